@@ -7,6 +7,7 @@ import os
 import sys
 
 from django.core.management import execute_from_command_line
+from django.db.utils import OperationalError, ProgrammingError
 
 from dashboards.config.env import SettingError
 
@@ -19,4 +20,9 @@ if __name__ == "__main__":
         execute_from_command_line(sys.argv)
     except SettingError as error:
         sys.stderr.write(f"refloat: {error}\n")
+        sys.exit(2)
+    except (OperationalError, ProgrammingError) as error:
+        if "no such table" not in str(error) and "does not exist" not in str(error):
+            raise
+        sys.stderr.write(f"refloat: the database is not prepared ({error}): run `manage.py prepare` first\n")
         sys.exit(2)

@@ -26,7 +26,7 @@ from dashboards.alerts import api as alerts
 from dashboards.changes.api import changes, degrade, drain, networking, policies, reconnect
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.fleet.api import answers, retire, schemas
+from dashboards.fleet.api import responses, retire, schemas
 from dashboards.shared import record_reader, refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
@@ -48,10 +48,6 @@ def _open_docs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespo
     return public(csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
 
-#: Names of operations by module that was renamed since: generated clients use them.
-_SUBJECTS = {"retire": "retiring", "drain": "draining", "degrade": "degrading"}
-
-
 class _Api(NinjaAPI):
     """NinjaAPI that renders its OpenAPI document once: rendering takes half a second, and anybody may request it."""
 
@@ -71,14 +67,8 @@ class _Api(NinjaAPI):
 
     @override
     def get_openapi_operation_id(self, operation: Operation) -> str:
-        """Return the id of an operation, from its subject and its function.
-
-        Generated clients use these ids, so they do not depend on the folder of a module.
-        """
-        module = operation.view_func.__module__.split(".")
-        subject = module[-2] if module[-1] == "api" else module[-1].removeprefix("api_")
-        subject = _SUBJECTS.get(subject, subject)
-        return f"dashboards_api_{subject}_{operation.view_func.__name__}"
+        """Return the id of an operation: the name of its function, verb and noun."""
+        return str(operation.view_func.__name__)
 
 
 api = _Api(
@@ -124,20 +114,20 @@ class AgentFilters(Parameters):
     """Most agents in the response."""
 
 
-@per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryAnswer, **_PROBLEMS})
-def summary(request: HttpRequest, cluster: str) -> Any:
+@per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryResponse, **_PROBLEMS})
+def get_fleet_summary(request: HttpRequest, cluster: str) -> Any:
     """Get the fleet summary.
 
     The response has the number of agents by state.
     """
     now = record_reader.current_time()
-    return answers.summary(
+    return responses.summary(
         record_reader.reader().summary(change_responses.require_cluster(cluster), now), now
     )
 
 
-@per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS})
-def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
+@per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsResponse, **_PROBLEMS})
+def list_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
     """List agents.
 
     Agents must match every filter that is set. Follow `next` for further pages.
@@ -152,18 +142,18 @@ def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> 
         auths=[filters.auth] if filters.auth else [],
     )
     page = agent_query.page(table, query, cursor=filters.cursor, limit=filters.limit, sort=filters.sort)
-    return schemas.AgentsAnswer(
-        **answers.build_dated_fields(cluster, table.as_of, now, stale=table.stale),
-        total=page.total,
+    return schemas.AgentsResponse(
+        **responses.build_dated_fields(cluster, table.as_of, now, is_stale=table.stale),
+        total_count=page.total,
         next=page.next_cursor,
-        agents=answers.agents(
+        agents=responses.agents(
             (reader.agent(table, index) for index in page.indices), table.instances.values()
         ),
     )
 
 
-@per_cluster.get("/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentAnswer, **_PROBLEMS})
-def agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
+@per_cluster.get("/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentResponse, **_PROBLEMS})
+def get_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
     """Get an agent.
 
     The response has the state of the agent, and the data that the state was derived from.
@@ -173,11 +163,11 @@ def agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
     )
     if explanation is None:
         raise HttpError(404, f"Agent {agent_id} was not found in cluster {cluster}.")
-    return answers.explanation(cluster, explanation)
+    return responses.explanation(cluster, explanation)
 
 
-@per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesAnswer, **_PROBLEMS})
-def instances(request: HttpRequest, cluster: str) -> Any:
+@per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesResponse, **_PROBLEMS})
+def list_instances(request: HttpRequest, cluster: str) -> Any:
     """List instances.
 
     The list has every auth and proxy that was ever seen, with its state.
@@ -185,19 +175,22 @@ def instances(request: HttpRequest, cluster: str) -> Any:
     now = record_reader.current_time()
     reader = record_reader.reader()
     header = reader.header(change_responses.require_cluster(cluster), now)
-    return schemas.InstancesAnswer(
-        **answers.build_dated_fields(cluster, header.as_of, now, stale=header.stale),
-        instances=[answers.instance(view) for view in reader.instances(cluster, now)],
+    return schemas.InstancesResponse(
+        **responses.build_dated_fields(cluster, header.as_of, now, is_stale=header.stale),
+        instances=[responses.instance(view) for view in reader.instances(cluster, now)],
     )
 
 
 @api.get(
-    "/clusters", summary="List clusters", auth=_VIEW_ANY, response={200: schemas.ClustersAnswer, **_PROBLEMS}
+    "/clusters",
+    summary="List clusters",
+    auth=_VIEW_ANY,
+    response={200: schemas.ClustersResponse, **_PROBLEMS},
 )
-def clusters(request: HttpRequest) -> Any:
+def list_clusters(request: HttpRequest) -> Any:
     """List the clusters that you may see."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
-    return schemas.ClustersAnswer(clusters=list(visible_clusters(user)))
+    return schemas.ClustersResponse(clusters=list(visible_clusters(user)))
 
 
 @api.exception_handler(AuthenticationError)
@@ -211,7 +204,9 @@ def _on_authentication_error(request: HttpRequest, _error: Any) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _on_http_error(request: HttpRequest, error: Any) -> HttpResponse:
-    return _create_problem_response(request, error.status_code, str(error))
+    # Ninja's own text for a body that is not JSON.
+    texts = {"Cannot parse request body": "The request body is not valid JSON."}
+    return _create_problem_response(request, error.status_code, texts.get(str(error), str(error)))
 
 
 @api.exception_handler(Http404)

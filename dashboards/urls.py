@@ -16,7 +16,7 @@ from dashboards.system import metrics
 
 handler403 = "dashboards.system.errors.forbidden"
 handler404 = "dashboards.system.errors.not_found"
-handler500 = "dashboards.system.errors.broken"
+handler500 = "dashboards.system.errors.internal_error"
 
 
 def _pages(suffix: str) -> list[URLPattern | URLResolver]:

@@ -23,7 +23,7 @@ from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 #: Ids of the rows written since `collect_recorded_ids` began.
 _recorded_ids: ContextVar[list[int] | None] = ContextVar("written", default=None)
 #: Lengths of the columns in characters.
-_MAX_LENGTHS = {"who": 200, "subject": 255, "reason": 500}
+_MAX_LENGTHS = {"actor_name": 200, "subject": 255, "reason": 500}
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry
     row = AuditEntry.objects.create(
         at=now,
         cluster=attempt.cluster,
-        who=_fit_column("who", attempt.actor.name),
+        actor_name=_fit_column("actor_name", attempt.actor.name),
         actor_kind=attempt.actor.kind.value,
         user_id=attempt.actor.user_id,
         action=str(attempt.action),
@@ -125,7 +125,7 @@ def record_outcome(attempt: Attempt, clock: Callable[[], datetime] = timezone.no
         attempt.detail = f"{type(error).__name__}: {error}"
         record(attempt, AuditOutcome.FAILED, clock())
         raise
-    record(attempt, AuditOutcome.DONE, clock())
+    record(attempt, AuditOutcome.SUCCEEDED, clock())
 
 
 def _fit_column(column: str, text: str) -> str:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Block:
+class IsolatedBlock:
     """Result of an isolated block."""
 
     #: An error ended the block.
@@ -26,9 +26,9 @@ class Block:
 
 
 @contextmanager
-def isolate_errors(subject: str) -> Iterator[Block]:
+def isolate_errors(subject: str) -> Iterator[IsolatedBlock]:
     """Log an error of the block instead of raising it. `subject` names the work in the log line."""
-    block = Block()
+    block = IsolatedBlock()
     try:
         yield block
     except (ChangeError, StateError) as error:

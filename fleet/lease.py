@@ -18,7 +18,7 @@ from fleet.models.clusters import ClusterLease
 
 #: Purposes of leases, and how long a lease lasts without renewal before another process may take it.
 CHANGES, ALERTS = "changes", "alerts"
-LEASE_TTL = {CHANGES: timedelta(seconds=30), ALERTS: timedelta(seconds=15)}
+LEASE_TTL_BY_PURPOSE = {CHANGES: timedelta(seconds=30), ALERTS: timedelta(seconds=15)}
 
 
 class LeaseHeldError(Exception):
@@ -37,7 +37,7 @@ def take(
     row, _ = rows.get_or_create(cluster_id=cluster, purpose=purpose, defaults={"expires_at": now})
     with transaction.atomic():
         updated_count = rows.filter(Q(holder="") | Q(expires_at__lte=now)).update(
-            holder=holder, change=change, token=F("token") + 1, expires_at=now + LEASE_TTL[purpose]
+            holder=holder, change=change, token=F("token") + 1, expires_at=now + LEASE_TTL_BY_PURPOSE[purpose]
         )
         row.refresh_from_db()
     if not updated_count:
@@ -49,7 +49,7 @@ def take(
 
 def renew(lease: ClusterLease, now: datetime | None) -> None:
     """Renew the lease; without `now`, only check that it is still held. Raises LeaseLostError."""
-    expires_at = F("expires_at") if now is None else now + LEASE_TTL[lease.purpose]
+    expires_at = F("expires_at") if now is None else now + LEASE_TTL_BY_PURPOSE[lease.purpose]
     if not ClusterLease.objects.filter(pk=lease.pk, token=lease.token).update(expires_at=expires_at):
         raise LeaseLostError(f"{lease.holder} lost the lease of cluster {lease.cluster_id}")
 

@@ -24,9 +24,9 @@ from fleet.changes import runners
 from fleet.changes.base_runner import StepContext
 from fleet.changes.instance_dialer import AuthClient, Dialer
 from fleet.changes.networking import run as networking_run
+from fleet.changes.operations import degradations, degradations_run, drains, drains_run, retirements
+from fleet.changes.operations.degradations import DegradeRequest
 from fleet.changes.runners import RUNNERS
-from fleet.changes.standing import degradations, degradations_run, drains, drains_run, retirements
-from fleet.changes.standing.degradations import DegradeRequest
 from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -41,7 +41,7 @@ from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state import RecordLostError, StateError
 from fleet.monitoring.state.connect import connect, map_redis_errors
-from fleet.monitoring.state.policy_book import PolicyReportStore
+from fleet.monitoring.state.policy_report_store import PolicyReportStore
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.rounds import Rounds
 from fleet.monitoring.state.writer import Writer

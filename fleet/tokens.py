@@ -26,7 +26,7 @@ def issue_token(
     now: datetime,
 ) -> tuple[ApiToken, str]:
     """Create a token of a user. Returns the token and its secret string, which is not stored."""
-    with record_outcome(actor.create_attempt(AuditAction.TOKEN_MAKE, subject=name), lambda: now) as attempt:
+    with record_outcome(actor.create_attempt(AuditAction.TOKEN_CREATE, subject=name), lambda: now) as attempt:
         token, secret = create_token(user, name, scopes, lifetime=lifetime, now=now)
         attempt.subject, attempt.after = _subject_of(token, actor), {"scopes": token.scopes}
     return token, secret

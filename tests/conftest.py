@@ -28,7 +28,7 @@ import pytest
 from django.conf import settings
 
 django.setup()
-settings.REDIS_URL_GIVEN = None
+settings.REDIS_URL_CONFIGURED = None
 del os.environ["REDIS_URL"]
 
 # A slow hash protects people, and no user of a test is a person. Programs that tests start keep the slow one.
@@ -83,12 +83,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     keep two tunnels ever after.
     """
     shape = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS), "--announce-ttl", "60s")
-    running = start_demo(tmp_path_factory.mktemp("demo"), *shape)
+    demo_process = start_demo(tmp_path_factory.mktemp("demo"), *shape)
     try:
-        running.await_counts({"healthy": AGENTS})
-        yield running
+        demo_process.await_counts({"healthy": AGENTS})
+        yield demo_process
     finally:
-        running.end()
+        demo_process.stop()
 
 
 @pytest.fixture

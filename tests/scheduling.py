@@ -81,7 +81,7 @@ def marks_of(expression: str) -> list[str]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the long ones first."""
-    items.sort(key=lambda item: rank_of(item.nodeid))
+    items.sort(key=lambda test_item: rank_of(test_item.nodeid))
 
 
 def rank_of(nodeid: str) -> int:

@@ -90,9 +90,11 @@ class Recorder:
 def pytest_configure(config: pytest.Config) -> None:
     """Record in every process; write in the controller only."""
     # Taken out: a test may run tests of its own.
-    named = os.environ.pop(VARIABLE, None)
-    writes = named and not hasattr(config, "workerinput")
-    config.pluginmanager.register(Recorder(Path(named) if named and writes else None), "timings-recorder")
+    variable_value = os.environ.pop(VARIABLE, None)
+    writes = variable_value and not hasattr(config, "workerinput")
+    config.pluginmanager.register(
+        Recorder(Path(variable_value) if variable_value and writes else None), "timings-recorder"
+    )
 
 
 def by_test(phases: Iterable[Phase]) -> list[Cost]:
@@ -124,15 +126,15 @@ def table(costs: Iterable[Cost]) -> str:
 
 def summary(phases: Iterable[Phase]) -> str:
     """Return the slowest tests, the files that used most CPU time, and the number of tests by outcome."""
-    kept = list(phases)
-    counts = outcomes(kept)
+    costs = list(phases)
+    counts = outcomes(costs)
     return "\n".join(
         [
             "Slowest tests",
-            table(by_test(kept)[:ROWS]),
+            table(by_test(costs)[:ROWS]),
             "",
             "Test files that used most CPU time",
-            table(sorted(by_file(kept), key=lambda cost: -cost.cpu)[:ROWS]),
+            table(sorted(by_file(costs), key=lambda cost: -cost.cpu)[:ROWS]),
             "",
             f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped",
         ]
@@ -148,10 +150,10 @@ def read(folder: Path) -> list[Phase]:
     ]
 
 
-def _sums(named: Iterable[tuple[str, Phase]]) -> list[Cost]:
+def _sums(phases_by_name: Iterable[tuple[str, Phase]]) -> list[Cost]:
     wall: defaultdict[str, float] = defaultdict(float)
     cpu: defaultdict[str, float] = defaultdict(float)
-    for name, phase in named:
+    for name, phase in phases_by_name:
         wall[name] += phase.wall
         cpu[name] += phase.cpu
     return sorted((Cost(name, wall[name], cpu[name]) for name in wall), key=lambda cost: -cost.wall)
@@ -159,8 +161,8 @@ def _sums(named: Iterable[tuple[str, Phase]]) -> list[Cost]:
 
 def _cpu_seconds() -> float:
     """CPU seconds of this process and of its child processes that ended."""
-    used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+    usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
             return False
         is_required = bool(super().is_reauthentication_required(app=app, **kwargs))
         if is_required and request is not None:
-            refusals.record(request, "reauthentication required")
+            refusals.record(request, "the password must be entered again")
         return is_required
 
     @override

@@ -17,12 +17,12 @@ from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
-    actor_of,
     caller_of,
+    request_actor_of,
     require_cluster,
     require_reauthentication,
 )
-from dashboards.shared.api.parameters import Body, Parameters, Schema
+from dashboards.shared.api.parameters import Parameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import find_write_refusal
@@ -50,19 +50,19 @@ class IncidentFilters(Parameters):
     """Most incidents in the response."""
 
 
-class NextMessage(Schema):
+class NextNotification(Schema):
     """The next notification about an incident."""
 
     at: datetime | None
     """When the next notification is sent; null when none is planned."""
-    because: str
+    reason: str
     """Why then, or why no notification is planned."""
-    to: list[str]
+    channels: list[str]
     """Names of the notification channels."""
 
 
 class IncidentItem(Schema):
-    """An incident."""
+    """An incident with its cause, affected agents and next notification."""
 
     number: int
     """Number of the incident."""
@@ -80,11 +80,11 @@ class IncidentItem(Schema):
     """
     cause: str
     """Name of the cause."""
-    affected: int
+    affected_count: int
     """Number of affected agents now."""
-    peak: int
+    peak_count: int
     """Highest number of affected agents so far."""
-    agents: list[str]
+    agent_names: list[str]
     """Names of some affected agents."""
     opened_at: datetime | None
     """When the incident was opened."""
@@ -92,9 +92,9 @@ class IncidentItem(Schema):
     """When the incident was resolved; null while it is open."""
     duration_seconds: float
     """Duration of the incident in seconds."""
-    heals_at: datetime | None
+    recovers_at: datetime | None
     """Latest time of automatic recovery; null when none is predicted."""
-    flapping: bool
+    is_flapping: bool
     """Whether the incident opens and resolves again and again."""
     acknowledged_by: str
     """User who acknowledged the incident; empty without one."""
@@ -102,11 +102,11 @@ class IncidentItem(Schema):
     """Silence or maintenance window that mutes the incident; empty without one."""
     inhibited_by: str
     """Key of the incident that inhibits this incident: `proxy/<id>`; empty without one."""
-    next_message: NextMessage
+    next_notification: NextNotification
     """Next notification."""
 
 
-class IncidentsAnswer(Schema):
+class IncidentsResponse(Schema):
     """A list of incidents."""
 
     cluster: str
@@ -116,7 +116,7 @@ class IncidentsAnswer(Schema):
 
 
 class SilenceItem(Schema):
-    """A silence."""
+    """A silence with its matchers, reason and period."""
 
     number: int
     """Number of the silence."""
@@ -134,7 +134,7 @@ class SilenceItem(Schema):
     """When the silence ends."""
 
 
-class SilencesAnswer(Schema):
+class SilencesResponse(Schema):
     """A list of silences."""
 
     cluster: str
@@ -143,7 +143,7 @@ class SilencesAnswer(Schema):
     """Silences that have not ended."""
 
 
-class SilenceBody(Body):
+class CreateSilenceRequest(RequestBody):
     """A new silence."""
 
     matchers: Annotated[str, Field(max_length=500)]
@@ -154,19 +154,19 @@ class SilenceBody(Body):
     """Duration in hours."""
     starts_at: AwareDatetime | None = None
     """When the silence starts, with a time zone; now if left out."""
-    typed: Annotated[str, Field(max_length=20)] = ""
+    confirmation: Annotated[str, Field(max_length=20)] = ""
     """The word `everything`, which a silence that matches every incident requires."""
 
 
-class ExtendBody(Body):
+class ExtendSilenceRequest(RequestBody):
     """An extension of a silence."""
 
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0
     """Hours to add to the end of the silence."""
 
 
-@per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsAnswer, **REFUSAL_RESPONSES})
-def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
+@per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsResponse, **REFUSAL_RESPONSES})
+def list_incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
     """List incidents.
 
     The newest incidents are first.
@@ -183,7 +183,7 @@ def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters
 @per_cluster.post(
     "/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSAL_RESPONSES}
 )
-def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
+def acknowledge_incident(request: HttpRequest, cluster: str, number: int) -> Any:
     """Acknowledge an incident.
 
     The incident is not escalated and its notifications are not repeated while it is acknowledged.
@@ -197,8 +197,8 @@ def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
     return _incident_views([row], cluster, now)[0]
 
 
-@per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSAL_RESPONSES})
-def silences(request: HttpRequest, cluster: str) -> Any:
+@per_cluster.get("/silences", auth=_VIEW, response={200: SilencesResponse, **REFUSAL_RESPONSES})
+def list_silences(request: HttpRequest, cluster: str) -> Any:
     """List silences.
 
     The list has the silences that have not ended.
@@ -206,11 +206,11 @@ def silences(request: HttpRequest, cluster: str) -> Any:
     rows = filter_by_cluster(
         Silence.objects.filter(ends_at__gt=record_reader.current_time()), require_cluster(cluster)
     )
-    return SilencesAnswer(cluster=cluster, silences=[_silence_item(row) for row in rows])
+    return SilencesResponse(cluster=cluster, silences=[_silence_item(row) for row in rows])
 
 
 @per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSAL_RESPONSES})
-def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
+def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceRequest) -> Any:
     """Create a silence.
 
     Incidents that match it send no notifications until it ends.
@@ -218,7 +218,7 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     now, username = record_reader.current_time(), caller_of(request).get_username()
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "Matchers and reason must not contain a NUL character.")
-    if body.typed.strip().lower() == CONFIRMATION_WORD:
+    if body.confirmation.strip().lower() == CONFIRMATION_WORD:
         _prove_for_everything(request, body.matchers)
     try:
         starts_at = incident_actions.starts_at_of(body.starts_at, now)
@@ -232,9 +232,9 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
             username,
             starts_at,
             starts_at + body.hours * 3600,
-            actor_of(request),
+            request_actor_of(request),
             cluster=require_cluster(cluster),
-            typed_word=body.typed,
+            confirmation=body.confirmation,
         )
     except AlreadySilencedError as error:
         raise HttpError(409, sentence_of(error)) from error
@@ -250,7 +250,7 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
     The silence ends now.
     """
     row = _silence_row(request, cluster, number)
-    incident_actions.end_silence(row, record_reader.current_time(), actor_of(request))
+    incident_actions.end_silence(row, record_reader.current_time(), request_actor_of(request))
     row.refresh_from_db()
     return _silence_item(row)
 
@@ -258,7 +258,7 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
 @per_cluster.post(
     "/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES}
 )
-def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
+def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendSilenceRequest) -> Any:
     """Extend a silence.
 
     The hours are added to the end of the silence.
@@ -268,7 +268,7 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
     if row.ends_at <= now:
         raise HttpError(409, f"Silence {number} has ended. Create a new silence.")
     try:
-        incident_actions.extend_silence(row, body.hours * 3600, now, actor_of(request))
+        incident_actions.extend_silence(row, body.hours * 3600, now, request_actor_of(request))
     except ActionError as error:
         raise HttpError(409, sentence_of(error)) from error
     row.refresh_from_db()

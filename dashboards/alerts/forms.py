@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from typing_extensions import override
 
+from dashboards.shared.duration_fields import ReadableDurationField
 from dashboards.shared.owners import OwnedForm
 from dashboards.shared.pages import sentence_of
 from fleet.alerts.channels import SendError
@@ -17,7 +18,7 @@ from fleet.alerts.channels.registry import INPUTS, KINDS
 from fleet.alerts.digest import DigestPeriod
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, parse_matchers
 from fleet.alerts.rules import RuleKind
-from fleet.alerts.silences import WindowError, zone_of
+from fleet.alerts.silences import LONGEST_WINDOW, WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, filter_by_cluster
 from fleet.models.sealed_secrets import SealError, seal, unseal
@@ -27,6 +28,7 @@ _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, r
 _MATCHERS_HELP = (
     "Example: cause=proxy-1 severity=critical, or agent=web-* label=lab. * matches any text, != negates."
 )
+_SHORTEST_SILENCE = 180.0
 
 
 def _clean_matchers(text: str, *, of_routes: bool = False) -> str:
@@ -37,6 +39,10 @@ def _clean_matchers(text: str, *, of_routes: bool = False) -> str:
     return text.strip()
 
 
+def _name_taken(noun: str) -> dict[str, dict[str, str]]:
+    return {NON_FIELD_ERRORS: {"unique_together": f"Another {noun} of this scope already has this name."}}
+
+
 class RuleForm(OwnedForm):
     """Form of an alert rule; the share of agents is in percent."""
 
@@ -45,7 +51,7 @@ class RuleForm(OwnedForm):
     runbook = forms.URLField(required=False, assume_scheme="https")
     share_percent = forms.FloatField(
         min_value=0, max_value=100, required=False, initial=0, label="Minimum share of agents (%)",
-        help_text="The rule holds when both the minimum number and the minimum share of agents are reached.",
+        help_text="The rule matches when both the minimum number and the minimum share of agents are reached.",
     )  # fmt: skip
 
     class Meta:
@@ -54,22 +60,23 @@ class RuleForm(OwnedForm):
             "name", "kind", "severity", "enabled", "min_count", "label", "cluster", "pending_rounds",
             "pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds", "runbook",
         )  # fmt: skip
+        field_classes = dict.fromkeys(
+            ("pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds"),
+            ReadableDurationField,
+        )
         labels = {
             "min_count": "Minimum number of agents", "label": "Only agents with label",
-            "pending_rounds": "Consecutive polls before firing", "pending_seconds": "Pending time (s)",
-            "recover_seconds": "Resolve after (s)", "group_wait": "Grouping wait (s)",
-            "group_interval": "Group interval (s)", "repeat_seconds": "Repeat interval (s)",
+            "pending_rounds": "Consecutive polls before firing", "pending_seconds": "Pending time",
+            "recover_seconds": "Resolve after", "group_wait": "Grouping wait",
+            "group_interval": "Group interval", "repeat_seconds": "Repeat interval",
         }  # fmt: skip
+        error_messages = _name_taken("alert rule")
 
     field_order = ("name", "cluster", "kind", "severity", "enabled", "min_count", "share_percent")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
-        # Show 300 seconds as 300, not as 300.0.
-        for name, initial_value in self.initial.items():
-            if isinstance(initial_value, float) and initial_value.is_integer():
-                self.initial[name] = int(initial_value)
         if self.instance.builtin or _is_override(self.instance):
             # Built-in rules and overrides are identified by name and kind.
             self.fields["name"].disabled = self.fields["kind"].disabled = True
@@ -101,11 +108,13 @@ class LabelForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes
 
 
 class SilenceForm(forms.Form):
-    """Form of a new silence, with its duration in hours and its start in UTC."""
+    """Form of a new silence, with its duration and its start in UTC."""
 
-    field_order = ("matchers", "reason", "hours", "starts", "typed")
+    field_order = ("matchers", "reason", "duration", "starts", "confirmation")
 
-    hours = forms.FloatField(min_value=0.05, max_value=720, initial=1, label="Duration (h)")
+    duration = ReadableDurationField(
+        minimum=_SHORTEST_SILENCE, maximum=720 * 3600.0, initial=3600, help_text="Example: 1 h 30 min."
+    )
     starts = forms.DateTimeField(
         required=False,
         label="Start (UTC)",
@@ -114,7 +123,7 @@ class SilenceForm(forms.Form):
     )
     matchers = forms.CharField(required=False, max_length=500, label="Matchers", help_text=_MATCHERS_HELP)
     reason = forms.CharField(max_length=500, help_text="Shown to everyone who opens a silenced incident.")
-    typed = forms.CharField(
+    confirmation = forms.CharField(
         required=False,
         label=f"Type “{CONFIRMATION_WORD}” to silence everything",
         help_text="Required only if the matchers silence everything.",
@@ -126,27 +135,33 @@ class SilenceForm(forms.Form):
 
 
 class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
-    """Form of a recurring maintenance window, with its duration in hours."""
+    """Form of a recurring maintenance window, with its duration."""
 
-    hours = forms.FloatField(min_value=0.05, max_value=36, initial=2, label="Duration (h)")
-    typed = forms.CharField(required=False, label=f"Type “{CONFIRMATION_WORD}” to silence everything")
+    duration = ReadableDurationField(
+        minimum=_SHORTEST_SILENCE,
+        maximum=LONGEST_WINDOW.total_seconds(),
+        initial=7200,
+        help_text="Example: 1 h 30 min.",
+    )
+    confirmation = forms.CharField(required=False, label=f"Type “{CONFIRMATION_WORD}” to silence everything")
 
     class Meta:
         model = MaintenanceWindow
-        fields = ("name", "matchers", "rule", "first_day", "starts", "zone", "reason")
+        fields = ("name", "matchers", "rule", "first_day", "start_time", "time_zone", "reason")
         labels = {
             "rule": "Recurrence rule",
-            "starts": "Start time",
-            "zone": "Time zone",
+            "start_time": "Start time",
+            "time_zone": "Time zone",
             "matchers": "Matchers",
         }
         help_texts = {
-            "rule": "RFC 5545 rule: FREQ=WEEKLY;BYDAY=SU or FREQ=DAILY.", "matchers": _MATCHERS_HELP,
-            "zone": "IANA name, for example Europe/Berlin. Times are local, also when daylight saving time changes.",
+            "rule": "RFC 5545 rule, for example FREQ=WEEKLY;BYDAY=SU or FREQ=DAILY.", "matchers": _MATCHERS_HELP,
+            "time_zone": "IANA name, for example Europe/Berlin. The window keeps its local start time "
+            "when daylight saving time begins or ends.",
         }  # fmt: skip
         widgets = {
             "matchers": forms.TextInput,
-            "starts": forms.TimeInput(attrs={"type": "time"}),
+            "start_time": forms.TimeInput(attrs={"type": "time"}),
             "first_day": forms.DateInput(attrs={"type": "date"}),
         }
 
@@ -162,11 +177,11 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             return cleaned_data
         if (
             matches_everything(parse_matchers(cleaned_data["matchers"]))
-            and cleaned_data.get("typed", "").strip().lower() != CONFIRMATION_WORD
+            and cleaned_data.get("confirmation", "").strip().lower() != CONFIRMATION_WORD
         ):
             raise ValidationError(f"This window silences everything. Type “{CONFIRMATION_WORD}” to confirm.")
-        self.instance.length = timedelta(hours=cleaned_data["hours"])
-        for name in ("name", "matchers", "rule", "first_day", "starts", "zone"):
+        self.instance.length = timedelta(seconds=cleaned_data["duration"])
+        for name in ("name", "matchers", "rule", "first_day", "start_time", "time_zone"):
             setattr(self.instance, name, cleaned_data[name])
         try:
             window_of(self.instance).check()
@@ -196,9 +211,10 @@ class ChannelForm(OwnedForm):
             "name", "cluster", "kind", "enabled", "send_resolved", "digest", "per_minute", "allow_private",
         )  # fmt: skip
         labels = {"allow_private": "Allow private addresses", "send_resolved": "Send resolved notifications"}
+        error_messages = _name_taken("channel")
         help_texts = {
             "allow_private": "Requires the permission to manage access: notifications could reach internal services. "
-            "Without that permission, changing the host or port clears this setting."
+            "If a user without that permission changes the host or port, this setting is turned off."
         }
 
     def __init__(self, *args: Any, may_allow_private: bool, **kwargs: Any) -> None:
@@ -231,7 +247,7 @@ class ChannelForm(OwnedForm):
         is_same_kind = kind.slug == self._previous_kind
         stored_secrets = self._stored_secrets if is_same_kind else {}
         self._field_values = {
-            key: field_value or stored_secrets.get(key, "") for key, field_value in entered_values.items()
+            key: entered_text or stored_secrets.get(key, "") for key, entered_text in entered_values.items()
         }
         origin = kind.origin(self._field_values)
         if origin and not (is_same_kind and origin == self._previous_origin):
@@ -263,10 +279,10 @@ class ChannelForm(OwnedForm):
 def _input_field(entry: Input) -> forms.CharField:
     """Return an input whose help text lists what each kind of channel expects."""
     fields = [(kind.slug, field) for kind in KINDS.values() for field in kind.fields if field.input == entry]
-    text = "; ".join(f"{slug}: {field.help}" for slug, field in fields)
+    text = " ".join(f"For {slug}: {field.help}." for slug, field in fields)
     if not entry.is_hidden:
-        return forms.CharField(required=False, label=entry.label, help_text=f"{text}.")
-    text = f"{text}. Changing the host or port of the address deletes the stored secret."
+        return forms.CharField(required=False, label=entry.label, help_text=text)
+    text = f"{text} Changing the host or port of the address deletes the stored secret."
     widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})
     return forms.CharField(required=False, label=entry.label, help_text=text, widget=widget)
 
@@ -279,27 +295,32 @@ def _unseal_or_empty(secrets: str) -> dict[str, str]:
 
 
 class RouteForm(OwnedForm):
-    """Form of a notification route, with the escalation time in minutes."""
+    """Form of a notification route, with its escalation time."""
 
-    least = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int, initial=1, label="Minimum severity")
-    escalate_minutes = forms.FloatField(
-        required=False, min_value=1, label="Escalate after (min without acknowledgement)"
+    min_severity = forms.TypedChoiceField(
+        choices=_SEVERITIES, coerce=int, initial=1, label="Minimum severity"
+    )
+    escalate_after = ReadableDurationField(
+        required=False,
+        minimum=60.0,
+        label="Escalate after",
+        help_text="Time without acknowledgement, for example 15 min. Leave empty to disable escalation.",
     )
     field_order = (
-        "name", "cluster", "parent", "position", "matchers", "least", "channels", "goes_on",
-        "escalate_minutes", "escalate_to",
+        "name", "cluster", "parent", "position", "matchers", "min_severity", "channels", "continue_matching",
+        "escalate_after", "escalate_to",
     )  # fmt: skip
 
     class Meta:
         model = Route
         fields = (
-            "name", "parent", "position", "cluster", "matchers", "least", "channels", "goes_on",
+            "name", "parent", "position", "cluster", "matchers", "min_severity", "channels", "continue_matching",
             "escalate_to", "quiet_from", "quiet_until", "quiet_zone",
         )  # fmt: skip
         labels = {
             "matchers": "Matchers",
             "parent": "Parent route",
-            "goes_on": "Continue with the next routes",
+            "continue_matching": "Continue with the next routes",
             "escalate_to": "Escalation channels",
             "quiet_from": "Quiet hours from",
             "quiet_until": "Quiet hours until",
@@ -321,7 +342,7 @@ class RouteForm(OwnedForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.escalate_after:
-            self.fields["escalate_minutes"].initial = self.instance.escalate_after / 60
+            self.fields["escalate_after"].initial = self.instance.escalate_after
         for name, rows in (
             ("parent", Route.objects.all()),
             ("channels", Channel.objects.all()),
@@ -364,8 +385,7 @@ class RouteForm(OwnedForm):
 
     @override
     def save(self, commit: bool = True) -> Route:
-        """Save the route, with the escalation time in seconds."""
-        minutes = self.cleaned_data.get("escalate_minutes")
-        self.instance.escalate_after = None if minutes is None else minutes * 60
+        """Save the route, with the escalation time."""
+        self.instance.escalate_after = self.cleaned_data.get("escalate_after")
         route: Route = super().save(commit)
         return route

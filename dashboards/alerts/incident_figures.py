@@ -81,7 +81,7 @@ def _heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
 
 def _count_pairs(table: FleetTable, indices: Indices) -> Counter[tuple[int, int]]:
     """Count agents by home proxy and auth."""
-    homes = table.memory["home"][indices].astype(np.int64)
+    homes = table.memory["home_proxy"][indices].astype(np.int64)
     auths = table.memory["last_auth"][indices].astype(np.int64)
     pair_codes, counts = np.unique(homes << 16 | auths, return_counts=True)
     pairs = zip(pair_codes.tolist(), counts.tolist(), strict=True)
@@ -134,7 +134,7 @@ def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[s
     packed_facts = (
         verdicts["state"].astype(np.int64) << 40 | (verdicts["packed"] & REASON_BITS).astype(np.int64) << 32
     )
-    packed_facts |= memory["home"].astype(np.int64) << 16 | memory["last_auth"].astype(np.int64)
+    packed_facts |= memory["home_proxy"].astype(np.int64) << 16 | memory["last_auth"].astype(np.int64)
     distinct_codes, counts = np.unique(packed_facts, return_counts=True)
     combinations: list[int] = distinct_codes.tolist()
     homes = [combination >> 16 & 0xFFFF for combination in combinations]

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import Q
 
-from dashboards.changes.audit_words import FLEET_ACTION_SUBJECTS, describe_action
+from dashboards.changes.audit_text import FLEET_ACTION_SUBJECTS, describe_action
 from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms, moment
 from fleet.alerts import store
-from fleet.alerts.lifecycle import Evaluation, plan_notification
+from fleet.alerts.lifecycle import EvaluationContext, plan_notification
 from fleet.alerts.notifications import (
     agents_path,
     describe_recovery,
@@ -42,6 +42,7 @@ from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import incidents as incident_values
+from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.changes import EXCLUSIVE_STATES
 from fleet.vocabulary.incidents import (
@@ -52,7 +53,7 @@ from fleet.vocabulary.incidents import (
     is_console_cause,
 )
 from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import Reason
 
 Indices = npt.NDArray[np.intp]
@@ -70,21 +71,21 @@ _WIDTH, _HEIGHT = 120.0, 28.0
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """One incident as pages and the API show it: computed fields here, all others from `value`."""
+    """One incident as pages and the API show it: computed fields here, all others from `incident`."""
 
     incident: incident_values.Incident
-    #: Number of the incident in URLs; `value.id` is its permanent id.
+    #: Number of the incident in URLs; `incident.id` is its permanent id.
     number: int
     severity: str
     summary: str
     cause_kind: str
     cause: str
-    agents: list[str]
+    agent_names: list[str]
     opened_ms: int | None
     resolved_ms: int | None
     duration_seconds: float
     duration_text: str
-    flapping: bool
+    is_flapping: bool
     acknowledged_by: str
     #: What inhibits the incident, as text; empty if nothing does.
     explanation: str
@@ -93,8 +94,23 @@ class IncidentView:
     #: Points of the trend line for an SVG polyline.
     trend: str
     agents_url: str
-    #: Result of `next_message`, if the caller asked for it.
-    next_message: Mapping[str, Any] | None
+    #: Result of `next_notification_of`, if the caller asked for it.
+    next_notification: Mapping[str, Any] | None
+
+    @property
+    def affected_count(self) -> int:
+        """The number of affected agents now."""
+        return self.incident.affected_count
+
+    @property
+    def peak_count(self) -> int:
+        """The highest number of affected agents so far."""
+        return self.incident.peak_count
+
+    @property
+    def recovers_at(self) -> datetime | None:
+        """The latest time of automatic recovery; None if none is predicted."""
+        return moment(self.incident.recovers_at)
 
     def __getattr__(self, name: str) -> Any:
         """Return a field of the incident; times as dates."""
@@ -141,21 +157,21 @@ def incident_view(
         summary=headline(incident),
         cause_kind=cause.kind.value,
         cause=cause.name,
-        agents=list(incident.names),
+        agent_names=list(incident.agent_names),
         opened_ms=age_ms(incident.opened_at, now),
         resolved_ms=age_ms(incident.resolved_at, now),
         duration_seconds=round(duration, 1),
         duration_text=format_duration(duration),
-        flapping=incident.flapping_since is not None,
-        acknowledged_by=row.acked_by,
+        is_flapping=incident.flapping_since is not None,
+        acknowledged_by=row.acknowledged_by,
         explanation=_describe_inhibition(incident.inhibited_by, names or {}),
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
         recovery_text=describe_recovery(incident)
-        if incident.affected and cause.kind is not CauseKind.FLEET
+        if incident.affected_count and cause.kind is not CauseKind.FLEET
         else "",
         trend=trend_points(incident.trend, incident.resolved_at or now if is_resolved else now),
         agents_url=f"{prefix}{agents_path(cause)}",
-        next_message=next_notification,
+        next_notification=next_notification,
     )
 
 
@@ -196,14 +212,16 @@ def next_notification_of(
     tree: Sequence[Route],
     active_silences: Sequence[Silence],
 ) -> dict[str, Any]:
-    """Return the next notification of an incident: `at`, `because` (the reason), `to` (channel names), `path` (routes).
+    """Return the next notification of an incident: `at`, `reason`, `channels` (names), `path` (routes).
 
     `tree`: the routes of the cluster; `active_silences`: result of `active_silences_in`.
     """
     incident = with_silence(row, active_silences)
-    notification_plan = plan_notification(incident, Evaluation(now, 0.0, {rule.name: rule for rule in rules}))
+    notification_plan = plan_notification(
+        incident, EvaluationContext(now, 0.0, {rule.name: rule for rule in rules})
+    )
     if incident.state is IncidentState.RESOLVED:
-        return {"at": None, "because": "the incident is resolved", "to": [], "path": []}
+        return {"at": None, "reason": "the incident is resolved", "channels": [], "path": []}
     matched_routes = match_routes(tree, incident)
     at, reason = notification_plan.at, notification_plan.reason
     if incident.inhibited_by:
@@ -232,8 +250,8 @@ def next_notification_of(
     return {
         "at": moment(at),
         "ms": age_ms(at, now),
-        "because": reason,
-        "to": _channel_names(planned_receivers) if at is not None else [],
+        "reason": reason,
+        "channels": _channel_names(planned_receivers) if at is not None else [],
         "path": [" / ".join(matched_route.path) for matched_route in matched_routes],
     }
 
@@ -265,9 +283,9 @@ def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool)
     )
     audit_entries = AuditEntry.objects.filter(
         reduce(or_, (Q(action__startswith=f"{first}.") for first in FLEET_ACTION_SUBJECTS)),
-        cluster__in=log_clusters_of(cluster, has_limit=is_limited_user),
-        outcome="done", change_id=None, at__gte=since, at__lte=until,
-    ).order_by("-at")  # fmt: skip
+        cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user),
+        outcome="succeeded", change_id=None, at__gte=since, at__lte=until,
+    ).exclude(action=AuditAction.NETWORKING_EXTERNAL_WRITE).order_by("-at")  # fmt: skip
     configs = NetworkingRevision.objects.filter(
         cluster=cluster, change=None, at__gte=since, at__lte=until
     ).exclude(previous=None)
@@ -277,16 +295,21 @@ def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool)
     prior_changes = [
         *(
             PriorChange(
-                row.started_at or until, row.who, f"{row.title} ({row.state})", row.reason, f"/changes/{row.pk}/"
+                row.started_at or until, row.actor_name, f"{row.title} ({row.state})", row.reason, f"/changes/{row.pk}/"
             )
             for row in changes[:_MAX_PRIOR_CHANGES]
         ),
         *(
-            PriorChange(row.at, row.who, f"{describe_action(row.action)}: {row.subject}", row.reason)
+            PriorChange(row.at, row.actor_name, f"{describe_action(row.action)}: {row.subject}", row.reason)
             for row in audit_entries[:_MAX_PRIOR_CHANGES]
         ),
         *(
-            PriorChange(row.at, row.who or "changed outside Refloat", f"networking config {row.revision}", row.reason)
+            PriorChange(
+                row.at,
+                row.author or "Outside of Refloat",
+                f"networking config revision {row.revision}",
+                row.reason,
+            )
             for row in configs[:_MAX_PRIOR_CHANGES]
         ),
         *_version_changes(versions),
@@ -304,7 +327,7 @@ def _version_changes(rows: Iterable[VersionChange]) -> Iterator[PriorChange]:
         names = ", ".join(instance_names[:5]) + (
             f" and {len(group_rows) - 5} more" if len(group_rows) > 5 else ""
         )
-        summary = f"version changed from {old} to {new}" if old else f"first seen, version {new}"
+        summary = f"version changed from {old} to {new}" if old else f"first seen with version {new}"
         yield PriorChange(to_moment(group_rows[0].at), names, summary)
 
 
@@ -321,7 +344,7 @@ def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str
     reasons = (table.verdicts["packed"][indices] & REASON_BITS).tolist()
     counts_by_title: dict[str, Counter[str]] = {
         "Reason": Counter(Reason(reason).slug for reason in reasons),
-        "Home proxy": Counter(name(index) for index in table.memory["home"][indices].tolist()),
+        "Home proxy": Counter(name(index) for index in table.memory["home_proxy"][indices].tolist()),
         "Auth": Counter(name(index) for index in table.memory["last_auth"][indices].tolist()),
         "Reconnect mode": Counter(
             ReconnectMode(mode).slug for mode in table.heartbeats["mode"][indices].tolist()
@@ -419,7 +442,7 @@ def delivery_row(row: Delivery, now: float, *, is_limited_user: bool) -> dict[st
         "at_ms": age_ms(at, now),
         "attempts": row.attempts,
         "error": error,
-        "why": row.waits_for,
+        "why": row.delay_reason,
         "key": row.key,
     }
 

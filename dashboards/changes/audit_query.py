@@ -41,13 +41,15 @@ class AuditQuery:
             before=int(before) if before.isdecimal() and len(before) < 16 else 0,
         )
 
-    def find_rows(self, cluster: str, now: datetime, *, has_limit: bool) -> QuerySet[AuditEntry]:
-        """Return the entries of a cluster, newest first; with those of no cluster, unless `has_limit` is set."""
-        visible_rows = AuditEntry.objects.filter(cluster__in=log_clusters_of(cluster, has_limit=has_limit))
+    def find_rows(self, cluster: str, now: datetime, *, is_limited_user: bool) -> QuerySet[AuditEntry]:
+        """Return the entries of a cluster, newest first; with those of no cluster, unless `is_limited_user` is set."""
+        visible_rows = AuditEntry.objects.filter(
+            cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user)
+        )
         matching_rows: QuerySet[AuditEntry] = visible_rows.order_by("-pk")
         for term in self.search_terms.split()[:10]:
             matching_rows = matching_rows.filter(
-                Q(who__icontains=term)
+                Q(actor_name__icontains=term)
                 | Q(action__icontains=term)
                 | Q(subject__icontains=term)
                 | Q(detail__icontains=term)

@@ -19,17 +19,17 @@ from fleet.vocabulary.campaigns import CampaignAgentState
 #: Agents on the page of a campaign, those with the newest results; the API has all of them.
 _PAGE_SIZE = 50
 _TAB_STATES = (
-    CampaignAgentState.OK,
+    CampaignAgentState.SUCCEEDED,
     CampaignAgentState.FAILED,
     CampaignAgentState.SKIPPED,
-    CampaignAgentState.ASKED,
+    CampaignAgentState.IN_PROGRESS,
 )
 
 
 def find_agent_rows(change: Change, state: str = "") -> QuerySet[CampaignAgent]:
     """Return the agents of a campaign in one state; all but the pending ones without `state`."""
     rows = change.campaign_agents.all()
-    return rows.filter(state=state) if state else rows.exclude(state=CampaignAgentState.WAITING.value)
+    return rows.filter(state=state) if state else rows.exclude(state=CampaignAgentState.PENDING.value)
 
 
 def agent_result_of(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]:
@@ -39,48 +39,51 @@ def agent_result_of(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, A
         "name": row.name,
         "state": row.state,
         "reason": row.reason,
-        "leaves": names.get(row.leaves, row.leaves),
-        "via": names.get(row.via, row.via),
+        "from_instance": names.get(row.from_instance, row.from_instance),
+        "via_proxy": names.get(row.via_proxy, row.via_proxy),
         "new_proxy": names.get(row.new_proxy, row.new_proxy),
         "new_auth": names.get(row.new_auth, row.new_auth),
-        "seconds": round(row.ended_at - row.asked_at, 1) if row.asked_at and row.ended_at else None,
+        "duration_seconds": round(row.ended_at - row.requested_at, 1)
+        if row.requested_at and row.ended_at
+        else None,
     }
 
 
 def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
     """Return a campaign for its page: progress, settings, and agents, all or those in one state."""
     progress, names = campaigns.describe_progress(change, now), change_rows.instance_names_of(change)
-    total = max(progress["total"], 1)
+    total = max(progress["total_count"], 1)
     offset, bar_parts = 0.0, []
-    for bar_state in (*_TAB_STATES, CampaignAgentState.DUE):
-        width = 100 * progress[bar_state] / total
+    for bar_state in (*_TAB_STATES, CampaignAgentState.SCHEDULED):
+        width = 100 * progress[campaigns.count_key_of(bar_state)] / total
         bar_parts.append({"name": bar_state.value, "x": round(offset, 3), "w": round(width, 3)})
         offset += width
-    eta, counts = (
-        progress["eta"],
-        {**progress, CampaignAgentState.ASKED.value: progress["asked"] + progress["due"]},
-    )
+    eta = progress["eta_seconds"]
+    counts = {
+        **progress,
+        "in_progress_count": progress["in_progress_count"] + progress["scheduled_count"],
+    }
     rows = find_agent_rows(change, state if state in set(map(str, CampaignAgentState)) else "").order_by(
-        F("ended_at").desc(nulls_last=True), F("asked_at").desc(nulls_last=True)
+        F("ended_at").desc(nulls_last=True), F("requested_at").desc(nulls_last=True)
     )
     settings = campaigns.settings_of(change)
     return {
         **progress,
         "connection": change.parameters.get("connection", campaign_rules.ConnectionKind.TUNNEL.value),
         "parts": bar_parts,
-        "eta_said": durations.format_seconds(round(eta)) if eta else "",
+        "eta_text": durations.format_readable(round(eta)) if eta else "",
         "rows": [
             {**agent_result_of(row, names), "label": CampaignAgentState(row.state).label} for row in rows[:_PAGE_SIZE]
         ],
         "more": max(rows.count() - _PAGE_SIZE, 0),
         "state": state,
         "tabs": [("", "All"), *((state_tab.value, state_tab.label.capitalize()) for state_tab in _TAB_STATES)],
-        "figures": [(state_tab, counts[state_tab]) for state_tab in _TAB_STATES],
+        "figures": [(state_tab, counts[campaigns.count_key_of(state_tab)]) for state_tab in _TAB_STATES],
         "reasons": campaigns.count_by_skip_reason(change),
-        "pace": [(label, f"{asdict(settings)[name]:,} {unit.replace('seconds', 's')}") for name, (_, _, label, unit) in
-                 campaign_rules.RANGES.items()],
-        "window": "" if settings.window_from == settings.window_to else
-        f"{campaign_rules.format_time_of_day(settings.window_from)} to "
-        f"{campaign_rules.format_time_of_day(settings.window_to)} UTC",
-        "seconds_said": durations.format_seconds(round(change.plan.get("seconds", 0))),
+        "settings": [(label, f"{asdict(settings)[name]:,} {unit.replace('seconds', 's')}")
+                     for name, (_, _, label, unit) in campaign_rules.RANGES.items()],
+        "window": "" if settings.window_start == settings.window_end else
+        f"{campaign_rules.format_time_of_day(settings.window_start)} to "
+        f"{campaign_rules.format_time_of_day(settings.window_end)} UTC",
+        "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
     }  # fmt: skip

@@ -14,13 +14,12 @@ from fleet.models.networking import NetworkingRevision
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import FIELDS, ConfigField, FieldValue, NetworkingConfig
+from fleet.protocol.networking.config import FIELDS, ConfigField, FieldKind, FieldValue, NetworkingConfig
 
 AUDIT_COLUMNS = (
-    "at", "who", "kind", "action", "subject", "outcome", "detail", "reason", "change", "request_id", "before", "after",
+    "at", "actor_name", "actor_kind", "action", "subject", "outcome", "detail", "reason", "change_id", "request_id",
+    "before", "after",
 )  # fmt: skip
-#: Columns that have another name in the database.
-_DATABASE_COLUMNS = {"kind": "actor_kind", "change": "change_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,11 @@ class ThreeWayRow:
     """One field that either of two people changed: the base value, the stored value, the value of the edit."""
 
     key: str
-    base: str
-    theirs: str
-    mine: str
+    base_value: str
+    stored_value: str
+    own_value: str
     #: Both changed the field, to different values.
-    clash: bool
+    is_conflict: bool
 
 
 def config_of(document: Any) -> NetworkingConfig:
@@ -61,7 +60,7 @@ def diff_rows_of(before: Any, after: Any) -> list[DiffRow]:
 def three_way_rows_of(
     base_config: NetworkingConfig, stored_config: NetworkingConfig, own_config: NetworkingConfig
 ) -> list[ThreeWayRow]:
-    """Return all fields that `theirs` or `mine` changed from `base`."""
+    """Return all fields that `stored_config` or `own_config` changed from `base_config`."""
     base_config, stored_config, own_config = (
         rules.with_defaults(config) for config in (base_config, stored_config, own_config)
     )
@@ -72,7 +71,7 @@ def three_way_rows_of(
             format_field_value(field, base_config.value_of(field)),
             format_field_value(field, stored_config.value_of(field)),
             format_field_value(field, own_config.value_of(field)),
-            clash=field in conflicts,
+            is_conflict=field in conflicts,
         )
         for field in FIELDS
         if len({base_config.value_of(field), stored_config.value_of(field), own_config.value_of(field)}) > 1
@@ -85,7 +84,9 @@ def format_field_value(field: ConfigField, field_value: FieldValue) -> str:
         return "on" if field_value else "off"
     if field_value in (0, ""):
         return field.zero or "empty"
-    return str(rules.format_value(field, field_value))
+    if field.kind is FieldKind.DURATION:
+        return durations.format_exact(float(field_value))
+    return str(field_value)
 
 
 def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -94,44 +95,38 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     if closing_plan is None:
         return None
     format_count = networking_plan.format_count
-    end_seconds = max((step["latest"] for step in closing_plan["steps"]), default=0) or 1.0
+    end_seconds = max((step["latest_seconds"] for step in closing_plan["steps"]), default=0) or 1.0
     steps = [
         {
             "nth": step["nth"],
-            "tunnels": step["tunnels"],
-            "earliest": durations.format_seconds(step["earliest"]),
-            "latest": durations.format_seconds(step["latest"]),
-            "x": round(100 * step["earliest"] / end_seconds, 1),
-            "w": max(round(100 * (step["latest"] - step["earliest"]) / end_seconds, 1), 1.0),
+            "tunnel_count": step["tunnel_count"],
+            "earliest": durations.format_readable(step["earliest_seconds"]),
+            "latest": durations.format_readable(step["latest_seconds"]),
+            "x": round(100 * step["earliest_seconds"] / end_seconds, 1),
+            "w": max(round(100 * (step["latest_seconds"] - step["earliest_seconds"]) / end_seconds, 1), 1.0),
         }
         for step in closing_plan["steps"]
     ]
     proxies = [
         {
             **proxy,
-            "after": networking_plan.format_range(proxy["after"]),
-            "loses": _format_losses(proxy),
-            "gains": _format_counts(proxy.get("dials", (0, 0))),
+            "tunnels_after": networking_plan.format_range(proxy["tunnels_after"]),
+            "closing_count": _format_counts(proxy["closing_count"]),
+            "opening_count": _format_counts(proxy["opening_count"]),
         }
         for proxy in closing_plan["proxies"]
     ]
     return {
         **closing_plan,
-        "closes_said": format_count(closing_plan["closes"], "tunnel"),
-        "agents_said": format_count(closing_plan["agents"], "agent"),
-        "excess_said": networking_plan.format_range(closing_plan["excess"]),
-        "expired_said": networking_plan.format_range(closing_plan["expired"]),
-        "carrying_said": networking_plan.format_range(closing_plan["carrying"]),
-        "tunnels_after_said": networking_plan.format_range(closing_plan.get("tunnels_after", (0, 0))),
+        "closing_text": format_count(closing_plan["closing_count"], "tunnel"),
+        "agent_text": format_count(closing_plan["agent_count"], "agent"),
+        "excess_text": networking_plan.format_range(closing_plan["excess_count"]),
+        "expired_text": networking_plan.format_range(closing_plan["expired_count"]),
+        "in_use_text": networking_plan.format_range(closing_plan["in_use_count"]),
+        "tunnels_after_text": networking_plan.format_range(closing_plan["tunnels_after"]),
         "steps": steps,
         "proxies": proxies,
     }
-
-
-def _format_losses(proxy: Mapping[str, Any]) -> str:
-    low, high = proxy["after"]
-    # Plans of older versions do not count opened tunnels; they have only the tunnels afterwards.
-    return _format_counts(proxy.get("closes", (proxy["before"] - high, proxy["before"] - low)))
 
 
 def _format_counts(numbers: Sequence[int]) -> str:
@@ -155,27 +150,23 @@ def audit_cells_of(entry: AuditEntry, dump_json: Any) -> list[str]:
 
 def audit_item_of(entry: AuditEntry) -> dict[str, Any]:
     """Return an audit entry as JSON for the API."""
-    audit_row = {column: getattr(entry, _DATABASE_COLUMNS.get(column, column)) for column in AUDIT_COLUMNS}
-    return audit_row | {"at": entry.at.isoformat()}
+    return {column: getattr(entry, column) for column in AUDIT_COLUMNS} | {"at": entry.at.isoformat()}
 
 
-def outcome_context_of(change: Change) -> dict[str, Any] | None:
+def outcome_display_of(change: Change) -> dict[str, Any] | None:
     """Return the result of a change beside its plan; None while there is none."""
     if not change.outcome:
         return None
     change_outcome = change.outcome
-    difference = change_outcome.get("difference", 0)
+    difference = change_outcome["difference"]
     return {
-        "closed": change_outcome["closed"],
-        "foreseen": networking_plan.format_range(change_outcome["foreseen"]),
-        "gone": change_outcome["gone"],
-        "more": max(difference, 0),
-        "fewer": -min(difference, 0),
-        "dialled": change_outcome.get("dialled", 0),
-        "to_dial": change_outcome.get("to_dial", 0),
-        "curve": [
-            (durations.format_seconds(round(at)), closed_count)
-            for at, closed_count in change_outcome.get("curve", ())
+        **change_outcome,
+        "expected_closed_text": networking_plan.format_range(change_outcome["expected_closed_count"]),
+        "excess_count": max(difference, 0),
+        "missing_count": -min(difference, 0),
+        "closing_curve": [
+            (durations.format_readable(round(at)), closed_count)
+            for at, closed_count in change_outcome["closing_curve"]
         ],
     }
 
@@ -207,7 +198,7 @@ def stale_context_of(row: Change) -> dict[str, Any] | None:
         return None
     return {
         "sentence": (
-            f"{stored_revision.who or 'Someone outside of Refloat'} wrote revision "
+            f"{stored_revision.author or 'Someone outside of Refloat'} wrote revision "
             f"{stored_revision.revision} in the meantime."
         ),
         "revision": desired_resource.revision,

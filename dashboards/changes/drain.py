@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from dashboards.shared import record_reader, request_actor
 from fleet.audit import RequestActor
-from fleet.changes.standing import drains
-from fleet.changes.standing.drains import InstanceDrainRequest
+from fleet.changes.operations import drains
+from fleet.changes.operations.drains import InstanceDrainRequest
 from fleet.models.drains import Drain
 from fleet.monitoring.views import InstanceView
 from fleet.vocabulary.instances import InstanceState

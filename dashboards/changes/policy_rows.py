@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.changes import change_rows
-from fleet.changes.policies import desired
+from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import InstanceRow, PolicyCell
 from fleet.models.changes import Change
 from fleet.protocol import durations
@@ -45,11 +45,11 @@ def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
         "desired": format_policy_value(policy, policy_cell.desired_value)
         if policy_cell.desired_value
         else "",
-        "desired_of": policy_cell.desired_source,
+        "desired_source": policy_cell.desired_source,
         "following": format_policy_value(policy, policy_cell.next_value)
         if policy_cell.next_value is not None
         else "",
-        "beneath": format_policy_value(policy, policy_cell.report.fallback_value.text)
+        "unmanaged_value": format_policy_value(policy, policy_cell.report.fallback_value.text)
         if policy_cell.report and policy_cell.report.fallback_value
         else "",
     }
@@ -67,7 +67,7 @@ def tables_of(
                 "role": role,
                 "plural": PLURALS[role],
                 "policies": of_role(role),
-                "wanted": [
+                "desired_values": [
                     format_policy_value(policy, desired_values.get(role, {}).get(policy.name, ""))
                     if policy.name in desired_values.get(role, {})
                     else ""
@@ -92,18 +92,18 @@ def tables_of(
 def rollout_context_of(change: Change) -> dict[str, Any]:
     """Return a rollout for its page: progress, instances, and changed desired values."""
     return {
-        **desired.progress_of(change),
+        **desired_state.progress_of(change),
         "steps": [
             {
                 "row": row,
                 "label": RolloutStepState(row.state).label,
-                "took": format_duration(row.began_at, row.ended_at),
+                "duration": format_duration(row.began_at, row.ended_at),
             }
             for row in change.rollout_steps.all()
         ],
-        "waits_for": change.progress.get("waits_for", "") if change.state == ChangeState.RUNNING else "",
+        "waiting_for": change.progress.get("waiting_for", "") if change.state == ChangeState.RUNNING else "",
         "diff": diff_rows_of(change),
-        "terms": change.parameters,
+        "settings": change.parameters,
     }
 
 
@@ -130,10 +130,10 @@ def three_way_rows_of(
     return [
         {
             "label": policy.label,
-            "base": base_values.get(policy.name, ""),
-            "theirs": stored_values.get(policy.name, ""),
-            "mine": own_values.get(policy.name, ""),
-            "clash": len(
+            "base_value": base_values.get(policy.name, ""),
+            "stored_value": stored_values.get(policy.name, ""),
+            "own_value": own_values.get(policy.name, ""),
+            "is_conflict": len(
                 {version.get(policy.name, "") for version in (base_values, stored_values, own_values)}
             )
             == 3,
@@ -145,4 +145,4 @@ def three_way_rows_of(
 
 def format_duration(began_at: float | None, ended_at: float | None) -> str:
     """Return a duration from two moments, in words; empty where one is missing."""
-    return durations.format_seconds(round(ended_at - began_at, 1)) if began_at and ended_at else ""
+    return durations.format_readable(round(ended_at - began_at, 1)) if began_at and ended_at else ""

@@ -12,7 +12,7 @@ from dashboards.changes import campaign_rows, change_rows, policy_rows
 from dashboards.shared import record_reader
 from dashboards.shared.pages import sentence_of
 from fleet.changes import StaleRevisionError
-from fleet.changes.policies import desired
+from fleet.changes.policies import desired_state
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
@@ -47,7 +47,7 @@ class NetworkingPresenter(Presenter):
         return {
             "diff": change_rows.diff_rows_of(change.before, change.after),
             "closing": change_rows.closing_context_of(change.plan),
-            "outcome": change_rows.outcome_context_of(change),
+            "outcome": change_rows.outcome_display_of(change),
             "stale": change_rows.stale_context_of(change),
         }
 
@@ -69,7 +69,7 @@ class PolicyPresenter(Presenter):
         if change.state != ChangeState.PLANNED:
             return ""
         try:
-            desired.require_current_plan(change)
+            desired_state.require_current_plan(change)
         except StaleRevisionError as error:
             return sentence_of(error)
         return ""
@@ -94,10 +94,10 @@ _TOGGLE_ACTIONS = {ChangeState.RUNNING: ("pause", "Pause"), ChangeState.PAUSED: 
 
 
 def context_of(change: Change, state: str = "") -> dict[str, Any]:
-    """Return the template variables of a change's kind; `doings`: buttons for a change in progress."""
+    """Return the template variables of a change's kind; `action_buttons`: the buttons for a change in progress."""
     presenter, toggle_action = (
         PRESENTERS[ChangeKind(change.kind)],
         _TOGGLE_ACTIONS.get(ChangeState(change.state)),
     )
     actions = [toggle_action, *presenter.end_actions] if toggle_action and presenter.end_actions else []
-    return {**_EMPTY_CONTEXT, "doings": actions, **presenter.details_of(change, state)}
+    return {**_EMPTY_CONTEXT, "action_buttons": actions, **presenter.details_of(change, state)}

@@ -28,9 +28,9 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ca
     query, proxy, auth, agent_list = (
         filters.get(name, "").strip() for name in ("q", "proxy", "auth", "agents")
     )
-    connection = _read_connection(filters.get("connection", "").strip(), proxy, auth)
+    connection = _parse_connection_kind(filters.get("connection", "").strip(), proxy, auth)
     if not (query or proxy or auth or agent_list):
-        raise _field_error("q", "select agents by a filter, a proxy, an auth or a list")
+        raise _field_error("q", "select target agents by a search, a proxy, an auth or a list of agents")
     mask = np.ones(len(table.ids), np.bool_)
     phrases: list[str] = []
     instances_to_leave: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ca
         except QueryError as error:
             raise _field_error("q", str(error)) from None
         mask &= np.isin(np.arange(len(table.ids)), matches)
-        phrases.append(query)
+        phrases.append(f"matching {query}")
     if proxy:
         index, identity, name = _find_instance(table, InstanceKind.PROXY, proxy)
         proxy_mask = np.zeros(len(table.ids), np.bool_)
@@ -59,7 +59,7 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ca
     return CampaignTargets(np.flatnonzero(mask), ", ".join(phrases)[:150], instances_to_leave, connection)
 
 
-def _read_connection(text: str, proxy: str, auth: str) -> ConnectionKind:
+def _parse_connection_kind(text: str, proxy: str, auth: str) -> ConnectionKind:
     """Return the connection that moves. Agents leave a proxy by their tunnels, an auth by their auth connections."""
     if text not in ("", *ConnectionKind):
         problem = "choose tunnel or auth"
@@ -71,7 +71,8 @@ def _read_connection(text: str, proxy: str, auth: str) -> ConnectionKind:
         )
     if proxy and connection is ConnectionKind.AUTH:
         raise _field_error(
-            "proxy", "to move agents away from a proxy, select tunnels as the connection to move"
+            "proxy",
+            "a proxy can be selected only if the connection to move is the tunnel, not the auth connection",
         )
     return connection
 
@@ -99,13 +100,13 @@ def _mask_by_list(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dty
             mask[index] = True
             unknown_names -= matched_names
     if unknown_names:
-        examples = ", ".join(sorted(unknown_names)[:5])
+        first_unknown_names = ", ".join(sorted(unknown_names)[:5])
         raise ChangeRefusedError(
             "some agents of the list were not found",
             {
                 "agents": (
                     "not found: "
-                    f"{examples}{f' and {len(unknown_names) - 5:,} more' if len(unknown_names) > 5 else ''}"
+                    f"{first_unknown_names}{f' and {len(unknown_names) - 5:,} more' if len(unknown_names) > 5 else ''}"
                 )
             },
         )

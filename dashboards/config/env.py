@@ -17,36 +17,36 @@ def text(name: str, default: str = "") -> str:
 
 def switch(name: str, *, default: bool = False) -> bool:
     """Return a boolean, written as `true` or `false`. Raises SettingError."""
-    raw = os.environ.get(name)
-    if raw is None or raw == "":
+    raw_value = os.environ.get(name)
+    if raw_value is None or raw_value == "":
         return default
-    if raw.lower() not in {"true", "false"}:
-        raise SettingError(f"{name}={raw!r} is invalid: use true or false")
-    return raw.lower() == "true"
+    if raw_value.lower() not in {"true", "false"}:
+        raise SettingError(f"{name}={raw_value!r} is invalid: use true or false")
+    return raw_value.lower() == "true"
 
 
 def seconds(name: str, default: float) -> float:
     """Return a positive number of seconds. Raises SettingError."""
-    raw = os.environ.get(name)
-    if raw is None or raw == "":
+    raw_value = os.environ.get(name)
+    if raw_value is None or raw_value == "":
         return default
     try:
-        number = float(raw)
+        number = float(raw_value)
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise SettingError(f"{name}={raw!r} is not a positive number of seconds, for example 2.5")
+        raise SettingError(f"{name}={raw_value!r} is not a positive number of seconds, for example 2.5")
     return number
 
 
 def integer(name: str, default: int) -> int:
     """Return an integer that is not negative. Raises SettingError."""
-    raw = os.environ.get(name)
-    if raw is None or raw == "":
+    raw_value = os.environ.get(name)
+    if raw_value is None or raw_value == "":
         return default
-    if not (raw.isascii() and raw.isdigit() and len(raw) < 10):
-        raise SettingError(f"{name}={raw!r} is not a whole number from 0 to 999999999")
-    return int(raw)
+    if not (raw_value.isascii() and raw_value.isdigit() and len(raw_value) < 10):
+        raise SettingError(f"{name}={raw_value!r} is not a whole number from 0 to 999999999")
+    return int(raw_value)
 
 
 def string_list(name: str) -> list[str]:
@@ -56,10 +56,10 @@ def string_list(name: str) -> list[str]:
 
 def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
     """Return one of the `choices` values. Raises SettingError."""
-    raw = os.environ.get(name) or default
-    if raw not in choices:
-        raise SettingError(f"{name}={raw!r} is not one of: {', '.join(choices)}")
-    return raw
+    raw_value = os.environ.get(name) or default
+    if raw_value not in choices:
+        raise SettingError(f"{name}={raw_value!r} is not one of: {', '.join(choices)}")
+    return raw_value
 
 
 def pairs(name: str) -> tuple[tuple[str, str], ...]:

@@ -148,7 +148,10 @@ def _database() -> dict[str, Any]:
         try:
             return dict(dj_database_url.parse(url, conn_max_age=0))
         except ValueError as error:
-            raise env.SettingError(f"DATABASE_URL is invalid: {error}") from error
+            raise env.SettingError(
+                "DATABASE_URL is invalid: use a URL such as "
+                "postgres://USER:PASSWORD@HOST:5432/NAME, or unset it for SQLite"
+            ) from error
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": REFLOAT_HOME / "refloat.sqlite3",
@@ -166,9 +169,9 @@ DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 #: REDIS_URL as set; if None, `manage.py console` starts an embedded Valkey.
-REDIS_URL_GIVEN = env.secret("REDIS_URL")
+REDIS_URL_CONFIGURED = env.secret("REDIS_URL")
 #: REDIS_URL, or the embedded Valkey that runs in REFLOAT_HOME, or the usual local URL.
-REDIS_URL = REDIS_URL_GIVEN or running_url(REFLOAT_HOME / "valkey") or "redis://127.0.0.1:6379/0"
+REDIS_URL = REDIS_URL_CONFIGURED or running_url(REFLOAT_HOME / "valkey") or "redis://127.0.0.1:6379/0"
 CHANNEL_LAYERS = {
     "default": {
         # The pub/sub layer: the core layer blocks while redis-py 8 waits for a socket (channels_redis#422).

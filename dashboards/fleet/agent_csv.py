@@ -11,8 +11,8 @@ from fleet.monitoring.views import AgentView, InstanceView
 from fleet.vocabulary.instances import InstanceFacts
 
 COLUMNS = (
-    "id", "name", "state", "reason", "sentence", "cause", "since", "recovery", "recovers_at",
-    "auth", "proxies", "home", "heartbeat_at", "expires_at",
+    "id", "name", "state", "reason", "explanation", "cause", "since", "recovery", "recovers_at",
+    "auth", "proxies", "home_proxy", "heartbeat_at", "expires_at",
     "mode", "health_check", "policy_read_at", "groups", "generations",
 )  # fmt: skip
 #: Characters that start a formula in a spreadsheet.
@@ -51,7 +51,7 @@ def row(view: AgentView, instances: Mapping[str, InstanceFacts]) -> list[str]:
             _iso(verdict.recovers_at),
             name(view.auth),
             " ".join(name(proxy) for proxy in view.proxies),
-            name(view.home),
+            name(view.home_proxy),
             _iso(view.heartbeat_at),
             _iso(view.expires_at),
             view.mode.slug,

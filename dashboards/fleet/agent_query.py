@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.views import FleetTable
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import READING_ORDER, State
 
 Mask = npt.NDArray[np.bool_]
@@ -30,7 +30,7 @@ _MAX_DIGITS = 18
 #: Sort keys; a minus before a key reverses the order. The default is the order of the map.
 SORTS = ("name", "state", "since")
 #: Cache by cluster: the names that were ranked last, and their ranks. The tuple of names stays the same between polls.
-_rank_cache: dict[str, tuple[tuple[str, ...], Keys]] = {}
+_name_ranks_by_cluster: dict[str, tuple[tuple[str, ...], Keys]] = {}
 
 
 class QueryError(ValueError):
@@ -182,12 +182,12 @@ def _sort_keys_of(table: FleetTable, sort: str) -> Keys:
 
 
 def _name_ranks(table: FleetTable) -> Keys:
-    names, ranks = _rank_cache.get(table.cluster, ((), None))
+    names, ranks = _name_ranks_by_cluster.get(table.cluster, ((), None))
     if ranks is None or names is not table.names:
         ranks = np.empty(len(table.names), np.int64)
         order = sorted(range(len(table.names)), key=lambda index: natural_sort_key(table.names[index]))
         ranks[np.array(order, np.intp)] = np.arange(len(order))
-        _rank_cache[table.cluster] = (table.names, ranks)
+        _name_ranks_by_cluster[table.cluster] = (table.names, ranks)
     return ranks
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from dashboards.shared.presenters import age_ms, duration_words, moment
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import Explanation, InstanceView
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 
 _UPSTREAM = "after 2 s to 3 s (Teleport default)"
 
@@ -23,9 +23,9 @@ class ReportedProxy:
     group: str
     generation: int
     #: The agent wants a tunnel to the proxy: it has the newest generation of its group.
-    desired: bool
+    is_desired: bool
     #: The agent has a tunnel to the proxy.
-    claimed: bool
+    is_claimed: bool
     #: When the agent's tracker removes the proxy, unless the proxy is announced again; None if it is removed already.
     expires_at: datetime | None
     expires_ms: int | None
@@ -33,12 +33,12 @@ class ReportedProxy:
     opened_at: datetime | None = None
     opened_ms: int | None = None
     sessions: int = 0
-    retired: bool = False
+    is_retired: bool = False
     #: The proxy accepts no new tunnels.
-    draining: bool = False
+    is_draining: bool = False
     #: The agent gives up its tunnel; the proxy requested a reconnect.
-    leaving: bool = False
-    advised: bool = False
+    is_leaving: bool = False
+    reconnect_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,26 @@ class AuthReconnect:
     """Settings of an agent for reconnecting to an auth, in seconds."""
 
     #: Maximum wait before the first connection attempt to another auth; None: 2 s to 3 s, as in Teleport.
-    first_wait_seconds: float | None
+    initial_delay_seconds: float | None
     #: Time after which RPCs on the old connection are cancelled; None: never.
     drain_timeout_seconds: float | None
     #: Interval of planned reconnects; None: never.
-    every_seconds: float | None
+    interval_seconds: float | None
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """The settings as (label, value)."""
         first_attempt = (
             _UPSTREAM
-            if self.first_wait_seconds is None
-            else f"within {duration_words(self.first_wait_seconds)}"
+            if self.initial_delay_seconds is None
+            else f"within {duration_words(self.initial_delay_seconds)}"
         )
         timeout = "none" if self.drain_timeout_seconds is None else duration_words(self.drain_timeout_seconds)
-        interval = "never" if self.every_seconds is None else f"every {duration_words(self.every_seconds)}"
+        interval = (
+            "never" if self.interval_seconds is None else f"every {duration_words(self.interval_seconds)}"
+        )
         return (
-            ("First connection attempt to another auth", first_attempt),
+            ("First connection attempt after leaving an auth", first_attempt),
             ("Timeout of RPCs on the old auth connection", timeout),
             ("Planned reconnect to an auth", interval),
         )
@@ -73,17 +75,16 @@ class AuthReconnect:
 class AgentReportView:
     """The last report of an agent, or why it did not send one."""
 
-    at: datetime | None
-    at_ms: int | None
+    requested_at: datetime | None
+    requested_ms: int | None
     #: Name and id of the proxy through which the report was requested.
-    through: str
-    through_id: str
+    via_proxy: str
+    via_proxy_id: str
     #: Why the agent did not answer; empty if it did.
     error: str
     version: str = ""
-    desired: int = 0
-    #: Number of dials in progress.
-    dials: int = 0
+    desired_count: int = 0
+    dials_in_progress: int = 0
     services: tuple[str, ...] = ()
     proxies: tuple[ReportedProxy, ...] = ()
     #: None if the agent does not report it.
@@ -92,20 +93,20 @@ class AgentReportView:
 
 def present_agent_report(explanation: Explanation, now: float) -> AgentReportView | None:
     """Return the newest report for pages and API; None if none was requested recently."""
-    response = explanation.report_response
+    response = explanation.agent_report_response
     if response is None:
         return None
     proxy = explanation.instances.get(response.proxy)
     report = response.report
     return AgentReportView(
-        at=moment(response.at),
-        at_ms=age_ms(response.at, now),
-        through="a proxy" if proxy is None else proxy.facts.name,
-        through_id="" if proxy is None else proxy.facts.id,
+        requested_at=moment(response.at),
+        requested_ms=age_ms(response.at, now),
+        via_proxy="a proxy" if proxy is None else proxy.facts.name,
+        via_proxy_id="" if proxy is None else proxy.facts.id,
         error=response.error,
         version=report.version if report else "",
-        desired=report.tracker.desired_count if report else 0,
-        dials=report.tracker.inflight if report else 0,
+        desired_count=report.tracker.desired_count if report else 0,
+        dials_in_progress=report.tracker.inflight if report else 0,
         services=report.services if report else (),
         proxies=_proxies(response, report, explanation.instances, now) if report else (),
         auth_reconnect=_auth_reconnect(report),
@@ -117,9 +118,9 @@ def _auth_reconnect(report: AgentReport | None) -> AuthReconnect | None:
     if settings is None:
         return None
     return AuthReconnect(
-        first_wait_seconds=_seconds(settings.first_wait_ms),
+        initial_delay_seconds=_seconds(settings.first_wait_ms),
         drain_timeout_seconds=_seconds(settings.drain_timeout_ms),
-        every_seconds=_seconds(settings.every_ms),
+        interval_seconds=_seconds(settings.every_ms),
     )
 
 
@@ -133,9 +134,9 @@ def _proxies(
     names = {view.facts.id: view.facts.name for view in instances.values()}
     tracked_proxies = {proxy.proxy_id: proxy for proxy in report.tracker.proxies}
     tunnels = {tunnel.proxy_id: tunnel for tunnel in report.tunnels}
-    leaving_proxies = {*report.tracker.leaving, *report.tracker.going}
+    leaving_proxies = {*report.tracker.leaving_proxies, *report.tracker.departing_proxies}
     proxies = []
-    for identity in {**tracked_proxies, **dict.fromkeys(report.tracker.claimed), **tunnels}:
+    for identity in {**tracked_proxies, **dict.fromkeys(report.tracker.claimed_proxies), **tunnels}:
         proxy, tunnel = tracked_proxies.get(identity), tunnels.get(identity)
         expires_at = response.at + proxy.expires_in_ms / 1000 if proxy else None
         opened_at = response.at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
@@ -145,17 +146,17 @@ def _proxies(
                 name=names.get(identity, identity),
                 group=proxy.group if proxy else "",
                 generation=proxy.generation if proxy else 0,
-                desired=proxy.desired if proxy else False,
-                claimed=identity in report.tracker.claimed,
+                is_desired=proxy.is_desired if proxy else False,
+                is_claimed=identity in report.tracker.claimed_proxies,
                 expires_at=moment(expires_at),
                 expires_ms=age_ms(expires_at, now),
                 opened_at=moment(opened_at),
                 opened_ms=age_ms(opened_at, now),
                 sessions=tunnel.sessions if tunnel else 0,
-                retired=tunnel.retired if tunnel else False,
-                draining=proxy.draining if proxy else False,
-                leaving=identity in leaving_proxies,
-                advised=tunnel.advised if tunnel else False,
+                is_retired=tunnel.is_retired if tunnel else False,
+                is_draining=proxy.is_draining if proxy else False,
+                is_leaving=identity in leaving_proxies,
+                reconnect_requested=tunnel.is_advised if tunnel else False,
             )
         )
-    return tuple(sorted(proxies, key=lambda proxy: (not proxy.claimed, natural_sort_key(proxy.name))))
+    return tuple(sorted(proxies, key=lambda proxy: (not proxy.is_claimed, natural_sort_key(proxy.name))))

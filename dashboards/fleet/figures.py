@@ -20,7 +20,8 @@ def mix(colour: str, ground: str, share: float) -> str:
     """Return `colour` mixed with `share` of the colour `ground`, as `#rrggbb`."""
     pairs = ((int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5))
     return "#" + "".join(
-        f"{round(channel + (ground_channel - channel) * share):02x}" for channel, ground_channel in pairs
+        f"{round(colour_channel + (ground_channel - colour_channel) * share):02x}"
+        for colour_channel, ground_channel in pairs
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from fleet.changes.standing.retirements import MAX_REASON_LENGTH, problem_of
+from fleet.changes.operations.retirements import MAX_REASON_LENGTH, problem_of
 
 
 class RetireForm(forms.Form):

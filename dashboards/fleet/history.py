@@ -13,6 +13,7 @@ from dashboards.shared import presenters
 from fleet.alerts.backtest import AgentStateChange, InstanceStateChange
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.transitions import InstanceTransition, Transition
+from fleet.vocabulary.instances import InstanceState
 
 #: Maximum number of state changes in a backtest: the newest ones.
 _CHANGE_LIMIT = 200_000
@@ -36,6 +37,7 @@ class InstanceStateRow:
 
     at: datetime
     ms: int | None
+    #: Labels of the states: `not responding`.
     old: str
     new: str
 
@@ -77,9 +79,20 @@ def _read_instance_changes(cluster: str, since: datetime) -> list[InstanceStateC
     ]
 
 
+#: Labels of the states of an instance, by slug.
+_STATE_LABELS = {state.slug: state.label for state in InstanceState}
+
+
+def _label_of(slug: str) -> str:
+    return _STATE_LABELS.get(slug, slug)
+
+
 def read_instance_states(cluster: str, instance: str, now: float) -> list[InstanceStateRow]:
     """Return the recent state changes of an instance, or of the backend, newest first."""
     rows = InstanceTransition.objects.filter(cluster=cluster, instance=instance)[:_INSTANCE_ROW_LIMIT]
     return [
-        InstanceStateRow(row.at, presenters.age_ms(to_seconds(row.at), now), row.old, row.new) for row in rows
+        InstanceStateRow(
+            row.at, presenters.age_ms(to_seconds(row.at), now), _label_of(row.old), _label_of(row.new)
+        )
+        for row in rows
     ]

@@ -10,8 +10,8 @@ from django.utils import timezone
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.presenters import age_ms
 from fleet.audit import RequestActor
-from fleet.changes.standing import retirements
-from fleet.changes.standing.retirements import RetireRequest
+from fleet.changes.operations import retirements
+from fleet.changes.operations.retirements import RetireRequest
 from fleet.models.changes import AuditEntry
 from fleet.models.inventory import Agent
 from fleet.models.moments import to_seconds
@@ -29,11 +29,11 @@ def is_alive(explanation: Explanation) -> bool:
 
 
 def request_retirement(
-    cluster: str, explanation: Explanation, actor: RequestActor, *, retired: bool, reason: str
+    cluster: str, explanation: Explanation, actor: RequestActor, *, is_retired: bool, reason: str
 ) -> None:
     """Store a request to retire or reinstate an agent, and have a worker apply it to the record."""
     view = explanation.view
-    request = RetireRequest(view.id, view.name, view.index, retired, reason.strip(), actor)
+    request = RetireRequest(view.id, view.name, view.index, is_retired, reason.strip(), actor)
     retirements.record_retire_request(cluster, request, timezone.now)
     request_actor.enqueue("fleet.tasks.apply_retired")
 
@@ -55,17 +55,21 @@ class Retirement:
 def retirement_of(cluster: str, explanation: Explanation, now: float) -> Retirement | None:
     """Return who retired an agent and why, or just reinstated it; None for an agent that is not retired."""
     view = explanation.view
-    is_retired = Agent.objects.filter(cluster=cluster, agent_id=view.id, retired=True).exists()
+    is_retired = Agent.objects.filter(cluster=cluster, agent_id=view.id, is_retired=True).exists()
     has_retired_verdict = view.state is State.RETIRED
     if not is_retired and not has_retired_verdict:
         return None
-    action = AuditAction.AGENT_RETIRE if is_retired else AuditAction.AGENT_UNRETIRE
+    action = AuditAction.AGENT_RETIRE if is_retired else AuditAction.AGENT_REINSTATE
     entry = (
-        AuditEntry.objects.filter(cluster=cluster, action=action.value, outcome="done", after__agent=view.id)
+        AuditEntry.objects.filter(
+            cluster=cluster, action=action.value, outcome="succeeded", after__agent=view.id
+        )
         .order_by("-pk")
         .first()
     )
     if entry is None:
         return Retirement(is_retired, is_retired is has_retired_verdict)
     ago = age_ms(to_seconds(entry.at), now)
-    return Retirement(is_retired, is_retired is has_retired_verdict, entry.who, entry.reason, entry.at, ago)
+    return Retirement(
+        is_retired, is_retired is has_retired_verdict, entry.actor_name, entry.reason, entry.at, ago
+    )

@@ -20,7 +20,7 @@ from dashboards.live.hub import (
     Feed,
     Hint,
     Resync,
-    Subscription,
+    SocketQueue,
     Tick,
     current_hub,
     layout_hint,
@@ -65,7 +65,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._feed: Feed | None = None
-        self._subscription: Subscription | None = None
+        self._subscription: SocketQueue | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._recheck = asyncio.Event()
         self._resync_at = -RESYNC_EVERY

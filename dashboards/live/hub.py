@@ -72,7 +72,7 @@ class Resync:
 FeedEvent = Delta | Hint | Tick | Resync
 
 
-class Subscription:
+class SocketQueue:
     """The queue of items of one socket."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Feed:
 
     def __init__(self, cluster: str, tick: float) -> None:
         self.cluster = cluster
-        self.subscriptions: set[Subscription] = set()
+        self.subscriptions: set[SocketQueue] = set()
         #: Position of the newest event.
         self._epoch, self._seq = "", 0
         self._head: StreamHeader | None = None
@@ -110,9 +110,9 @@ class Feed:
             background.start(self._watch(), name=f"clock of {cluster}"),
         ]
 
-    async def subscribe(self, join_timeout: float = 2.0) -> Subscription:
+    async def subscribe(self, join_timeout: float = 2.0) -> SocketQueue:
         """Add a socket. Returns when the group is joined, or after `join_timeout` seconds while Redis is down."""
-        subscription = Subscription()
+        subscription = SocketQueue()
         self.subscriptions.add(subscription)
         try:
             async with asyncio.timeout(join_timeout):
@@ -229,7 +229,7 @@ class Hub:
         #: Callbacks that request an access check of each socket.
         self.rechecks: set[Callable[[], None]] = set()
 
-    async def subscribe(self, cluster: str) -> tuple[Feed, Subscription]:
+    async def subscribe(self, cluster: str) -> tuple[Feed, SocketQueue]:
         """Join the feed of a cluster; start it for the first socket."""
         feed = self.feeds.get(cluster)
         if feed is None:
@@ -240,7 +240,7 @@ class Hub:
             await self._end_if_empty(feed)
             raise
 
-    async def leave(self, feed: Feed, subscription: Subscription) -> None:
+    async def leave(self, feed: Feed, subscription: SocketQueue) -> None:
         """Leave a feed; end it after the last socket."""
         feed.subscriptions.discard(subscription)
         await self._end_if_empty(feed)

@@ -21,6 +21,8 @@ def prefix_of(cluster: str) -> str:
 def sentence_of(error: Exception) -> str:
     """Return the message of an error as a sentence."""
     text = str(error)
+    if text.partition(":")[0] in getattr(error, "problems", {}):
+        return f"{text}."  # begins with the key of a field
     return f"{text[:1].upper()}{text[1:]}."
 
 

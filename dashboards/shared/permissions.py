@@ -85,7 +85,7 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
                 return _redirect_to_sign_in(request)
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
             if not has_permission(request.user, permission, cluster if of_cluster else None):
-                _refuse(request, _describe_missing_permission(permission))
+                _refuse(request, describe_missing_permission(permission))
             if not is_known_cluster(cluster):
                 raise Http404(f"Cluster {cluster} was not found.")
             return view(request, *args, **kwargs)
@@ -105,7 +105,7 @@ def owners_for(user: User, permission: Permission, cluster: str) -> list[str]:
 def require_permission(request: HttpRequest, permission: Permission, cluster: str) -> None:
     """Require a permission beyond the one for viewing the page. Raises PermissionDenied."""
     if not has_permission(request.user, permission, cluster):
-        _refuse(request, _describe_missing_permission(permission))
+        _refuse(request, describe_missing_permission(permission))
 
 
 def require_write(request: HttpRequest, permission: Permission, owner: str) -> None:
@@ -120,7 +120,7 @@ def find_write_refusal(user: AbstractBaseUser | AnonymousUser, permission: Permi
         return ""
     if not owner and has_permission(user, permission):
         return "This belongs to the whole installation. Only users who are not limited to some clusters can change it."
-    return _describe_missing_permission(permission)
+    return describe_missing_permission(permission)
 
 
 def is_known_cluster(cluster: str) -> bool:
@@ -153,8 +153,9 @@ def _role_with(permission: Permission) -> str:
     return next(role for role, permissions in ROLES.items() if permission in permissions)
 
 
-def _describe_missing_permission(permission: Permission) -> str:
-    return f"This action needs the role {_role_with(permission)}."
+def describe_missing_permission(permission: Permission) -> str:
+    """Return the sentence for a user without a permission: the role that has it."""
+    return f"Not allowed: this action needs the role {_role_with(permission)}."
 
 
 def _refuse(request: HttpRequest, sentence: str) -> NoReturn:

@@ -12,9 +12,10 @@ from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
+from fleet.protocol.durations import format_exact
 from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural_sort_key
-from fleet.vocabulary.numbers import ranges_of
+from fleet.vocabulary.natural_order import natural_sort_key
+from fleet.vocabulary.numbers import SECONDS, TypedDuration, ranges_of
 from fleet.vocabulary.verdicts import READING_ORDER, Reason, Recovery, State, Verdict
 
 Counts = tuple[tuple[State, int], ...]
@@ -94,7 +95,7 @@ class AgentRow:
     proxies: tuple[str, ...]
     #: Groups and generations of these proxies, without duplicates: `blue 3`.
     generations: tuple[str, ...]
-    home: str
+    home_proxy: str
     expires_at: datetime | None
     expires_ms: int | None
 
@@ -187,7 +188,7 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
         mode=describe_mode(view.mode, health_check=bool(view.health_check)),
         proxies=tuple(name(proxy) for proxy in view.proxies),
         generations=_generations(instances[proxy].facts for proxy in view.proxies if proxy in instances),
-        home=name(view.home),
+        home_proxy=name(view.home_proxy),
         expires_at=moment(view.expires_at),
         expires_ms=age_ms(view.expires_at, now),
     )
@@ -239,7 +240,7 @@ def evidence_rows_of(evidence: AgentEvidence, instances: Mapping[int, InstanceVi
         rows.extend(_heartbeat_rows_of(evidence.heartbeat, instances))
     last_proxies = [instances[index].facts.name for index in evidence.last_proxies if index in instances]
     rows.append(("Last seen on", ", ".join(last_proxies) or "no proxy"))
-    if evidence.retired:
+    if evidence.is_retired:
         rows.append(("Retired", "by an operator"))
     if not evidence.had_tunnel:
         rows.append(("Tunnels so far", "none"))
@@ -264,13 +265,31 @@ def number_fields(
     record: Any, form_values: Mapping[str, str], problems: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return the numbers of `record` as form fields, with the values of `form_values` where present."""
-    return [
-        {
-            "name": name, "label": label, "unit": unit, "low": low, "high": high,
-            "value": form_values.get(name, getattr(record, name)), "problem": problems.get(name, ""),
-        }
-        for name, (low, high, label, unit) in ranges_of(type(record)).items()
-    ]  # fmt: skip
+    rows = []
+    for name, (low, high, label, unit) in ranges_of(type(record)).items():
+        stored_value = getattr(record, name)
+        text = format_exact(stored_value) if unit == SECONDS else stored_value
+        rows.append(
+            {
+                "name": name, "label": label, "unit": "" if unit == SECONDS else unit, "low": low, "high": high,
+                "value": form_values.get(name, text), "problem": problems.get(name, ""),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def typed_numbers(
+    record: type, names: Iterable[str], form_values: Mapping[str, str]
+) -> dict[str, str | TypedDuration]:
+    """Return the settings that a person typed into `number_fields` and other fields, for the parser of the record."""
+    ranges = ranges_of(record)
+    return {
+        name: TypedDuration(form_values[name])
+        if name in ranges and ranges[name][3] == SECONDS
+        else form_values[name]
+        for name in names
+        if name in form_values
+    }
 
 
 def token_row(token: ApiToken, now: datetime) -> TokenRow:
@@ -300,15 +319,21 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
         ("Heartbeat TTL", duration_words(heartbeat.ttl)),
         ("Reconnect mode", heartbeat.mode.slug),
         ("Auth health check", "on" if heartbeat.health_check else "off"),
-        ("Policy read at", "not reported" if policy_read_at is None else f"{policy_read_at:%H:%M:%S} UTC"),
-        ("Desired tunnels", str(heartbeat.desired) if heartbeat.desired else "one to every proxy"),
-        ("Tunnels reported by the agent", str(heartbeat.claimed)),
-        ("Known proxies that have not expired", str(heartbeat.tracked)),
+        (
+            "Agent read its policy at",
+            "not reported" if policy_read_at is None else f"{policy_read_at:%H:%M:%S} UTC",
+        ),
+        (
+            "Desired tunnels",
+            str(heartbeat.desired_count) if heartbeat.desired_count else "one to every proxy",
+        ),
+        ("Tunnels reported by the agent", str(heartbeat.claimed_count)),
+        ("Unexpired proxies known to the agent", str(heartbeat.tracked_count)),
     ]
     if heartbeat.via_proxy is not None:
         rows.insert(1, ("Connected to the auth through", name(heartbeat.via_proxy)))
     if heartbeat.ttl_seen:
-        rows.append(("Discovery TTL received", duration_words(heartbeat.ttl_seen)))
+        rows.append(("Proxy TTL known to the agent", duration_words(heartbeat.ttl_seen)))
     return rows
 
 

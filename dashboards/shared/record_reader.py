@@ -8,7 +8,7 @@ import time
 from django.conf import settings
 
 from fleet.changes.base_kind import RecordSnapshot
-from fleet.monitoring.state.policy_book import PolicyReportStore, open_policy_report_store
+from fleet.monitoring.state.policy_report_store import PolicyReportStore, open_policy_report_store
 from fleet.monitoring.state.reader import Reader, open_reader
 
 

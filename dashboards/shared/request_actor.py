@@ -42,7 +42,7 @@ def actor_of(request: HttpRequest, user: User, token: ApiToken | None = None) ->
     identity = (
         Actor(ActorKind.PERSON, name, user.pk)
         if token is None
-        else Actor(ActorKind.TOKEN, f"token {token} of {name}", user.pk)
+        else Actor(ActorKind.TOKEN, f"API token {token} of user {name}", user.pk)
     )
     return RequestActor(
         identity, request_id_of(request), request.headers.get("Idempotency-Key", "")[:100].replace("\0", "")
@@ -54,7 +54,7 @@ def signed_in_actor_of(request: HttpRequest) -> RequestActor:
     return actor_of(request, signed_in_user_of(request))
 
 
-def start_change(change: Change) -> None:
+def enqueue_change(change: Change) -> None:
     """Have a worker start a confirmed change now. If the broker is down, a periodic task starts the change later."""
     if task := kind_of(change).task:
         enqueue(task, change.pk)

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 
 from dashboards.shared import refusals, request_actor
+from dashboards.shared.api.per_cluster import operation_name_of
 from dashboards.shared.permissions import ALLAUTH, PUBLIC
 from dashboards.shared.row_ids import row_id
 from fleet.audit import Attempt, record
@@ -39,9 +40,9 @@ _FORM_ACTION_PATTERN = re.compile("[a-z-]{1,24}")
 _MAX_REASON_LENGTH = 500
 
 
-def record_attempt(request: HttpRequest, response: HttpResponseBase, recorded_count: int) -> None:
+def record_attempt(request: HttpRequest, response: HttpResponseBase, audit_entry_count: int) -> None:
     """Write an entry for a request if it wrote none itself (`recorded_count` is 0). Reads and writes the database."""
-    if recorded_count or request.method in READS:
+    if audit_entry_count or request.method in READS:
         return
     name = request.resolver_match.url_name if request.resolver_match else None
     outcome_and_detail = _outcome_of(request, response)
@@ -78,17 +79,17 @@ def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[Audit
     if reason:
         return AuditOutcome.REFUSED, reason
     if status >= 300 or request.path.startswith("/api/"):
-        return AuditOutcome.DONE, ""
+        return AuditOutcome.SUCCEEDED, ""
     if request.POST.get("do") in _PREVIEW_ACTIONS or any(name in request.POST for name in _PREVIEW_FIELDS):
         return None
-    return AuditOutcome.REFUSED, "the form was invalid and was shown again"
+    return AuditOutcome.REFUSED, "the form had invalid values"
 
 
 def _action_of(request: HttpRequest, name: str) -> ActionName:
-    """Return the action of a request: `page.incident.acknowledge`, `api.confirm`."""
+    """Return the action of a request: `page.incident.acknowledge`, `api.confirm_change`."""
     kind = RouteKind.API if request.path.startswith("/api/") else RouteKind.PAGE
     form_action = request.POST.get("do", "") if kind is RouteKind.PAGE else ""
-    view_name = name.rpartition(":")[2].removeprefix("cluster_").removesuffix("-of-cluster")
+    view_name = operation_name_of(name, request.method or "")
     return action_of_request(
         kind, (view_name, form_action if _FORM_ACTION_PATTERN.fullmatch(form_action) else "")
     )

@@ -25,7 +25,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return render(request, "404.html", {"reason": reason if isinstance(reason, str) else ""}, status=404)
 
 
-def broken(request: HttpRequest) -> HttpResponse:
+def internal_error(request: HttpRequest) -> HttpResponse:
     """Return a 500 page for an internal error; the log has the traceback. Template `500.html`, without a context.
 
     503 if the database is unavailable. Template `503_database.html`, without a context.

@@ -38,7 +38,7 @@ def readyz(request: HttpRequest) -> HttpResponseBase:
         if not is_working
     ]
     return JsonResponse(
-        {"status": "not ready" if failed_checks else "ok", "broken": failed_checks},
+        {"status": "not ready" if failed_checks else "ok", "failed_checks": failed_checks},
         status=503 if failed_checks else 200,
     )
 

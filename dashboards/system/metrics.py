@@ -67,10 +67,12 @@ class FleetCollector(Collector):
             labels=("cluster",),
         )
         reachable = GaugeMetricFamily(
-            "refloat_record_reachable", "1 if the fleet data in Redis is readable, otherwise 0."
+            "refloat_redis_reachable", "1 if the fleet data in Redis is readable, otherwise 0."
         )
-        sockets = GaugeMetricFamily(
-            "refloat_sockets", "Open WebSocket connections of this process.", labels=("cluster",)
+        websockets = GaugeMetricFamily(
+            "refloat_websocket_connections",
+            "Open WebSocket connections of this process.",
+            labels=("cluster",),
         )
         headers = [self._header(cluster) for cluster in self._clusters]
         reachable.add_metric((), float(None not in headers))
@@ -84,8 +86,8 @@ class FleetCollector(Collector):
                 age.add_metric((header.cluster,), max(0.0, self._now - header.as_of))
         for cluster, count in hub.count_sockets().items():
             if cluster in self._clusters:
-                sockets.add_metric((cluster,), count)
-        yield from (agents, age, stale, reachable, sockets)
+                websockets.add_metric((cluster,), count)
+        yield from (agents, age, stale, reachable, websockets)
         yield from _collect_instance_metrics(self._clusters, self._now)
         yield from _collect_alert_metrics(self._clusters, include_installation=self._include_installation)
 
@@ -142,8 +144,8 @@ def _collect_alert_metrics(clusters: Iterable[str], *, include_installation: boo
         "Unix time of the last evaluation of the alert rules.",
         labels=("cluster",),
     )
-    look_seconds = GaugeMetricFamily(
-        "refloat_alert_look_seconds",
+    evaluation_seconds = GaugeMetricFamily(
+        "refloat_alert_evaluation_seconds",
         "Duration of the last evaluation of the alert rules in seconds.",
         labels=("cluster",),
     )
@@ -152,13 +154,13 @@ def _collect_alert_metrics(clusters: Iterable[str], *, include_installation: boo
         "Number of open incidents that are neither silenced nor inhibited.",
         labels=("cluster", "severity"),
     )
-    messages = GaugeMetricFamily(
-        "refloat_messages", "Number of notifications that are not sent.", labels=("cluster", "state")
+    notifications = GaugeMetricFamily(
+        "refloat_notifications", "Number of notifications that are not sent.", labels=("cluster", "state")
     )
     cluster_names = set(clusters)
-    for clock in AlertClock.objects.filter(cluster__in=cluster_names).exclude(looked_at=None):
-        watchdog.add_metric((clock.cluster_id,), clock.looked_at or 0.0)
-        look_seconds.add_metric((clock.cluster_id,), clock.took_ms / 1000)
+    for clock in AlertClock.objects.filter(cluster__in=cluster_names).exclude(evaluated_at=None):
+        watchdog.add_metric((clock.cluster_id,), clock.evaluated_at or 0.0)
+        evaluation_seconds.add_metric((clock.cluster_id,), clock.duration_ms / 1000)
     rows = Incident.objects.filter(state__in=OPEN_STATES, inhibited_by="", silenced_by="")
     open_counts = {
         (cluster, severity): count
@@ -171,10 +173,10 @@ def _collect_alert_metrics(clusters: Iterable[str], *, include_installation: boo
             incidents.add_metric((cluster, severity.slug), open_counts.get((cluster, int(severity)), 0))
     unsent = Delivery.objects.filter(sent_at=None).order_by().values_list("cluster")
     for state, rows_of_state in (
-        ("waiting", unsent.filter(failed_at=None)),
+        ("pending", unsent.filter(failed_at=None)),
         ("failed", unsent.exclude(failed_at=None)),
     ):
         counts = dict(rows_of_state.annotate(Count("pk")))
         for cluster in (*sorted(cluster_names), *([""] if include_installation else [])):
-            messages.add_metric((cluster, state), counts.get(cluster, 0))
-    yield from (watchdog, look_seconds, incidents, messages)
+            notifications.add_metric((cluster, state), counts.get(cluster, 0))
+    yield from (watchdog, evaluation_seconds, incidents, notifications)

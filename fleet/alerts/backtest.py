@@ -71,7 +71,7 @@ class FiringPeriod:
     cause: str
     began_at: float
     ended_at: float
-    peak: int
+    peak_count: int
     #: Number of polls in which the rule held; None: still holding, or not known.
     rounds: int | None = None
 
@@ -104,7 +104,9 @@ def run_backtest(
         )
         firing_periods = _periods_by_instance(relevant_changes, changes, until)
         if rule.kind is RuleKind.UNREACHABLE:
-            firing_periods = [replace(firing_period, peak=agent_count) for firing_period in firing_periods]
+            firing_periods = [
+                replace(firing_period, peak_count=agent_count) for firing_period in firing_periods
+            ]
     elif rule.kind is RuleKind.RATE:
         firing_periods = _periods_by_rate(changes, rule.threshold(agent_count), until)
     else:
@@ -225,7 +227,7 @@ def _periods_by_rate(changes: Iterable[AgentStateChange], threshold: int, until:
         end = min(change.at + RATE_SECONDS, until)
         if firing_periods and change.at <= firing_periods[-1].ended_at:
             firing_periods[-1] = FiringPeriod(
-                "", firing_periods[-1].began_at, end, max(firing_periods[-1].peak, len(loss_times))
+                "", firing_periods[-1].began_at, end, max(firing_periods[-1].peak_count, len(loss_times))
             )
         else:
             firing_periods.append(FiringPeriod("", change.at, end, len(loss_times)))
@@ -247,7 +249,7 @@ def _select_periods(firing_periods: Iterable[FiringPeriod], rule: Rule) -> list[
                 firing_period.cause,
                 previous.began_at,
                 firing_period.ended_at,
-                max(previous.peak, firing_period.peak),
+                max(previous.peak_count, firing_period.peak_count),
             )
         elif firing_period.seconds >= rule.pending_seconds and (
             firing_period.rounds is None or firing_period.rounds >= rule.pending_rounds

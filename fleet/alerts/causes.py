@@ -21,7 +21,7 @@ from fleet.alerts.inhibition import JOINT_KINDS, STRENGTH_ORDER
 from fleet.monitoring.classify import prepare_frame
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import FAULT_STATES, InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,11 +111,11 @@ def compose(
 
 
 def _section(title: str, incidents: Iterable[Incident], now: float) -> list[str]:
-    sorted_incidents = sorted(incidents, key=lambda incident: (-incident.severity, -incident.peak))
+    sorted_incidents = sorted(incidents, key=lambda incident: (-incident.severity, -incident.peak_count))
     if not sorted_incidents:
         return []
     lines = [
-        f"- {notifications.headline(incident)}: peak {incident.peak}, for "
+        f"- {notifications.headline(incident)}: peak {incident.peak_count}, for "
         f"{notifications.format_duration(incident.duration(now))}"
         f" from {notifications.format_utc(incident.opened_at)}{', still open' if incident.is_open else ''}"
         for incident in sorted_incidents[:_LINES]

@@ -15,15 +15,15 @@ import numpy as np
 
 from fleet import lease
 from fleet.alerts import digest, notifications, store
+from fleet.alerts.evaluation import EvaluationOutcome, evaluate
 from fleet.alerts.facts import AffectedCounter, Facts, Mask, blind_facts, gather, match_names
-from fleet.alerts.lifecycle import Evaluation, with_notification
+from fleet.alerts.lifecycle import EvaluationContext, with_notification
 from fleet.alerts.matchers import Matcher, is_agent_matching
 from fleet.alerts.notifications import Links
-from fleet.alerts.round import EvaluationOutcome, evaluate
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE, Silence, find_active_silences
-from fleet.alerts.unchanged_looks import SteadyState, steady_state_after
+from fleet.alerts.steady_state import SteadyState, steady_state_of
 from fleet.models import alerting
 from fleet.models import incidents as rows
 from fleet.models.clusters import ClusterLease
@@ -43,8 +43,8 @@ from fleet.vocabulary.incidents import (
 
 #: Returns the names of instances whose policies drift from the desired values. Injected, because changes own that.
 DriftLookup = Callable[[str, Iterable[InstanceView]], Sequence[str]]
-#: Start of the timeline entry of a notification without recipients.
-_NO_RECEIVER_PREFIX = "Nothing was sent because the route has no channel: "
+#: End of the timeline entry of a notification without recipients.
+_NO_RECEIVER_SUFFIX = ", but not sent: the route has no channel."
 #: Seconds between two checks for due digests.
 _DIGEST_CHECK_SECONDS = 60.0
 
@@ -80,7 +80,7 @@ class _ClusterIncidents:
 
 def _acknowledgements_of(incident_rows: Mapping[str, rows.Incident]) -> store.Acknowledgements:
     return len(incident_rows), {
-        row.id: row.acked_at for row in incident_rows.values() if row.acked_at is not None
+        row.id: row.acknowledged_at for row in incident_rows.values() if row.acknowledged_at is not None
     }
 
 
@@ -158,7 +158,7 @@ class Evaluator:
             open_rows,
             outcome.incidents,
             _acknowledgements_of(open_rows),
-            steady_state_after(outcome, facts, rules, active_silences, tree if can_escalate else None),
+            steady_state_of(outcome, facts, rules, active_silences, tree if can_escalate else None),
         )
         return update
 
@@ -228,8 +228,10 @@ class Evaluator:
         """Open the transaction of an evaluation. Its first write fences other processes and extends the lease."""
         try:
             with lease.fenced_transaction(self._leases[cluster], to_moment(now)):
-                took_ms = (perf_counter() - started_at) * 1000
-                alerting.AlertClock.objects.filter(cluster=cluster).update(looked_at=now, took_ms=took_ms)
+                duration_ms = (perf_counter() - started_at) * 1000
+                alerting.AlertClock.objects.filter(cluster=cluster).update(
+                    evaluated_at=now, duration_ms=duration_ms
+                )
                 yield
         except lease.LeaseLostError:
             # The cached incidents are only valid while no other process evaluates this cluster.
@@ -239,7 +241,7 @@ class Evaluator:
 
     def _record_versions(self, cluster: str, facts: Facts, now: float) -> None:
         """Record version changes of instances, and create due digests."""
-        if facts.fresh and facts.versions != self._versions.get(cluster):
+        if facts.is_fresh and facts.versions != self._versions.get(cluster):
             store.record_versions(cluster, facts.versions, now)
             self._versions[cluster] = facts.versions
         if now - self._digest_checked_at.get(cluster, 0.0) >= _DIGEST_CHECK_SECONDS:
@@ -255,7 +257,7 @@ class Evaluator:
         now: float,
     ) -> None:
         incident = notification.incident
-        strongest = Evaluation(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(incident)
+        strongest = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(incident)
         runbook = strongest.runbook or notifications.runbook_url(
             self._console_url, incident.cluster, strongest.kind.value
         )
@@ -311,8 +313,8 @@ def _mark_unreceived(
     outcome.timeline_entries[:] = [
         (
             incident,
-            replace(entry, text=_NO_RECEIVER_PREFIX + entry.text[:1].lower() + entry.text[1:])
-            if incident.key in unreceived_keys and entry.kind is TimelineKind.NOTICE
+            replace(entry, text=entry.text.removesuffix(".") + _NO_RECEIVER_SUFFIX)
+            if incident.key in unreceived_keys and entry.kind is TimelineKind.NOTIFICATION
             else entry,
         )
         for incident, entry in outcome.timeline_entries
@@ -357,14 +359,14 @@ def match_agents(table: FleetTable, conditions: Sequence[Matcher], labels: Mappi
 def claim_ending_silences(now: float) -> list[alerting.Silence]:
     """Return the silences that end soon, each once."""
     ending_silences = alerting.Silence.objects.filter(
-        warned=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE
+        expiry_notified=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE
     )
     return [
         silence
         for silence in ending_silences
         # Do not warn of short silences right after they are created.
         if silence.ends_at - now <= (silence.ends_at - silence.starts_at) / 2
-        and alerting.Silence.objects.filter(pk=silence.pk, warned=False).update(warned=True)
+        and alerting.Silence.objects.filter(pk=silence.pk, expiry_notified=False).update(expiry_notified=True)
     ]
 
 
@@ -388,7 +390,9 @@ def _escalate(outcome: EvaluationOutcome, tree: Sequence[Route], now: float) -> 
         outcome.changed_incidents = [
             changed_incident for changed_incident in outcome.changed_incidents if changed_incident.key != key
         ] + [after]
-        outcome.notifications.append(Notification(NotificationKind.ESCALATED, after, now, after.notices))
+        outcome.notifications.append(
+            Notification(NotificationKind.ESCALATED, after, now, after.notification_count)
+        )
         outcome.timeline_entries.append(
             (
                 after,

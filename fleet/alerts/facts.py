@@ -47,11 +47,11 @@ class AffectedGroup:
     #: Number of stranded agents by label, and of agents at risk.
     stranded_by_label: Mapping[str, int] = field(default_factory=dict)
     at_risk_by_label: Mapping[str, int] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
+    agent_names: tuple[str, ...] = ()
     #: Time at which the last agent recovers automatically; None if that is not known for every agent.
-    heals_at: float | None = None
+    recovers_at: float | None = None
     #: Some of the agents recover only after the cause recovers.
-    stuck: bool = False
+    is_stuck: bool = False
 
     def count(self, *, is_stranded: bool, label: str = "") -> int:
         """Return the number of stranded agents or agents at risk; with `label` only those with that label."""
@@ -71,10 +71,10 @@ class SickInstance:
     """An auth or proxy that is not responding, unhealthy or expired."""
 
     cause: Cause
-    sentence: str
+    summary: str
     agent_count: int
     #: A proxy that responds, whose resource expired, and whose auth is not known: any failing auth explains it.
-    expired_only: bool = False
+    is_expired_only: bool = False
     #: Key of the auth that receives the heartbeats of a proxy; empty if not known.
     depends_on: str = ""
     #: Key of the cause behind the failure; empty if the instance itself is the cause.
@@ -90,7 +90,7 @@ class Facts:
     #: Time of the newest poll of the fleet; identifies the poll.
     as_of: float | None
     #: False while Refloat is blind: the fields after `blind_reason` are then meaningless.
-    fresh: bool
+    is_fresh: bool
     #: Why Refloat is blind, as one sentence; empty if it is not.
     blind_reason: str = ""
     agent_count: int = 0
@@ -115,7 +115,7 @@ class Facts:
 
 def blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> Facts:
     """Return the facts of a cluster while Refloat is blind."""
-    return Facts(cluster, now, as_of, fresh=False, blind_reason=reason)
+    return Facts(cluster, now, as_of, is_fresh=False, blind_reason=reason)
 
 
 def gather(
@@ -142,7 +142,10 @@ def gather(
     frame = prepare_frame(table.fleet, table.as_of)
     if frame.blind:
         return blind_facts(
-            table.cluster, now, table.as_of, "Refloat monitoring is blind: its self-probe fails."
+            table.cluster,
+            now,
+            table.as_of,
+            "Refloat receives no monitoring data: its connection test to itself (self-probe) fails.",
         )
     verdicts = table.verdicts if muted_mask is None or not muted_mask.any() else table.verdicts.copy()
     if verdicts is not table.verdicts and muted_mask is not None:
@@ -152,7 +155,7 @@ def gather(
         cluster=table.cluster,
         now=now,
         as_of=table.as_of,
-        fresh=True,
+        is_fresh=True,
         agent_count=int(np.count_nonzero(_counted_agents(table, verdicts))),
         stranded_count=int(np.count_nonzero(states == State.STRANDED)),
         groups=(affected_counter or AffectedCounter()).count(table, verdicts, labels or _NO_LABELS),
@@ -163,7 +166,7 @@ def gather(
         unreachable=frame.unreachable,
         recently_lost_count=int(np.count_nonzero(_recently_lost_agents(table, verdicts))),
         excess_count=int(np.count_nonzero(_excess_agents(table, verdicts))),
-        drifted_agent_count=int(np.count_nonzero(_drifted_agents(table, verdicts))),
+        drifted_agent_count=int(np.count_nonzero(_off_majority_agents(table, verdicts))),
         drifted_instances=tuple(drifted_instances),
         versions={
             view.facts.id: (view.facts.name, view.facts.version)
@@ -305,11 +308,11 @@ def _affected_groups(
                 label: label_counts[index] for label, label_counts in stranded_by_label.items()
             },
             at_risk_by_label={label: label_counts[index] for label, label_counts in at_risk_by_label.items()},
-            names=_first_names(
+            agent_names=_first_names(
                 table, affected[start : start + sizes[index]], is_stranded[start : start + sizes[index]]
             ),
-            heals_at=None if math.isnan(heals_at[index]) else heals_at[index],
-            stuck=bool(stuck_counts[index]),
+            recovers_at=None if math.isnan(heals_at[index]) else heals_at[index],
+            is_stuck=bool(stuck_counts[index]),
         )
         for index, (cause_code, start) in enumerate(
             zip(distinct_codes.tolist(), starts.tolist(), strict=True)
@@ -348,7 +351,7 @@ def _sick_instance_of(view: InstanceView) -> SickInstance:
         cause_of_instance(view),
         view.sentence,
         view.agents,
-        expired_only=view.state is InstanceState.EXPIRED and not auth,
+        is_expired_only=view.state is InstanceState.EXPIRED and not auth,
         depends_on=f"{CauseKind.AUTH.value}/{auth}" if auth else "",
         root_cause=root_cause_of(view),
     )
@@ -388,7 +391,7 @@ def _excess_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     return cast("Mask", verdicts["state"] == State.EXCESS)
 
 
-def _drifted_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _off_majority_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Return the mask of agents whose reported reconnect mode or health check differs from the majority."""
     is_reporting = (table.heartbeats["mode"] > 0) & (verdicts["state"] != State.UNKNOWN)
     policies = table.heartbeats["mode"].astype(np.int64) * 2 + (table.heartbeats["flags"] & HEALTH_CHECK)
@@ -401,7 +404,7 @@ def _drifted_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
 _MASK_OF_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] = {
     f"{CauseKind.FLEET.value}/rate": _recently_lost_agents,
     f"{CauseKind.FLEET.value}/excess": _excess_agents,
-    f"{CauseKind.FLEET.value}/drift": _drifted_agents,
+    f"{CauseKind.FLEET.value}/drift": _off_majority_agents,
 }
 
 

@@ -46,24 +46,24 @@ def evaluate_rules(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
 
 def _evaluate_rule(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
     if rule.kind is RuleKind.BLIND:
-        if not facts.fresh:
+        if not facts.is_fresh:
             yield (
                 Cause(CauseKind.CONSOLE, facts.cluster, "Refloat monitoring"),
                 _signal_of(rule, 0, facts.blind_reason),
             )
         return
-    if not facts.fresh:
+    if not facts.is_fresh:
         return
     if rule.kind in AGENT_KINDS:
         yield from _agent_signals(rule, facts)
     elif rule.kind is RuleKind.INSTANCE:
         for sick in facts.sick:
-            yield sick.cause, _signal_of(rule, sick.agent_count, sick.sentence)
+            yield sick.cause, _signal_of(rule, sick.agent_count, sick.summary)
     elif rule.kind is RuleKind.BACKEND and facts.backend_down:
         sentence = "All auths failed at the same time."
         yield backend_cause_of(facts.cluster), _signal_of(rule, 0, sentence)
     elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
-        sentence = "No instance responds, while the self-probe of Refloat succeeds."
+        sentence = "No instance responds, although Refloat's connection test to itself (self-probe) succeeds."
         yield cluster_cause_of(facts.cluster), _signal_of(rule, facts.agent_count, sentence)
     else:
         yield from _fleet_signals(rule, facts)
@@ -130,7 +130,7 @@ def _fold_joint_causes(
     rules: Mapping[str, Rule],
 ) -> None:
     """Fold failing proxies of one group, or instances of one region, into one cause: at least two and half of them."""
-    joint_signals: dict[str, list[RuleSignal]] = {}
+    joint_signals_by_key: dict[str, list[RuleSignal]] = {}
     # Proxies that fail because of one auth are explained by that auth, not by their group.
     explained_keys = {
         sick_instance.cause.key for sick_instance in facts.sick if sick_instance.root_cause in signals_by_key
@@ -145,11 +145,11 @@ def _fold_joint_causes(
             for signal in signals_by_key[key]:
                 signals_by_rule.setdefault(signal.rule, {})[causes[key].name] = signal
         groups = [group for group in facts.groups if group.cause.key in keys]
-        joint_signals[cause.key] = [
+        joint_signals_by_key[cause.key] = [
             _joint_signal_of(rules[rule], signals_by_name, groups, len(keys))
             for rule, signals_by_name in signals_by_rule.items()
         ]
-    signals_by_key.update(joint_signals)
+    signals_by_key.update(joint_signals_by_key)
 
 
 def _joint_signal_of(
@@ -186,15 +186,15 @@ def _finding_of(
     return Finding(
         cause=cause,
         signals=tuple(signals),
-        affected=affected_count,
-        names=tuple(name for group in groups for name in group.names)[:_MAX_NAMES],
-        heals_at=_latest_recovery(groups),
-        stuck=any(group.stuck for group in groups),
-        expired_only=sick_instance is not None and sick_instance.expired_only,
+        affected_count=affected_count,
+        agent_names=tuple(name for group in groups for name in group.agent_names)[:_MAX_NAMES],
+        recovers_at=_latest_recovery(groups),
+        is_stuck=any(group.is_stuck for group in groups),
+        is_expired_only=sick_instance is not None and sick_instance.is_expired_only,
         depends_on="" if sick_instance is None else sick_instance.depends_on,
         root_cause="" if sick_instance is None else sick_instance.root_cause,
         labels=frozenset(label for group in groups for label in group.labels),
-        harm=describe_harm(groups, past=True),
+        past_summary=describe_harm(groups, past=True),
         stranded_count=sum(group.stranded_count for group in groups),
         began_at=_began_at(members, facts),
     )
@@ -207,7 +207,7 @@ def _began_at(members: Sequence[str], facts: Facts) -> float | None:
 
 
 def _latest_recovery(groups: Sequence[AffectedGroup]) -> float | None:
-    times = [group.heals_at for group in groups if group.stranded_count + group.at_risk_count]
+    times = [group.recovers_at for group in groups if group.stranded_count + group.at_risk_count]
     known_times = [at for at in times if at is not None]
     return max(known_times) if known_times and len(known_times) == len(times) else None
 

@@ -38,15 +38,17 @@ class AlreadySilencedError(ActionError):
 
 def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "") -> bool:
     """Acknowledge an incident. Return False if it was acknowledged or resolved before."""
-    open_rows = Incident.objects.filter(pk=row.pk, acked_at=None).exclude(state=IncidentState.RESOLVED.value)
-    if not open_rows.update(acked_at=now, acked_by=actor_name[:200]):
+    open_rows = Incident.objects.filter(pk=row.pk, acknowledged_at=None).exclude(
+        state=IncidentState.RESOLVED.value
+    )
+    if not open_rows.update(acknowledged_at=now, acknowledged_by=actor_name[:200]):
         return False
     row.refresh_from_db()
     add_timeline_entry(
         row, TimelineKind.ACKNOWLEDGED, actor_name, f"{actor_name} acknowledged the incident.", now
     )
     incident = store.incident_of(row)
-    notification = Notification(NotificationKind.ACKNOWLEDGED, incident, now, incident.notices)
+    notification = Notification(NotificationKind.ACKNOWLEDGED, incident, now, incident.notification_count)
     deliveries = Delivery.objects.filter(incident=row, channel__kind__in=ACKNOWLEDGEABLE_KINDS)
     notified_channels = set(deliveries.values_list("channel", flat=True))
     planned_receivers = plan_receivers(
@@ -64,9 +66,13 @@ def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "
 
 def unacknowledge(row: Incident, actor_name: str, now: float) -> None:
     """Remove the acknowledgement of an incident, which then repeats and escalates again."""
-    if Incident.objects.filter(pk=row.pk).exclude(acked_at=None).update(acked_at=None, acked_by=""):
+    if (
+        Incident.objects.filter(pk=row.pk)
+        .exclude(acknowledged_at=None)
+        .update(acknowledged_at=None, acknowledged_by="")
+    ):
         add_timeline_entry(
-            row, TimelineKind.LET_GO, actor_name, f"{actor_name} removed the acknowledgement.", now
+            row, TimelineKind.UNACKNOWLEDGED, actor_name, f"{actor_name} removed the acknowledgement.", now
         )
 
 
@@ -80,7 +86,9 @@ def add_note(row: Incident, actor_name: str, text: str, now: float) -> None:
 
 def add_timeline_entry(row: Incident, kind: TimelineKind, actor_name: str, text: str, now: float) -> None:
     """Add an entry to the timeline of an incident."""
-    IncidentEvent.objects.create(incident=row, at=now, kind=kind.value, who=actor_name[:200], text=text)
+    IncidentEvent.objects.create(
+        incident=row, at=now, kind=kind.value, actor_name=actor_name[:200], text=text
+    )
 
 
 def create_silence(
@@ -92,11 +100,11 @@ def create_silence(
     actor: RequestActor,
     *,
     cluster: str = "",
-    typed_word: str = "",
+    confirmation: str = "",
 ) -> Silence:
     """Create a silence. Raises ActionError, AlreadySilencedError, MatchError.
 
-    Matchers that match everything require `typed_word`. `who` is always the signed-in user.
+    Matchers that match everything require `confirmation`. `creator` is always the signed-in user.
     """
     parsed_matchers = parse_matchers(matchers)
     row = Silence(
@@ -112,11 +120,11 @@ def create_silence(
             raise ActionError("enter a reason for the silence")
         if not 0 < ends_at - starts_at <= MAX_SILENCE_SECONDS:
             raise ActionError("a silence must end after it starts and last 30 days at most")
-        if matches_everything(parsed_matchers) and typed_word.strip().lower() != CONFIRMATION_WORD:
+        if matches_everything(parsed_matchers) and confirmation.strip().lower() != CONFIRMATION_WORD:
             raise ActionError(
                 f"these matchers silence everything or almost everything. Type “{CONFIRMATION_WORD}” to confirm"
             )
-        if (duplicate := _find_duplicate(parsed_matchers, cluster, starts_at, ends_at)) is not None:
+        if (duplicate := _find_duplicate_silence(parsed_matchers, cluster, starts_at, ends_at)) is not None:
             until = notifications.format_utc(duplicate.ends_at)
             raise AlreadySilencedError(
                 f"silence {duplicate.pk} by {duplicate.creator} covers this until {until}. Extend that silence instead"
@@ -125,7 +133,7 @@ def create_silence(
     return row
 
 
-def _find_duplicate(
+def _find_duplicate_silence(
     matchers: Sequence[Matcher], cluster: str, starts_at: float, ends_at: float
 ) -> Silence | None:
     """Return a silence of the same owner with the same matchers that overlaps the time range; None if there is none."""
@@ -147,7 +155,9 @@ def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor
     with record_outcome(_attempt_of(AuditAction.SILENCE_EXTEND, row, actor)):
         if ends_at - now > MAX_SILENCE_SECONDS:
             raise ActionError("a silence must end within the next 30 days")
-        if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(ends_at=ends_at, warned=False):
+        if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(
+            ends_at=ends_at, expiry_notified=False
+        ):
             raise ActionError("out of date: somebody extended or ended this silence. Reload and try again")
 
 
@@ -178,7 +188,7 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
     incident_count = 0
     for incident_row in silenced_rows:
         incident = store.incident_of(incident_row)
-        notification = Notification(NotificationKind.SILENCE_ENDS, incident, now, incident.notices)
+        notification = Notification(NotificationKind.SILENCE_ENDS, incident, now, incident.notification_count)
         planned_receivers = plan_receivers(
             match_routes(trees[incident_row.cluster_id], incident), incident, notification.kind, now
         )
@@ -219,7 +229,7 @@ def delete_channel(row: Channel, now: float, actor: RequestActor) -> int:
         log = Delivery.objects.filter(channel=row)
         unsent = log.filter(sent_at=None, failed_at=None).update(
             failed_at=now,
-            waits_for="",
+            delay_reason="",
             last_error="The channel was deleted before this notification was sent.",
         )
         log.update(channel_name=row.name)
@@ -229,8 +239,8 @@ def delete_channel(row: Channel, now: float, actor: RequestActor) -> int:
 
 def retry_delivery(row: Delivery, now: float, actor: RequestActor) -> None:
     """Retry a notification that failed or is waiting."""
-    with record_outcome(actor.create_attempt(AuditAction.DELIVERY_AGAIN, row.cluster, row.key)):
-        outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, waits_for="")
+    with record_outcome(actor.create_attempt(AuditAction.DELIVERY_RETRY, row.cluster, row.key)):
+        outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, delay_reason="")
         Delivery.objects.filter(pk=row.pk).exclude(failed_at=None).update(
-            failed_at=None, attempts=0, created_at=now, next_attempt_at=now, waits_for=""
+            failed_at=None, attempts=0, created_at=now, next_attempt_at=now, delay_reason=""
         )

@@ -58,7 +58,7 @@ def select_representatives(incidents: Iterable[Incident]) -> list[Incident]:
 
 
 def _quiet_since(incident: Incident) -> float:
-    return float("inf") if incident.quiet_since is None else incident.quiet_since
+    return float("inf") if incident.recovering_since is None else incident.recovering_since
 
 
 def _explains(
@@ -74,7 +74,7 @@ def _explains(
     if strong is CauseKind.CONSOLE:
         # While Refloat is blind, the last known state may be outdated, so it sends nothing about it.
         return candidate.state is not IncidentState.RECOVERING
-    quiet_for = 0.0 if candidate.quiet_since is None else now - candidate.quiet_since
+    quiet_for = 0.0 if candidate.recovering_since is None else now - candidate.recovering_since
     if weak in _INSTANCE_KINDS and candidate.state is IncidentState.RECOVERING and quiet_for > GRACE_SECONDS:
         return False
     if finding is not None and finding.root_cause == candidate.key:
@@ -98,14 +98,14 @@ def _still_suffers(auth: Incident, proxy: Incident, finding: Finding) -> bool:
     # The auth has recovered, and the proxy has not sent its next heartbeat yet.
     if finding.depends_on == auth.key and proxy.inhibited_by == auth.key:
         return True
-    return finding.expired_only
+    return finding.is_expired_only
 
 
 def _began_before(incident: Incident, candidate: Incident) -> bool:
     """Return whether an incident began, or was notified, before the other one can have begun."""
     if incident.cause.kind in _FLEETWIDE_KINDS:
         # The agents of these causes change all the time, so the time of firing counts.
-        fired_at = incident.fired_at if incident.notices else None
+        fired_at = incident.fired_at if incident.notification_count else None
         return fired_at is not None and fired_at < (candidate.began_at or candidate.opened_at)
     if incident.began_at is None or candidate.began_at is None:
         return False

@@ -46,7 +46,7 @@ _NO_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class EvaluationContext:
     """One evaluation of a cluster."""
 
     now: float
@@ -80,7 +80,11 @@ class NotificationPlan:
 
 
 def advance(
-    incident: Incident, finding: Finding | None, evaluation: Evaluation, *, is_explaining: bool = False
+    incident: Incident,
+    finding: Finding | None,
+    evaluation_context: EvaluationContext,
+    *,
+    is_explaining: bool = False,
 ) -> LifecycleStep:
     """Advance an incident by one evaluation, with what the rules found at its cause.
 
@@ -89,10 +93,12 @@ def advance(
     if incident.state is IncidentState.RESOLVED:
         return LifecycleStep(incident)
     if finding is not None:
-        incident = _with_measurements(_with_marks(incident, finding, evaluation), finding, evaluation)
+        incident = _with_measurements(
+            _with_marks(incident, finding, evaluation_context), finding, evaluation_context
+        )
     if incident.state is IncidentState.PENDING:
-        return _advance_pending(incident, finding, evaluation)
-    return _advance_open(incident, finding, evaluation, is_explaining=is_explaining)
+        return _advance_pending(incident, finding, evaluation_context)
+    return _advance_open(incident, finding, evaluation_context, is_explaining=is_explaining)
 
 
 def hold(incident: Incident, now: float) -> LifecycleStep:
@@ -100,21 +106,25 @@ def hold(incident: Incident, now: float) -> LifecycleStep:
     if incident.state is IncidentState.PENDING:
         return LifecycleStep(None)
     if incident.state is IncidentState.RECOVERING:
-        return LifecycleStep(replace(incident, quiet_since=now))
+        return LifecycleStep(replace(incident, recovering_since=now))
     return LifecycleStep(incident)
 
 
-def plan_notification(incident: Incident, evaluation: Evaluation) -> NotificationPlan:
+def plan_notification(incident: Incident, evaluation_context: EvaluationContext) -> NotificationPlan:
     """Return the next notification, as far as it is known at this evaluation."""
     if incident.state is IncidentState.RESOLVED:
-        if incident.notices:
-            return NotificationPlan(evaluation.now, NotificationKind.RESOLVED, "the incident is resolved")
+        if incident.notification_count:
+            return NotificationPlan(
+                evaluation_context.now, NotificationKind.RESOLVED, "the incident is resolved"
+            )
         return NotificationPlan(None, None, "the incident resolved before anything was sent")
     if hold_reason := _hold_reason(incident):
         # The resolved notification is sent anyway: some receivers keep an alert open until they get one.
-        is_ending = incident.state is IncidentState.RECOVERING and incident.notices
+        is_ending = incident.state is IncidentState.RECOVERING and incident.notification_count
         return (
-            _plan_resolution(incident, evaluation) if is_ending else NotificationPlan(None, None, hold_reason)
+            _plan_resolution(incident, evaluation_context)
+            if is_ending
+            else NotificationPlan(None, None, hold_reason)
         )
     notified_at = incident.notified_at
     if incident.flapping_since is not None and (notified_at is None or notified_at < incident.flapping_since):
@@ -126,8 +136,8 @@ def plan_notification(incident: Incident, evaluation: Evaluation) -> Notificatio
             None, None, "the incident is pending: its rule has not held long enough to fire"
         )
     if incident.state is IncidentState.RECOVERING:
-        return _plan_resolution(incident, evaluation)
-    return _plan_while_firing(incident, evaluation.strongest_rule(incident), evaluation.now)
+        return _plan_resolution(incident, evaluation_context)
+    return _plan_while_firing(incident, evaluation_context.strongest_rule(incident), evaluation_context.now)
 
 
 def _hold_reason(incident: Incident) -> str:
@@ -141,21 +151,23 @@ def _hold_reason(incident: Incident) -> str:
     return "incidents of severity info are sent in digests only" if incident.severity is Severity.INFO else ""
 
 
-def _plan_resolution(incident: Incident, evaluation: Evaluation) -> NotificationPlan:
+def _plan_resolution(incident: Incident, evaluation_context: EvaluationContext) -> NotificationPlan:
     """Return the plan of a recovering incident."""
-    resolves_at = (incident.quiet_since or evaluation.now) + recover_seconds_of(incident, evaluation)
-    kind = NotificationKind.RESOLVED if incident.notices else None
+    resolves_at = (incident.recovering_since or evaluation_context.now) + recover_seconds_of(
+        incident, evaluation_context
+    )
+    kind = NotificationKind.RESOLVED if incident.notification_count else None
     return NotificationPlan(
         resolves_at if kind else None, kind, "the incident resolves unless a rule fires again"
     )
 
 
-def due_notification(incident: Incident, evaluation: Evaluation) -> NotificationKind | None:
+def due_notification(incident: Incident, evaluation_context: EvaluationContext) -> NotificationKind | None:
     """Return the kind of notification to send now, if any."""
-    next_plan = plan_notification(incident, evaluation)
+    next_plan = plan_notification(incident, evaluation_context)
     if incident.state is IncidentState.RECOVERING and next_plan.kind is NotificationKind.RESOLVED:
         return None
-    return next_plan.kind if next_plan.at is not None and next_plan.at <= evaluation.now else None
+    return next_plan.kind if next_plan.at is not None and next_plan.at <= evaluation_context.now else None
 
 
 def with_notification(incident: Incident, now: float) -> Incident:
@@ -164,23 +176,23 @@ def with_notification(incident: Incident, now: float) -> Incident:
         incident,
         notified_at=now,
         notified_severity=incident.severity,
-        notified_affected=incident.affected,
-        notices=incident.notices + 1,
+        notified_affected_count=incident.affected_count,
+        notification_count=incident.notification_count + 1,
     )
 
 
-def recover_seconds_of(incident: Incident, evaluation: Evaluation) -> float:
+def recover_seconds_of(incident: Incident, evaluation_context: EvaluationContext) -> float:
     """Return the seconds without findings until an incident resolves: the longest that any of its rules demands."""
     if incident.flapping_since is not None:
         return FLAP_SECONDS
     firing_rules = [
-        evaluation.rules[name]
+        evaluation_context.rules[name]
         for name, mark in incident.marks.items()
-        if mark.is_firing and name in evaluation.rules
+        if mark.is_firing and name in evaluation_context.rules
     ]
     return max(
         (rule.recover_seconds for rule in firing_rules),
-        default=evaluation.strongest_rule(incident).recover_seconds,
+        default=evaluation_context.strongest_rule(incident).recover_seconds,
     )
 
 
@@ -200,16 +212,20 @@ def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> Notificati
         )
     if incident.severity > (incident.notified_severity or Severity.INFO):
         return NotificationPlan(notified_at, NotificationKind.WORSE, "the severity increased")
-    if incident.acked_at is not None:
+    if incident.acknowledged_at is not None:
         return NotificationPlan(None, None, "the incident is acknowledged")
     growth_threshold = max(
-        _GROWTH_FACTOR * incident.notified_affected, incident.notified_affected + _MIN_GROWTH
+        _GROWTH_FACTOR * incident.notified_affected_count, incident.notified_affected_count + _MIN_GROWTH
     )
     # The severity is about to increase: send one notification, not two.
     is_about_to_worsen = any(
         mark.severity > incident.severity for mark in incident.marks.values() if not mark.is_firing
     )
-    if incident.affected > growth_threshold and incident.flapping_since is None and not is_about_to_worsen:
+    if (
+        incident.affected_count > growth_threshold
+        and incident.flapping_since is None
+        and not is_about_to_worsen
+    ):
         return NotificationPlan(
             notified_at + rule.group_interval, NotificationKind.UPDATE, "many more agents are affected"
         )
@@ -222,13 +238,13 @@ def _first_notification_at(incident: Incident, rule: Rule) -> float:
     return max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
 
 
-def _with_marks(incident: Incident, finding: Finding, evaluation: Evaluation) -> Incident:
+def _with_marks(incident: Incident, finding: Finding, evaluation_context: EvaluationContext) -> Incident:
     marks = {}
     for signal in finding.signals:
-        rule = evaluation.rules.get(signal.rule, _NO_RULE)
+        rule = evaluation_context.rules.get(signal.rule, _NO_RULE)
         previous_mark = incident.marks.get(signal.rule)
         if previous_mark is None:
-            since, rounds, newest_round = evaluation.now, 1, evaluation.round
+            since, rounds, newest_round = evaluation_context.now, 1, evaluation_context.round
         elif _is_settled(previous_mark, rule):
             since, rounds, newest_round = (
                 previous_mark.since,
@@ -236,9 +252,9 @@ def _with_marks(incident: Incident, finding: Finding, evaluation: Evaluation) ->
                 previous_mark.last_round,
             )
         else:
-            since, newest_round = previous_mark.since, max(previous_mark.last_round, evaluation.round)
-            rounds = previous_mark.round_count + (evaluation.round > previous_mark.last_round)
-        is_firing = rounds >= rule.pending_rounds and evaluation.now - since >= rule.pending_seconds
+            since, newest_round = previous_mark.since, max(previous_mark.last_round, evaluation_context.round)
+            rounds = previous_mark.round_count + (evaluation_context.round > previous_mark.last_round)
+        is_firing = rounds >= rule.pending_rounds and evaluation_context.now - since >= rule.pending_seconds
         is_firing = is_firing or (previous_mark is not None and previous_mark.is_firing)
         marks[signal.rule] = RuleMark(
             since,
@@ -246,7 +262,7 @@ def _with_marks(incident: Incident, finding: Finding, evaluation: Evaluation) ->
             rounds,
             signal.severity,
             signal.count,
-            signal.sentence,
+            signal.summary,
             is_firing,
             signal.is_label_scoped,
         )
@@ -258,189 +274,204 @@ def _is_settled(mark: RuleMark, rule: Rule) -> bool:
     return mark.is_firing or mark.round_count >= rule.pending_rounds
 
 
-def _with_measurements(incident: Incident, finding: Finding, evaluation: Evaluation) -> Incident:
+def _with_measurements(
+    incident: Incident, finding: Finding, evaluation_context: EvaluationContext
+) -> Incident:
     marks = incident.marks.values()
     counted_marks = [mark for mark in marks if mark.is_firing] or list(marks)
     worst_mark = max(counted_marks, key=lambda mark: (mark.severity, mark.count))
     after = _with_worst(incident, worst_mark, finding)
-    severity, sentence = worst_mark.severity, worst_mark.sentence
+    severity, summary = worst_mark.severity, worst_mark.summary
     if (
-        _is_before_first_notification(after, evaluation)
+        _is_before_first_notification(after, evaluation_context)
         and after.worst_severity is not None
         and severity < after.worst_severity
     ):
-        severity, sentence = after.worst_severity, after.worst_sentence
+        severity, summary = after.worst_severity, after.worst_summary
     measurements: dict[str, Any] = {
         "severity": severity,
-        "affected": finding.affected,
-        "peak": max(incident.peak, finding.affected),
-        "names": finding.names or incident.names,
-        "heals_at": finding.heals_at,
-        "stuck": finding.stuck,
-        "sentence": sentence,
+        "affected_count": finding.affected_count,
+        "peak_count": max(incident.peak_count, finding.affected_count),
+        "agent_names": finding.agent_names or incident.agent_names,
+        "recovers_at": finding.recovers_at,
+        "is_stuck": finding.is_stuck,
+        "summary": summary,
         "labels": tuple(sorted(finding.labels.union(incident.labels))),
     }
     if _measurements_of(after) != tuple(measurements.values()):
         after = replace(after, **measurements)
-    return _with_trend_point(after, evaluation.now)
+    return _with_trend_point(after, evaluation_context.now)
 
 
 #: The fields that `_with_measurements` compares, in its order, because copying an unchanged incident is the slowest
 #: step.
 _measurements_of = attrgetter(
-    "severity", "affected", "peak", "names", "heals_at", "stuck", "sentence", "labels"
+    "severity", "affected_count", "peak_count", "agent_names", "recovers_at", "is_stuck", "summary", "labels"
 )
 
 
-def _is_before_first_notification(incident: Incident, evaluation: Evaluation) -> bool:
+def _is_before_first_notification(incident: Incident, evaluation_context: EvaluationContext) -> bool:
     """Return whether the first notification of an incident is still to be sent."""
     return (
-        not incident.notices
-        and evaluation.now
-        < _first_notification_at(incident, evaluation.strongest_rule(incident)) + _LATE_SECONDS
+        not incident.notification_count
+        and evaluation_context.now
+        < _first_notification_at(incident, evaluation_context.strongest_rule(incident)) + _LATE_SECONDS
     )
 
 
 def _with_worst(incident: Incident, mark: RuleMark, finding: Finding) -> Incident:
-    """Keep the worst severity of an incident, and the sentence of its peak.
+    """Keep the worst severity of an incident, and the summary of its peak.
 
     Agents at risk become stranded while their total stays the same: with equal totals, the state with more stranded
     agents is the worse one.
     """
-    severity, sentence, stranded_count = (
+    severity, summary, stranded_count = (
         incident.worst_severity,
-        incident.worst_sentence,
-        incident.worst_stranded,
+        incident.worst_summary,
+        incident.worst_stranded_count,
     )
     is_more_severe = (
         mark.is_firing and not incident.inhibited_by and (severity is None or mark.severity > severity)
     )
     if is_more_severe:
         severity = mark.severity
-    affects_more = (finding.affected, finding.stranded_count) > (incident.peak, stranded_count)
-    if not sentence or affects_more or (is_more_severe and not incident.peak):
-        sentence, stranded_count = finding.harm or mark.sentence, finding.stranded_count
-    if (severity, sentence, stranded_count) == (
+    affects_more = (finding.affected_count, finding.stranded_count) > (incident.peak_count, stranded_count)
+    if not summary or affects_more or (is_more_severe and not incident.peak_count):
+        summary, stranded_count = finding.past_summary or mark.summary, finding.stranded_count
+    if (severity, summary, stranded_count) == (
         incident.worst_severity,
-        incident.worst_sentence,
-        incident.worst_stranded,
+        incident.worst_summary,
+        incident.worst_stranded_count,
     ):
         return incident
-    return replace(incident, worst_severity=severity, worst_sentence=sentence, worst_stranded=stranded_count)
+    return replace(
+        incident, worst_severity=severity, worst_summary=summary, worst_stranded_count=stranded_count
+    )
 
 
 def _with_trend_point(incident: Incident, now: float) -> Incident:
     trend = incident.trend
-    if trend and (trend[-1][1] == incident.affected or now - trend[-1][0] < _TREND_STEP_SECONDS):
+    if trend and (trend[-1][1] == incident.affected_count or now - trend[-1][0] < _TREND_STEP_SECONDS):
         return incident
-    return replace(incident, trend=(*trend, (now, incident.affected))[-_TREND_POINTS:])
+    return replace(incident, trend=(*trend, (now, incident.affected_count))[-_TREND_POINTS:])
 
 
-def _advance_pending(incident: Incident, finding: Finding | None, evaluation: Evaluation) -> LifecycleStep:
+def _advance_pending(
+    incident: Incident, finding: Finding | None, evaluation_context: EvaluationContext
+) -> LifecycleStep:
     if finding is None:
         return LifecycleStep(None)
     if incident.inhibited_by or not any(mark.is_firing for mark in incident.marks.values()):
         return LifecycleStep(incident)
-    fired_incident = replace(incident, state=IncidentState.FIRING, fired_at=evaluation.now)
+    fired_incident = replace(incident, state=IncidentState.FIRING, fired_at=evaluation_context.now)
     return LifecycleStep(
-        fired_incident, (TimelineEntry(evaluation.now, TimelineKind.FIRING, incident.sentence),)
+        fired_incident, (TimelineEntry(evaluation_context.now, TimelineKind.FIRING, incident.summary),)
     )
 
 
 def _advance_open(
-    incident: Incident, finding: Finding | None, evaluation: Evaluation, *, is_explaining: bool
+    incident: Incident, finding: Finding | None, evaluation_context: EvaluationContext, *, is_explaining: bool
 ) -> LifecycleStep:
     timeline_entries: list[TimelineEntry] = []
-    now = evaluation.now
+    now = evaluation_context.now
     if finding is not None and incident.state is IncidentState.RECOVERING:
         incident = replace(
-            incident, state=IncidentState.FIRING, quiet_since=None, flips=_append_flip(incident.flips, now)
+            incident,
+            state=IncidentState.FIRING,
+            recovering_since=None,
+            flap_times=_append_flap_time(incident.flap_times, now),
         )
-        timeline_entries.append(TimelineEntry(now, TimelineKind.BACK, incident.sentence))
+        timeline_entries.append(TimelineEntry(now, TimelineKind.RECURRED, incident.summary))
     elif finding is None and incident.state is IncidentState.FIRING:
         incident = replace(
             incident,
             state=IncidentState.RECOVERING,
-            quiet_since=now,
-            flips=_append_flip(incident.flips, now),
-            affected=0,
-            heals_at=None,
-            sentence=incident.worst_sentence or incident.sentence,
+            recovering_since=now,
+            flap_times=_append_flap_time(incident.flap_times, now),
+            affected_count=0,
+            recovers_at=None,
+            summary=incident.worst_summary or incident.summary,
         )
         incident = _with_trend_point(incident, now)
         timeline_entries.append(
             TimelineEntry(
-                now, TimelineKind.RECOVERING, "No rule holds any more. The incident resolves if it stays so."
+                now,
+                TimelineKind.RECOVERING,
+                "No alert rule matches any more. If this continues, the incident resolves.",
             )
         )
     incident, flapping_entries = _update_flapping(incident, now)
     timeline_entries += flapping_entries
-    quiet_since = incident.quiet_since if finding is None else None
-    if quiet_since is not None and now - quiet_since >= recover_seconds_of(incident, evaluation) + (
-        _LINGER_SECONDS if is_explaining else 0.0
-    ):
+    recovering_since = incident.recovering_since if finding is None else None
+    if recovering_since is not None and now - recovering_since >= recover_seconds_of(
+        incident, evaluation_context
+    ) + (_LINGER_SECONDS if is_explaining else 0.0):
         # Report the worst state, not the last one, in which perhaps a single agent was still recovering.
         severity = incident.severity if incident.worst_severity is None else incident.worst_severity
-        sentence = incident.worst_sentence or incident.sentence
+        summary = incident.worst_summary or incident.summary
         incident = replace(
             incident,
             state=IncidentState.RESOLVED,
             resolved_at=now,
-            affected=0,
+            affected_count=0,
             severity=severity,
-            sentence=sentence,
+            summary=summary,
         )
         timeline_entries.append(
             TimelineEntry(
                 now,
                 TimelineKind.RESOLVED,
-                f"Resolved. Peak: {incident.peak} affected agent{'s' if incident.peak != 1 else ''}.",
+                f"Resolved. Peak: {incident.peak_count} affected agent{'s' if incident.peak_count != 1 else ''}.",
             )
         )
     return LifecycleStep(incident, tuple(timeline_entries))
 
 
-def _append_flip(flips: tuple[float, ...], now: float) -> tuple[float, ...]:
-    return (*(at for at in flips if now - at < FLAP_SECONDS), now)
+def _append_flap_time(flap_times: tuple[float, ...], now: float) -> tuple[float, ...]:
+    return (*(at for at in flap_times if now - at < FLAP_SECONDS), now)
 
 
 def _update_flapping(incident: Incident, now: float) -> tuple[Incident, list[TimelineEntry]]:
-    recent_flips = [at for at in incident.flips if now - at < FLAP_SECONDS]
+    recent_flips = [at for at in incident.flap_times if now - at < FLAP_SECONDS]
     if incident.flapping_since is None and len(recent_flips) >= FLAP_COUNT:
         text = f"The incident changed state {len(recent_flips)} times within {format_duration(FLAP_SECONDS)}."
         return replace(incident, flapping_since=now), [TimelineEntry(now, TimelineKind.FLAPPING, text)]
     if incident.flapping_since is not None and not recent_flips and incident.state is IncidentState.FIRING:
         return replace(incident, flapping_since=None), [
-            TimelineEntry(now, TimelineKind.STEADY, "The incident is stable again.")
+            TimelineEntry(now, TimelineKind.STABLE, "The incident is stable again.")
         ]
     return incident, []
 
 
-def next_change_at(incident: Incident, evaluation: Evaluation) -> float:
+def next_change_at(incident: Incident, evaluation_context: EvaluationContext) -> float:
     """Return when time alone changes an incident that this evaluation left unchanged; infinite if never.
 
     That is while rules and findings stay the same. Every comparison with `now` above has its entry here.
     """
     if incident.state is IncidentState.RESOLVED:
         return math.inf
-    times = [plan_notification(incident, evaluation).at]
+    times = [plan_notification(incident, evaluation_context).at]
     if incident.state is not IncidentState.RECOVERING:
         times += [
-            _fires_at(name, mark, evaluation) for name, mark in incident.marks.items() if not mark.is_firing
+            _fires_at(name, mark, evaluation_context)
+            for name, mark in incident.marks.items()
+            if not mark.is_firing
         ]
-    if not incident.notices:
-        times.append(_first_notification_at(incident, evaluation.strongest_rule(incident)) + _LATE_SECONDS)
-    if incident.trend and incident.trend[-1][1] != incident.affected:
+    if not incident.notification_count:
+        times.append(
+            _first_notification_at(incident, evaluation_context.strongest_rule(incident)) + _LATE_SECONDS
+        )
+    if incident.trend and incident.trend[-1][1] != incident.affected_count:
         times.append(incident.trend[-1][0] + _TREND_STEP_SECONDS)
-    if incident.flapping_since is not None and incident.flips:
-        times.append(incident.flips[-1] + FLAP_SECONDS)
-    if incident.quiet_since is not None:
-        resolves_at = incident.quiet_since + recover_seconds_of(incident, evaluation)
-        times += [incident.quiet_since + GRACE_SECONDS, resolves_at, resolves_at + _LINGER_SECONDS]
-    return min((at for at in times if at is not None and at >= evaluation.now), default=math.inf)
+    if incident.flapping_since is not None and incident.flap_times:
+        times.append(incident.flap_times[-1] + FLAP_SECONDS)
+    if incident.recovering_since is not None:
+        resolves_at = incident.recovering_since + recover_seconds_of(incident, evaluation_context)
+        times += [incident.recovering_since + GRACE_SECONDS, resolves_at, resolves_at + _LINGER_SECONDS]
+    return min((at for at in times if at is not None and at >= evaluation_context.now), default=math.inf)
 
 
-def _fires_at(name: str, mark: RuleMark, evaluation: Evaluation) -> float:
-    rule = evaluation.rules.get(name, _NO_RULE)
+def _fires_at(name: str, mark: RuleMark, evaluation_context: EvaluationContext) -> float:
+    rule = evaluation_context.rules.get(name, _NO_RULE)
     # The next poll counts, whenever it comes.
-    return mark.since + rule.pending_seconds if _is_settled(mark, rule) else evaluation.now
+    return mark.since + rule.pending_seconds if _is_settled(mark, rule) else evaluation_context.now

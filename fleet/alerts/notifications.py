@@ -38,12 +38,12 @@ class Links:
 
 
 def subject(notification: Notification) -> str:
-    """Return one line: `CRIT default: 207 agents stranded, proxy-1 - automatic recovery by 03:21 UTC`."""
+    """Return one line: `CRIT default: 207 agents stranded (proxy-1) - automatic recovery by 03:21 UTC`."""
     incident = notification.incident
     cluster, name = incident.cluster, incident.cause.name
     if notification.kind is NotificationKind.RESOLVED:
         duration = format_duration(incident.duration(notification.at))
-        peak_text = f", peak {_format_agent_count(incident.peak)}" if incident.peak else ""
+        peak_text = f", peak {_format_agent_count(incident.peak_count)}" if incident.peak_count else ""
         return f"RESOLVED {cluster}: {name} after {duration}{peak_text}"
     if notification.kind is NotificationKind.FLAPPING:
         return f"FLAPPING {cluster}: {name} - further state changes are not sent one by one"
@@ -60,11 +60,11 @@ def subject(notification: Notification) -> str:
 
 
 def headline(incident: Incident) -> str:
-    """Return the summary of an incident, without times: `207 agents stranded, proxy-1`."""
+    """Return the summary of an incident, without times: `207 agents stranded (proxy-1)`."""
     # Drop details in brackets: they are on the page of the instance. They are errors of others and may nest brackets.
-    summary = re.sub(r" \(.*\)$", "", incident.sentence.rstrip("."), flags=re.DOTALL)
+    summary = re.sub(r" \(.*\)$", "", incident.summary.rstrip("."), flags=re.DOTALL)
     name = incident.cause.name
-    return summary if name in summary or incident.cause.kind is CauseKind.FLEET else f"{summary}, {name}"
+    return summary if name in summary or incident.cause.kind is CauseKind.FLEET else f"{summary} ({name})"
 
 
 def lines(notification: Notification, links: Links) -> list[str]:
@@ -73,19 +73,21 @@ def lines(notification: Notification, links: Links) -> list[str]:
     body_lines = [
         f"Summary: {headline(incident)}.",
         f"Cause: {incident.cause.label}.",
-        f"Affected: {_format_agent_count(incident.affected)} now, peak {incident.peak}.",
+        f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
         f"Since: {format_utc(incident.opened_at)}, for {format_duration(incident.duration(notification.at))}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
-    elif incident.affected:
+    elif incident.affected_count:
         body_lines.append(f"Recovery: {describe_recovery(incident)}.")
-    elif incident.peak:
+    elif incident.peak_count:
         body_lines.append("Recovery: no agents are affected now.")
-    if incident.names:
-        label = "Affected agents" if incident.affected else "Previously affected agents"
-        more = (incident.affected or incident.peak) - len(incident.names)
-        body_lines.append(f"{label}: {', '.join(incident.names)}{f' and {more} more' if more > 0 else ''}.")
+    if incident.agent_names:
+        label = "Affected agents" if incident.affected_count else "Previously affected agents"
+        more = (incident.affected_count or incident.peak_count) - len(incident.agent_names)
+        body_lines.append(
+            f"{label}: {', '.join(incident.agent_names)}{f' and {more} more' if more > 0 else ''}."
+        )
     body_lines += [
         f"{_LINK_LABELS.get(link_name, link_name)}: {url}" for link_name, url in urls(incident, links).items()
     ]
@@ -159,14 +161,14 @@ def payload(notification: Notification, links: Links) -> dict[str, Any]:
             "severity": incident.severity.slug,
             "summary": headline(incident),
             "rules": sorted(incident.marks),
-            "affected": incident.affected,
-            "peak": incident.peak,
-            "agents": list(incident.names),
+            "affected_count": incident.affected_count,
+            "peak_count": incident.peak_count,
+            "agent_names": list(incident.agent_names),
             "opened_at": format_iso(incident.opened_at),
             "resolved_at": format_iso(incident.resolved_at),
             "duration_seconds": round(incident.duration(notification.at), 1),
-            "heals_at": format_iso(incident.heals_at),
-            "flapping": incident.flapping_since is not None,
+            "recovers_at": format_iso(incident.recovers_at),
+            "is_flapping": incident.flapping_since is not None,
         },
         "links": urls(incident, links),
     }
@@ -181,21 +183,21 @@ def make_test_notification(channel: str, now: float) -> Notification:
         state=IncidentState.FIRING,
         opened_at=now,
         severity=Severity.INFO,
-        sentence=f"This is a test of channel {channel}.",
+        summary=f"This is a test of channel {channel}.",
     )
     return Notification(NotificationKind.TEST, incident, now, 1)
 
 
 def describe_recovery(incident: Incident) -> str:
     """Return whether the affected agents recover automatically, and by when."""
-    if incident.stuck:
+    if incident.is_stuck:
         has_no_instance = incident.cause.kind is CauseKind.AGENTS
         return (
             "needs action" if has_no_instance else f"not automatic, {incident.cause.name} must recover first"
         )
-    if incident.heals_at is None:
+    if incident.recovers_at is None:
         return "not known yet"
-    return f"automatic by {format_utc(incident.heals_at)}"
+    return f"automatic by {format_utc(incident.recovers_at)}"
 
 
 def format_duration(seconds: float) -> str:
@@ -225,10 +227,10 @@ def _format_agent_count(count: int) -> str:
 
 
 def _recovery_suffix(incident: Incident) -> str:
-    if incident.peak and not incident.affected:
+    if incident.peak_count and not incident.affected_count:
         return " - no agents affected now"
-    if incident.stuck:
+    if incident.is_stuck:
         return " - no automatic recovery"
-    if incident.heals_at is None:
+    if incident.recovers_at is None:
         return ""
-    return f" - automatic recovery by {datetime.fromtimestamp(incident.heals_at, UTC):%H:%M} UTC"
+    return f" - automatic recovery by {datetime.fromtimestamp(incident.recovers_at, UTC):%H:%M} UTC"

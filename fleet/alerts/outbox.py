@@ -114,7 +114,7 @@ class Outbox:
                 waiting_deliveries = open_deliveries().filter(
                     channel=delivery.channel, next_attempt_at__lte=now
                 )
-                waiting_deliveries.update(next_attempt_at=now + 5.0, waits_for=_RATE_LIMIT_REASON)
+                waiting_deliveries.update(next_attempt_at=now + 5.0, delay_reason=_RATE_LIMIT_REASON)
                 continue
             is_leased = (
                 due_deliveries(now)
@@ -143,14 +143,14 @@ class Outbox:
         """Record that a notification was sent, with its timeline entry, in one transaction."""
         now = self.clock()
         if not _leased_row_of(delivery).update(
-            sent_at=now, attempted_at=now, leased_until=None, leased_by="", last_error="", waits_for=""
+            sent_at=now, attempted_at=now, leased_until=None, leased_by="", last_error="", delay_reason=""
         ):
             return
         # Release the notifications that waited for this channel to work again.
         blocked_deliveries = open_deliveries().filter(
-            channel=delivery.channel, waits_for=_CHANNEL_FAILING_REASON
+            channel=delivery.channel, delay_reason=_CHANNEL_FAILING_REASON
         )
-        blocked_deliveries.update(next_attempt_at=now, waits_for="")
+        blocked_deliveries.update(next_attempt_at=now, delay_reason="")
         self._add_timeline_entry(delivery, now, f"Notification ({delivery.kind}) sent to {delivery.channel}.")
 
     def _record_failure(self, delivery: Delivery, reason: str, *, permanent: bool) -> None:
@@ -172,13 +172,15 @@ class Outbox:
             leased_until=None,
             leased_by="",
             last_error=reason,
-            waits_for="the last attempt failed",
+            delay_reason="the last attempt failed",
         ):
             return
         later_deliveries = open_deliveries().filter(
             channel=delivery.channel, attempts=0, next_attempt_at__lt=at
         )
-        later_deliveries.exclude(pk=delivery.pk).update(next_attempt_at=at, waits_for=_CHANNEL_FAILING_REASON)
+        later_deliveries.exclude(pk=delivery.pk).update(
+            next_attempt_at=at, delay_reason=_CHANNEL_FAILING_REASON
+        )
 
     @transaction.atomic
     def _give_up(self, delivery: Delivery, now: float, reason: str = "") -> None:
@@ -186,7 +188,7 @@ class Outbox:
         leased_rows = _leased_row_of(delivery).filter(sent_at=None, failed_at=None)
         columns = {"attempted_at": now} if reason else {}
         if leased_rows.update(
-            failed_at=now, leased_until=None, leased_by="", last_error=error, waits_for="", **columns
+            failed_at=now, leased_until=None, leased_by="", last_error=error, delay_reason="", **columns
         ):
             # Without the error, which may contain an address that only the owners of the channel may see.
             sentence = f"Notification ({delivery.kind}) to {delivery.channel} failed. The delivery log shows the error."

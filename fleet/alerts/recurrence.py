@@ -183,13 +183,13 @@ def _frequency(text: str) -> Frequency:
 
 
 def _interval(text: str) -> int:
-    numbers = sorted(_numbers_parser("INTERVAL", 1, _LARGEST_INTERVAL)(text))
+    numbers = sorted(_make_numbers_parser("INTERVAL", 1, _LARGEST_INTERVAL)(text))
     if len(numbers) > 1:
         raise RecurrenceError(f"INTERVAL takes one number, not {text}")
     return numbers[0]
 
 
-def _numbers_parser(
+def _make_numbers_parser(
     name: str, least: int, most: int, *, negative: bool = False
 ) -> Callable[[str], frozenset[int]]:
     def parse(text: str) -> frozenset[int]:
@@ -212,7 +212,7 @@ def _weekdays(text: str) -> frozenset[tuple[int, int]]:
         ordinal, weekday = token[:-2].removeprefix("+"), token[-2:]
         if weekday not in _WEEKDAYS:
             raise RecurrenceError(f"BYDAY: {token!r} is not a weekday. Use {', '.join(_WEEKDAYS)}")
-        (number,) = _numbers_parser("BYDAY", 1, 53, negative=True)(ordinal) if ordinal else (0,)
+        (number,) = _make_numbers_parser("BYDAY", 1, 53, negative=True)(ordinal) if ordinal else (0,)
         weekdays.add((number, _WEEKDAYS.index(weekday)))
     return frozenset(weekdays)
 
@@ -227,10 +227,10 @@ def _week_start(text: str) -> int:
 _PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "FREQ": ("frequency", _frequency),
     "INTERVAL": ("interval", _interval),
-    "BYMONTH": ("months", _numbers_parser("BYMONTH", 1, 12)),
-    "BYMONTHDAY": ("month_days", _numbers_parser("BYMONTHDAY", 1, 31, negative=True)),
-    "BYYEARDAY": ("year_days", _numbers_parser("BYYEARDAY", 1, 366, negative=True)),
+    "BYMONTH": ("months", _make_numbers_parser("BYMONTH", 1, 12)),
+    "BYMONTHDAY": ("month_days", _make_numbers_parser("BYMONTHDAY", 1, 31, negative=True)),
+    "BYYEARDAY": ("year_days", _make_numbers_parser("BYYEARDAY", 1, 366, negative=True)),
     "BYDAY": ("weekdays", _weekdays),
-    "BYSETPOS": ("positions", _numbers_parser("BYSETPOS", 1, 366, negative=True)),
+    "BYSETPOS": ("positions", _make_numbers_parser("BYSETPOS", 1, 366, negative=True)),
     "WKST": ("week_start", _week_start),
 }

@@ -83,10 +83,10 @@ class Reposter:
             # An incident may have resolved meanwhile, and the repost reopened it after its resolved notification.
             payloads = {row.pk: last_payload for row, last_payload in newest}
             resolved_rows = Incident.objects.filter(pk__in=payloads, state=IncidentState.RESOLVED.value)
-            if resolved_requests := [
+            if resolution_requests := [
                 self._request_of(row, payloads[row.pk], *channel_values) for row in resolved_rows
             ]:
-                repost(resolved_requests)
+                repost(resolution_requests)
         except (SendError, SealError) as error:
             is_new = channel.pk not in self._failing_channels
             self._failing_channels.pop(channel.pk, None)
@@ -108,7 +108,7 @@ class Reposter:
         now, is_resolved = self.clock(), row.state == IncidentState.RESOLVED.value
         kind = NotificationKind.RESOLVED if is_resolved else NotificationKind.FIRING
         incident = store.incident_of(row)
-        notification = Notification(kind, incident, now, incident.notices)
+        notification = Notification(kind, incident, now, incident.notification_count)
         payload = notifications.payload(notification, notifications.Links())
         severity = last_payload["incident"]["severity"]
         payload |= {"links": last_payload["links"], "incident": payload["incident"] | {"severity": severity}}

@@ -42,7 +42,7 @@ class QuietHours:
 class Route:
     """One route.
 
-    The first child that matches takes the incident; `should_continue`: the children after it are tried, too.
+    The first child that matches takes the incident; `should_continue`: later children are tried, too.
     """
 
     name: str
@@ -123,8 +123,8 @@ def escalates_at(matched_routes: Sequence[MatchedRoute], incident: Incident) -> 
     """Return when an incident escalates unless it is acknowledged; None if it does not."""
     if (
         incident.state is not IncidentState.FIRING
-        or not incident.notices
-        or incident.acked_at is not None
+        or not incident.notification_count
+        or incident.acknowledged_at is not None
         or incident.escalated_at is not None
         or incident.severity < Severity.CRITICAL
         or incident.silenced_by

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fleet.vocabulary.enum_types import LabelledEnum
 from fleet.vocabulary.incidents import Severity
-from fleet.vocabulary.looks import LabelledEnum
 
 
 class RuleKind(LabelledEnum):
@@ -24,7 +24,7 @@ class RuleKind(LabelledEnum):
         "drift",
         "Policy drift: instances that differ from the desired policies, agents that differ from the majority",
     )
-    BLIND = "blind", "Refloat monitoring is blind"
+    BLIND = "blind", "Refloat receives no monitoring data"
 
 
 #: Kinds that count agents by cause, so that a label and a share apply.
@@ -68,7 +68,7 @@ _WARNING_REPEAT = 12 * 3600.0
 
 #: The built-in rules. Their names must not change: rows are found by name.
 DEFAULT_RULES: tuple[Rule, ...] = (
-    Rule("Console blind", RuleKind.BLIND, Severity.CRITICAL, pending_rounds=0, recover_seconds=60.0),
+    Rule("No monitoring data", RuleKind.BLIND, Severity.CRITICAL, pending_rounds=0, recover_seconds=60.0),
     Rule("Cluster unreachable", RuleKind.UNREACHABLE, Severity.CRITICAL),
     Rule("Auth backend down", RuleKind.BACKEND, Severity.CRITICAL),
     Rule("Agents stranded", RuleKind.STRANDED, Severity.CRITICAL, min_count=5, min_share=0.005),
@@ -82,10 +82,10 @@ DEFAULT_RULES: tuple[Rule, ...] = (
         min_count=5, min_share=0.005, pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT,
     ),
     Rule(
-        "Auth or proxy sick", RuleKind.INSTANCE, Severity.WARNING,
+        "Auth or proxy failing", RuleKind.INSTANCE, Severity.WARNING,
         pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT,
     ),
-    Rule("Agents lost fast", RuleKind.RATE, Severity.CRITICAL, min_count=5, min_share=0.01, repeat_seconds=86400.0),
+    Rule("High agent loss rate", RuleKind.RATE, Severity.CRITICAL, min_count=5, min_share=0.01, repeat_seconds=86400.0),
     Rule("Excess tunnels", RuleKind.EXCESS, Severity.INFO, min_share=0.01, pending_seconds=3600.0),
     Rule("Policy drift", RuleKind.DRIFT, Severity.INFO, min_share=0.01, pending_seconds=3600.0),
 )  # fmt: skip

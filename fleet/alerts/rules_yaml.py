@@ -76,9 +76,15 @@ def _parse_rule(number: int, entry: Any) -> Rule:
         raise RulesError(f"{location}: unknown field {', '.join(unknown_keys)}")
     try:
         kind = RuleKind(str(entry.get("kind")))
+    except ValueError as error:
+        raise RulesError(
+            f"{location}: kind must be one of {', '.join(kind.value for kind in RuleKind)}"
+        ) from error
+    try:
         severity = Severity[str(entry.get("severity")).upper()]
-    except (ValueError, KeyError) as error:
-        raise RulesError(f"{location}: unknown kind or severity: {error}") from error
+    except KeyError as error:
+        slugs = ", ".join(severity.slug for severity in Severity)
+        raise RulesError(f"{location}: severity must be one of {slugs}") from error
     name = str(entry.get("name") or "").strip()
     if not 0 < len(name) <= 100 or not name.isprintable():
         raise RulesError(f"{location}: a name of 1 to 100 printable characters is required")

@@ -32,7 +32,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         ),
         (
             "Auth: restore it, or move its agents to another auth by a campaign, even if it is not responding.",
-            "Proxy: restore it, or stop it for good. When its resource has expired, its agents look for other proxies.",
+            "Proxy: restore it, or stop it for good. After its heartbeat expires, its agents look for other proxies.",
             "Unhealthy proxy: start a reconnect campaign while it still responds; later its agents cannot be moved.",
             "If the agents do not recover automatically, restart them on their hosts.",
         ),
@@ -74,7 +74,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         ),
     ),
     RuleKind.UNREACHABLE: Runbook(
-        "No instance of the cluster responds, while the self-probe of Refloat succeeds.",
+        "No instance of the cluster responds, although Refloat's connection test to itself (self-probe) succeeds.",
         (
             "Check the connection from Refloat to the cluster: routes, firewall, certificates, DNS.",
             "Check whether users can connect. If they can, only Refloat is cut off.",
@@ -106,12 +106,12 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         ("Restart it with the settings shown on that page, or change the desired values.", "This is not urgent."),
     ),
     RuleKind.BLIND: Runbook(
-        "Refloat monitoring is blind: no poll of the fleet has completed, or the self-probe fails. The state of "
-        "the fleet is unknown.",
+        "Refloat receives no monitoring data: no poll of the fleet has completed, or the self-probe fails. The state "
+        "of the fleet is unknown.",
         (
-            "Check the processes of Refloat: pollers, beat, Redis. Their logs are in REFLOAT_HOME/log.",
+            "Check the processes of Refloat: pollers, scheduler (beat), Redis. Their logs are in REFLOAT_HOME/log.",
             "Check Redis: does it respond, is its memory full? Redis needs no backup: Refloat rebuilds its data.",
-            "If the self-probe fails, check the network of the Refloat host.",
+            "If the self-probe (Refloat's connection test to itself) fails, check the network of the Refloat host.",
         ),
         ("Restart the failed processes. Until Refloat sees the fleet again, it sends no notifications about agents.",),
     ),

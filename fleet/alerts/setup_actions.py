@@ -17,10 +17,10 @@ Setting = AlertRule | Channel | MaintenanceWindow | Route
 
 #: Audit actions of creating and changing, by type.
 _SAVE_ACTIONS: Mapping[type[Setting], tuple[AuditAction, AuditAction]] = {
-    AlertRule: (AuditAction.RULE_CREATE, AuditAction.RULE_CHANGE),
-    Channel: (AuditAction.CHANNEL_CREATE, AuditAction.CHANNEL_CHANGE),
-    MaintenanceWindow: (AuditAction.WINDOW_CREATE, AuditAction.WINDOW_SWITCH),
-    Route: (AuditAction.ROUTE_CREATE, AuditAction.ROUTE_CHANGE),
+    AlertRule: (AuditAction.RULE_CREATE, AuditAction.RULE_UPDATE),
+    Channel: (AuditAction.CHANNEL_CREATE, AuditAction.CHANNEL_UPDATE),
+    MaintenanceWindow: (AuditAction.WINDOW_CREATE, AuditAction.WINDOW_TOGGLE),
+    Route: (AuditAction.ROUTE_CREATE, AuditAction.ROUTE_UPDATE),
 }
 _REMOVE_ACTIONS: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditAction] = {
     AlertRule: AuditAction.RULE_DELETE,

@@ -16,8 +16,8 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Q
 
+from fleet.alerts.evaluation import PreviousIncident
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.round import PreviousIncident
 from fleet.alerts.routes import QUIET_HOURS_REASON, QuietHours, Route
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective_rules
 from fleet.alerts.silences import Silence, Window
@@ -35,14 +35,14 @@ from fleet.vocabulary.incidents import (
 )
 
 #: Fields that identify an incident, and those that people write; an evaluation writes all others.
-_FIXED_COLUMNS = ("generation", "opened_at", "acked_at")
+_FIXED_COLUMNS = ("generation", "opened_at", "acknowledged_at")
 #: Columns of an incident: named like the fields of its value, without cluster and cause.
 _COLUMNS = tuple(
     field.name for field in fields(incident_values.Incident) if field.name not in ("cluster", "cause")
 )
 _WRITABLE_COLUMNS = tuple(name for name in _COLUMNS if name not in _FIXED_COLUMNS)
 _writable_values_of, _columns_of = attrgetter(*_WRITABLE_COLUMNS), attrgetter(*_COLUMNS)
-_mark_parts_of = attrgetter(*(field.name for field in fields(RuleMark)))
+_rule_mark_values_of = attrgetter(*(field.name for field in fields(RuleMark)))
 _CHUNK = 500
 Acknowledgements = tuple[int, dict[int, float | None]]
 
@@ -66,7 +66,9 @@ def load_incidents(cluster: str) -> dict[str, Incident]:
 def read_acknowledgements(cluster: str) -> Acknowledgements:
     """Return the number of unresolved incidents, and the acknowledgement times by id."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
-    return rows.count(), dict(rows.exclude(acked_at=None).order_by().values_list("pk", "acked_at"))
+    return rows.count(), dict(
+        rows.exclude(acknowledged_at=None).order_by().values_list("pk", "acknowledged_at")
+    )
 
 
 def read_previous(cluster: str, key: str) -> PreviousIncident | None:
@@ -74,7 +76,7 @@ def read_previous(cluster: str, key: str) -> PreviousIncident | None:
     columns = (
         Incident.objects.filter(cluster=cluster, key=key)
         .order_by("-generation")
-        .values_list("generation", "flips")
+        .values_list("generation", "flap_times")
         .first()
     )
     return None if columns is None else PreviousIncident(columns[0], tuple(columns[1]))
@@ -202,8 +204,10 @@ def read_windows() -> list[Window]:
 
 def window_of(row: alerting.MaintenanceWindow) -> Window:
     """Return the value of a maintenance window row."""
-    first = datetime.combine(row.first_day, row.starts)
-    return Window(row.name, parse_matchers(row.matchers), row.rule, first, row.length, row.zone, row.cluster)
+    first = datetime.combine(row.first_day, row.start_time)
+    return Window(
+        row.name, parse_matchers(row.matchers), row.rule, first, row.length, row.time_zone, row.cluster
+    )
 
 
 def read_labels(cluster: str) -> dict[str, tuple[str, ...]]:
@@ -249,7 +253,7 @@ def enqueue_deliveries(
                 payload=payload,
                 created_at=now,
                 next_attempt_at=at,
-                waits_for=reason,
+                delay_reason=reason,
             )
             for channel, (at, reason) in receivers.items()
         ],
@@ -259,7 +263,9 @@ def enqueue_deliveries(
     held_deliveries = alerting.Delivery.objects.filter(
         incident=row, channel__in=immediate_channels, sent_at=None, failed_at=None
     )
-    held_deliveries.filter(waits_for__startswith=QUIET_HOURS_REASON).update(next_attempt_at=now, waits_for="")
+    held_deliveries.filter(delay_reason__startswith=QUIET_HOURS_REASON).update(
+        next_attempt_at=now, delay_reason=""
+    )
 
 
 def read_notified_channels(row: Incident) -> dict[int, bool]:
@@ -302,12 +308,12 @@ def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) ->
         name=row.name,
         matchers=parse_matchers(row.matchers, of_routes=True),
         cluster=row.cluster,
-        min_severity=Severity(row.least),
+        min_severity=Severity(row.min_severity),
         channels=_enabled_channel_ids(row.channels.all(), cluster),
         escalate_after=row.escalate_after,
         escalate_to=_enabled_channel_ids(row.escalate_to.all(), cluster),
         quiet_hours=quiet_hours,
-        should_continue=row.goes_on,
+        should_continue=row.continue_matching,
         children=children,
     )
 
@@ -334,7 +340,7 @@ def _column_value_of(field_value: Any) -> Any:
     if isinstance(field_value, Enum):
         return field_value.value
     if isinstance(field_value, Mapping):
-        return {name: list(_mark_parts_of(mark)) for name, mark in field_value.items()}
+        return {name: list(_rule_mark_values_of(mark)) for name, mark in field_value.items()}
     return field_value
 
 
@@ -346,7 +352,7 @@ def _mark_of(mark_parts: Sequence[Any]) -> RuleMark:
 #: Converters from column values to fields, where they differ.
 _COLUMN_READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
-    **dict.fromkeys(("names", "flips", "labels"), tuple),
+    **dict.fromkeys(("agent_names", "flap_times", "labels"), tuple),
     "state": IncidentState,
     "marks": lambda column_value: {name: _mark_of(mark) for name, mark in column_value.items()},
     "trend": lambda column_value: tuple(map(tuple, column_value)),

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from fleet.audit import RequestActor
 from fleet.changes import ChangeRefusedError, engine
 from fleet.models.changes import Change
-from fleet.monitoring.state.policy_book import PolicyReportStore
+from fleet.monitoring.state.policy_report_store import PolicyReportStore
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeState
@@ -58,7 +58,7 @@ class Kind(Protocol):
 
     @abstractmethod
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
-        """Return `total`, `done`, `failed` and `percent`, and other fields of the progress that the API shows."""
+        """Return `total_count`, `finished_count`, `failed_count`, `percent`, and other fields for the API."""
 
     @abstractmethod
     def require_current_plan(self, change: Change) -> None:

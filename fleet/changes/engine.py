@@ -45,7 +45,7 @@ class ChangeDraft:
     after: Any
     plan: dict[str, Any]
     #: Number of affected agents.
-    agent_count: int = 0
+    affected_count: int = 0
     parameters: dict[str, Any] = field(default_factory=dict)
     undone_change_id: int | None = None
 
@@ -73,15 +73,15 @@ def create_change(
             cluster=row,
             kind=draft.kind.value,
             title=draft.title[:200],
-            who=actor.identity.name[:200],
+            actor_name=actor.identity.name[:200],
             actor_kind=actor.identity.kind.value,
             user_id=actor.identity.user_id,
             before=draft.before,
             after=draft.after,
             plan=draft.plan,
-            agents=draft.agent_count,
+            affected_count=draft.affected_count,
             parameters=draft.parameters,
-            needs_second=row.second_approver,
+            review_required=row.review_required,
             undoes_id=draft.undone_change_id,
             request_id=actor.request_id,
             idempotency_key=actor.idempotency_key,
@@ -105,9 +105,9 @@ def requirements_of(change: Change) -> ConfirmationRequirements:
     """Return what the confirmation of a change requires."""
     return confirmation_requirements_of(
         cluster=change.cluster_id,
-        agents=change.agents,
+        agents=change.affected_count,
         production=change.cluster.production,
-        second_approver=change.needs_second,
+        review_required=change.review_required,
     )
 
 
@@ -144,8 +144,8 @@ def confirm(
             confirmed_at=now,
             confirmed_by_id=actor.identity.user_id,
             # The cluster may require a review only since the plan was made, or since `change` was read.
-            needs_second=change.needs_second
-            or Exists(Cluster.objects.filter(pk=change.cluster_id, second_approver=True)),
+            review_required=change.review_required
+            or Exists(Cluster.objects.filter(pk=change.cluster_id, review_required=True)),
         )
 
 
@@ -157,16 +157,16 @@ def approve(change: Change, actor: RequestActor, *, now: datetime) -> Change:
     """
     approver = actor.identity.user_id
     with record_attempt_on(change, ChangeStep.APPROVE, actor, now):
-        pending_rows = Change.objects.filter(
-            pk=change.pk, state=ChangeState.CONFIRMED.value, needs_second=True, approved_by=""
+        approvable_rows = Change.objects.filter(
+            pk=change.pk, state=ChangeState.CONFIRMED.value, review_required=True, approved_by=""
         )
         updated_count = 0
         if approver is not None:
-            other_rows = pending_rows.exclude(user_id=approver).exclude(confirmed_by_id=approver)
+            other_rows = approvable_rows.exclude(user_id=approver).exclude(confirmed_by_id=approver)
             updated_count = other_rows.update(approved_by=actor.identity.name[:200], step=F("step") + 1)
         change.refresh_from_db()
         if not updated_count:
-            if not change.needs_second:
+            if not change.review_required:
                 raise ChangeRefusedError("no review is required for this change")
             if approver is None or approver in (change.user_id, change.confirmed_by_id):
                 raise ChangeRefusedError(
@@ -178,7 +178,7 @@ def approve(change: Change, actor: RequestActor, *, now: datetime) -> Change:
 
 def is_ready(change: Change) -> bool:
     """Return whether a change may start: it is confirmed, and approved where a review is required."""
-    return change.state == ChangeState.CONFIRMED and not (change.needs_second and not change.approved_by)
+    return change.state == ChangeState.CONFIRMED and not (change.review_required and not change.approved_by)
 
 
 def start(change: Change, now: datetime) -> Change:
@@ -279,8 +279,8 @@ def describe_running_change(cluster: str) -> str:
     if running_change is None:
         return ""
     return (
-        f"change {running_change.pk} by {running_change.who} is {running_change.state} in {cluster} "
-        f"({running_change.title}); changes run one at a time"
+        f"change {running_change.pk} by {running_change.actor_name} is {running_change.state} in cluster {cluster} "
+        f"({running_change.title}). Changes run one at a time"
     )
 
 
@@ -330,7 +330,11 @@ def _transition(
     """
     last_state = ChangeState(change.state)
     if state not in TRANSITIONS[last_state]:
-        raise WrongStateError(f"the change is {_state_text_of(change)} and cannot become {state.value}")
+        raise WrongStateError(
+            f"the change is already {state.value}"
+            if state is last_state
+            else f"the change is {_state_text_of(change)} and cannot become {state.value}"
+        )
     with transaction.atomic():
         updated_count = Change.objects.filter(pk=change.pk, state=last_state.value, step=change.step).update(
             state=state.value, step=F("step") + 1, **fields

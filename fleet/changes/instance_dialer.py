@@ -12,12 +12,12 @@ from fleet.monitoring.sources.health import check_health
 from fleet.monitoring.sources.policies import read_policies
 from fleet.transport.admin import (
     AdminError,
-    InstanceAdmin,
-    NetworkingConfigAdmin,
-    NodePoliciesAdmin,
+    InstanceAdminClient,
+    NetworkingConfigClient,
+    NodePoliciesClient,
     NotAllowedError,
     ReconnectAdvice,
-    TunnelAdmin,
+    TunnelAdminClient,
     UnreachableError,
 )
 from fleet.transport.poll_connections import Connections
@@ -45,18 +45,18 @@ class AuthClient:
         self._tls = tls
         self._run = run
 
-    def call(self, operation: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+    def call(self, operation: Callable[[NetworkingConfigClient], Awaitable[T]]) -> T:
         """Return the result of `operation` at the first reachable auth. Raises AdminError."""
         response: T = self._run(self._call_in_turn(operation))
         return response
 
-    async def _call_in_turn(self, operation: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+    async def _call_in_turn(self, operation: Callable[[NetworkingConfigClient], Awaitable[T]]) -> T:
         connections = Connections(self._tls)
         last_error: AdminError = UnreachableError("Refloat has no address of an auth")
         try:
             for address, role in self._addresses:
                 try:
-                    return await operation(NetworkingConfigAdmin(connections.reader(address, role)))
+                    return await operation(NetworkingConfigClient(connections.reader(address, role)))
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
                 except (UnreachableError, NotAllowedError) as error:
@@ -85,7 +85,9 @@ class Dialer:
         """Ask agents of a proxy to reconnect to another proxy, or from `auth` to another auth. Raises AdminError."""
         return self._call(
             proxy_id,
-            lambda channel: _advise(TunnelAdmin(channel), advisory_id, reason, agents, auth, look_only=False),
+            lambda channel: _advise(
+                TunnelAdminClient(channel), advisory_id, reason, agents, auth, dry_run=False
+            ),
         )
 
     def read_advice(
@@ -94,7 +96,7 @@ class Dialer:
         """Return how agents of a proxy answered that request, without asking them again. Raises AdminError."""
         return self._call(
             proxy_id,
-            lambda channel: _advise(TunnelAdmin(channel), advisory_id, "", agents, auth, look_only=True),
+            lambda channel: _advise(TunnelAdminClient(channel), advisory_id, "", agents, auth, dry_run=True),
         )
 
     def read_policies(self, instance_id: str) -> tuple[NodeReport, bool]:
@@ -112,20 +114,20 @@ class Dialer:
 
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
         """Send desired policies to an instance, which accepts them. Raises AdminError."""
-        self._call(instance_id, lambda channel: NodePoliciesAdmin(channel).set(revision, values))
+        self._call(instance_id, lambda channel: NodePoliciesClient(channel).set(revision, values))
 
     def drain(self, instance_id: str, reason: str) -> None:
         """Drain an instance. Raises AdminError."""
-        self._call(instance_id, lambda channel: InstanceAdmin(channel).drain(reason))
+        self._call(instance_id, lambda channel: InstanceAdminClient(channel).drain(reason))
 
     def undrain(self, instance_id: str) -> None:
         """Undrain an instance. Raises AdminError."""
-        self._call(instance_id, lambda channel: InstanceAdmin(channel).undrain())
+        self._call(instance_id, lambda channel: InstanceAdminClient(channel).undrain())
 
     def restart(self, instance_id: str, run_id: str, reason: str, drain_seconds: float) -> None:
         """Restart an instance, if `run_id` is its present run; `drain`: seconds to drain first. Raises AdminError."""
         self._call(
-            instance_id, lambda channel: NodePoliciesAdmin(channel).restart(run_id, reason, drain_seconds)
+            instance_id, lambda channel: NodePoliciesClient(channel).restart(run_id, reason, drain_seconds)
         )
 
     def _call(self, instance_id: str, operation: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
@@ -150,12 +152,14 @@ async def call_instance_admin(
     address: str,
     kind: InstanceKind,
     tls: TLSFiles | None,
-    operation: Callable[[InstanceAdmin], Awaitable[object]],
+    operation: Callable[[InstanceAdminClient], Awaitable[object]],
 ) -> str:
     """Make admin calls to an instance; return the error as a sentence, empty on success."""
     connections = Connections(tls)
     try:
-        await operation(InstanceAdmin(connections.channel(address, kind), within=_ADMIN_TIMEOUT_SECONDS))
+        await operation(
+            InstanceAdminClient(connections.channel(address, kind), within=_ADMIN_TIMEOUT_SECONDS)
+        )
     except (AdminError, TLSError, ValueError) as error:
         return str(error)
     finally:
@@ -164,10 +168,14 @@ async def call_instance_admin(
 
 
 async def _advise(
-    admin: TunnelAdmin, advisory_id: str, reason: str, agents: Collection[str], auth: str, *, look_only: bool
+    admin: TunnelAdminClient,
+    advisory_id: str,
+    reason: str,
+    agents: Collection[str],
+    auth: str,
+    *,
+    dry_run: bool,
 ) -> ReconnectAdvice:
     if auth:
-        return await admin.advise_auth_reconnect(
-            advisory_id, reason, auth, agents=agents, look_only=look_only
-        )
-    return await admin.advise_reconnect(advisory_id, reason, agents=agents, look_only=look_only)
+        return await admin.advise_auth_reconnect(advisory_id, reason, auth, agents=agents, dry_run=dry_run)
+    return await admin.advise_reconnect(advisory_id, reason, agents=agents, dry_run=dry_run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import urllib.error
 import urllib.parse
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.cli.answers import Failure
+from fleet.cli.output import Failure
 
 _TIMEOUT = 15.0
 #: Agents per page; the console accepts no larger limit.
@@ -22,13 +23,37 @@ _SEARCH_LIMIT = 10_000
 #: Status codes of valid requests that the console refused.
 _REFUSAL_STATUSES = {409, 412, 428}
 #: Flags of the command line by the field of a confirmation.
-_FLAGS = {"typed": "--confirm-cluster", "reason": "--reason"}
+_FLAGS = {"confirmation": "--confirm-cluster", "reason": "--reason"}
+#: Flags of `refloat reconnect` by field of the API.
+_CAMPAIGN_FLAGS = {
+    "q": "--search",
+    "proxy": "--proxy",
+    "auth": "--auth",
+    "agents": "--agent",
+    "connection": "--connection",
+}
+#: Flags of the command line by the words in which the API asks for the same.
+_FLAG_WORDS = {
+    "Send `confirm_alive: true`": "Add --confirm-alive",
+    "Send `allow_last: true`": "Add --allow-last",
+    "Type “everything”": "Add --everything",
+}
+#: Commands that list the ids and names, by the noun with which a "was not found" begins.
+_LIST_COMMANDS = {
+    "Agent": "refloat agents",
+    "Change": "refloat changes list",
+    "Cluster": "manage.py cluster list",
+    "Incident": "refloat incidents --state all",
+    "Instance": "refloat instances",
+    "Revision": "refloat config history",
+    "Silence": "refloat silence list",
+}
 #: Flags of the command line by rollout setting.
 ROLLOUT_FLAGS = {
-    "at_once": "--concurrency",
-    "drain": "--drain-time",
-    "settle": "--soak-time",
-    "patience": "--instance-timeout",
+    "concurrency": "--concurrency",
+    "drain_seconds": "--drain-time",
+    "soak_seconds": "--soak-time",
+    "timeout_seconds": "--instance-timeout",
 }
 
 
@@ -126,22 +151,32 @@ class Console:
 
     def _describe_refusal(self, error: urllib.error.HTTPError) -> str:
         detail, problems = _read_error(error)
+        for api_words, flag_words in _FLAG_WORDS.items():
+            detail = detail.replace(api_words, flag_words)
+        hint = _list_hint(detail)
         if error.code in _REFUSAL_STATUSES or problems:
-            flags = _FLAGS | (ROLLOUT_FLAGS if error.url.endswith("/policies/plan") else {})
-            problem_lines = [f"{flags.get(key, key)}: {problem}" for key, problem in problems.items()]
-            if (
-                len(problem_lines) == 1
-                and detail.rstrip(".").lower() == next(iter(problems.values())).lower()
-            ):
-                return f"nothing was changed: {problem_lines[0]}"
+            flags = _FLAGS
+            if error.url.endswith("/policies/plan"):
+                flags = flags | ROLLOUT_FLAGS
+            elif error.url.endswith("/reconnect/plan"):
+                flags = flags | _CAMPAIGN_FLAGS
+            problem_lines = [
+                f"{flags.get(key) or _policy_text_of(key)}: {problem}" for key, problem in problems.items()
+            ]
+            if problems and all(problem.lower() in detail.lower() for problem in problems.values()):
+                has_keys = all(f"{key}: ".lower() in detail.lower() for key in problems)
+                is_same = detail.rstrip(".").lower() in {problem.lower() for problem in problems.values()}
+                return "nothing was changed: " + (
+                    "\n  ".join(problem_lines) if has_keys or is_same else detail + hint
+                )
             return "\n  ".join([f"nothing was changed: {detail}", *problem_lines])
         if error.code == 401:
-            return f"the console at {self.url} rejected the token: create a token on its page *API tokens*"
+            return f"the console at {self.url} rejected the token: create a new token on its page API tokens"
         if error.code == 403:
-            return f"not allowed by the console at {self.url}: {detail}"
+            return f"{detail} (HTTP 403 from the console at {self.url}; tokens are created on its page API tokens)"
         if error.code == 503:
             return f"the console at {self.url} cannot answer now: {detail}"
-        return f"the console at {self.url} answered HTTP {error.code}: {detail}"
+        return f"{detail}{hint} (HTTP {error.code} from the console at {self.url})"
 
 
 def find_console(url: str | None, token: str | None, home: Path) -> Console:
@@ -151,6 +186,8 @@ def find_console(url: str | None, token: str | None, home: Path) -> Console:
         # The demo's token is for the demo alone: it is never sent to another address.
         if url in (None, "", demo.get("url")):
             url, token = demo.get("url"), token or demo.get("token")
+    if url and not token:
+        raise Failure(f"no token for the console at {url}: give --token, or set REFLOAT_TOKEN")
     if not url or not token:
         raise Failure(
             "no URL or no token of a console: give --url and --token, set REFLOAT_URL and REFLOAT_TOKEN, or start the "
@@ -170,6 +207,20 @@ def _read_demo_account(home: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise Failure(f"{path} cannot be read: {error}") from error
     return document
+
+
+def _list_hint(detail: str) -> str:
+    """Return which command lists the ids and names, if the detail says that one was not found; otherwise empty."""
+    matched = re.match(r"(\w+) \S+ was not found", detail)
+    if not matched or matched[1] not in _LIST_COMMANDS:
+        return ""
+    return f" `{_LIST_COMMANDS[matched[1]]}` lists all {matched[1].lower()}s."
+
+
+def _policy_text_of(key: str) -> str:
+    """Return `VARIABLE of auth` for the key `auth.VARIABLE` of a policy problem, and any other key unchanged."""
+    target, _, name = key.rpartition(".")
+    return f"{name} of {target}" if target and name.startswith("TELEPORT_") else key
 
 
 def _read_error(error: urllib.error.HTTPError) -> tuple[str, dict[str, str]]:

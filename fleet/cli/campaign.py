@@ -9,14 +9,15 @@ import click
 from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
-from fleet.cli.answers import prints, readable, table
 from fleet.cli.console import console_options
+from fleet.cli.output import prints, readable, table
 from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
 
 _LABELS = {state.value: state.label for state in CampaignAgentState}
 #: States as `--state` takes them, each with its label where that is another word.
 _STATES = ", ".join(
-    slug if label.lower() == slug else f"{slug} ({label.lower()})" for slug, label in _LABELS.items()
+    slug if label.lower() == slug.replace("-", " ") else f"{slug} ({label.lower()})"
+    for slug, label in _LABELS.items()
 )
 
 _id = click.argument("change", metavar="CHANGE", type=int)
@@ -56,7 +57,7 @@ def reconnect() -> None:
     "--search",
     default="",
     metavar="QUERY",
-    help="Target agents that match this search, in the syntax of the Agents page.",
+    help="Target agents that match this search, such as 'state:stranded -proxy:proxy-1 web'.",
 )
 @click.option(
     "--proxy",
@@ -80,7 +81,7 @@ def reconnect() -> None:
 )
 @click.option(
     "--setting",
-    "pace",
+    "settings",
     multiple=True,
     metavar="KEY=VALUE",
     help=f"Campaign setting (repeatable). Keys: {', '.join(CAMPAIGN_SETTING_NAMES)}.",
@@ -94,7 +95,7 @@ def start_command(
     auth: str,
     connection: str | None,
     agents: tuple[str, ...],
-    pace: tuple[str, ...],
+    settings: tuple[str, ...],
     **change_options: Any,
 ) -> None:
     """Preview a campaign, confirm it, and watch its progress."""
@@ -102,7 +103,7 @@ def start_command(
         "q": search,
         "proxy": proxy,
         "agents": list(agents),
-        "pace": dict(text.partition("=")[::2] for text in pace),
+        "settings": dict(text.partition("=")[::2] for text in settings),
     }
     # Sent only if given: consoles of older versions reject these fields.
     body |= {
@@ -112,13 +113,15 @@ def start_command(
     }
     change = plan_and_confirm.plan_change(console, cluster, "/reconnect/plan", body)
     plan = change["plan"]
-    lines = [f"{plan['asked']:,} agents to reconnect in about {readable(round(plan['seconds']))}"]
-    lines += [f"  {count:,} leave {name}" for name, count in plan["leaving"].items()]
+    lines = [
+        f"{plan['reconnect_count']:,} agents to reconnect in about {readable(round(plan['duration_seconds']))}"
+    ]
+    lines += [f"  {count:,} leave {name}" for name, count in plan["agents_by_instance"].items()]
     lines += [
         f"  {name} accepts agents, {count:,} agents now"
         for name, count in plan.get("destinations", {}).items()
     ]
-    lines += [f"  {count:,} skipped: {reason}" for reason, count in plan["skipped"].items()]
+    lines += [f"  {count:,} skipped: {reason}" for reason, count in plan["skipped_by_reason"].items()]
     plan_and_confirm.run_change(console, cluster, change, lines, **change_options)
 
 
@@ -127,9 +130,9 @@ def _format_status(progress: dict[str, Any]) -> str:
         (
             agent["name"],
             _LABELS.get(agent["state"], agent["state"]),
-            agent["leaves"],
+            agent["from_instance"],
             agent.get("new_auth") or agent["new_proxy"],
-            readable(agent["seconds"]) if agent["seconds"] else "",
+            readable(agent["duration_seconds"]) if agent["duration_seconds"] else "",
             agent["reason"],
         )
         for agent in progress["agents"]
@@ -167,10 +170,10 @@ def _add_action_command(action: str, help_: str) -> None:
     @prints(plan_and_confirm.format_progress)
     def command(console: api.Console, cluster: str, change: int) -> Any:
         progress = console.get(f"/changes/{change}/progress", cluster=cluster)
-        return plan_and_confirm.post_action(console, cluster, progress, "do", {"do": action})
+        return plan_and_confirm.post_action(console, cluster, progress, "actions", {"action": action})
 
 
 _add_action_command("pause", "Pause a campaign: no more agents start to reconnect.")
 _add_action_command("resume", "Resume a paused campaign.")
 _add_action_command("stop", "Stop a campaign after the agents in progress. Pending agents are skipped.")
-_add_action_command("abort", "Abort a campaign now, with agents still in progress.")
+_add_action_command("abort", "Abort a campaign now, without waiting for the agents in progress.")

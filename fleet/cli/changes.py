@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from fleet.cli import api, plan_and_confirm
-from fleet.cli.answers import prints, table
 from fleet.cli.console import console_options
+from fleet.cli.output import prints, table
 
 _id = click.argument("change_id", metavar="CHANGE", type=int)
 
@@ -23,11 +23,11 @@ def changes() -> None:
 
 def _format_changes(response: dict[str, Any]) -> str:
     rows = [
-        (str(change["id"]), change["kind"], change["state"], change["who"], change["title"])
+        (str(change["id"]), change["kind"], change["state"], change["actor_name"], change["title"])
         for change in response["changes"]
     ]
     text = table(("change", "kind", "state", "author", "title"), rows) if rows else "no changes"
-    return f"{text}\n{response['busy']}" if response["busy"] else text
+    return f"{text}\n{response['busy_reason']}" if response["busy_reason"] else text
 
 
 @changes.command("list")
@@ -45,7 +45,7 @@ def list_command(console: api.Console, cluster: str) -> Any:
 def confirm_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
     """Confirm a planned change and watch its progress.
 
-    --dry-run, or answering no, shows the plan and cancels the change.
+    The plan is shown first. If you answer no, or with --dry-run, the change is canceled.
     """
     plan_and_confirm.run_change(
         console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), [], **change_options

@@ -10,8 +10,8 @@ import click
 
 from fleet.changes.networking.plan import format_count, format_range
 from fleet.cli import api, plan_and_confirm
-from fleet.cli.answers import pair, prints, readable, table
 from fleet.cli.console import console_options
+from fleet.cli.output import pair, prints, readable, table
 from fleet.protocol.networking import config_yaml
 
 
@@ -43,7 +43,7 @@ def _format_history(response: dict[str, Any]) -> str:
         (
             revision["revision"],
             _format_moment(revision["at"]),
-            revision["who"] or "outside Refloat",
+            revision["author"] or "outside Refloat",
             revision["reason"],
         )
         for revision in response["revisions"]
@@ -96,7 +96,7 @@ def _format_log(response: dict[str, Any]) -> str:
     rows = [
         (
             _format_moment(entry["at"]),
-            entry["who"],
+            entry["actor_name"],
             entry["action"],
             entry["outcome"],
             entry["reason"] or entry["detail"],
@@ -129,25 +129,27 @@ def format_plan(plan: Mapping[str, Any]) -> list[str]:
     lines = []
     closing = plan.get("closing")
     if closing is not None:
-        lines.append(f"tunnel closing: {closing['rule_label']} (now: {plan['rule_before']})")
+        lines.append(f"tunnel closing: {closing['rule_label']} (now: {plan['previous_rule']})")
         lines.append(
-            f"closes {format_count(closing['closes'], 'tunnel')} of {format_count(closing['agents'], 'agent')}: "
-            f"{format_count(closing['excess'], 'excess tunnel')}, {format_range(closing['expired'])} to "
+            f"closes {format_count(closing['closing_count'], 'tunnel')} of "
+            f"{format_count(closing['agent_count'], 'agent')}: "
+            f"{format_count(closing['excess_count'], 'excess tunnel')}, {format_range(closing['expired_count'])} to "
             "expired proxies; "
-            f"{format_range(closing['carrying'])} carry user connections; {closing['left_with_one']} "
+            f"{format_range(closing['in_use_count'])} carry user connections; {closing['single_tunnel_agent_count']} "
             "agents keep one tunnel"
         )
         for step in closing["steps"]:
-            earliest, latest = (readable(step[end]) for end in ("earliest", "latest"))
-            step_text = f"  closing {step['nth']} of each agent: {step['tunnels']} tunnels close"
+            earliest, latest = (readable(step[end]) for end in ("earliest_seconds", "latest_seconds"))
+            step_text = f"  closing {step['nth']} of each agent: {step['tunnel_count']} tunnels close"
             lines.append(f"{step_text} {earliest} to {latest} after the change")
         lines += [
-            f"  {proxy['name']}: {proxy['before']} tunnels now, {format_range(proxy['after'])} afterwards"
+            f"  {proxy['name']}: {proxy['tunnels_before']} tunnels now, "
+            f"{format_range(proxy['tunnels_after'])} afterwards"
             for proxy in closing["proxies"]
         ]
     lines += plan["notes"]
-    if "age" in plan:
-        lines.append(f"based on data of {plan['size']} agents, {plan['age']} s old")
+    if "data_age_seconds" in plan:
+        lines.append(f"based on data of {plan['agent_count']} agents, {plan['data_age_seconds']} s old")
     return lines
 
 

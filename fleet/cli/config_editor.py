@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from fleet.cli.answers import Failure
+from fleet.cli.output import Failure
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfigError, NetworkingResource
@@ -55,13 +55,13 @@ def edit(text: str, base: NetworkingResource) -> EditedConfig:
 
 def ask_to_retry(text: str, problems: Sequence[str]) -> str:
     """Show the problems, ask whether to edit again, and return the text with the problems on top. Raises Failure."""
-    ask_to_continue(
+    confirm_or_save_text(
         "\n".join(["the config is invalid:", *(f"  {line}" for line in problems)]), "Edit again?", text
     )
     return "".join(f"{_PROBLEM_PREFIX}{line}\n" for line in problems) + text
 
 
-def ask_to_continue(sentence: str, question: str, text: str) -> None:
+def confirm_or_save_text(sentence: str, question: str, text: str) -> None:
     """Ask whether to continue. If not, write the text to a file and raise Failure that names it."""
     click.echo(sentence, err=True)
     try:

@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 import uvloop
 
-from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import console_tls_files_of
+from fleet.cli.output import Failure
 from fleet.nodes.local import record as fleet_record
-from fleet.nodes.local.record import FleetError
+from fleet.nodes.local.record import FleetError, NoFleetError
 from fleet.nodes.proxy.connect import access
 from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.addresses import ADDRESS
-from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
+from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, ServiceConnectionLostError
 from fleet.nodes.shared.flags import tls_options
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.transport.tls import TLSError, TLSFiles
@@ -41,7 +41,7 @@ class _ConnectionAborted(Failure):
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File that holds the access token. [env: REFLOAT_CONNECT_TOKEN, the token itself]",
+    help="File with a token that the CONNECT port of the proxy accepts. [env: REFLOAT_CONNECT_TOKEN, the token itself]",
 )
 @tls_options
 @cluster_option
@@ -64,7 +64,7 @@ def connect(
         plan = ConnectPlan(target, proxies, _read_token(token_file), tls)
         with contextlib.suppress(KeyboardInterrupt):
             uvloop.run(connect_client.carry(plan))
-    except BrokenError as error:
+    except ServiceConnectionLostError as error:
         raise _ConnectionAborted(f"the connection was aborted: {error}") from error
     except (ConnectError, TLSError, FleetError, NodeStartError) as error:
         raise Failure(str(error)) from error
@@ -74,7 +74,10 @@ def _load_local_proxies(
     cluster: str, home: Path, tls: TLSFiles
 ) -> tuple[tuple[tuple[str, int], ...], TLSFiles]:
     """Return the CONNECT ports of the local fleet, and the certificate to use. Raises FleetError."""
-    record = fleet_record.load(home, cluster)
+    try:
+        record = fleet_record.load(home, cluster)
+    except NoFleetError as error:
+        raise Failure(f"{error}, or give --proxy for another fleet") from error
     proxies = tuple(addresses.parse(member.connect) for member in record.members if member.connect)
     return proxies, console_tls_files_of(record) if record.console and not tls.enabled else tls
 

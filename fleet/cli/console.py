@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import json_option, prints, show_json, table
 from fleet.cli.home import cluster_option, home_option
+from fleet.cli.output import json_option, prints, show_json, table
 from fleet.nodes.shared.options import Command, combine
 from fleet.vocabulary.verdicts import READING_ORDER, State
 
@@ -68,10 +68,14 @@ def summary(console: api.Console, cluster: str) -> Any:
 
 def _format_agents(agents: list[dict[str, Any]]) -> str:
     rows = [
-        (agent["name"], agent_state(agent["state"]), mode_of(agent), proxies_of(agent), agent["sentence"])
+        (agent["name"], agent_state(agent["state"]), mode_of(agent), proxies_of(agent), agent["explanation"])
         for agent in agents
     ]
-    return table(("name", "state", "reconnect mode", "proxies", "reason"), rows)
+    return (
+        table(("name", "state", "reconnect mode", "proxies", "reason"), rows)
+        if rows
+        else "no matching agents"
+    )
 
 
 @click.command()
@@ -87,7 +91,7 @@ def _format_agents(agents: list[dict[str, Any]]) -> str:
     "--search",
     metavar="QUERY",
     default="",
-    help="Only agents that match this search, in the syntax of the Agents page.",
+    help="Only agents that match this search, such as 'state:stranded -proxy:proxy-1 web'.",
 )
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of agents."
@@ -103,13 +107,13 @@ def _format_agent(agent: dict[str, Any]) -> str:
         "agent": f"{agent['name']} ({agent['id']})",
         "state": agent_state(agent["state"]),
         "since": agent["since"] or "",
-        "reason": agent["sentence"],
+        "reason": agent["explanation"],
         "cause": agent["cause"],
         "recovery": _format_recovery(agent),
         "auth": names_of([agent["auth"]] if agent["auth"] else []),
         "mode": mode_of(agent),
         "tunnels to": proxies_of(agent),
-        "home proxy": names_of([agent["home"]] if agent["home"] else []),
+        "home proxy": names_of([agent["home_proxy"]] if agent["home_proxy"] else []),
         "last heartbeat": agent["heartbeat_at"] or "",
         "expires": agent["expires_at"] or "",
     }
@@ -134,8 +138,8 @@ def agent(console: api.Console, cluster: str, agent_id: str) -> Any:
 def instances(console: api.Console, cluster: str, as_json: bool) -> None:
     """List auths and proxies with their states.
 
-    AGENTS is, for an auth, the number of agents whose last heartbeat it wrote: `refloat reconnect --auth NAME` moves
-    them to other auths. For a proxy, it is the number of agents with a tunnel to it.
+    AGENTS counts, for an auth, the agents whose last heartbeat it received (`refloat reconnect --auth NAME` moves them
+    to other auths), and for a proxy, the agents with a tunnel to it.
     """
     response = console.get("/instances", cluster=cluster)
     if as_json:
@@ -152,10 +156,10 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
             instance["name"],
             instance_state(instance["state"]),
             instance["address"],
-            str(instance["agents"]),
+            str(instance["agent_count"]),
             generation_of(instance),
             _format_drain(instance),
-            instance["sentence"],
+            instance["explanation"],
         )
         for instance in instances
     ]
@@ -204,7 +208,7 @@ def proxies_of(agent: dict[str, Any]) -> str:
 
 
 def _format_drain(instance: dict[str, Any]) -> str:
-    drain = instance["draining"]
+    drain = instance["drain"]
     return "" if drain is None else drain["reason"] or "yes"
 
 
@@ -213,7 +217,9 @@ def format_age(response: dict[str, Any]) -> str:
     if response["age_ms"] is None:
         return "no data yet: no poll of the fleet has finished"
     seconds = f"data is {response['age_ms'] / 1000:.1f} s old"
-    return f"{seconds} (STALE): updates stopped, so every state is unknown" if response["stale"] else seconds
+    return (
+        f"{seconds} (STALE): updates stopped, so every state is unknown" if response["is_stale"] else seconds
+    )
 
 
 def _format_recovery(agent: dict[str, Any]) -> str:

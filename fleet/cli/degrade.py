@@ -7,6 +7,9 @@ import click
 from fleet.cli.drain import InstanceRequest, instance_command
 from fleet.nodes.shared.flags import POSITIVE
 
+#: Maximum seconds for which an instance stays marked.
+_MAX_SECONDS = 24 * 3600
+
 
 @click.command()
 @instance_command(
@@ -23,11 +26,13 @@ from fleet.nodes.shared.flags import POSITIVE
 def degrade(lasts: float) -> InstanceRequest:
     """Mark auths and proxies as degraded.
 
-    Balancers prefer other instances. A restart of an instance clears its mark.
+    Load balancers prefer other instances. A restart of an instance clears its mark.
     """
+    if lasts > _MAX_SECONDS:
+        raise click.BadParameter("the time is longer than 24h", param_hint="--for")
     return (
-        {"degraded": True, "minutes": lasts / 60},
-        lambda response: f"will be marked degraded until {response['until']}",
+        {"is_degraded": True, "minutes": lasts / 60},
+        lambda response: f"will be marked degraded until {response['ends_at']}",
     )
 
 
@@ -35,4 +40,4 @@ def degrade(lasts: float) -> InstanceRequest:
 @instance_command("degrade")
 def undegrade() -> InstanceRequest:
     """Clear the degraded mark of auths and proxies."""
-    return {"degraded": False}, lambda _: "will no longer be marked degraded"
+    return {"is_degraded": False}, lambda _: "will no longer be marked degraded"

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import Failure, show_json
 from fleet.cli.console import console_options
+from fleet.cli.output import Failure, show_json
 from fleet.nodes.shared.options import Command, Decorator, combine
 
 #: The body of the request for each instance, and a function of the response that returns the text to print.
@@ -62,12 +62,12 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the API resp
 @instance_command(
     "drain",
     click.option(
-        "--even-last",
+        "--allow-last",
         is_flag=True,
         help="Allow draining the last instance of its role that accepts connections.",
     ),
 )
-def drain(even_last: bool) -> InstanceRequest:
+def drain(allow_last: bool) -> InstanceRequest:
     """Drain auths and proxies: they accept no new connections.
 
     The agents of a draining auth connect to another auth that accepts connections, with their next heartbeat. The
@@ -75,14 +75,14 @@ def drain(even_last: bool) -> InstanceRequest:
 
     If a drained instance restarts, the console drains it again.
     """
-    return {"drained": True, "even_last": even_last}, lambda _: "will accept no new connections"
+    return {"is_drained": True, "allow_last": allow_last}, lambda _: "will accept no new connections"
 
 
 @click.command()
 @instance_command("drain")
 def undrain() -> InstanceRequest:
     """Undrain auths and proxies: they accept new connections again."""
-    return {"drained": False}, lambda _: "will accept new connections again"
+    return {"is_drained": False}, lambda _: "will accept new connections again"
 
 
 def ids_of(console: api.Console, cluster: str, instances: tuple[str, ...]) -> list[str]:

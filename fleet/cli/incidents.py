@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import json_option, prints, show_json, table
 from fleet.cli.console import console_options
+from fleet.cli.output import json_option, prints, show_json, table
+
+#: Maximum hours of a silence.
+_MAX_HOURS = 720
 
 
 @click.command()
@@ -56,11 +60,11 @@ def incidents(
         (
             *(str(incident["number"]), incident["severity"], incident["state"]),
             *(
-                str(incident["affected"]),
-                str(incident["peak"]),
+                str(incident["affected_count"]),
+                str(incident["peak_count"]),
                 incident["summary"],
                 _format_note(incident),
-                _format_next_notification(incident["next_message"]),
+                _format_next_notification(incident["next_notification"]),
             ),
         )
         for incident in listed_incidents
@@ -99,7 +103,7 @@ def list_silences(console: api.Console, cluster: str) -> Any:
 @click.option("--reason", required=True, help="Reason for the silence.")
 @click.option(
     "--hours",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True, max=_MAX_HOURS),
     default=1.0,
     show_default=True,
     help="Duration in hours.",
@@ -107,7 +111,9 @@ def list_silences(console: api.Console, cluster: str) -> Any:
 @click.option(
     "--starts-at", "starts", metavar="TIME", help="Start time, such as 2026-11-22T02:00:00Z. Default: now."
 )
-@click.option("--everything", is_flag=True, help="Confirm a silence that matches every incident.")
+@click.option(
+    "--everything", "is_everything", is_flag=True, help="Confirm a silence that matches every incident."
+)
 @console_options
 def add(
     console: api.Console,
@@ -116,7 +122,7 @@ def add(
     reason: str,
     hours: float,
     starts: str | None,
-    everything: bool,
+    is_everything: bool,
 ) -> None:
     """Silence incidents that match all MATCHERS.
 
@@ -128,9 +134,15 @@ def add(
         "hours": hours,
     }
     if starts is not None:
+        try:
+            datetime.fromisoformat(starts)
+        except ValueError:
+            raise click.BadParameter(
+                f"{starts!r} is not a time. Use a form like 2026-11-22T02:00:00Z", param_hint="--starts-at"
+            ) from None
         body["starts_at"] = starts
-    if everything:
-        body["typed"] = "everything"
+    if is_everything:
+        body["confirmation"] = "everything"
     response = console.post("/silences", body, cluster=cluster)
     click.echo(
         f"silence {response['number']} ends at {response['ends_at']}: {response['matchers'] or 'everything'}"
@@ -141,7 +153,7 @@ def add(
 @click.argument("number", type=int)
 @click.option(
     "--hours",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True, max=_MAX_HOURS),
     default=1.0,
     show_default=True,
     help="Hours to add.",
@@ -171,10 +183,8 @@ def _quote(matcher: str) -> str:
 def _format_next_notification(notification: dict[str, Any]) -> str:
     """Return time, channels and reason of the next notification, or the reason why there is none."""
     if notification["at"] is None:
-        return f"none: {notification['because']}"
-    return (
-        f"{notification['at']} to {', '.join(notification['to']) or 'no channel'}: {notification['because']}"
-    )
+        return f"none: {notification['reason']}"
+    return f"{notification['at']} to {', '.join(notification['channels']) or 'no channel'}: {notification['reason']}"
 
 
 def _format_note(incident: dict[str, Any]) -> str:

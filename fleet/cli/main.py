@@ -9,7 +9,7 @@ import click
 from typing_extensions import override
 
 from fleet import __version__
-from fleet.cli.lazy import LazyGroup
+from fleet.cli.lazy_group import LazyGroup
 
 
 class _Program(LazyGroup):

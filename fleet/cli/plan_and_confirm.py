@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import Failure, json_option, readable, show_json
+from fleet.cli.output import Failure, json_option, readable, show_json
 from fleet.nodes.shared.options import combine
 from fleet.vocabulary.changes import ChangeState
 
@@ -21,7 +21,7 @@ _UNDO_COMMANDS = {"networking-config": "config", "policy": "policies"}
 #: What the progress of a change counts, by its kind.
 _COUNTED = {"networking-config": "tunnels", "policy": "instances", "reconnect": "agents"}
 #: Labels of the results of a campaign, by field of its progress.
-_RESULTS = {"ok": "succeeded", "failed": "failed", "skipped": "skipped"}
+_RESULTS = {"succeeded_count": "succeeded", "failed_count": "failed", "skipped_count": "skipped"}
 #: States in which a change has stopped before its end.
 _STOPPED = {"failed": "failed", "paused": "is paused"}
 
@@ -32,14 +32,15 @@ change_options = combine(
     click.option(
         "--yes",
         is_flag=True,
-        help="Confirm without a prompt. Needs --reason, and above 100 agents --confirm-cluster.",
+        help="Confirm without a prompt. Requires --reason; on a production cluster or for more than 100 agents also "
+        "--confirm-cluster.",
     ),
     click.option(
         "--confirm-cluster",
-        "typed",
+        "confirmation",
         default="",
         metavar="CLUSTER",
-        help="Name of the cluster, to confirm a change of a production cluster or of more than 100 agents.",
+        help="Name of the cluster. Confirms a change on a production cluster or of more than 100 agents.",
     ),
     click.option("--dry-run", "plan_only", is_flag=True, help="Only show the plan; change nothing."),
     click.option("--verify", is_flag=True, help="Also wait until the result is verified against the plan."),
@@ -70,7 +71,7 @@ def plan_undo(console: api.Console, cluster: str, change_id: int) -> Any:
 def post_action(
     console: api.Console, cluster: str, change: Mapping[str, Any], action: str, body: Any | None = None
 ) -> Any:
-    """Send an action on a change as it was read: `confirm`, `cancel`, `approve` or `do`. Raises Failure."""
+    """Send an action on a change as it was read: `confirm`, `cancel`, `approve` or `actions`. Raises Failure."""
     path = f"/changes/{change['id']}/{action}"
     return console.post(path, body or {}, cluster=cluster, headers=_if_match(change["revision"]))
 
@@ -83,7 +84,7 @@ def run_change(
     *,
     reason: str,
     yes: bool,
-    typed: str,
+    confirmation: str,
     plan_only: bool,
     verify: bool,
     no_wait: bool,
@@ -101,10 +102,10 @@ def run_change(
         if not click.confirm(f"{change['question'].rstrip('?')}?", err=True):
             post_action(console, cluster, change, "cancel")
             raise Failure("not confirmed: nothing was changed")
-        if change["asks_typed"] and not typed:
-            typed = click.prompt("Type the name of the cluster to confirm", err=True)
+        if change["confirmation_required"] and not confirmation:
+            confirmation = click.prompt("Type the name of the cluster to confirm", err=True)
         reason = reason or click.prompt("Reason", err=True)
-    post_action(console, cluster, change, "confirm", {"reason": reason, "typed": typed})
+    post_action(console, cluster, change, "confirm", {"reason": reason, "confirmation": confirmation})
     change_path = f"/changes/{change['id']}"
     progress = (
         console.get(f"{change_path}/progress", cluster=cluster)
@@ -130,7 +131,7 @@ def watch(console: api.Console, cluster: str, change_path: str, *, verify: bool 
             return progress
         if progress["state"] == "confirmed":
             change = console.get(change_path, cluster=cluster)
-            if change["asks_second"] and not change["approved_by"]:
+            if change["review_required"] and not change["approved_by"]:
                 return {
                     **progress,
                     "detail": f"waiting for approval: refloat changes approve {progress['id']}",
@@ -145,14 +146,16 @@ def watch(console: api.Console, cluster: str, change_path: str, *, verify: bool 
 def format_progress(progress: Mapping[str, Any]) -> str:
     """Return the progress of a change as one line: `running: 3 of 9 agents (33 %) · 1 failed`."""
     parts = [progress["state"]]
-    if progress["total"]:
-        share = min(100 * progress["done"] // progress["total"], 100)
+    if progress["total_count"]:
+        share = min(100 * progress["finished_count"] // progress["total_count"], 100)
         steps = _COUNTED.get(progress["kind"], "steps")
-        parts = [f"{parts[0]}: {progress['done']:,} of {progress['total']:,} {steps} ({share} %)"]
+        parts = [
+            f"{parts[0]}: {progress['finished_count']:,} of {progress['total_count']:,} {steps} ({share} %)"
+        ]
     parts += [f"{progress[name]:,} {label}" for name, label in _RESULTS.items() if progress.get(name)]
     if progress.get("eta_seconds"):
         parts.append(f"about {readable(round(progress['eta_seconds']))} left")
-    parts += [progress[name] for name in ("waits_for", "detail") if progress.get(name)]
+    parts += [progress[name] for name in ("waiting_for", "detail") if progress.get(name)]
     return " · ".join(parts)
 
 

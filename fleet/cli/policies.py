@@ -10,27 +10,38 @@ import click
 
 from fleet.changes.policies.outlook import describe_ttl
 from fleet.cli import api, plan_and_confirm
-from fleet.cli.answers import Failure, json_option, pair, show_json, table
 from fleet.cli.console import console_options
+from fleet.cli.output import Failure, json_option, pair, show_json, table
 from fleet.protocol.policies import env_policies as rules
 from fleet.protocol.policies import snippets
 from fleet.vocabulary import rollouts
 
+#: What the settings do whose label does not say it.
+_MEANINGS = {
+    "concurrency": "Instances that restart at the same time",
+    "drain_seconds": "Time for connections to leave an instance before its restart",
+    "soak_seconds": "Time that a restarted instance must stay healthy before the next one starts",
+    "timeout_seconds": "Longest time for the restart of an instance, and as long for its recovery",
+}
+
 
 def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add a flag for each rollout setting; the command gets them as `terms`, which the console validates."""
+    """Add a flag for each rollout setting; the command gets them as `settings`, which the console validates."""
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        terms = {name: options.pop(name) for name in rollouts.RANGES}
-        command(*args, terms={name: text for name, text in terms.items() if text is not None}, **options)
+        settings = {name: options.pop(name) for name in rollouts.RANGES}
+        command(
+            *args, settings={name: text for name, text in settings.items() if text is not None}, **options
+        )
 
     for name, (low, high, label, unit) in reversed(list(rollouts.RANGES.items())):
         help_text = (
-            f"{label}, {low} to {high}{f' {unit}' if unit else ''}. Default: "
+            f"{_MEANINGS.get(name, label)}, {low} to {high}{f' {unit}' if unit else ''}. Default: "
             f"{getattr(rollouts.RolloutSettings(), name)}."
         )
-        run = click.option(api.ROLLOUT_FLAGS[name], name, help=help_text)(run)
+        metavar = "SECONDS" if unit == "seconds" else "NUMBER"
+        run = click.option(api.ROLLOUT_FLAGS[name], name, metavar=metavar, help=help_text)(run)
     return run
 
 
@@ -38,7 +49,8 @@ def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
 def policies() -> None:
     """List the policies of auths and proxies; roll out new values.
 
-    TARGET is `auth`, `proxy`, or the name or id of an instance. NAME is an environment variable, or the end of one.
+    TARGET is `auth`, `proxy`, or the name or id of an instance. NAME is an environment variable
+    or its end, such as http_close_unhealthy.
     """
 
 
@@ -56,17 +68,18 @@ def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool)
         (
             instance["name"],
             _short_name_of(entry["name"]),
-            entry["value"] or "",
+            entry["current_value"] or "",
             entry["source"] or "",
-            entry["desired"],
+            entry["desired_value"],
             entry["state"],
         )
         for instance in response["instances"]
         for entry in instance["policies"]
-        if not drift or entry["state"] in {"drift", "restart", "left"}
+        if not drift or entry["state"] in {"drift", "restart-required", "left-over"}
     ]
-    click.echo(table(("instance", "policy", "value", "source", "desired value", "state"), rows))
-    for entry in response["gone"]:
+    heads = ("instance", "policy", "value", "source", "desired value", "state")
+    click.echo(table(heads, rows) if rows else "no drift" if drift else "no policies")
+    for entry in response["deregistered"]:
         click.echo(
             f"deregistered instance {entry} still has desired values; remove them: refloat policies remove {entry}"
         )
@@ -85,7 +98,7 @@ def set_command(
     target: str,
     values: tuple[str, ...],
     no_rollout: bool,
-    terms: dict[str, str],
+    settings: dict[str, str],
     **change_options: Any,
 ) -> None:
     """Set desired values and roll them out: preview, confirm, watch.
@@ -94,12 +107,12 @@ def set_command(
     """
     response = console.get("/policies", cluster=cluster)
     target_id = _target_id_of(response, target)
-    desired_values = dict(response["desired"].get(target_id, {}))
+    desired_values = dict(response["desired_values"].get(target_id, {}))
     for text in values:
         name, policy_value = pair(text, "NAME=VALUE")
         desired_values[_find_policy_name(name, _role_of(response, target_id))] = policy_value
     new_values = {name: policy_value for name, policy_value in desired_values.items() if policy_value}
-    body = {"desired": {target_id: new_values}, "roll_out": not no_rollout, "terms": terms}
+    body = {"desired_values": {target_id: new_values}, "roll_out": not no_rollout, "settings": settings}
     _plan_and_run(console, cluster, response, body, **change_options)
 
 
@@ -107,15 +120,15 @@ def set_command(
 @click.argument("instance_id")
 @console_options
 @plan_and_confirm.change_options
-def forget_command(console: api.Console, cluster: str, instance_id: str, **change_options: Any) -> None:
+def remove_command(console: api.Console, cluster: str, instance_id: str, **change_options: Any) -> None:
     """Remove the desired values of a deregistered instance."""
     response = console.get("/policies", cluster=cluster)
-    if instance_id not in response["gone"]:
+    if instance_id not in response["deregistered"]:
         raise Failure(
             f"no deregistered instance {instance_id!r} has desired values: `refloat policies list` names those that do"
         )
     _plan_and_run(
-        console, cluster, response, {"desired": {instance_id: {}}, "roll_out": False}, **change_options
+        console, cluster, response, {"desired_values": {instance_id: {}}, "roll_out": False}, **change_options
     )
 
 
@@ -142,9 +155,11 @@ def _plan_and_run(
 def _format_plan(plan: dict[str, Any]) -> list[str]:
     """Return the plan of a rollout as lines of text."""
     lines = [
-        f"  {instance['name']} restarts ({instance['agents']:,} agents)" for instance in plan["restarts"]
+        f"  {instance['name']} restarts ({instance['agent_count']:,} agents)" for instance in plan["restarts"]
     ]
-    lines += [f"  restart {instance['name']} yourself: {instance['why']}" for instance in plan["by_hand"]]
+    lines += [
+        f"  restart {instance['name']} yourself: {instance['reason']}" for instance in plan["manual_restarts"]
+    ]
     lines += [f"  {describe_ttl(row)}" for row in plan.get("ttl", ())]
     return lines + [f"  {note}" for note in plan.get("notes", ())]
 
@@ -154,14 +169,17 @@ def _format_plan(plan: dict[str, Any]) -> list[str]:
 @console_options
 @click.option(
     "--for", "kind", type=click.Choice(["systemd", "compose", "Helm", "shell"], case_sensitive=False), default="shell",
-    show_default=True,
+    show_default=True, help="Format of the output.",
 )  # fmt: skip
 def snippet_command(console: api.Console, cluster: str, target: str, kind: str) -> None:
     """Print desired values for systemd, compose, Helm or a shell."""
     response = console.get("/policies", cluster=cluster)
     target_id = _target_id_of(response, target)
     role = _role_of(response, target_id)
-    desired_values = {**response["desired"].get(role, {}), **response["desired"].get(target_id, {})}
+    desired_values = {
+        **response["desired_values"].get(role, {}),
+        **response["desired_values"].get(target_id, {}),
+    }
     click.echo(dict(snippets.all_of(role, desired_values)).get(kind, f"# {target} has no desired values"))
 
 
@@ -189,7 +207,7 @@ def _find_policy_name(text: str, role: str) -> str:
     matches = [name for name in names if name == suffix or name.endswith(f"_{suffix}")]
     if len(matches) != 1:
         raise Failure(
-            f"{text!r} does not name one policy of {rules.PLURALS[role]}: use one of "
+            f"{text!r} is not a policy of {rules.PLURALS[role]}: use one of "
             f"{', '.join(map(_short_name_of, names))}"
         )
     return matches[0]

@@ -17,15 +17,21 @@ _ids = click.argument("agent_ids", metavar="ID|NAME...", nargs=-1, required=True
 @click.command()
 @_ids
 @_reason
-@click.option("--alive", is_flag=True, help="Also retire agents with a heartbeat or a live tunnel.")
+@click.option("--confirm-alive", is_flag=True, help="Also retire agents with a heartbeat or a live tunnel.")
 @console_options
-def retire(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str, alive: bool) -> None:
+def retire(
+    console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str, confirm_alive: bool
+) -> None:
     """Retire agents that are gone for good.
 
     Retired agents do not count, and do not raise alerts.
     """
     _request_each(
-        console, cluster, agent_ids, {"retired": True, "reason": reason, "alive": alive}, _RETIRE_SENTENCE
+        console,
+        cluster,
+        agent_ids,
+        {"is_retired": True, "reason": reason, "confirm_alive": confirm_alive},
+        _RETIRE_SENTENCE,
     )
 
 
@@ -35,7 +41,7 @@ def retire(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reaso
 @console_options
 def reinstate(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str) -> None:
     """Reinstate retired agents: they count again."""
-    _request_each(console, cluster, agent_ids, {"retired": False, "reason": reason}, _REINSTATE_SENTENCE)
+    _request_each(console, cluster, agent_ids, {"is_retired": False, "reason": reason}, _REINSTATE_SENTENCE)
 
 
 _RETIRE_SENTENCE, _REINSTATE_SENTENCE = "{} is retired".format, "{} is reinstated".format

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import uvloop
 
-from fleet.cli.answers import Failure
+from fleet.cli.output import Failure
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.flags import POSITIVE, tls_options
@@ -55,8 +55,8 @@ _policy_options = combine(
         type=click.Choice([closing.value for closing in HalfClosePolicy]),
         default=HalfClosePolicy.CLOSE.value,
         show_default=True,
-        help="When the local TCP connection has sent everything and the tunnel peer cannot half-close: close the "
-        "session at once, or defer closing until the remote end has finished.",
+        help="When to close a session whose local end has sent everything, if the tunnel peer does not support "
+        "half-close. close: at once; defer: when the remote end has finished.",
     ),
     click.option(
         "--idle-timeout",
@@ -149,13 +149,14 @@ def tunnel() -> None:
     "claims",
     type=CLAIM,
     multiple=True,
-    help="Allow clients with this name in their certificate to register matching targets (repeatable). With --tls-ca, "
-    "clients may always register the targets that their certificate names.",
+    help="Allow clients whose certificate has the name IDENTITY to register targets that match PATTERN (repeatable). "
+    "With --tls-ca, clients may always register the targets that their certificate names.",
 )
 @click.option(
-    "--anybody",
+    "--allow-anonymous",
     is_flag=True,
-    help="Allow every client to register any target: the default on loopback, needed elsewhere without --tls-ca.",
+    help="Allow every client to register any target. Always so on loopback; required on other addresses without "
+    "--tls-ca.",
 )
 @click.option(
     "--wire",
@@ -174,7 +175,7 @@ def serve(
     services: tuple[Service, ...],
     bridge: bool,
     claims: tuple[Claim, ...],
-    anybody: bool,
+    allow_anonymous: bool,
     wires: tuple[str, ...],
     on_end: str,
     idle: float | None,
@@ -193,12 +194,13 @@ def serve(
         raise click.UsageError(
             "--claim needs --tls-ca: without certificates, clients cannot prove their name"
         )
-    if anybody and tls.authority is not None:
+    if allow_anonymous and tls.authority is not None:
         raise click.UsageError(
-            "--anybody and --tls-ca exclude each other: to let one client register any target, use --claim 'NAME=*'"
+            "--allow-anonymous and --tls-ca exclude each other: to let one client register any target, use "
+            "--claim 'NAME=*'"
         )
     plan = ServerPlan(
-        listen, wire_versions, tls, forwards, services, claims, anybody, bridge, policy, dead_peer
+        listen, wire_versions, tls, forwards, services, claims, allow_anonymous, bridge, policy, dead_peer
     )
     _run(tunnel_server.serve(plan))
 
@@ -234,7 +236,8 @@ def register(services: tuple[Service, ...], **flags: Any) -> None:
 def dial(target: Target | None, forwards: tuple[LocalForward, ...], **flags: Any) -> None:
     """Dial targets that are registered with a server.
 
-    One session to TARGET on standard input and output, or one session per connection to a local port.
+    With TARGET, open one session on standard input and output. With --forward, open a session for each connection to
+    a local port.
 
     With SSH: ssh -o ProxyCommand='refloat tunnel dial --server HOST:PORT router-7:SSH' router-7
     """

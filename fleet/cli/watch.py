@@ -8,9 +8,9 @@ import time
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import Failure
 from fleet.cli.console import console_options, format_age, format_instances
-from fleet.nodes.shared.numbers import Number
+from fleet.cli.output import Failure
+from fleet.nodes.shared.numbers import FiniteRange
 from fleet.vocabulary.verdicts import State
 
 #: Cursor home, then clear to the end of the screen: it flickers less than clearing the screen first.
@@ -21,14 +21,14 @@ _REDRAW = "\033[H\033[J"
 @console_options
 @click.option(
     "--interval",
-    type=Number(min=0.2),
+    type=FiniteRange(min=0.2),
     default=1.0,
     show_default=True,
     help="Seconds between two refreshes.",
 )
 @click.option("--once", is_flag=True, help="Print the fleet once and exit.")
 def watch(console: api.Console, cluster: str, interval: float, once: bool) -> None:
-    """Show agents by state, and instances, until Ctrl-C."""
+    """Show agent counts by state and all instances, live, until Ctrl-C."""
     while True:
         try:
             picture = draw(console, cluster, shutil.get_terminal_size().columns)
@@ -47,10 +47,10 @@ def draw(console: api.Console, cluster: str, columns: int) -> str:
     summary = console.get("/fleet/summary", cluster=cluster)
     instances = console.get("/instances", cluster=cluster)["instances"]
     bar_width = max(columns - 27, 10)
-    lines = [f"{cluster}: {summary['agents']} agents, {format_age(summary)}", ""]
+    lines = [f"{cluster}: {summary['agent_count']} agents, {format_age(summary)}", ""]
     for state in State:
         count = summary["counts"].get(state.slug, 0)
         if count:
-            bar = "█" * max(1, round(bar_width * count / max(summary["agents"], 1)))
+            bar = "█" * max(1, round(bar_width * count / max(summary["agent_count"], 1)))
             lines.append(f"{state.label:<15} {count:>7}  {click.style(bar, fg=state.look.terminal)}")
     return "\n".join([*lines, "", format_instances(instances)])

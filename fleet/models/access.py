@@ -14,7 +14,7 @@ from django.db import models
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.vocabulary.looks import LabelledEnum
+from fleet.vocabulary.enum_types import LabelledEnum
 
 
 class Permission(LabelledEnum):
@@ -139,6 +139,6 @@ def can_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, ow
     return has_permission(user, permission) and isinstance(user, User) and not is_limited(user)
 
 
-def log_clusters_of(cluster: str, *, has_limit: bool) -> tuple[str, ...]:
+def log_clusters_of(cluster: str, *, is_limited_user: bool) -> tuple[str, ...]:
     """Return the clusters whose audit log rows a cluster's page shows; unlimited users also see rows without one."""
-    return (cluster,) if has_limit else ("", cluster)
+    return (cluster,) if is_limited_user else ("", cluster)

@@ -48,8 +48,8 @@ class RolloutStep(models.Model):
     instance_id = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
     #: Desired values that the instance is to accept, by policy.
-    wanted = models.JSONField(default=dict)
-    state = models.CharField(max_length=12, choices=_STEP_STATES, default=RolloutStepState.WAITING.value)
+    desired_values = models.JSONField(default=dict)
+    state = models.CharField(max_length=12, choices=_STEP_STATES, default=RolloutStepState.PENDING.value)
     detail = models.TextField(blank=True, default="")
     #: Id of the run that the restart ends.
     run_id = models.CharField(max_length=64, blank=True, default="")
@@ -78,18 +78,18 @@ class CampaignAgent(models.Model):
     position = models.PositiveIntegerField()
     agent_id = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
-    state = models.CharField(max_length=8, choices=_AGENT_STATES, default=CampaignAgentState.WAITING.value)
+    state = models.CharField(max_length=12, choices=_AGENT_STATES, default=CampaignAgentState.PENDING.value)
     reason = models.CharField(max_length=255, blank=True, default="")
     #: Instance id of the proxy or auth that the agent is asked to leave, and of all proxies it then had a tunnel to.
-    leaves = models.CharField(max_length=64, blank=True, default="")
-    held = models.JSONField(default=list)
+    from_instance = models.CharField(max_length=64, blank=True, default="")
+    initial_proxies = models.JSONField(default=list)
     #: Instance id of the proxy that asks the agent to leave its auth; empty when the agent leaves the proxy itself.
-    via = models.CharField(max_length=64, blank=True, default="")
+    via_proxy = models.CharField(max_length=64, blank=True, default="")
     #: The proxy has accepted the request.
-    told = models.BooleanField(default=False)
+    request_sent = models.BooleanField(default=False)
     #: Times of scheduling, request and result; None: not yet.
     due_at = SecondsField(null=True, blank=True)
-    asked_at = SecondsField(null=True, blank=True)
+    requested_at = SecondsField(null=True, blank=True)
     ended_at = SecondsField(null=True, blank=True)
     new_proxy = models.CharField(max_length=64, blank=True, default="")
     new_auth = models.CharField(max_length=64, blank=True, default="")

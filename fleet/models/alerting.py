@@ -107,7 +107,7 @@ class Silence(OwnedModel):
     starts_at = SecondsField()
     ends_at = SecondsField()
     #: The notification that the silence ends soon was queued.
-    warned = models.BooleanField(default=False)
+    expiry_notified = models.BooleanField(default=False)
 
     class Meta:
         default_permissions = ()
@@ -126,9 +126,9 @@ class MaintenanceWindow(OwnedModel):
     #: RFC 5545 recurrence rule: FREQ=WEEKLY;BYDAY=SU.
     rule = models.CharField(max_length=200)
     first_day = models.DateField(default=date.today)
-    starts = models.TimeField()
+    start_time = models.TimeField()
     length = models.DurationField(default=timedelta(hours=2))
-    zone = models.CharField(max_length=64, default="UTC")
+    time_zone = models.CharField(max_length=64, default="UTC")
     reason = models.CharField(max_length=500)
     creator = models.CharField(max_length=200)
     enabled = models.BooleanField(default=True)
@@ -181,14 +181,14 @@ class Route(OwnedModel):
     )
     position = models.PositiveIntegerField(default=0)
     matchers = models.TextField(blank=True, default="")
-    least = models.PositiveSmallIntegerField(default=1)
+    min_severity = models.PositiveSmallIntegerField(default=1)
     channels = models.ManyToManyField(Channel, blank=True, related_name="routes")
     escalate_after = models.FloatField(null=True, blank=True)
     escalate_to = models.ManyToManyField(Channel, blank=True, related_name="escalations")
     quiet_from = models.TimeField(null=True, blank=True)
     quiet_until = models.TimeField(null=True, blank=True)
     quiet_zone = models.CharField(max_length=64, blank=True, default="UTC")
-    goes_on = models.BooleanField(default=False)
+    continue_matching = models.BooleanField(default=False)
 
     class Meta:
         default_permissions = ()
@@ -220,7 +220,7 @@ class Delivery(models.Model):
     created_at = SecondsField()
     #: Earliest time of the next attempt, and the reason for waiting.
     next_attempt_at = SecondsField()
-    waits_for = models.CharField(max_length=300, blank=True, default="")
+    delay_reason = models.CharField(max_length=300, blank=True, default="")
     attempts = models.PositiveIntegerField(default=0)
     #: End of the last attempt.
     attempted_at = SecondsField(null=True, blank=True)
@@ -257,8 +257,8 @@ class AlertClock(models.Model):
     cluster = models.OneToOneField(
         Cluster, on_delete=models.CASCADE, primary_key=True, related_name="alert_clock"
     )
-    looked_at = SecondsField(null=True, blank=True)
-    took_ms = models.FloatField(default=0.0)
+    evaluated_at = SecondsField(null=True, blank=True)
+    duration_ms = models.FloatField(default=0.0)
     #: Time of the newest digest.
     digest_at = SecondsField(null=True, blank=True)
 
@@ -267,4 +267,4 @@ class AlertClock(models.Model):
 
     @override
     def __str__(self) -> str:
-        return f"{self.cluster_id}: {self.looked_at}"
+        return f"{self.cluster_id}: {self.evaluated_at}"

@@ -33,7 +33,7 @@ class Change(models.Model):
     step = models.PositiveIntegerField(default=1)
     #: One line that says what changes, for lists.
     title = models.CharField(max_length=200)
-    who = models.CharField(max_length=200)
+    actor_name = models.CharField(max_length=200)
     actor_kind = models.CharField(max_length=8, choices=_ACTORS)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -45,7 +45,7 @@ class Change(models.Model):
     after = models.JSONField(null=True, blank=True)
     #: The expected effect, and the number of affected agents.
     plan = models.JSONField(default=dict, blank=True)
-    agents = models.PositiveIntegerField(default=0)
+    affected_count = models.PositiveIntegerField(default=0)
     #: Settings of a campaign or a rollout.
     parameters = models.JSONField(default=dict, blank=True)
     progress = models.JSONField(default=dict, blank=True)
@@ -53,7 +53,7 @@ class Change(models.Model):
     outcome = models.JSONField(default=dict, blank=True)
     #: Why the change is in its state, as a sentence: an error, or why it is paused.
     detail = models.TextField(blank=True, default="")
-    needs_second = models.BooleanField(default=False)
+    review_required = models.BooleanField(default=False)
     confirmed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
@@ -117,15 +117,15 @@ class AuditEntry(models.Model):
     at = models.DateTimeField(default=timezone.now)
     #: Empty for actions that concern no cluster.
     cluster = models.CharField(max_length=64, blank=True, default="")
-    who = models.CharField(max_length=200)
+    actor_name = models.CharField(max_length=200)
     actor_kind = models.CharField(max_length=8, choices=_ACTORS)
     user_id = models.BigIntegerField(null=True, blank=True)
     #: The attempted action: `networking-config.confirm`.
     action = models.CharField(max_length=64)
     #: The object of the action: the title of a change, an instance, a user's name.
     subject = models.CharField(max_length=255, blank=True, default="")
-    #: `done`, `refused` (by a rule) or `failed` (by an error).
-    outcome = models.CharField(max_length=8)
+    #: `succeeded`, `refused` (by a rule) or `failed` (by an error).
+    outcome = models.CharField(max_length=16)
     #: Why the action was refused, or the error.
     detail = models.TextField(blank=True, default="")
     #: The reason that the actor gave.
@@ -147,7 +147,7 @@ class AuditEntry(models.Model):
 
     @override
     def __str__(self) -> str:
-        return f"{self.who}: {self.action} {self.subject} ({self.outcome})"
+        return f"{self.actor_name}: {self.action} {self.subject} ({self.outcome})"
 
     @override
     def save(self, *args: Any, **kwargs: Any) -> None:

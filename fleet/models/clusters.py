@@ -27,7 +27,7 @@ class Cluster(models.Model):
     #: Dangerous actions require typing the name of the cluster.
     production = models.BooleanField(default=False)
     #: Changes require the approval of a second person.
-    second_approver = models.BooleanField(default=False)
+    review_required = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -16,12 +16,12 @@ class Drain(models.Model):
     #: Host UUID; instances are in the record, not in the database.
     instance = models.CharField(max_length=200)
     name = models.CharField(max_length=200)
-    drained = models.BooleanField()
+    is_drained = models.BooleanField()
     reason = models.CharField(max_length=200, blank=True, default="")
-    who = models.CharField(max_length=200)
-    asked_at = models.DateTimeField(default=timezone.now)
+    actor_name = models.CharField(max_length=200)
+    requested_at = models.DateTimeField(default=timezone.now)
     #: When the instance last accepted the request, and why it did not, as a sentence.
-    told_at = models.DateTimeField(null=True, blank=True)
+    applied_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True, default="")
 
     class Meta:
@@ -30,4 +30,4 @@ class Drain(models.Model):
 
     @override
     def __str__(self) -> str:
-        return f"{self.name}: {'drained' if self.drained else 'not drained'}"
+        return f"{self.name}: {'drained' if self.is_drained else 'not drained'}"

@@ -48,8 +48,8 @@ class Incident(models.Model):
     inhibited_by = models.CharField(max_length=300, blank=True, default="")
     silenced_by = models.CharField(max_length=300, blank=True, default="")
     #: Written by actions of people, never by an evaluation.
-    acked_at = SecondsField(null=True, blank=True)
-    acked_by = models.CharField(max_length=200, blank=True, default="")
+    acknowledged_at = SecondsField(null=True, blank=True)
+    acknowledged_by = models.CharField(max_length=200, blank=True, default="")
 
     class Meta:
         default_permissions = ()
@@ -103,10 +103,10 @@ class IncidentEvent(models.Model):
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
     at = SecondsField()
-    #: `firing`, `notice`, `note`, `acknowledged` ...
+    #: `firing`, `notification`, `note`, `acknowledged` ...
     kind = models.CharField(max_length=16)
     #: Name of the user; empty for Refloat itself.
-    who = models.CharField(max_length=200, blank=True, default="")
+    actor_name = models.CharField(max_length=200, blank=True, default="")
     text = models.TextField(blank=True, default="")
 
     class Meta:

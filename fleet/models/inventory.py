@@ -43,7 +43,7 @@ class Agent(models.Model):
     name = models.CharField(max_length=255)
     #: Dense index in the record, and so the place on the map.
     position = models.PositiveIntegerField()
-    home = models.CharField(max_length=64, blank=True, default="")
+    home_proxy = models.CharField(max_length=64, blank=True, default="")
     last_auth = models.CharField(max_length=64, blank=True, default="")
     #: Instance ids, newest first.
     last_proxies = models.JSONField(default=list, blank=True)
@@ -51,7 +51,7 @@ class Agent(models.Model):
     #: Since when the agent has had no live tunnel; None while it has one.
     lost_at = models.DateTimeField(null=True, blank=True)
     #: An operator retired the agent.
-    retired = models.BooleanField(default=False)
+    is_retired = models.BooleanField(default=False)
     first_seen_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

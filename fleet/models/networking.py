@@ -21,7 +21,7 @@ class NetworkingRevision(models.Model):
     #: Revision that this one replaced.
     previous = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     #: User who wrote it; empty when it was not written with Refloat.
-    who = models.CharField(max_length=200, blank=True, default="")
+    author = models.CharField(max_length=200, blank=True, default="")
     reason = models.CharField(max_length=500, blank=True, default="")
     change = models.ForeignKey(
         Change, on_delete=models.SET_NULL, null=True, blank=True, related_name="revisions"

@@ -33,9 +33,9 @@ class TrackedProxy(_Part):
     group: _Text = ""
     generation: _Count = 0
     expires_in_ms: _Milliseconds = 0
-    desired: bool = False
+    is_desired: bool = False
     #: The proxy accepts no new tunnels.
-    draining: bool = False
+    is_draining: bool = False
 
 
 class ReportedTracker(_Part):
@@ -43,10 +43,10 @@ class ReportedTracker(_Part):
 
     #: Desired number of tunnels; 0: one to every desired proxy (agent mesh).
     desired_count: _Count = 0
-    claimed: tuple[_Text, ...] = ()
+    claimed_proxies: tuple[_Text, ...] = ()
     #: Proxies whose tunnels the agent is closing, and those of them that shut down.
-    leaving: tuple[_Text, ...] = ()
-    going: tuple[_Text, ...] = ()
+    leaving_proxies: tuple[_Text, ...] = ()
+    departing_proxies: tuple[_Text, ...] = ()
     #: Number of dials in progress.
     inflight: _Count = 0
     ttl_seen_ms: _Milliseconds = 0
@@ -82,13 +82,13 @@ class ReportedTunnel(_Part):
     #: Number of user connections on the tunnel.
     sessions: _Count = 0
     #: The proxy asked the agent to reconnect.
-    advised: bool = False
+    is_advised: bool = False
     #: The tunnel closes when its last user connection ends.
-    retired: bool = False
+    is_retired: bool = False
 
 
 class AgentReport(_Part):
-    """Report of an agent."""
+    """Status that an agent reports through its tunnel."""
 
     agent_id: _Text
     name: _Text = ""

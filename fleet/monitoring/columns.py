@@ -23,8 +23,8 @@ HEARTBEAT = np.dtype(
         ("via_proxy", "<u2"),
         ("mode", "u1"),
         ("flags", "u1"),  # HEALTH_CHECK | LIST_PARITY
-        ("desired", "u1"),
-        ("claimed", "u1"),
+        ("desired_count", "u1"),
+        ("claimed_count", "u1"),
     ]
 )
 HEALTH_CHECK = 1
@@ -42,9 +42,9 @@ AGENT_REPORT = np.dtype(
         ("ttl_seen", "<f4"),
         ("mode", "u1"),
         ("flags", "u1"),  # HEALTH_CHECK | HAS_REPORT
-        ("desired", "u1"),
-        ("claimed", "u1"),
-        ("tracked", "u1"),
+        ("desired_count", "u1"),
+        ("claimed_count", "u1"),
+        ("tracked_count", "u1"),
         ("padding", "V7"),
     ]
 )
@@ -58,11 +58,11 @@ LAST_PROXY_COUNT = 3
 MEMORY = np.dtype(
     [
         ("working_until", "<f8"),  # 0: no reconnect in progress
-        ("home", "<u2"),  # first proxy that the agent was recorded on: its block on the map
+        ("home_proxy", "<u2"),  # first proxy that the agent was recorded on: its block on the map
         ("last_auth", "<u2"),
         ("last_proxies", "<u2", (LAST_PROXY_COUNT,)),  # newest first
         ("flags", "u1"),  # RETIRED | HAD_TUNNEL | DISAGREEMENT
-        ("tracked", "u1"),  # number of unexpired proxies that the agent knows
+        ("tracked_count", "u1"),  # number of unexpired proxies that the agent knows
         ("lost_at", "<f8"),  # since when the agent has had no live tunnel; 0: it has one, or never had one
     ]
 )
@@ -98,7 +98,7 @@ def empty_heartbeats(agents: int) -> npt.NDArray[np.void]:
 def empty_memory(agents: int) -> npt.NDArray[np.void]:
     """Return MEMORY rows of agents without remembered values; zeros would name instance 0."""
     rows = np.zeros(agents, MEMORY)
-    rows["home"] = NO_INSTANCE
+    rows["home_proxy"] = NO_INSTANCE
     rows["last_auth"] = NO_INSTANCE
     rows["last_proxies"] = NO_INSTANCE
     return rows

@@ -57,10 +57,10 @@ class Heartbeat:
     #: When the agent read that policy; None when not reported.
     policy_read_at: float | None = None
     #: Desired number of tunnels; 0: one to every desired proxy (agent mesh).
-    desired: int = 0
+    desired_count: int = 0
     #: Number of proxies that the agent reports tunnels to, and of unexpired proxies that it knows.
-    claimed: int = 0
-    tracked: int = 0
+    claimed_count: int = 0
+    tracked_count: int = 0
     #: Discovery TTL that the agent received in seconds; 0 when it received none.
     ttl_seen: float = 0.0
 
@@ -78,7 +78,7 @@ class AgentEvidence:
     #: Auth that wrote the last heartbeat; kept after the resource expires.
     last_auth: int | None = None
     #: An operator retired the agent.
-    retired: bool = False
+    is_retired: bool = False
     #: The agent has had a tunnel.
     had_tunnel: bool = False
     #: When a reconnect requested by Refloat times out; None without one.

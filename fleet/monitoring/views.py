@@ -122,7 +122,7 @@ class AgentView:
     #: Instance ids of the auth, the proxies with tunnels, and the home proxy.
     auth: str | None
     proxies: tuple[str, ...]
-    home: str | None
+    home_proxy: str | None
     #: When the last heartbeat was written, and when the resource expires.
     heartbeat_at: float | None
     expires_at: float | None
@@ -144,7 +144,7 @@ class Explanation:
     #: When each tunnel was opened, by instance index of the proxy; without tunnels that have closed meanwhile.
     opened_at: Mapping[int, float] = field(default_factory=dict)
     #: Result of asking the agent through its tunnel; None when it was not asked recently.
-    report_response: AgentReportResponse | None = None
+    agent_report_response: AgentReportResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)

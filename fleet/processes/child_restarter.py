@@ -63,7 +63,7 @@ class ChildRestarter:
     supervisor: Supervisor
     write_line: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
-    _states: dict[str, _ChildState] = field(default_factory=dict)
+    _child_states: dict[str, _ChildState] = field(default_factory=dict)
 
     def on_exit(self, child: Child) -> None:
         """Report a child that ended by itself, and schedule its restart."""
@@ -89,7 +89,7 @@ class ChildRestarter:
             self._report_errors(child, state, now)
 
     def _state_of(self, child: Child, now: float) -> _ChildState:
-        return self._states.setdefault(child.name, _ChildState(started_at=now))
+        return self._child_states.setdefault(child.name, _ChildState(started_at=now))
 
     def _start_again(self, child: Child, state: _ChildState, now: float) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Go durations such as `1m30s`, `500ms` and `10m0s`: parsing and formatting. https://pkg.go.dev/time#ParseDuration
+"""Go durations such as `1m30s`, `500ms` and `10m0s`: parsing and formatting; and durations for people. https://pkg.go.dev/time#ParseDuration
 
 Durations are float seconds everywhere else, and integer nanoseconds where Teleport's formats use them.
 """
@@ -6,6 +6,7 @@ Durations are float seconds everywhere else, and integer nanoseconds where Telep
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 NANOSECONDS = 1_000_000_000
@@ -22,8 +23,10 @@ _UNITS = {
     "m": 60 * NANOSECONDS,
     "h": 3600 * NANOSECONDS,
 }
+_READABLE_UNITS = _UNITS | {"min": _UNITS["m"], "d": 24 * _UNITS["h"]}
 #: Unambiguous: a pattern with two ways to read each digit takes quadratic time on a long number.
 _TERM = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_READABLE_TERM = re.compile(r" ?(\d+(?:\.\d*)?|\.\d+) ?(ns|us|µs|μs|ms|min|s|m|h|d)", re.ASCII)
 _LARGEST = (1 << 63) - 1
 #: Maximum length, characters; the longest text that Go writes has 22.
 _LONGEST = 256
@@ -31,11 +34,11 @@ _QUOTE_LENGTH = 64
 
 
 class DurationError(ValueError):
-    """A text that is not a Go duration; the message quotes it and shows examples."""
+    """A text that is not a duration; the message quotes it and shows examples."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, hint: str = "Use a form like 30s, 1m30s or 500ms") -> None:
         quote = text if len(text) <= _QUOTE_LENGTH else f"{text[:_QUOTE_LENGTH]}…"
-        super().__init__(f"{quote!r} is not a duration. Use a form like 30s, 1m30s or 500ms")
+        super().__init__(f"{quote!r} is not a duration. {hint}")
 
 
 def from_milliseconds(milliseconds: int) -> float:
@@ -50,8 +53,24 @@ def parse(text: str) -> float:
 
 def parse_nanoseconds(text: str) -> int:
     """Return a Go duration as nanoseconds. Raises DurationError, also beyond 64 bits, as Go does."""
-    if len(text) > _LONGEST:
+    nanoseconds = _sum_terms(text, _TERM, _UNITS)
+    if nanoseconds is None:
         raise DurationError(text)
+    return nanoseconds
+
+
+def parse_readable(text: str) -> float:
+    """Return a duration that a person typed as seconds: `24 h`, `1 h 30 min`, `2 d`, `1h30m`. Raises DurationError."""
+    nanoseconds = _sum_terms(text.strip(), _READABLE_TERM, _READABLE_UNITS)
+    if nanoseconds is None:
+        raise DurationError(text, "Enter a number with its unit: 24 h, 10 min, 90 s or 1 h 30 min")
+    return nanoseconds / NANOSECONDS
+
+
+def _sum_terms(text: str, pattern: re.Pattern[str], units: Mapping[str, int]) -> int | None:
+    """Return the sum of the terms of a duration as nanoseconds; None for any other text, and beyond 64 bits."""
+    if len(text) > _LONGEST:
+        return None
     body, sign = text, 1
     if body[:1] in {"+", "-"}:
         sign = -1 if body[0] == "-" else 1
@@ -60,15 +79,13 @@ def parse_nanoseconds(text: str) -> int:
         return 0
     position, total = 0, 0
     while position < len(body):
-        term = _TERM.match(body, position)
+        term = pattern.match(body, position)
         if term is None:
-            raise DurationError(text)
+            return None
         # Decimal: with binary rounding, 0.1s would not be a whole number of nanoseconds.
-        total += int(Decimal(term[1]) * _UNITS[term[2]])
+        total += int(Decimal(term[1]) * units[term[2]])
         position = term.end()
-    if not body or total > _LARGEST:
-        raise DurationError(text)
-    return sign * total
+    return sign * total if body and total <= _LARGEST else None
 
 
 def format_seconds(seconds: float) -> str:
@@ -87,6 +104,30 @@ def format_seconds(seconds: float) -> str:
     if hours or minutes:
         text = f"{minutes}m{text}"
     return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
+
+
+def format_readable(seconds: float) -> str:
+    """Return seconds for people, in its two largest units: `500 ms`, `1.5 s`, `10 min`, `1 h 30 min`, `2 d`."""
+    if abs(seconds) < 60:
+        return f"{seconds:.4g} s" if abs(seconds) >= 1 or seconds == 0 else f"{seconds * 1000:.4g} ms"
+    rest, parts = round(seconds), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        parts.append(f"{count} {unit}" if count else "")
+    first = next(position for position, part in enumerate(parts) if part)
+    return " ".join(part for part in parts[first : first + 2] if part)
+
+
+def format_exact(seconds: float) -> str:
+    """Return seconds for a form field, in all units up to hours: `24 h`, `1 h 30 min`, `90.5 s` as `1 min 30.5 s`."""
+    nanoseconds = to_nanoseconds(seconds)
+    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    if 0 < rest < NANOSECONDS:
+        return f"{sign}{_decimal(rest, 1_000_000)} ms"
+    minutes, below = divmod(rest, 60 * NANOSECONDS)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((str(hours), "h"), (str(minutes), "min"), (_decimal(below, NANOSECONDS), "s"))
+    return sign + (" ".join(f"{count} {unit}" for count, unit in parts if count != "0") or "0 s")
 
 
 def to_nanoseconds(seconds: float) -> int:

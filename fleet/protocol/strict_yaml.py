@@ -8,6 +8,7 @@ problem is one exception with one message. All YAML formats of Refloat use it: `
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Never
 
@@ -43,13 +44,59 @@ def load_all(text: str, *, longest: int = LONGEST) -> list[Any]:
         # _Strict is a SafeLoader that accepts less.
         return [document for document in yaml.load_all(text, Loader=_Strict) if document is not None]
     except yaml.MarkedYAMLError as error:
-        position = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise StrictYAMLError(f"{position}{error.problem}") from None
+        raise StrictYAMLError(_describe_syntax_error(error)) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise StrictYAMLError(
+            f"line {line}: the character U+{ord(text[error.position]):04X} is not allowed"
+        ) from None
     except RecursionError:
         raise StrictYAMLError("lists and mappings are nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
-        # PyYAML raises ValueError for an invalid timestamp; its message for an invalid character has several lines.
+        # PyYAML raises ValueError for an invalid timestamp.
         raise StrictYAMLError(str(error).partition("\n")[0]) from None
+
+
+class _RefusedError(yaml.constructor.ConstructorError):
+    """Valid YAML that we do not accept; the problem is a sentence of ours."""
+
+
+#: Our words for PyYAML's syntax errors, by a pattern of its words.
+_SYNTAX_ERRORS: tuple[tuple[str, str], ...] = (
+    (r"expected the node content, but found '<stream end>'", "the text ends where a value is expected"),
+    (r"expected the node content, but found (.*)", r"expected a value before \1"),
+    (r"expected (',' or '.'), but got '<stream end>'", r"the text ends before \1"),
+    (r"expected (',' or '.'), but got (.*)", r"expected \1 before \2"),
+    (r"expected <block end>, but found .*", "the indentation or the quotes do not match the lines above"),
+    (
+        r"mapping values are not allowed here",
+        "unexpected ': '. Put a value that contains ': ' in quotes, and check the indentation",
+    ),
+    (r"found character '\\t' that .*", "unexpected tab. Indent with spaces"),
+    (r"found character (.*) that .*", r"unexpected \1. Put a value that starts with \1 in quotes"),
+    (
+        r"found unknown escape character '(.*)'",
+        r"unknown escape \\\1. In double quotes, write a backslash as \\\\",
+    ),
+    (r"could not find expected ':'", "expected ':' after the key"),
+    (r"could not determine a constructor for the tag (.*)", r"the tag \1 is not allowed"),
+    (r"found incompatible YAML document.*", "this version of YAML is not supported. Use 1.1 or 1.2"),
+)
+
+
+def _describe_syntax_error(error: yaml.MarkedYAMLError) -> str:
+    """Return the line, for syntax errors also the column, and the problem in our words."""
+    mark, problem = error.problem_mark, error.problem or ""
+    if isinstance(error, _RefusedError):
+        return f"line {mark.line + 1}: {problem}" if mark else problem
+    if problem == "found unexpected end of stream":
+        # The mark of the problem is the end of the text; the context is the quoted text.
+        mark, problem = error.context_mark, "this quoted text has no closing quote"
+    for pattern, sentence_template in _SYNTAX_ERRORS:
+        if matched := re.fullmatch(pattern, problem):
+            problem = matched.expand(sentence_template)
+            break
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
 class _Strict(yaml.SafeLoader):
@@ -83,7 +130,7 @@ class _Strict(yaml.SafeLoader):
 
 
 def _refuse(sentence: str, node: Any) -> Never:
-    raise yaml.constructor.ConstructorError(None, None, sentence, node.start_mark)
+    raise _RefusedError(None, None, sentence, node.start_mark)
 
 
 def _construct_mapping(loader: _Strict, node: yaml.Node) -> dict[Any, Any]:

@@ -72,7 +72,7 @@ class StoredConfig:
         return cls(networking_config.read(message), message.SerializeToString())
 
 
-class NetworkingConfigAdmin:
+class NetworkingConfigClient:
     """Client that reads and writes the networking config. Every call raises AdminError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
@@ -90,7 +90,7 @@ class NetworkingConfigAdmin:
         Raises RevisionConflict if `stored_config` is out of date.
         """
         request = clusterconfig_pb2.UpdateClusterNetworkingConfigRequest(
-            cluster_network_config=_merge(stored_config, desired_config)
+            cluster_network_config=_write_desired_config(stored_config, desired_config)
         )
         return await self._call(self._stub.UpdateClusterNetworkingConfig(request, timeout=self._within))
 
@@ -109,25 +109,25 @@ class ReconnectAdvice:
 
     proxy_id: str
     #: Advised by this call, and by earlier calls with the same advisory id.
-    advised: int
-    already: int
+    advised_count: int
+    already_advised_count: int
     #: Not advised yet, because of the limit.
-    left: int
+    remaining_count: int
     #: Requested agents without a tunnel to the proxy.
-    absent: int
+    absent_count: int
     #: Agents that answered that they have no other proxy or auth to connect to.
-    staying: int
+    staying_count: int
     #: Ids of the staying agents, and of the requested agents without a tunnel to the proxy.
     staying_ids: tuple[str, ...] = ()
     absent_ids: tuple[str, ...] = ()
     #: For advice to connect to another auth: agents that moved, agents that were not connected to the auth to leave,
     #: and the reason of each staying agent, by id.
-    moved: int = 0
-    elsewhere: int = 0
+    moved_count: int = 0
+    elsewhere_count: int = 0
     staying_reasons: Mapping[str, str] = field(default_factory=dict)
 
 
-class TunnelAdmin:
+class TunnelAdminClient:
     """Client that makes agents leave a proxy, or an auth that they reach through it. Every call raises AdminError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
@@ -141,14 +141,14 @@ class TunnelAdmin:
         *,
         agents: Collection[str] = (),
         limit: int = 0,
-        look_only: bool = False,
+        dry_run: bool = False,
     ) -> ReconnectAdvice:
         """Advise agents (all if none are given) to reconnect, make before break; at most `limit` now (0: all).
 
-        A repeated `advisory_id` advises only agents that were not advised yet; `look_only` only counts.
+        A repeated `advisory_id` advises only agents that were not advised yet; `dry_run` only counts.
         """
         request = fleet_pb2.AdviseReconnectRequest(
-            advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit, look_only=look_only
+            advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit, dry_run=dry_run
         )
         return await self._call(self._stub.AdviseReconnect(request, timeout=self._within))
 
@@ -160,7 +160,7 @@ class TunnelAdmin:
         *,
         agents: Collection[str] = (),
         limit: int = 0,
-        look_only: bool = False,
+        dry_run: bool = False,
     ) -> ReconnectAdvice:
         """Advise agents (all if none are given) to connect to another auth than `leave_auth`, make before break.
 
@@ -172,7 +172,7 @@ class TunnelAdmin:
             leave_auth_id=leave_auth,
             agent_ids=list(agents),
             limit=limit,
-            look_only=look_only,
+            dry_run=dry_run,
         )
         return await self._call(self._stub.AdviseAuthReconnect(request, timeout=self._within))
 
@@ -180,20 +180,20 @@ class TunnelAdmin:
         response = await _answer(call)
         return ReconnectAdvice(
             response.proxy_id,
-            response.advised,
-            response.already,
-            response.left,
-            response.absent,
-            response.staying,
+            response.advised_count,
+            response.already_advised_count,
+            response.remaining_count,
+            response.absent_count,
+            response.staying_count,
             tuple(response.staying_ids),
             tuple(response.absent_ids),
-            response.moved,
-            response.elsewhere,
+            response.moved_count,
+            response.elsewhere_count,
             dict(response.staying_reasons),
         )
 
 
-class InstanceAdmin:
+class InstanceAdminClient:
     """Client that drains or degrades one auth or proxy. Every call raises AdminError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
@@ -202,31 +202,36 @@ class InstanceAdmin:
 
     async def drain(self, reason: str) -> None:
         """Drain the instance: it takes no new connections and keeps existing ones."""
-        await self._set_status(fleet_pb2.SetStandingRequest.WORD_DRAIN, reason)
+        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_DRAIN, reason)
 
     async def undrain(self) -> None:
         """Undrain the instance: it takes new connections again."""
-        await self._set_status(fleet_pb2.SetStandingRequest.WORD_UNDRAIN)
+        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_UNDRAIN)
 
     async def degrade(self, reason: str, duration: float = 0.0) -> None:
         """Mark the instance as degraded for `duration` seconds, so that others are preferred.
 
         0: until it is cleared.
         """
-        await self._set_status(fleet_pb2.SetStandingRequest.WORD_DEGRADE, reason, duration)
+        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_DEGRADE, reason, duration)
 
     async def restore(self) -> None:
         """Clear the degraded mark of the instance."""
-        await self._set_status(fleet_pb2.SetStandingRequest.WORD_RESTORE)
+        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_RESTORE)
 
     async def _set_status(
-        self, word: fleet_pb2.SetStandingRequest.Word, reason: str = "", duration: float = 0.0
+        self,
+        declaration: fleet_pb2.SetDeclaredStatusRequest.Declaration,
+        reason: str = "",
+        duration: float = 0.0,
     ) -> None:
-        request = fleet_pb2.SetStandingRequest(word=word, reason=reason, lasts_ms=round(duration * 1000))
-        await _answer(self._stub.SetStanding(request, timeout=self._within))
+        request = fleet_pb2.SetDeclaredStatusRequest(
+            declaration=declaration, reason=reason, duration_ms=round(duration * 1000)
+        )
+        await _answer(self._stub.SetDeclaredStatus(request, timeout=self._within))
 
 
-class NodePoliciesAdmin:
+class NodePoliciesClient:
     """Client that writes the env policies of one auth or proxy; `monitoring.sources.policies` reads them."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
@@ -261,7 +266,7 @@ async def _answer(call: Awaitable[T]) -> T:
         raise kind(error.details() or error.code().name) from None
 
 
-def _merge(stored_config: StoredConfig, desired_config: NetworkingResource) -> Message:
+def _write_desired_config(stored_config: StoredConfig, desired_config: NetworkingResource) -> Message:
     message = Message.FromString(stored_config.raw)
     networking_config.write(desired_config.config, message)
     networking_config.write_metadata(desired_config, message)

@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from fleet.transport import backend_scripts
-from fleet.transport.backend_pool import NotSentError, Pool
+from fleet.transport.backend_pool import BackendConnectionPool, NotSentError
 from fleet.wire import fleet_pb2, types_pb2
 
 #: Maximum duration of a call, seconds. Waiting for a connection ends a little earlier: then nothing was sent.
@@ -107,7 +107,7 @@ class Backend:
         self._on_unreadable = on_unreadable
         self.address = url.rpartition("@")[2].removeprefix("redis://")
         self._space = ":".join((prefix, cluster))
-        self._pool: Pool = Pool.from_url(
+        self._pool: BackendConnectionPool = BackendConnectionPool.from_url(
             url,
             password=password,
             max_connections=_CONNECTIONS,

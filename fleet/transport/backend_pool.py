@@ -18,7 +18,7 @@ class NotSentError(Exception):
     """No connection was available, so nothing was sent. The cause of the exception says why."""
 
 
-class Pool(redis.BlockingConnectionPool):
+class BackendConnectionPool(redis.BlockingConnectionPool):
     """A pool that replaces lost connections and can be emptied."""
 
     @override

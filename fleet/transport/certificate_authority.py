@@ -38,7 +38,7 @@ class KeyPair:
 def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
     """Create a CA in `folder` unless a valid one (for another day) exists. Raises OSError if it cannot be written."""
     pair = KeyPair(ca=folder / "ca.crt", certificate=folder / "ca.crt", key=folder / "ca.key")
-    if pair.key.exists() and _is_valid(pair.certificate, now):
+    if pair.key.exists() and _is_valid_certificate(pair.certificate, now):
         return pair
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Refloat CA")])
@@ -65,7 +65,9 @@ def issue(
     folder = authority.ca.parent
     pair = KeyPair(ca=authority.ca, certificate=folder / f"{name}.crt", key=folder / f"{name}.key")
     claims = _Claims.of(name, role, uris)
-    if pair.key.exists() and _is_valid(pair.certificate, now, issued_by=authority.certificate, claims=claims):
+    if pair.key.exists() and _is_valid_certificate(
+        pair.certificate, now, issued_by=authority.certificate, claims=claims
+    ):
         return pair
     ca = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
     ca_key = serialization.load_pem_private_key(authority.key.read_bytes(), password=None)
@@ -154,7 +156,7 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _is_valid(
+def _is_valid_certificate(
     path: Path, now: datetime.datetime, *, issued_by: Path | None = None, claims: _Claims | None = None
 ) -> bool:
     """Return whether a certificate is valid for another day, signed by the CA, and has the claims."""

@@ -56,7 +56,8 @@ class DeclaredStatus:
             reason or _DEFAULT_REASON, self._clock() if before is None else before.at
         )
         log.warning(
-            "standing.draining: this instance takes no new connections: %s", self.drain_declaration.reason
+            "declared-status.draining: this instance takes no new connections: %s",
+            self.drain_declaration.reason,
         )
         self._notify()
 
@@ -64,7 +65,7 @@ class DeclaredStatus:
         """Undrain the instance."""
         if self.drain_declaration is not None:
             self.drain_declaration = None
-            log.warning("standing.undrained: this instance takes new connections again")
+            log.warning("declared-status.undrained: this instance takes new connections again")
             self._notify()
 
     def degrade(self, reason: str, duration: float | None = None) -> None:
@@ -72,7 +73,7 @@ class DeclaredStatus:
         before = self.degraded_declaration
         reason = reason or (_DEFAULT_REASON if before is None else before.reason)
         if before is None:
-            log.warning("standing.degraded: this instance is degraded: %s", reason)
+            log.warning("declared-status.degraded: this instance is degraded: %s", reason)
         now = self._clock()
         since = now if before is None else before.at
         self.degraded_declaration = Declaration(reason, since, None if duration is None else now + duration)
@@ -86,7 +87,7 @@ class DeclaredStatus:
         self._forget_expiry()
         if self.degraded_declaration is not None:
             self.degraded_declaration = None
-            log.warning("standing.restored: this instance is no longer degraded")
+            log.warning("declared-status.restored: this instance is no longer degraded")
             self._notify()
 
     def _forget_expiry(self) -> None:

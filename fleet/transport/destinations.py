@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 #: Seconds between two checks for changes that only time makes: expiries and slow starts.
 _REFRESH = 0.5
 #: Number of unanswered probes for which a destination's last declared status still holds.
-_STATUS_PROBES = 3
+_STATUS_LIFETIME_PROBES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Destinations:
         prober: Prober,
         *,
         settings: HealthSettings = RECOMMENDED_SETTINGS,
-        probes: probe_schedule.Settings = probe_schedule.DEFAULTS,
+        probes: probe_schedule.ProbeSettings = probe_schedule.DEFAULTS,
         on_change: Callable[[VerdictChange], None] = log_change,
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -122,7 +122,7 @@ class Destinations:
         #: Incremented after every change that affects a picker.
         self.version = 0
 
-    def set_names(self, names: Iterable[str]) -> None:
+    def set_destinations(self, names: Iterable[str]) -> None:
         """Set the destinations: start probing new ones, drop those not in `names`, and keep the others."""
         desired_names = dict.fromkeys(names)
         for name in [name for name in self._destinations if name not in desired_names]:
@@ -142,7 +142,7 @@ class Destinations:
     async def close(self) -> None:
         """Stop all probes."""
         loops = list(self._loops.values())
-        self.set_names(())
+        self.set_destinations(())
         for loop in loops:
             await loop.wait_closed()
 
@@ -229,14 +229,14 @@ class Destinations:
             self.conclude(destination)
 
 
-class Pool:
+class DestinationPool:
     """A weighted set of destinations: those of one load balancer or one rule."""
 
     def __init__(
         self,
         destinations: Destinations,
         weights: Mapping[str, float],
-        settings: picker_rules.Settings = picker_rules.DEFAULTS,
+        settings: picker_rules.PickerSettings = picker_rules.DEFAULTS,
     ) -> None:
         """Pick from these destinations; one with weight 0 gets no requests."""
         self._destinations = destinations
@@ -301,7 +301,7 @@ class _ProbeLoop:
         destinations: Destinations,
         destination: MonitoredDestination,
         prober: Prober,
-        settings: probe_schedule.Settings,
+        settings: probe_schedule.ProbeSettings,
     ) -> None:
         self._destinations = destinations
         self._destination = destination
@@ -372,7 +372,7 @@ class _ProbeLoop:
         if status.degraded_reason is None:
             destinations.withdraw(name)
         else:
-            duration = _STATUS_PROBES * (self._settings.interval + self._settings.timeout)
+            duration = _STATUS_LIFETIME_PROBES * (self._settings.interval + self._settings.timeout)
             destinations.declare_degraded(name, duration)
         if status.draining_reason is None:
             destinations.undrain(name)

@@ -19,7 +19,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 VARIABLE = "TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY"
 
 
-class CloseUnhealthy:
+class CloseUnhealthyMiddleware:
     """Wraps an ASGI application; `healthy` is called when a response begins."""
 
     def __init__(

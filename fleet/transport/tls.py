@@ -63,7 +63,7 @@ class TLSFiles:
 def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
     """Return the credentials of a server; with a CA it requires client certificates. Raises TLSError."""
     if tls.certificate is None or tls.key is None:
-        raise TLSError("a server with TLS needs a certificate and a key")
+        raise TLSError("a server with TLS needs a certificate and its key: set both --tls-cert and --tls-key")
     check_files(tls)
     authority = _read(tls.authority)
     pair = (_must_read(tls.key), _must_read(tls.certificate))
@@ -83,10 +83,10 @@ def check_files(tls: TLSFiles) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if tls.certificate is not None and tls.key is not None:
-            file_names = f"{tls.certificate} and {tls.key}"
+            file_names = f"certificate {tls.certificate} with key {tls.key}"
             context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
         if tls.authority is not None:
-            file_names = str(tls.authority)
+            file_names = f"CA {tls.authority}"
             context.load_verify_locations(tls.authority)
     except ssl.SSLError as error:
         raise TLSError(f"cannot use {file_names}: {_reason(error)}") from error
@@ -100,6 +100,8 @@ def _no_password() -> str:
 
 
 def _reason(error: ssl.SSLError) -> str:
+    if "PEM lib" in str(error):
+        return "a file is not PEM"
     return (error.reason or str(error)).lower().replace("_", " ")
 
 

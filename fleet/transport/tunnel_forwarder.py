@@ -76,7 +76,7 @@ class TunnelForwarder:
                 stream = await self._open(client, run_task)
             await pump(connection, stream)
         except (TunnelError, TimeoutError) as error:
-            log.info("passage.ended: %s", str(error) or "no proxy answered in time")
+            log.info("tunnel-forwarder.failed: %s", str(error) or "no proxy answered in time")
             connection.reset()
         except asyncio.CancelledError:
             connection.reset()

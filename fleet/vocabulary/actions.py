@@ -33,40 +33,40 @@ class AuditAction(StrEnum):
     INSTANCE_DRAIN = "instance.drain"
     INSTANCE_UNDRAIN = "instance.undrain"
     INSTANCE_DEGRADE = "instance.degrade"
-    INSTANCE_RESTORE = "instance.restore"
+    INSTANCE_UNDEGRADE = "instance.undegrade"
     AGENT_RETIRE = "agent.retire"
-    AGENT_UNRETIRE = "agent.unretire"
+    AGENT_REINSTATE = "agent.reinstate"
     #: Refloat read a revision that was written outside of Refloat.
-    NETWORKING_SEEN = "networking-config.seen"
-    NETWORKING_TRY_CLOSING = "networking-config.try-closing"
+    NETWORKING_EXTERNAL_WRITE = "networking-config.external-write"
+    NETWORKING_RESET_CLOSING_SUPPORT = "networking-config.reset-closing-support"
     RECONNECT_STOP = "reconnect.stop"
     SILENCE_CREATE = "silence.create"
     SILENCE_EXTEND = "silence.extend"
     SILENCE_END = "silence.end"
     WINDOW_CREATE = "window.create"
-    WINDOW_SWITCH = "window.switch"
+    WINDOW_TOGGLE = "window.toggle"
     WINDOW_REMOVE = "window.remove"
-    DELIVERY_AGAIN = "delivery.again"
+    DELIVERY_RETRY = "delivery.retry"
     CHANNEL_CREATE = "channel.create"
-    CHANNEL_CHANGE = "channel.change"
+    CHANNEL_UPDATE = "channel.update"
     CHANNEL_TEST = "channel.test"
     CHANNEL_DELETE = "channel.delete"
     ROUTE_CREATE = "route.create"
-    ROUTE_CHANGE = "route.change"
+    ROUTE_UPDATE = "route.update"
     ROUTE_DELETE = "route.delete"
     RULE_CREATE = "alert-rule.create"
-    RULE_CHANGE = "alert-rule.change"
+    RULE_UPDATE = "alert-rule.update"
     RULE_OVERRIDE = "alert-rule.override"
     RULE_DELETE = "alert-rule.delete"
     RULES_IMPORT = "alert-rules.import"
     LABEL_CREATE = "agent-label.create"
     LABEL_DELETE = "agent-label.delete"
-    TOKEN_MAKE = "token.make"  # noqa: S105 - an action, not a secret
+    TOKEN_CREATE = "token.create"  # noqa: S105 - an action, not a secret
     TOKEN_REVOKE = "token.revoke"  # noqa: S105
     USER_CREATE = "user.create"
     USER_ROLE = "user.role"
-    USER_ON = "user.on"
-    USER_OFF = "user.off"
+    USER_ENABLE = "user.enable"
+    USER_DISABLE = "user.disable"
     CLUSTER_SET = "cluster.set"
 
 
@@ -86,7 +86,7 @@ LOGGED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFI
 class AuditOutcome(TagEnum):
     """The outcome of an attempted action."""
 
-    DONE = "done", Tone.GOOD
+    SUCCEEDED = "succeeded", Tone.GOOD
     REFUSED = "refused", Tone.BAD
     FAILED = "failed", Tone.BAD
 
@@ -104,5 +104,5 @@ def action_of_change(kind: ChangeKind | str, step: ChangeStep | ChangeState) -> 
 
 
 def action_of_request(kind: RouteKind, parts: Iterable[str]) -> ActionName:
-    """Return the action for a request by its route: `page.incident.acknowledge`, `api.confirm`."""
+    """Return the action for a request by its route: `page.incident.acknowledge`, `api.confirm_change`."""
     return ActionName(".".join((kind.value, *filter(None, parts)))[:MAX_ACTION_LENGTH])

@@ -32,17 +32,17 @@ class ConnectionKind(StrEnum):
 class CampaignAgentState(TagEnum):
     """The state of one agent in a campaign."""
 
-    WAITING = "waiting", Tone.QUIET, "pending"
+    PENDING = "pending", Tone.QUIET
     #: Selected; Refloat asks the agent to reconnect at `due_at`.
-    DUE = "due", Tone.BUSY, "scheduled"
-    ASKED = "asked", Tone.BUSY, "in progress"
-    OK = "ok", Tone.GOOD, "succeeded"
-    FAILED = "failed", Tone.BAD, "failed"
-    SKIPPED = "skipped", Tone.QUIET, "skipped"
+    SCHEDULED = "scheduled", Tone.BUSY
+    IN_PROGRESS = "in-progress", Tone.BUSY, "in progress"
+    SUCCEEDED = "succeeded", Tone.GOOD
+    FAILED = "failed", Tone.BAD
+    SKIPPED = "skipped", Tone.QUIET
 
 
 #: States that count against the concurrency limit.
-IN_PROGRESS = (CampaignAgentState.DUE, CampaignAgentState.ASKED)
+ACTIVE_STATES = (CampaignAgentState.SCHEDULED, CampaignAgentState.IN_PROGRESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,24 @@ class CampaignSettings:
     """The settings of a campaign."""
 
     #: Agents that Refloat asks to reconnect, per minute.
-    rate: int = number_field(300, 1, 60_000, "Rate limit", "agents per minute")
+    rate_per_minute: int = number_field(300, 1, 60_000, "Rate limit", "agents per minute")
     #: Agents in progress that leave the same proxy or auth.
-    per_proxy: int = number_field(50, 1, 10_000, "Concurrency", "agents in progress per proxy or auth")
+    concurrency: int = number_field(50, 1, 10_000, "Concurrency", "agents in progress per proxy or auth")
     #: Agents that must succeed before the others start.
-    canaries: int = number_field(5, 0, 1_000, "Canary size", "agents")
+    canary_size: int = number_field(5, 0, 1_000, "Canary size", "agents")
     #: Wait after the last canary succeeded, seconds.
-    hold: int = number_field(10, 0, 3_600, "Soak time", "seconds")
+    soak_seconds: int = number_field(10, 0, 3_600, "Soak time", "seconds")
     #: Longest random delay before Refloat asks an agent, seconds.
-    jitter: int = number_field(2, 0, 300, "Jitter", "seconds")
+    jitter_seconds: int = number_field(2, 0, 300, "Jitter", "seconds")
     #: Time that an agent has to reconnect, seconds.
-    patience: int = number_field(60, 5, 3_600, "Per-agent timeout", "seconds")
+    timeout_seconds: int = number_field(60, 5, 3_600, "Per-agent timeout", "seconds")
     #: Percentage of failed agents above which the campaign aborts.
-    max_failed: int = number_field(2, 0, 100, "Failure threshold", "%")
+    failure_threshold_percent: int = number_field(2, 0, 100, "Failure threshold", "%")
     #: Rise in stranded agents since the start at which the campaign aborts.
-    max_stranded: int = number_field(10, 1, 1_000_000, "Stranded threshold", "more stranded agents")
+    stranded_threshold: int = number_field(10, 1, 1_000_000, "Stranded threshold", "newly stranded agents")
     #: Start and end of the daily time window, minutes after 00:00 UTC; equal: no window.
-    window_from: int = 0
-    window_to: int = 0
+    window_start: int = 0
+    window_end: int = 0
 
 
 RANGES = ranges_of(CampaignSettings)
@@ -83,7 +83,7 @@ class AgentSnapshot:
     proxies: frozenset[str]
     #: Tunnels that the agent should have; 0: one to every proxy.
     desired_count: int
-    retired: bool = False
+    is_retired: bool = False
     #: Instance id of the auth that wrote the agent's last heartbeat; empty: unknown.
     auth: str = ""
 
@@ -94,7 +94,7 @@ class ProxySnapshot:
 
     name: str
     #: Agents may connect to the proxy: it is OK, unexpired, and of the newest generation of its group.
-    usable: bool
+    is_usable: bool
     #: The proxy is reachable, so Refloat can ask agents through their tunnels to it.
     is_reachable: bool = True
 
@@ -105,7 +105,7 @@ class AuthSnapshot:
 
     name: str
     #: Agents may connect to the auth: it is OK and not draining.
-    usable: bool
+    is_usable: bool
     #: Agents connected to the auth.
     agent_count: int = 0
 
@@ -114,32 +114,39 @@ class AuthSnapshot:
 class CampaignCounts:
     """The number of agents of a campaign in each state."""
 
-    waiting: int = 0
-    due: int = 0
-    asked: int = 0
-    ok: int = 0
-    failed: int = 0
-    skipped: int = 0
+    pending_count: int = 0
+    scheduled_count: int = 0
+    in_progress_count: int = 0
+    succeeded_count: int = 0
+    failed_count: int = 0
+    skipped_count: int = 0
 
     @property
     def total_count(self) -> int:
         """The number of all agents."""
-        return self.waiting + self.due + self.asked + self.ok + self.failed + self.skipped
+        return (
+            self.pending_count
+            + self.scheduled_count
+            + self.in_progress_count
+            + self.succeeded_count
+            + self.failed_count
+            + self.skipped_count
+        )
 
     @property
     def finished_count(self) -> int:
         """The number of agents that have a result."""
-        return self.ok + self.failed + self.skipped
+        return self.succeeded_count + self.failed_count + self.skipped_count
 
     @property
-    def remaining_count(self) -> int:
+    def unfinished_count(self) -> int:
         """The number of agents that have no result yet."""
         return self.total_count - self.finished_count
 
     @property
-    def in_progress_count(self) -> int:
+    def active_count(self) -> int:
         """The number of agents that count against the concurrency limit."""
-        return self.due + self.asked
+        return self.scheduled_count + self.in_progress_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +180,7 @@ class ParsedCampaignSettings:
 def parse_campaign_settings(raw_values: Mapping[str, object]) -> ParsedCampaignSettings:
     """Parse campaign settings. Missing fields get their default; unknown fields are problems."""
     numbers, problems = parse_numbers(
-        raw_values, CampaignSettings, window_from=_parse_minutes, window_to=_parse_minutes
+        raw_values, CampaignSettings, window_start=_parse_minutes, window_end=_parse_minutes
     )
     return ParsedCampaignSettings(CampaignSettings() if problems else CampaignSettings(**numbers), problems)
 
@@ -182,11 +189,11 @@ def find_skip_reason(agent: AgentSnapshot | None, proxies: Mapping[str, ProxySna
     """Return why a campaign must skip an agent now; empty when the agent can reconnect without losing a tunnel."""
     if agent is None:
         return "the agent is no longer in the fleet"
-    if agent.retired:
+    if agent.is_retired:
         return "the agent is retired"
     if not agent.proxies:
         return "the agent has no tunnel, so Refloat cannot reach it"
-    if not any(proxy.usable for proxy_id, proxy in proxies.items() if proxy_id not in agent.proxies):
+    if not any(proxy.is_usable for proxy_id, proxy in proxies.items() if proxy_id not in agent.proxies):
         return "no other healthy proxy is available"
     if len(agent.proxies) < agent.desired_count:
         return f"the agent has only {len(agent.proxies)} of its {agent.desired_count} tunnels"
@@ -207,7 +214,7 @@ def choose_proxy_to_leave(
     return min(
         candidates,
         key=lambda proxy_id: (
-            proxies[proxy_id].usable if proxy_id in proxies else False,
+            proxies[proxy_id].is_usable if proxy_id in proxies else False,
             crc32(f"{agent_id} {proxy_id}".encode()) if agent_id else 0,
             proxy_id,
         ),
@@ -228,19 +235,19 @@ def decide_agent_outcome(
         if new_proxies and (
             abandoned_proxy not in agent.proxies or len(agent.proxies) > len(initial_proxies)
         ):
-            return AgentOutcome(CampaignAgentState.OK, new_proxy=min(new_proxies))
+            return AgentOutcome(CampaignAgentState.SUCCEEDED, new_proxy=min(new_proxies))
         if abandoned_proxy not in agent.proxies and len(agent.proxies) >= max(
             1, min(len(initial_proxies), agent.desired_count)
         ):
             # The agent had an excess tunnel: closing it is enough.
-            return AgentOutcome(CampaignAgentState.OK, "the agent closed an excess tunnel")
-    if now - requested_at < settings.patience:
+            return AgentOutcome(CampaignAgentState.SUCCEEDED, "the agent closed an excess tunnel")
+    if now - requested_at < settings.timeout_seconds:
         return None
     if agent is None or not agent.proxies:
         return AgentOutcome(CampaignAgentState.FAILED, "the agent has no tunnel any more")
     return AgentOutcome(
         CampaignAgentState.FAILED,
-        f"timed out: the agent did not connect to another proxy within {settings.patience} s",
+        f"timed out: the agent did not connect to another proxy within {settings.timeout_seconds} s",
     )
 
 
@@ -258,21 +265,25 @@ def admit(
         return Admission(
             0,
             0.0,
-            f"waiting for the time window, {format_time_of_day(settings.window_from)} to "
-            f"{format_time_of_day(settings.window_to)} UTC",
+            f"waiting for the time window, {format_time_of_day(settings.window_start)} to "
+            f"{format_time_of_day(settings.window_end)} UTC",
         )
-    if counts.waiting == 0:
+    if counts.pending_count == 0:
         return Admission(0, 0.0)
-    started_count = counts.total_count - counts.waiting - counts.skipped
-    if started_count < settings.canaries:
-        return Admission(min(settings.canaries - started_count, counts.waiting), 0.0)
-    if settings.canaries and canaries_finished_at is None:
+    started_count = counts.total_count - counts.pending_count - counts.skipped_count
+    if started_count < settings.canary_size:
+        return Admission(min(settings.canary_size - started_count, counts.pending_count), 0.0)
+    if settings.canary_size and canaries_finished_at is None:
         return Admission(0, 0.0, "waiting for the canaries to succeed")
-    if settings.canaries and canaries_finished_at is not None and now - canaries_finished_at < settings.hold:
-        return Admission(0, 0.0, f"the canaries succeeded; soak time of {settings.hold} s")
-    per_second = settings.rate / 60
+    if (
+        settings.canary_size
+        and canaries_finished_at is not None
+        and now - canaries_finished_at < settings.soak_seconds
+    ):
+        return Admission(0, 0.0, f"the canaries succeeded; soak time of {settings.soak_seconds} s")
+    per_second = settings.rate_per_minute / 60
     credit = min(credit + max(elapsed_seconds, 0.0) * per_second, max(1.0, per_second * _BURST_SECONDS))
-    count = min(int(credit), counts.waiting)
+    count = min(int(credit), counts.pending_count)
     return Admission(count, credit - count)
 
 
@@ -281,16 +292,16 @@ def find_abort_reason(
 ) -> str:
     """Return why a campaign must abort: a threshold that it exceeds; empty when it exceeds none."""
     rise = stranded_count - initial_stranded_count
-    if rise >= settings.max_stranded:
+    if rise >= settings.stranded_threshold:
         return f"{rise:,} more agents are stranded than at the start ({initial_stranded_count:,})"
-    finished_count = counts.ok + counts.failed
+    finished_count = counts.succeeded_count + counts.failed_count
     if (
-        finished_count >= min(_MIN_FINISHED, counts.total_count - counts.skipped)
-        and counts.failed * 100 > settings.max_failed * finished_count
+        finished_count >= min(_MIN_FINISHED, counts.total_count - counts.skipped_count)
+        and counts.failed_count * 100 > settings.failure_threshold_percent * finished_count
     ):
         return (
-            f"{counts.failed:,} of {finished_count:,} agents failed: more than the threshold of "
-            f"{settings.max_failed} %"
+            f"{counts.failed_count:,} of {finished_count:,} agents failed: more than the threshold of "
+            f"{settings.failure_threshold_percent} %"
         )
     return ""
 
@@ -298,22 +309,26 @@ def find_abort_reason(
 def have_canaries_succeeded(counts: CampaignCounts, settings: CampaignSettings) -> bool:
     """Return whether all canaries have a result and none failed."""
     return (
-        counts.in_progress_count == 0
-        and counts.failed == 0
-        and (counts.ok >= settings.canaries or counts.waiting == 0)
+        counts.active_count == 0
+        and counts.failed_count == 0
+        and (counts.succeeded_count >= settings.canary_size or counts.pending_count == 0)
     )
 
 
 def eta(counts: CampaignCounts, settings: CampaignSettings) -> float:
     """Return the seconds until all agents have a result, estimated from the rate limit."""
-    if not counts.remaining_count:
+    if not counts.unfinished_count:
         return 0.0
-    return counts.waiting * 60 / settings.rate + settings.jitter + min(settings.patience, 5)
+    return (
+        counts.pending_count * 60 / settings.rate_per_minute
+        + settings.jitter_seconds
+        + min(settings.timeout_seconds, 5)
+    )
 
 
 def is_in_window(settings: CampaignSettings, now: float) -> bool:
     """Return whether `now` is in the time window of a campaign."""
-    start, end = settings.window_from, settings.window_to
+    start, end = settings.window_start, settings.window_end
     if start == end:
         return True
     minute = int(now // 60) % 1440

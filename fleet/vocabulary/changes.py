@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.vocabulary.looks import LabelledEnum
+from fleet.vocabulary.enum_types import LabelledEnum
 from fleet.vocabulary.tags import TagEnum, Tone
 
 #: Affected agents above which the operator must type the cluster's name.
@@ -120,22 +120,22 @@ class ConfirmationRequirements:
     #: The name that the operator must type; empty: none.
     expected_name: str
     #: Whether a second person must approve the change.
-    second_approver: bool
+    review_required: bool
 
 
 def confirmation_requirements_of(
-    *, cluster: str, agents: int, production: bool, second_approver: bool
+    *, cluster: str, agents: int, production: bool, review_required: bool
 ) -> ConfirmationRequirements:
     """Return what a confirmation requires: the cluster's name above 100 agents or on a production cluster."""
     return ConfirmationRequirements(
-        cluster if production or agents > TYPED_NAME_ABOVE_AGENTS else "", second_approver
+        cluster if production or agents > TYPED_NAME_ABOVE_AGENTS else "", review_required
     )
 
 
 def confirmation_problems(
     requirements: ConfirmationRequirements, *, reason: str, typed_name: str
 ) -> dict[str, str]:
-    """Return what is wrong with a confirmation, as sentences by field (`reason`, `typed`); empty: nothing."""
+    """Return what is wrong with a confirmation, as sentences by field (`reason`, `confirmation`); empty: nothing."""
     low, high = REASON_LENGTH
     problems = {}
     if len(reason.strip()) < low:
@@ -145,5 +145,5 @@ def confirmation_problems(
     elif "\0" in reason:
         problems["reason"] = "the reason contains a NUL character"
     if requirements.expected_name and typed_name.strip() != requirements.expected_name:
-        problems["typed"] = f"type the cluster's name, {requirements.expected_name}, to confirm"
+        problems["confirmation"] = f"type the cluster's name ({requirements.expected_name}) to confirm"
     return problems

@@ -1,4 +1,4 @@
-"""Values of alerting: severities, causes, findings, incidents, notices. Pure; times are seconds since the epoch."""
+"""Values of alerting: severities, causes, findings, incidents, notifications. Pure; times in seconds since 1970."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fleet.vocabulary.looks import NumberedEnum
+from fleet.vocabulary.enum_types import NumberedEnum
 from fleet.vocabulary.verdicts import State
 
 
@@ -50,7 +50,7 @@ class CauseKind(StrEnum):
 
 
 class IncidentState(StrEnum):
-    """State of an incident."""
+    """Stage of an incident, from the first finding to the end. Values are stored in the database."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -80,11 +80,12 @@ class Cause:
     @property
     def label_prefix(self) -> str:
         """Kind to show before the name; empty if the name contains it, as in `region eu-west`."""
-        return self.kind.value if self.kind in (CauseKind.AUTH, CauseKind.PROXY) else ""
+        needs_kind = self.kind in (CauseKind.AUTH, CauseKind.PROXY) and self.kind.value not in self.name
+        return self.kind.value if needs_kind else ""
 
     @property
     def label(self) -> str:
-        """Name with its kind: `proxy proxy-1`, `region eu-west`."""
+        """Name with its kind: `proxy web-1`, `region eu-west`."""
         return f"{self.label_prefix} {self.name}".lstrip()
 
 
@@ -100,7 +101,7 @@ class RuleSignal:
     rule: str
     severity: Severity
     count: int
-    sentence: str
+    summary: str
     #: The rule only counts agents with a label.
     is_label_scoped: bool = False
 
@@ -112,22 +113,22 @@ class Finding:
     cause: Cause
     signals: tuple[RuleSignal, ...]
     #: Number of affected agents now.
-    affected: int = 0
+    affected_count: int = 0
     #: Names of the first ten affected agents.
-    names: tuple[str, ...] = ()
+    agent_names: tuple[str, ...] = ()
     #: Time at which the last agent recovers automatically; None if not known.
-    heals_at: float | None = None
+    recovers_at: float | None = None
     #: Some agents recover only after the cause recovers.
-    stuck: bool = False
+    is_stuck: bool = False
     #: An expired proxy that responds and whose auth is not known: any failing auth explains it.
-    expired_only: bool = False
+    is_expired_only: bool = False
     #: Key of the auth that gets the heartbeats of the proxy, and key of the cause behind its failure, if another one.
     depends_on: str = ""
     root_cause: str = ""
     #: Labels of the affected agents.
     labels: frozenset[str] = frozenset()
     #: Summary in the past tense, for when no agents are affected any more.
-    harm: str = ""
+    past_summary: str = ""
     #: Number of stranded agents.
     stranded_count: int = 0
     #: Start of the failure, or its earliest possible time; None if not known.
@@ -144,7 +145,7 @@ class RuleMark:
     round_count: int
     severity: Severity
     count: int
-    sentence: str
+    summary: str
     #: The rule has held long enough to fire.
     is_firing: bool = False
     is_label_scoped: bool = False
@@ -165,34 +166,34 @@ class Incident:
     began_at: float | None = None
     #: Start of firing, start of recovery, and end.
     fired_at: float | None = None
-    quiet_since: float | None = None
+    recovering_since: float | None = None
     resolved_at: float | None = None
-    affected: int = 0
-    peak: int = 0
-    names: tuple[str, ...] = ()
-    heals_at: float | None = None
-    stuck: bool = False
-    sentence: str = ""
+    affected_count: int = 0
+    peak_count: int = 0
+    agent_names: tuple[str, ...] = ()
+    recovers_at: float | None = None
+    is_stuck: bool = False
+    summary: str = ""
     #: Worst severity while firing, and summary at the peak, which the resolved incident shows.
     worst_severity: Severity | None = None
-    worst_sentence: str = ""
+    worst_summary: str = ""
     #: Number of stranded agents at the peak.
-    worst_stranded: int = 0
+    worst_stranded_count: int = 0
     #: Marks by name of the rule.
     marks: Mapping[str, RuleMark] = field(default_factory=dict)
     #: Times of changes between firing and recovering.
-    flips: tuple[float, ...] = ()
+    flap_times: tuple[float, ...] = ()
     flapping_since: float | None = None
     #: (time, affected agents), thinned out.
     trend: tuple[tuple[float, int], ...] = ()
     #: Time, severity and affected agents of the last notification, and number of notifications.
     notified_at: float | None = None
     notified_severity: Severity | None = None
-    notified_affected: int = 0
-    notices: int = 0
+    notified_affected_count: int = 0
+    notification_count: int = 0
     #: Time of the escalation.
     escalated_at: float | None = None
-    acked_at: float | None = None
+    acknowledged_at: float | None = None
     #: Key of the inhibiting cause, and name of the silence; with either nothing is sent.
     inhibited_by: str = ""
     silenced_by: str = ""
@@ -217,8 +218,8 @@ class Incident:
     def duration(self, now: float) -> float:
         """Return the seconds from the first finding to the start of the recovery, or to `now`."""
         ended_at = self.resolved_at or now
-        if self.quiet_since is not None:
-            ended_at = self.quiet_since
+        if self.recovering_since is not None:
+            ended_at = self.recovering_since
         return max(0.0, ended_at - self.opened_at)
 
 
@@ -258,18 +259,18 @@ class TimelineKind(StrEnum):
     """Kind of a timeline entry of an incident."""
 
     FIRING = "firing"
-    BACK = "back"
+    RECURRED = "recurred"
     RECOVERING = "recovering"
     RESOLVED = "resolved"
     FLAPPING = "flapping"
-    STEADY = "steady"
-    NOTICE = "notice"
+    STABLE = "stable"
+    NOTIFICATION = "notification"
     ESCALATED = "escalated"
     #: A notification was sent to a channel, or failed.
     DELIVERY = "delivery"
     #: Actions of people, and the coming end of a silence.
     ACKNOWLEDGED = "acknowledged"
-    LET_GO = "let go"
+    UNACKNOWLEDGED = "unacknowledged"
     SILENCED = "silenced"
     SILENCE_ENDS = "silence ends"
     NOTE = "note"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, TypeVar
 
-from fleet.vocabulary.looks import NumberedEnum, Stroke
+from fleet.vocabulary.enum_types import NumberedEnum, Stroke
 from fleet.vocabulary.verdicts import State
 from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
@@ -14,7 +14,7 @@ PartT = TypeVar("PartT", "InstanceResource", "Poll")
 
 
 class InstanceKind(StrEnum):
-    """Kind of an instance."""
+    """Auth or proxy."""
 
     AUTH = "auth"
     PROXY = "proxy"

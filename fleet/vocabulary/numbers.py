@@ -7,8 +7,19 @@ from dataclasses import field, fields
 from functools import partial
 from typing import Any
 
+from fleet.protocol import durations
+
+#: The unit of durations.
+SECONDS = "seconds"
+
 #: Smallest and largest value, label and unit.
 Range = tuple[int, int, str, str]
+
+
+class TypedDuration(str):
+    """A duration that a person typed with its unit, for a setting in seconds."""
+
+    __slots__ = ()
 
 
 def number_field(default: int, least: int, most: int, label: str, unit: str = "") -> Any:
@@ -29,17 +40,29 @@ def parse_numbers(
     raw_values: Mapping[str, object], record: type, **readers: Callable[[str], int]
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Parse settings and return values and problems, both by field. `readers` parse fields without a range."""
-    for name, (least, most, _, _) in ranges_of(record).items():
+    ranges = ranges_of(record)
+    for name, (least, most, _, _) in ranges.items():
         readers[name] = partial(_parse_whole_number, least, most)
     numbers, problems = {}, {}
     for name, text in raw_values.items():
         try:
-            numbers[name] = readers[name](str(text).strip())
+            reader = readers[name]
+            if isinstance(text, TypedDuration):
+                reader = partial(_parse_duration, *ranges[name][:2])
+            numbers[name] = reader(str(text).strip())
         except KeyError:
-            problems[name] = "unknown setting"
+            problems[name] = f"unknown setting; use {', '.join(readers)}"
         except ValueError as error:
             problems[name] = str(error)
     return numbers, problems
+
+
+def _parse_duration(least: int, most: int, text: str) -> int:
+    seconds = durations.parse_readable(text)
+    if not (least <= seconds <= most and seconds.is_integer()):
+        lowest, highest = durations.format_exact(least), durations.format_exact(most)
+        raise ValueError(f"enter whole seconds, from {lowest} to {highest}")
+    return int(seconds)
 
 
 def _parse_whole_number(least: int, most: int, text: str) -> int:

@@ -18,17 +18,17 @@ from fleet.vocabulary.tags import TagEnum, Tone
 class RolloutStepState(TagEnum):
     """The state of one instance in a rollout."""
 
-    WAITING = "waiting", Tone.QUIET, "pending"
+    PENDING = "pending", Tone.QUIET
     DRAINING = "draining", Tone.BUSY
     RESTARTING = "restarting", Tone.BUSY
     #: The instance runs with the desired values, and must stay healthy for the soak time.
-    CHECKING = "checking", Tone.BUSY, "verifying"
-    OK = "ok", Tone.GOOD, "succeeded"
+    VERIFYING = "verifying", Tone.BUSY
+    SUCCEEDED = "succeeded", Tone.GOOD
     FAILED = "failed", Tone.BAD
     SKIPPED = "skipped", Tone.QUIET
 
 
-IN_PROGRESS = (RolloutStepState.DRAINING, RolloutStepState.RESTARTING, RolloutStepState.CHECKING)
+IN_PROGRESS = (RolloutStepState.DRAINING, RolloutStepState.RESTARTING, RolloutStepState.VERIFYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class RolloutSettings:
     """The settings of a rollout."""
 
     #: Instances that are drained or restarted at the same time.
-    at_once: int = number_field(1, 1, 10, "Concurrency", "instances")
+    concurrency: int = number_field(1, 1, 10, "Concurrency", "instances")
     #: Time that connections have to leave an instance before its restart, seconds.
-    drain: int = number_field(2, 0, 600, "Drain time", "seconds")
+    drain_seconds: int = number_field(2, 0, 600, "Drain time", "seconds")
     #: Time that a restarted instance must stay healthy before the next one starts, seconds.
-    settle: int = number_field(5, 0, 600, "Soak time", "seconds")
+    soak_seconds: int = number_field(5, 0, 600, "Soak time", "seconds")
     #: Longest time for the restart of an instance, and again for its recovery, seconds.
-    patience: int = number_field(90, 10, 3_600, "Per-instance timeout", "seconds")
+    timeout_seconds: int = number_field(90, 10, 3_600, "Per-instance timeout", "seconds")
 
 
 RANGES = ranges_of(RolloutSettings)
@@ -110,7 +110,7 @@ def decide_next_step(
     if state is RolloutStepState.DRAINING:
         return (
             NextStep(StepAction.RESTART)
-            if waited_seconds >= settings.drain
+            if waited_seconds >= settings.drain_seconds
             else NextStep(StepAction.NOTHING, "draining")
         )
     if state is RolloutStepState.RESTARTING:
@@ -126,21 +126,21 @@ def decide_next_step(
         pending_reason = "restarting; not responding yet" if probe.error else reason
         return (
             NextStep(StepAction.NOTHING, pending_reason)
-            if waited_seconds < settings.patience
+            if waited_seconds < settings.timeout_seconds
             else _timeout_failure(settings, "restart", reason)
         )
-    if state is RolloutStepState.CHECKING:
+    if state is RolloutStepState.VERIFYING:
         if not probe.serving:
             reason = probe.error or "the instance reports NOT_SERVING"
             return (
                 NextStep(StepAction.NOTHING, reason)
-                if waited_seconds < settings.patience
+                if waited_seconds < settings.timeout_seconds
                 else _timeout_failure(settings, "become healthy", reason)
             )
         return (
             NextStep(StepAction.FINISH)
-            if waited_seconds >= settings.settle
-            else NextStep(StepAction.NOTHING, f"healthy; soak time of {settings.settle} s")
+            if waited_seconds >= settings.soak_seconds
+            else NextStep(StepAction.NOTHING, f"healthy; soak time of {settings.soak_seconds} s")
         )
     raise AssertionError(f"an instance in the state {state.value} is not in progress")
 
@@ -150,8 +150,8 @@ def choose_steps_to_start(
 ) -> tuple[tuple[int, ...], str]:
     """Return the positions of the instances to start now, and what the rollout waits for when there are none."""
     in_progress_count = sum(state in IN_PROGRESS for state in states)
-    waiting_indices = [index for index, state in enumerate(states) if state is RolloutStepState.WAITING]
-    free_slots = settings.at_once - in_progress_count
+    waiting_indices = [index for index, state in enumerate(states) if state is RolloutStepState.PENDING]
+    free_slots = settings.concurrency - in_progress_count
     if not waiting_indices or free_slots <= 0:
         return (), ""
     if sick_instances:
@@ -161,5 +161,6 @@ def choose_steps_to_start(
 
 def _timeout_failure(settings: RolloutSettings, action: str, reason: str) -> NextStep:
     return NextStep(
-        StepAction.FAIL, f"timed out: the instance did not {action} within {settings.patience} s: {reason}"
+        StepAction.FAIL,
+        f"timed out: the instance did not {action} within {settings.timeout_seconds} s: {reason}",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
-from fleet.vocabulary.looks import LabelledEnum
+from fleet.vocabulary.enum_types import LabelledEnum
 from fleet.vocabulary.verdicts import State
 
 
@@ -24,7 +24,7 @@ class Tone(StrEnum):
 
 
 class TagEnum(LabelledEnum):
-    """Values with a slug, a tone and a label; the label defaults to the slug: `OK = "ok", Tone.GOOD`."""
+    """Values with a slug, a tone and a label; the label defaults to the slug: `FAILED = "failed", Tone.BAD`."""
 
     tone: Tone
 

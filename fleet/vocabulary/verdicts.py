@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from fleet.vocabulary.looks import NumberedEnum, Stroke
+from fleet.vocabulary.enum_types import NumberedEnum, Stroke
 
 
 def _circle(radius: float, centre: float = 8) -> str:
@@ -108,7 +108,9 @@ class State(NumberedEnum):
         try:
             return cls[slug.strip().replace("-", "_").upper()]
         except KeyError:
-            names = ", ".join(state.slug for state in cls)
+            names = ", ".join(
+                f"{state.label} ({state.slug})" if state.label != state.slug else state.slug for state in cls
+            )
             raise ValueError(f"Unknown state {slug!r}. Use one of: {names}.") from None
 
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AgentStatusStub:
-    """Served by every proxy, asked by the console.
+    """Served by every proxy, called by the console.
     """
 
     def __init__(self, channel):
@@ -43,12 +43,12 @@ class AgentStatusStub:
 
 
 class AgentStatusServicer:
-    """Served by every proxy, asked by the console.
+    """Served by every proxy, called by the console.
     """
 
     def ReadAgentStatus(self, request, context):
-        """Opens a session to the agent's status and hands on what it says. NOT_FOUND: no live tunnel of that
-        agent is here. UNAVAILABLE: there is one, and the agent did not answer on it.
+        """Opens a session to the agent's status and returns the document. NOT_FOUND: the agent has no live tunnel to this
+        proxy. UNAVAILABLE: it has one, and the agent did not respond on it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,7 +71,7 @@ def add_AgentStatusServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AgentStatus:
-    """Served by every proxy, asked by the console.
+    """Served by every proxy, called by the console.
     """
 
     @staticmethod

@@ -78,18 +78,18 @@ class ClientPolicy(_message.Message):
     def __init__(self, mode: _Optional[str] = ..., health_check: _Optional[bool] = ..., read_age_ms: _Optional[int] = ..., auth_id: _Optional[str] = ...) -> None: ...
 
 class TrackerSummary(_message.Message):
-    __slots__ = ("desired_count", "claimed", "tracked", "ttl_seen_ms", "wanted")
+    __slots__ = ("desired_count", "claimed", "tracked", "ttl_seen_ms", "desired_tunnel_count")
     DESIRED_COUNT_FIELD_NUMBER: _ClassVar[int]
     CLAIMED_FIELD_NUMBER: _ClassVar[int]
     TRACKED_FIELD_NUMBER: _ClassVar[int]
     TTL_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
-    WANTED_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_TUNNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
     desired_count: int
     claimed: _containers.RepeatedScalarFieldContainer[str]
     tracked: int
     ttl_seen_ms: int
-    wanted: int
-    def __init__(self, desired_count: _Optional[int] = ..., claimed: _Optional[_Iterable[str]] = ..., tracked: _Optional[int] = ..., ttl_seen_ms: _Optional[int] = ..., wanted: _Optional[int] = ...) -> None: ...
+    desired_tunnel_count: int
+    def __init__(self, desired_count: _Optional[int] = ..., claimed: _Optional[_Iterable[str]] = ..., tracked: _Optional[int] = ..., ttl_seen_ms: _Optional[int] = ..., desired_tunnel_count: _Optional[int] = ...) -> None: ...
 
 class ListAgentsRequest(_message.Message):
     __slots__ = ("epoch", "since_revision", "limit")
@@ -216,20 +216,20 @@ class AdvisoryReply(_message.Message):
     def __init__(self, advisory_id: _Optional[str] = ..., accepted: _Optional[bool] = ...) -> None: ...
 
 class ProxyFrame(_message.Message):
-    __slots__ = ("hello", "pong", "discovery", "reconnect_advisory", "networking_news", "auth_reconnect_advisory")
+    __slots__ = ("hello", "pong", "discovery", "reconnect_advisory", "networking_config_notice", "auth_reconnect_advisory")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
     DISCOVERY_FIELD_NUMBER: _ClassVar[int]
     RECONNECT_ADVISORY_FIELD_NUMBER: _ClassVar[int]
-    NETWORKING_NEWS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKING_CONFIG_NOTICE_FIELD_NUMBER: _ClassVar[int]
     AUTH_RECONNECT_ADVISORY_FIELD_NUMBER: _ClassVar[int]
     hello: ProxyHello
     pong: Pong
     discovery: Discovery
     reconnect_advisory: ReconnectAdvisory
-    networking_news: NetworkingNews
+    networking_config_notice: NetworkingConfigNotice
     auth_reconnect_advisory: AuthReconnectAdvisory
-    def __init__(self, hello: _Optional[_Union[ProxyHello, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., discovery: _Optional[_Union[Discovery, _Mapping]] = ..., reconnect_advisory: _Optional[_Union[ReconnectAdvisory, _Mapping]] = ..., networking_news: _Optional[_Union[NetworkingNews, _Mapping]] = ..., auth_reconnect_advisory: _Optional[_Union[AuthReconnectAdvisory, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[ProxyHello, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., discovery: _Optional[_Union[Discovery, _Mapping]] = ..., reconnect_advisory: _Optional[_Union[ReconnectAdvisory, _Mapping]] = ..., networking_config_notice: _Optional[_Union[NetworkingConfigNotice, _Mapping]] = ..., auth_reconnect_advisory: _Optional[_Union[AuthReconnectAdvisory, _Mapping]] = ...) -> None: ...
 
 class ProxyHello(_message.Message):
     __slots__ = ("proxy_id", "version")
@@ -277,11 +277,11 @@ class AuthAdvisoryReply(_message.Message):
         __slots__ = ()
         OUTCOME_UNSPECIFIED: _ClassVar[AuthAdvisoryReply.Outcome]
         OUTCOME_MOVED: _ClassVar[AuthAdvisoryReply.Outcome]
-        OUTCOME_STAYS: _ClassVar[AuthAdvisoryReply.Outcome]
+        OUTCOME_STAYED: _ClassVar[AuthAdvisoryReply.Outcome]
         OUTCOME_ELSEWHERE: _ClassVar[AuthAdvisoryReply.Outcome]
     OUTCOME_UNSPECIFIED: AuthAdvisoryReply.Outcome
     OUTCOME_MOVED: AuthAdvisoryReply.Outcome
-    OUTCOME_STAYS: AuthAdvisoryReply.Outcome
+    OUTCOME_STAYED: AuthAdvisoryReply.Outcome
     OUTCOME_ELSEWHERE: AuthAdvisoryReply.Outcome
     ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -293,7 +293,7 @@ class AuthAdvisoryReply(_message.Message):
     reason: str
     def __init__(self, advisory_id: _Optional[str] = ..., outcome: _Optional[_Union[AuthAdvisoryReply.Outcome, str]] = ..., auth_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
-class NetworkingNews(_message.Message):
+class NetworkingConfigNotice(_message.Message):
     __slots__ = ("revision", "spread_ms")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     SPREAD_MS_FIELD_NUMBER: _ClassVar[int]
@@ -302,37 +302,37 @@ class NetworkingNews(_message.Message):
     def __init__(self, revision: _Optional[str] = ..., spread_ms: _Optional[int] = ...) -> None: ...
 
 class AdviseReconnectRequest(_message.Message):
-    __slots__ = ("advisory_id", "reason", "agent_ids", "limit", "look_only")
+    __slots__ = ("advisory_id", "reason", "agent_ids", "limit", "dry_run")
     ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     AGENT_IDS_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
-    LOOK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     advisory_id: str
     reason: str
     agent_ids: _containers.RepeatedScalarFieldContainer[str]
     limit: int
-    look_only: bool
-    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., look_only: _Optional[bool] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class AdviseAuthReconnectRequest(_message.Message):
-    __slots__ = ("advisory_id", "reason", "agent_ids", "limit", "look_only", "leave_auth_id")
+    __slots__ = ("advisory_id", "reason", "agent_ids", "limit", "dry_run", "leave_auth_id")
     ADVISORY_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     AGENT_IDS_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
-    LOOK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     LEAVE_AUTH_ID_FIELD_NUMBER: _ClassVar[int]
     advisory_id: str
     reason: str
     agent_ids: _containers.RepeatedScalarFieldContainer[str]
     limit: int
-    look_only: bool
+    dry_run: bool
     leave_auth_id: str
-    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., look_only: _Optional[bool] = ..., leave_auth_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, advisory_id: _Optional[str] = ..., reason: _Optional[str] = ..., agent_ids: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., dry_run: _Optional[bool] = ..., leave_auth_id: _Optional[str] = ...) -> None: ...
 
 class AdviseReconnectResponse(_message.Message):
-    __slots__ = ("proxy_id", "advised", "already", "left", "absent", "staying", "staying_ids", "absent_ids", "moved", "elsewhere", "staying_reasons")
+    __slots__ = ("proxy_id", "advised_count", "already_advised_count", "remaining_count", "absent_count", "staying_count", "staying_ids", "absent_ids", "moved_count", "elsewhere_count", "staying_reasons")
     class StayingReasonsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -341,52 +341,52 @@ class AdviseReconnectResponse(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PROXY_ID_FIELD_NUMBER: _ClassVar[int]
-    ADVISED_FIELD_NUMBER: _ClassVar[int]
-    ALREADY_FIELD_NUMBER: _ClassVar[int]
-    LEFT_FIELD_NUMBER: _ClassVar[int]
-    ABSENT_FIELD_NUMBER: _ClassVar[int]
-    STAYING_FIELD_NUMBER: _ClassVar[int]
+    ADVISED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_ADVISED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STAYING_COUNT_FIELD_NUMBER: _ClassVar[int]
     STAYING_IDS_FIELD_NUMBER: _ClassVar[int]
     ABSENT_IDS_FIELD_NUMBER: _ClassVar[int]
-    MOVED_FIELD_NUMBER: _ClassVar[int]
-    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    MOVED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ELSEWHERE_COUNT_FIELD_NUMBER: _ClassVar[int]
     STAYING_REASONS_FIELD_NUMBER: _ClassVar[int]
     proxy_id: str
-    advised: int
-    already: int
-    left: int
-    absent: int
-    staying: int
+    advised_count: int
+    already_advised_count: int
+    remaining_count: int
+    absent_count: int
+    staying_count: int
     staying_ids: _containers.RepeatedScalarFieldContainer[str]
     absent_ids: _containers.RepeatedScalarFieldContainer[str]
-    moved: int
-    elsewhere: int
+    moved_count: int
+    elsewhere_count: int
     staying_reasons: _containers.ScalarMap[str, str]
-    def __init__(self, proxy_id: _Optional[str] = ..., advised: _Optional[int] = ..., already: _Optional[int] = ..., left: _Optional[int] = ..., absent: _Optional[int] = ..., staying: _Optional[int] = ..., staying_ids: _Optional[_Iterable[str]] = ..., absent_ids: _Optional[_Iterable[str]] = ..., moved: _Optional[int] = ..., elsewhere: _Optional[int] = ..., staying_reasons: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, proxy_id: _Optional[str] = ..., advised_count: _Optional[int] = ..., already_advised_count: _Optional[int] = ..., remaining_count: _Optional[int] = ..., absent_count: _Optional[int] = ..., staying_count: _Optional[int] = ..., staying_ids: _Optional[_Iterable[str]] = ..., absent_ids: _Optional[_Iterable[str]] = ..., moved_count: _Optional[int] = ..., elsewhere_count: _Optional[int] = ..., staying_reasons: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
-class SetStandingRequest(_message.Message):
-    __slots__ = ("word", "reason", "lasts_ms")
-    class Word(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class SetDeclaredStatusRequest(_message.Message):
+    __slots__ = ("declaration", "reason", "duration_ms")
+    class Declaration(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        WORD_UNSPECIFIED: _ClassVar[SetStandingRequest.Word]
-        WORD_DRAIN: _ClassVar[SetStandingRequest.Word]
-        WORD_UNDRAIN: _ClassVar[SetStandingRequest.Word]
-        WORD_DEGRADE: _ClassVar[SetStandingRequest.Word]
-        WORD_RESTORE: _ClassVar[SetStandingRequest.Word]
-    WORD_UNSPECIFIED: SetStandingRequest.Word
-    WORD_DRAIN: SetStandingRequest.Word
-    WORD_UNDRAIN: SetStandingRequest.Word
-    WORD_DEGRADE: SetStandingRequest.Word
-    WORD_RESTORE: SetStandingRequest.Word
-    WORD_FIELD_NUMBER: _ClassVar[int]
+        DECLARATION_UNSPECIFIED: _ClassVar[SetDeclaredStatusRequest.Declaration]
+        DECLARATION_DRAIN: _ClassVar[SetDeclaredStatusRequest.Declaration]
+        DECLARATION_UNDRAIN: _ClassVar[SetDeclaredStatusRequest.Declaration]
+        DECLARATION_DEGRADE: _ClassVar[SetDeclaredStatusRequest.Declaration]
+        DECLARATION_RESTORE: _ClassVar[SetDeclaredStatusRequest.Declaration]
+    DECLARATION_UNSPECIFIED: SetDeclaredStatusRequest.Declaration
+    DECLARATION_DRAIN: SetDeclaredStatusRequest.Declaration
+    DECLARATION_UNDRAIN: SetDeclaredStatusRequest.Declaration
+    DECLARATION_DEGRADE: SetDeclaredStatusRequest.Declaration
+    DECLARATION_RESTORE: SetDeclaredStatusRequest.Declaration
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    LASTS_MS_FIELD_NUMBER: _ClassVar[int]
-    word: SetStandingRequest.Word
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    declaration: SetDeclaredStatusRequest.Declaration
     reason: str
-    lasts_ms: int
-    def __init__(self, word: _Optional[_Union[SetStandingRequest.Word, str]] = ..., reason: _Optional[str] = ..., lasts_ms: _Optional[int] = ...) -> None: ...
+    duration_ms: int
+    def __init__(self, declaration: _Optional[_Union[SetDeclaredStatusRequest.Declaration, str]] = ..., reason: _Optional[str] = ..., duration_ms: _Optional[int] = ...) -> None: ...
 
-class SetStandingResponse(_message.Message):
+class SetDeclaredStatusResponse(_message.Message):
     __slots__ = ("instance_id", "draining", "degraded")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -401,40 +401,40 @@ class GetPoliciesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PoliciesReport(_message.Message):
-    __slots__ = ("instance_id", "role", "run_id", "up_for_ms", "revision", "why_not", "policies")
+    __slots__ = ("instance_id", "role", "run_id", "uptime_ms", "revision", "refusal_reason", "policies")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
-    UP_FOR_MS_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
-    WHY_NOT_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_REASON_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     role: str
     run_id: str
-    up_for_ms: int
+    uptime_ms: int
     revision: str
-    why_not: str
+    refusal_reason: str
     policies: _containers.RepeatedCompositeFieldContainer[PolicyReport]
-    def __init__(self, instance_id: _Optional[str] = ..., role: _Optional[str] = ..., run_id: _Optional[str] = ..., up_for_ms: _Optional[int] = ..., revision: _Optional[str] = ..., why_not: _Optional[str] = ..., policies: _Optional[_Iterable[_Union[PolicyReport, _Mapping]]] = ...) -> None: ...
+    def __init__(self, instance_id: _Optional[str] = ..., role: _Optional[str] = ..., run_id: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., revision: _Optional[str] = ..., refusal_reason: _Optional[str] = ..., policies: _Optional[_Iterable[_Union[PolicyReport, _Mapping]]] = ...) -> None: ...
 
 class PolicyReport(_message.Message):
-    __slots__ = ("name", "value", "source", "next_value", "next_source", "beneath_value", "beneath_source")
+    __slots__ = ("name", "value", "source", "next_value", "next_source", "fallback_value", "fallback_source")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     NEXT_VALUE_FIELD_NUMBER: _ClassVar[int]
     NEXT_SOURCE_FIELD_NUMBER: _ClassVar[int]
-    BENEATH_VALUE_FIELD_NUMBER: _ClassVar[int]
-    BENEATH_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_VALUE_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_SOURCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: str
     source: str
     next_value: str
     next_source: str
-    beneath_value: str
-    beneath_source: str
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ..., next_value: _Optional[str] = ..., next_source: _Optional[str] = ..., beneath_value: _Optional[str] = ..., beneath_source: _Optional[str] = ...) -> None: ...
+    fallback_value: str
+    fallback_source: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ..., next_value: _Optional[str] = ..., next_source: _Optional[str] = ..., fallback_value: _Optional[str] = ..., fallback_source: _Optional[str] = ...) -> None: ...
 
 class SetPoliciesRequest(_message.Message):
     __slots__ = ("revision", "values")

@@ -52,15 +52,15 @@ class HeartbeatServiceServicer:
     """
 
     def Heartbeat(self, request, context):
-        """Writes the agent's resource to the backend with a real expiry. UNAVAILABLE when the backend
-        cannot be written: the agent then keeps what it has until it expires.
+        """Writes the agent's resource to the backend with an expiry. UNAVAILABLE when the backend cannot be written: the
+        resource then stays as it is until it expires.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Deregister(self, request, context):
-        """Deletes the agent's resource: the agent stops in an orderly way and will not heartbeat again.
+        """Deletes the agent's resource, because the agent stops.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,8 +168,8 @@ class AgentFeedServicer:
     """
 
     def ListAgents(self, request, context):
-        """Agents whose resource changed after `since_revision` of `epoch`. A foreign epoch, or a revision
-        older than the feed remembers, is answered by a full list.
+        """Returns the agents whose resource changed after `since_revision` of `epoch`. The response to another epoch, or to a
+        revision that the feed no longer has, is a full list.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -245,7 +245,7 @@ class TunnelFeedServicer:
     """
 
     def ListTunnels(self, request, context):
-        """Tunnels opened or closed after `since_revision` of `epoch`.
+        """Returns the tunnels that were opened or closed after `since_revision` of `epoch`. See AgentFeed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -375,7 +375,7 @@ class TunnelControl:
 
 
 class TunnelAdminStub:
-    """Served by every proxy, called by operators and the console. Certificates of agents and instances may not.
+    """Served by every proxy, called by operators and the console. Certificates of agents and instances are refused.
     """
 
     def __init__(self, channel):
@@ -397,19 +397,19 @@ class TunnelAdminStub:
 
 
 class TunnelAdminServicer:
-    """Served by every proxy, called by operators and the console. Certificates of agents and instances may not.
+    """Served by every proxy, called by operators and the console. Certificates of agents and instances are refused.
     """
 
     def AdviseReconnect(self, request, context):
-        """Advises agents to reconnect elsewhere, make before break. Repeating an id advises nobody twice.
+        """Advises agents to reconnect to another proxy, make before break. With a repeated id, each agent is advised once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdviseAuthReconnect(self, request, context):
-        """Advises agents, through their tunnels here, to connect to another auth. Their tunnels stay. Repeating an id advises
-        nobody twice.
+        """Advises agents, through their tunnels to this proxy, to connect to another auth. Their tunnels stay.
+        With a repeated id, each agent is advised once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -437,7 +437,7 @@ def add_TunnelAdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TunnelAdmin:
-    """Served by every proxy, called by operators and the console. Certificates of agents and instances may not.
+    """Served by every proxy, called by operators and the console. Certificates of agents and instances are refused.
     """
 
     @staticmethod
@@ -496,7 +496,8 @@ class TunnelAdmin:
 
 
 class InstanceAdminStub:
-    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances may not.
+    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances are
+    refused.
     """
 
     def __init__(self, channel):
@@ -505,19 +506,20 @@ class InstanceAdminStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.SetStanding = channel.unary_unary(
-                '/fleet.v1.InstanceAdmin/SetStanding',
-                request_serializer=fleet_dot_wire_dot_fleet__pb2.SetStandingRequest.SerializeToString,
-                response_deserializer=fleet_dot_wire_dot_fleet__pb2.SetStandingResponse.FromString,
+        self.SetDeclaredStatus = channel.unary_unary(
+                '/fleet.v1.InstanceAdmin/SetDeclaredStatus',
+                request_serializer=fleet_dot_wire_dot_fleet__pb2.SetDeclaredStatusRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_fleet__pb2.SetDeclaredStatusResponse.FromString,
                 _registered_method=True)
 
 
 class InstanceAdminServicer:
-    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances may not.
+    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances are
+    refused.
     """
 
-    def SetStanding(self, request, context):
-        """Has the instance say something of itself, or take it back. A restart forgets it.
+    def SetDeclaredStatus(self, request, context):
+        """Drains the instance or marks it degraded, or clears either. A restart clears both.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -526,10 +528,10 @@ class InstanceAdminServicer:
 
 def add_InstanceAdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'SetStanding': grpc.unary_unary_rpc_method_handler(
-                    servicer.SetStanding,
-                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.SetStandingRequest.FromString,
-                    response_serializer=fleet_dot_wire_dot_fleet__pb2.SetStandingResponse.SerializeToString,
+            'SetDeclaredStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetDeclaredStatus,
+                    request_deserializer=fleet_dot_wire_dot_fleet__pb2.SetDeclaredStatusRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_fleet__pb2.SetDeclaredStatusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -540,11 +542,12 @@ def add_InstanceAdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class InstanceAdmin:
-    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances may not.
+    """Served by every auth and proxy, called by operators and the console. Certificates of agents and instances are
+    refused.
     """
 
     @staticmethod
-    def SetStanding(request,
+    def SetDeclaredStatus(request,
             target,
             options=(),
             channel_credentials=None,
@@ -557,9 +560,9 @@ class InstanceAdmin:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/fleet.v1.InstanceAdmin/SetStanding',
-            fleet_dot_wire_dot_fleet__pb2.SetStandingRequest.SerializeToString,
-            fleet_dot_wire_dot_fleet__pb2.SetStandingResponse.FromString,
+            '/fleet.v1.InstanceAdmin/SetDeclaredStatus',
+            fleet_dot_wire_dot_fleet__pb2.SetDeclaredStatusRequest.SerializeToString,
+            fleet_dot_wire_dot_fleet__pb2.SetDeclaredStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -572,7 +575,7 @@ class InstanceAdmin:
 
 
 class NodePoliciesStub:
-    """Served by every auth and proxy. Reading is for everybody who may poll; writing is for operators and the console.
+    """Served by every auth and proxy. Every client that may poll may read; operators and the console may write.
     """
 
     def __init__(self, channel):
@@ -599,27 +602,27 @@ class NodePoliciesStub:
 
 
 class NodePoliciesServicer:
-    """Served by every auth and proxy. Reading is for everybody who may poll; writing is for operators and the console.
+    """Served by every auth and proxy. Every client that may poll may read; operators and the console may write.
     """
 
     def GetPolicies(self, request, context):
-        """What the instance runs with, and what it would run with if it started now.
+        """Returns the policies that the instance runs with, and those that it would run with after a restart.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicies(self, request, context):
-        """Replaces the accepted policies; they count from the next start on. FAILED_PRECONDITION when `revision` is not
-        that of what is accepted, or when the instance has nowhere to keep them.
+        """Replaces the accepted policies; they take effect at the next start. FAILED_PRECONDITION when `revision` is not the
+        revision of the accepted policies, or when the instance has no data folder to store them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Restart(self, request, context):
-        """Ends gracefully and starts again at the same addresses. FAILED_PRECONDITION when `run_id` is not this run's:
-        repeating a call never restarts twice.
+        """Stops gracefully and starts again at the same addresses. FAILED_PRECONDITION when `run_id` is not the current run:
+        a repeated call never restarts twice.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -652,7 +655,7 @@ def add_NodePoliciesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodePolicies:
-    """Served by every auth and proxy. Reading is for everybody who may poll; writing is for operators and the console.
+    """Served by every auth and proxy. Every client that may poll may read; operators and the console may write.
     """
 
     @staticmethod

@@ -12,7 +12,7 @@ import pkgutil
 import sys
 from pathlib import Path
 
-from tests.bench.measure import BenchError, line, table
+from tests.bench.measure import BenchError, to_json_line, to_table
 
 #: Modules here that are no benches.
 _HELPERS = {"__main__", "measure"}
@@ -20,9 +20,9 @@ _HELPERS = {"__main__", "measure"}
 
 def names() -> list[str]:
     """The benches there are: one module each, with a function `run(quick) -> Outcome`."""
-    found = pkgutil.iter_modules([str(Path(__file__).parent)])
+    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     return sorted(
-        module.name for module in found if module.name not in _HELPERS and not module.name.startswith("_")
+        module.name for module in modules if module.name not in _HELPERS and not module.name.startswith("_")
     )
 
 
@@ -57,8 +57,8 @@ def main(argv: list[str]) -> int:
     except BenchError as error:
         print(f"bench {options.name}: {error}", file=sys.stderr)
         return 2
-    print(table(outcome))
-    print(line(options.name, outcome))
+    print(to_table(outcome))
+    print(to_json_line(options.name, outcome))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a round trip through the tunnel is made of, each alone: a bare asyncio TCP proxy, and a bare grpc.aio echo.
+"""The parts of a round trip through the tunnel, each alone: a bare asyncio TCP proxy, and a bare grpc.aio echo.
 
     python -m tests.bench._bare proxy --to HOST:PORT
     python -m tests.bench._bare echo [--tls-cert FILE --tls-key FILE]
@@ -48,8 +48,8 @@ async def proxy(to: str) -> None:
     host, _, port = to.rpartition(":")
 
     async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        upstream, back = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(_copy(reader, back), _copy(upstream, writer))
         back.close()
         writer.close()
 
@@ -79,32 +79,32 @@ async def ping(to: str, tls: TLSFiles, rounds: int) -> None:
     async with channels.open_channel(f"dns:///{to}", tls) as channel:
         call: Any = channel.stream_stream(_METHOD)()
         message = bytes(_PING)
-        taken = []
+        micros = []
         for turn in range(rounds + rounds // 10):
-            began = time.perf_counter()
+            start = time.perf_counter()
             await call.write(message)
             await call.read()
             if turn >= rounds // 10:
-                taken.append((time.perf_counter() - began) * 1e6)
+                micros.append((time.perf_counter() - start) * 1e6)
         await call.done_writing()
-    print(json.dumps({"p50_us": percentile(taken, 0.5), "p99_us": percentile(taken, 0.99)}))
+    print(json.dumps({"p50_us": percentile(micros, 0.5), "p99_us": percentile(micros, 0.99)}))
 
 
 def main(argv: list[str]) -> None:
-    """Run one of them."""
+    """Run the role that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench._bare")
     parser.add_argument("what", choices=["proxy", "echo", "ping"])
     parser.add_argument("--to", default="")
     parser.add_argument("--count", type=int, default=1000)
     for name in ("cert", "key", "ca"):
         parser.add_argument(f"--tls-{name}", type=Path)
-    asked = parser.parse_args(argv)
-    tls = TLSFiles(asked.tls_cert, asked.tls_key, asked.tls_ca)
+    options = parser.parse_args(argv)
+    tls = TLSFiles(options.tls_cert, options.tls_key, options.tls_ca)
     work = {
-        "proxy": lambda: proxy(asked.to),
+        "proxy": lambda: proxy(options.to),
         "echo": lambda: echo(tls),
-        "ping": lambda: ping(asked.to, tls, asked.count),
-    }[asked.what]
+        "ping": lambda: ping(options.to, tls, options.count),
+    }[options.what]
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(work())
 

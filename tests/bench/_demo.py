@@ -1,4 +1,4 @@
-"""The real demo for a bench: one of its own or one that runs already, and how to break and watch it."""
+"""The real demo for a benchmark: started by the benchmark or already running, with a client that watches it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POLL = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """Where it is and who may look."""
+    """The home folder, address and credentials of a running demo."""
 
     home: Path
     url: str
@@ -38,7 +38,7 @@ class Demo:
     token: str
 
     def pid_of(self, name: str) -> int:
-        """The process of an instance of its fleet. Raises BenchError."""
+        """Return the process id of an instance of the demo's fleet. Raises BenchError."""
         argv = [sys.executable, "-c", "from fleet.cli.main import main; main()", "fleet", "ps", "--json"]
         env = dict(os.environ, REFLOAT_HOME=str(self.home))
         answer = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
@@ -51,29 +51,29 @@ class Demo:
 
 
 def read(home: Path) -> Demo:
-    """What the demo wrote down. Raises BenchError when none runs there."""
+    """Return the demo that `demo.json` describes. Raises BenchError when no demo runs in that folder."""
     try:
-        noted = json.loads((home / "demo.json").read_text("utf-8"))
+        note = json.loads((home / "demo.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise BenchError(
             f"no demo runs on {home}: start one with `make demo`, or unset REFLOAT_BENCH_HOME"
         ) from error
-    return Demo(home, noted["url"].rstrip("/"), noted["username"], noted["password"], noted["token"])
+    return Demo(home, note["url"].rstrip("/"), note["username"], note["password"], note["token"])
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Demo]:
-    """The demo on REFLOAT_BENCH_HOME, or one of our own for as long as the block lasts. Raises BenchError."""
-    there = os.environ.get("REFLOAT_BENCH_HOME")
-    if there:
-        yield read(Path(there))
+def running_demo() -> Iterator[Demo]:
+    """Yield the demo in REFLOAT_BENCH_HOME, or start one until the block ends. Raises BenchError."""
+    home = os.environ.get("REFLOAT_BENCH_HOME")
+    if home:
+        yield read(Path(home))
         return
-    with started(ROOT) as (_process, demo):
+    with start_demo(ROOT) as (_process, demo):
         yield demo
 
 
 @contextlib.contextmanager
-def started(root: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes], Demo]]:
+def start_demo(root: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes], Demo]]:
     """Run the demo of a checkout in a folder of its own, for as long as the block lasts. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         home = Path(folder)
@@ -102,27 +102,27 @@ def _await_note(demo: subprocess.Popen[bytes], home: Path) -> None:
 
 
 def not_healthy(counts: dict[str, int]) -> int:
-    """Agents that are not well; retired ones do not count."""
+    """Return the number of agents that are not healthy, without retired ones."""
     return sum(count for slug, count in counts.items() if slug not in {"healthy", "retired"})
 
 
-class Watch:
-    """The demo as its users see it: over the API with the token, and over the page's socket, signed in."""
+class DemoClient:
+    """A client of the demo: over the API with the token, and over the page's WebSocket after signing in."""
 
     def __init__(self, demo: Demo, session: aiohttp.ClientSession) -> None:
         self._demo = demo
         self._session = session
 
     async def counts(self) -> dict[str, int]:
-        """The API's counts. Raises aiohttp.ClientError."""
+        """Return the API's agent counts by state. Raises aiohttp.ClientError."""
         headers = {"Authorization": f"Bearer {self._demo.token}"}
         async with self._session.get(f"{self._demo.url}/api/v1/fleet/summary", headers=headers) as answer:
             answer.raise_for_status()
-            told: dict[str, Any] = await answer.json()
-        counts: dict[str, int] = told["counts"]
+            summary: dict[str, Any] = await answer.json()
+        counts: dict[str, int] = summary["counts"]
         return counts
 
-    async def calm(self, *, agents: int = 1, hold: float = 2.0, within: float = 120.0) -> int:
+    async def await_healthy(self, *, agents: int = 1, hold: float = 2.0, within: float = 120.0) -> int:
         """Wait until every agent has been healthy for `hold` seconds; return how many there are. Raises BenchError."""
         deadline = time.monotonic() + within
         since: float | None = None
@@ -139,13 +139,13 @@ class Watch:
             f"the fleet did not become healthy within {within:g} s, the last counts were {counts}"
         )
 
-    async def api_rise(self) -> float:
+    async def await_api_change(self) -> float:
         """Wait until the API counts agents that are not healthy; return when it did, by time.monotonic."""
         while not_healthy(await self.counts()) == 0:  # noqa: ASYNC110 - polling is what is measured
             await asyncio.sleep(_POLL)
         return time.monotonic()
 
-    async def socket_rise(self, socket: aiohttp.ClientWebSocketResponse) -> float:
+    async def await_socket_change(self, socket: aiohttp.ClientWebSocketResponse) -> float:
         """Wait for the delta that makes agents not healthy; return when it came, by time.monotonic."""
         async for message in socket:
             if message.type is aiohttp.WSMsgType.TEXT:
@@ -155,7 +155,7 @@ class Watch:
         raise BenchError(f"the console closed the socket ({socket.close_code})")
 
     async def sign_in(self) -> None:
-        """Sign in as a person does. Raises BenchError."""
+        """Sign in through the login form. Raises BenchError."""
         page = f"{self._demo.url}/accounts/login/"
         async with self._session.get(page) as answer:
             cookie = answer.cookies.get("csrftoken")
@@ -172,7 +172,7 @@ class Watch:
 
     @contextlib.asynccontextmanager
     async def socket(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """The page's socket."""
+        """Open the WebSocket of the fleet page."""
         address = f"{self._demo.url.replace('http', 'ws', 1)}/ws/fleet/"
         async with self._session.ws_connect(address, origin=self._demo.url) as socket:
             yield socket

@@ -16,13 +16,13 @@ from fleet.nodes.shared import addresses
 from fleet.transport.http2.backend_dialer import BackendDialer
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.fields import BlockCache, encode
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 
 
-class _On:
-    """Passes what comes on one stream to the other."""
+class _Relay:
+    """Relays the events of one stream to another."""
 
     __slots__ = ("_to",)
 
@@ -35,17 +35,17 @@ class _On:
     def on_data(self, data: bytes, *, end: bool) -> None:
         self._to.send_data(data, end=end)
 
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         del reason
         self._to.reset(code)
 
     def on_lost(self, reason: str) -> None:
         del reason
-        self._to.reset(Code.INTERNAL_ERROR)
+        self._to.reset(ErrorCode.INTERNAL_ERROR)
 
 
 class _Caller:
-    """Waits for the head of a call, and opens its stream to the server."""
+    """Waits for a call's headers, then opens its stream to the server."""
 
     __slots__ = ("_dialer", "_stream")
 
@@ -55,36 +55,36 @@ class _Caller:
 
     def on_headers(self, head: bytes, *, end: bool) -> None:
         connection = self._dialer.ready()
-        assert connection is not None, "the server of the bench stays"
-        there = connection.open(head, end=end)
-        there.listener = _On(self._stream)
-        there.credit_to(self._stream)
-        self._stream.credit_to(there)
-        self._stream.listener = _On(there)
+        assert connection is not None, "the benchmark's server does not go away"
+        outward = connection.open(head, end=end)
+        outward.listener = _Relay(self._stream)
+        outward.credit_to(self._stream)
+        self._stream.credit_to(outward)
+        self._stream.listener = _Relay(outward)
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         raise AssertionError("unreachable: a head comes first")
 
-    def on_reset(self, code: Code, reason: str) -> None:
-        """Nothing was begun."""
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
+        """Nothing to reset: the call has no stream to the server yet."""
 
     def on_lost(self, reason: str) -> None:
-        """Nothing was begun."""
+        """Nothing to reset: the call has no stream to the server yet."""
 
 
 async def pass_on(to: str) -> None:
     """Listen on a port of the system's choice until ended."""
     options = ConnectionOptions()
-    known: BlockCache[bytes] = BlockCache(encode)
-    dialer = BackendDialer(addresses.parse(to), known, options)
+    blocks: BlockCache[bytes] = BlockCache(encode)
+    dialer = BackendDialer(addresses.parse(to), blocks, options)
     await dialer.dial()
 
-    def begin(stream: Stream, made: bytes) -> None:
-        del made  # it comes again, with whether the call ends there
+    def begin(stream: Stream, head: bytes) -> None:
+        del head  # on_headers gets it too, with `end`
         stream.listener = _Caller(stream, dialer)
 
     server = await asyncio.get_running_loop().create_server(
-        lambda: Http2Connection(known, options, on_stream=begin), "127.0.0.1", 0
+        lambda: Http2Connection(blocks, options, on_stream=begin), "127.0.0.1", 0
     )
     port = server.sockets[0].getsockname()[1]
     print(json.dumps({"event": "ready", "grpc": f"127.0.0.1:{port}"}), flush=True)

@@ -1,6 +1,6 @@
-"""CPU of looks for incidents over a large fleet, of whatever checkout is first in PYTHONPATH: one JSON object.
+"""CPU of the incident evaluation over a large fleet, with the checkout that is first in PYTHONPATH: one JSON object.
 
-It imports nothing of tests/, so that the bench `alerts` runs it over another commit as well.
+It imports nothing from tests/, so that the benchmark `alerts` can run it with another commit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import Recovery, State
 
-#: Looks that are not counted: the first after a change is one that finds out.
+#: Evaluations that are not counted: the first after a change does more work.
 _WARM_UP = 5
 
 
 def set_up_django(home: str) -> None:
-    """Make a database of our own in that folder."""
+    """Create a database in that folder."""
     os.environ |= {
         "REFLOAT_HOME": home,
         "DATABASE_URL": "",
@@ -40,12 +40,12 @@ def set_up_django(home: str) -> None:
 
 
 def open_incidents(fleet: Fleet, incidents: int) -> Any:
-    """Return an evaluator that has an open incident for each sick proxy, and has told of all of them."""
+    """Return an evaluator with an open incident for each silent proxy, all of them notified."""
     from fleet.alerts.evaluator import Evaluator
     from fleet.models.clusters import Cluster, ensure_default_cluster
     from fleet.models.incidents import Incident
 
-    # With it go the lease and the clock of the evaluator of another size.
+    # This also deletes the lease and the clock of the evaluator of the previous size.
     Cluster.objects.all().delete()
     Incident.objects.all().delete()
     ensure_default_cluster()
@@ -53,7 +53,7 @@ def open_incidents(fleet: Fleet, incidents: int) -> Any:
     evaluator = Evaluator(reader, "bench")
     for _ in range(3):
         evaluator.evaluate_cluster("default", fleet.tick())
-    # Longer than any rule wants it to hold, and than the first message waits.
+    # Longer than the hold time of any rule and the delay of the first notification.
     fleet.now += 120.0
     for _ in range(2):
         evaluator.evaluate_cluster("default", fleet.tick())
@@ -62,27 +62,27 @@ def open_incidents(fleet: Fleet, incidents: int) -> Any:
 
 
 def main(agents: int, incidents: int, repeats: int) -> dict[str, float]:
-    """Return milliseconds of CPU of a look: of the round before, of a new one that changed nothing, of one that changed
-    every incident."""
+    """Return milliseconds of CPU of one evaluation: of an unchanged round, of a new round without changes, and of a
+    round that changes every incident."""
     fleet = Fleet(agents, incidents)
     evaluator = open_incidents(fleet, incidents)
     # The rule that waits for ten minutes is over by then, too.
     fleet.now += 900.0
 
-    def median_ms(*, moving: bool = False, concluded: bool = True) -> float:
-        taken = []
+    def median_look_cpu_ms(*, alternating: bool = False, new_rounds: bool = True) -> float:
+        durations = []
         for _ in range(_WARM_UP + repeats):
             # What the record costs is not counted.
-            now = fleet.tick(moving=moving, concluded=concluded)
-            began = time.process_time()
+            now = fleet.tick(alternating=alternating, new_round=new_rounds)
+            start = time.process_time()
             evaluator.look("default", now)
-            taken.append((time.process_time() - began) * 1000)
-        return statistics.median(taken[_WARM_UP:])
+            durations.append((time.process_time() - start) * 1000)
+        return statistics.median(durations[_WARM_UP:])
 
     return {
-        "old_round": median_ms(concluded=False),
-        "same": median_ms(),
-        "all_changing": median_ms(moving=True),
+        "old_round": median_look_cpu_ms(new_rounds=False),
+        "same": median_look_cpu_ms(),
+        "all_changing": median_look_cpu_ms(alternating=True),
     }
 
 
@@ -90,9 +90,9 @@ class Fleet:
     """A reader of a fleet whose every proxy is silent and strands its agents."""
 
     def __init__(self, agents: int, proxies: int) -> None:
-        self.now = self._began = time.time()
+        self.now = self._start = time.time()
         self._agents, self._proxies = agents, proxies
-        self._moved = 0
+        self._tick_parity = 0
         self._ids = tuple(f"id-{n}" for n in range(agents))
         self._names = tuple(f"agent-{n}" for n in range(agents))
         self._facts = {
@@ -103,37 +103,37 @@ class Fleet:
             )
             for n in range(proxies + 1)
         }  # fmt: skip
-        self._table = self._concluded(self.now)
+        self._table = self._build_table(self.now)
 
-    def tick(self, *, moving: bool = False, concluded: bool = True) -> float:
-        """Let a second pass, and a round conclude; with one agent more or less at each proxy."""
+    def tick(self, *, alternating: bool = False, new_round: bool = True) -> float:
+        """Advance the clock by a second and conclude a round, with one agent more or less at each proxy."""
         self.now += 1.0
-        self._moved += moving
-        if concluded:
-            self._table = self._concluded(self.now)
+        self._tick_parity += alternating
+        if new_round:
+            self._table = self._build_table(self.now)
         return self.now
 
     def table(self, cluster: str, now: float) -> FleetTable:
         """See Reader."""
         return self._table
 
-    def _concluded(self, now: float) -> FleetTable:
+    def _build_table(self, now: float) -> FleetTable:
         rows = np.zeros(self._agents, columns.VERDICT)
         rows["cause"] = np.arange(self._agents) % self._proxies
         rows["state"] = State.STRANDED
-        if self._moved % 2:
+        if self._tick_parity % 2:
             rows["state"][: self._proxies] = State.HEALTHY
-        rows["since"], rows["recovers_at"] = self._began - 600, self._began + 86_400
+        rows["since"], rows["recovers_at"] = self._start - 600, self._start + 86_400
         rows["packed"] = Recovery.BY_ITSELF << columns.RECOVERY_SHIFT
         views = {
             n: InstanceView(
-                one,
+                facts,
                 InstanceState.OK if n == self._proxies else InstanceState.SILENT,
                 "does not answer",
                 100,
                 {},
             )
-            for n, one in self._facts.items()
+            for n, facts in self._facts.items()
         }
         return FleetTable(
             cluster="default", epoch="e", seq=int(now), as_of=now, stale=False, ids=self._ids, names=self._names,
@@ -147,4 +147,4 @@ class Fleet:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         set_up_django(folder)
-        print(json.dumps(main(*(int(word) for word in sys.argv[1:]))))
+        print(json.dumps(main(*(int(size) for size in sys.argv[1:]))))

@@ -1,4 +1,4 @@
-"""The layout one would write first, to compare with: a hash of JSON fields per agent, read and judged one by one."""
+"""The naive layout for comparison: a hash of JSON fields per agent, read and classified one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(redis: Redis, record: ClusterRecord) -> None:
                     "name": json.dumps(record.names[index]),
                     **{
                         name: json.dumps(row[name].item())
-                        for name in ("expires_at", "ttl", "auth", "mode", "desired")
+                        for name in ("expires_at", "ttl", "auth", "mode", "desired_count")
                     },
                     "tunnels": json.dumps(tunnels[index]),
                 }
@@ -39,7 +39,7 @@ def write(redis: Redis, record: ClusterRecord) -> None:
 
 
 def read_and_classify(redis: Redis, ids: tuple[str, ...], frame: FleetFrame) -> dict[State, int]:
-    """Read every hash and judge its agent; counts by state."""
+    """Read every hash and classify its agent; return the number of agents in each state."""
     counts = dict.fromkeys(State, 0)
     for identity, fields in zip(ids, _read(redis, ids), strict=True):
         counts[classify_in(_evidence(identity, fields), frame).state] += 1
@@ -55,25 +55,25 @@ def _read(redis: Redis, ids: tuple[str, ...]) -> Iterator[dict[bytes, bytes]]:
 
 
 def _evidence(identity: str, fields: dict[bytes, bytes]) -> AgentEvidence:
-    told: dict[str, Any] = {name.decode(): json.loads(text) for name, text in fields.items()}
+    values: dict[str, Any] = {name.decode(): json.loads(text) for name, text in fields.items()}
     return AgentEvidence(
         id=identity,
         heartbeat=Heartbeat(
-            auth=told["auth"],
-            expires_at=told["expires_at"],
-            ttl=told["ttl"],
-            mode=ReconnectMode(told["mode"]),
-            desired=told["desired"],
-            claimed=len(told["tunnels"]),
+            auth=values["auth"],
+            expires_at=values["expires_at"],
+            ttl=values["ttl"],
+            mode=ReconnectMode(values["mode"]),
+            desired_count=values["desired_count"],
+            claimed_count=len(values["tunnels"]),
         ),
-        tunnels=tuple(told["tunnels"]),
-        last_auth=told["auth"],
-        had_tunnel=bool(told["tunnels"]),
+        tunnels=tuple(values["tunnels"]),
+        last_auth=values["auth"],
+        had_tunnel=bool(values["tunnels"]),
     )
 
 
 def _by_agent(agents: npt.NDArray[np.uint32], proxies: npt.NDArray[np.uint16], count: int) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(count)]
+    by_agent: list[list[int]] = [[] for _ in range(count)]
     for agent, proxy in zip(agents.tolist(), proxies.tolist(), strict=True):
-        found[agent].append(proxy)
-    return found
+        by_agent[agent].append(proxy)
+    return by_agent

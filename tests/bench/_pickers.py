@@ -1,4 +1,4 @@
-"""Ways to know and choose destinations, for the bench `picking`: ours, and three others by their documents."""
+"""Health checking and picking rules for the benchmark `picking`: ours, and those of Envoy, YARP and Consul."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from fleet.protocol.destination.health import Destination, Health, HealthSettings, ProbeOutcome
-from fleet.protocol.destination.picker import DEFAULTS, Candidate, Picker, Settings
+from fleet.protocol.destination.picker import DEFAULTS, Candidate, Picker, PickerSettings
 
-#: Only probes count: none of the others has its passive checks on unless told to.
+#: Only probes count: the other rules have passive checks off by default.
 _PROBES_ONLY = HealthSettings(failure_rate=None, unhealthy_rate=None)
 
 
 class Rule(ABC):
-    """Hears of every probe, and says what share of the requests each destination gets."""
+    """Observes every probe and returns the share of the requests that each destination gets."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
     @abstractmethod
-    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
-        """Every destination was probed."""
+    def observe(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
+        """Observe the outcomes of one probe of every destination."""
 
     @abstractmethod
     def shares(self, now: float) -> list[float]:
-        """Shares of all requests; less than 1 together: the rest is refused."""
+        """Return each destination's share of all requests; what is missing to 1 is refused."""
 
-    def _alike(self, chosen: Sequence[int], whole: float = 1.0) -> list[float]:
-        """All to the chosen ones, all alike."""
-        each = whole / len(chosen) if chosen else 0.0
-        among = set(chosen)
-        return [each if number in among else 0.0 for number in range(self.count)]
+    def _split_evenly(self, numbers: Sequence[int], total: float = 1.0) -> list[float]:
+        """Return equal shares of `total` for these destinations, 0 for the others."""
+        share = total / len(numbers) if numbers else 0.0
+        recipients = set(numbers)
+        return [share if number in recipients else 0.0 for number in range(self.count)]
 
 
-class Ours(Rule):
+class RefloatRule(Rule):
     """`fleet.protocol`'s destination health and picker."""
 
-    def __init__(self, count: int, settings: Settings = DEFAULTS) -> None:
+    def __init__(self, count: int, settings: PickerSettings = DEFAULTS) -> None:
         super().__init__(count)
         self._settings = settings
         self._destinations = [Destination(0.0, _PROBES_ONLY) for _ in range(count)]
         self._succeeded: list[float | None] = [None] * count
 
     @override
-    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
+    def observe(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         for number, outcome in enumerate(outcomes):
             self._destinations[number].record_probe(outcome, now)
             if outcome is not ProbeOutcome.FAILURE:
@@ -53,12 +53,12 @@ class Ours(Rule):
 
     @override
     def shares(self, now: float) -> list[float]:
-        known = [
-            Candidate(str(number), one.verdict(now).health, succeeded_at=self._succeeded[number])
-            for number, one in enumerate(self._destinations)
+        candidates = [
+            Candidate(str(number), candidate.verdict(now).health, succeeded_at=self._succeeded[number])
+            for number, candidate in enumerate(self._destinations)
         ]
-        shares = Picker(known, now, self._settings).shares
-        return [shares.get(one.name, 0.0) for one in known]
+        shares = Picker(candidates, now, self._settings).shares
+        return [shares.get(candidate.name, 0.0) for candidate in candidates]
 
 
 class Envoy(Rule):
@@ -69,38 +69,40 @@ class Envoy(Rule):
     def __init__(self, count: int) -> None:
         super().__init__(count)
         self._health = [Health.UNKNOWN] * count
-        self._against = [0] * count
+        self._contradictions = [0] * count
 
     @override
-    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
+    def observe(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         for number, outcome in enumerate(outcomes):
-            said = _SAID[outcome]
-            up = self._health[number] in {Health.HEALTHY, Health.DEGRADED}
-            if self._health[number] is not Health.UNKNOWN and up == (outcome is ProbeOutcome.FAILURE):
-                self._against[number] += 1
-                if self._against[number] < (self._FAILURES if up else self._SUCCESSES):
+            verdict = _HEALTH_OF[outcome]
+            is_up = self._health[number] in {Health.HEALTHY, Health.DEGRADED}
+            if self._health[number] is not Health.UNKNOWN and is_up == (outcome is ProbeOutcome.FAILURE):
+                self._contradictions[number] += 1
+                if self._contradictions[number] < (self._FAILURES if is_up else self._SUCCESSES):
                     continue
-            self._health[number], self._against[number] = said, 0
+            self._health[number], self._contradictions[number] = verdict, 0
 
     @override
     def shares(self, now: float) -> list[float]:
-        healthy, degraded = (
+        healthy, degraded_ones = (
             [number for number, health in enumerate(self._health) if health is kind]
             for kind in (Health.HEALTHY, Health.DEGRADED)
         )
-        percents = [100 * len(some) // self.count for some in (healthy, degraded)]
+        percents = [100 * len(numbers) // self.count for numbers in (healthy, degraded_ones)]
         if envoy_panics(*percents, threshold=self._PANIC):
-            return self._alike(range(self.count))
+            return self._split_evenly(range(self.count))
         loads = envoy_shares(*percents)
         return [
             a + b
             for a, b in zip(
-                self._alike(healthy, loads[0] / 100), self._alike(degraded, loads[1] / 100), strict=True
+                self._split_evenly(healthy, loads[0] / 100),
+                self._split_evenly(degraded_ones, loads[1] / 100),
+                strict=True,
             )
         ]
 
 
-_SAID = {
+_HEALTH_OF = {
     ProbeOutcome.SUCCESS: Health.HEALTHY,
     ProbeOutcome.DEGRADED: Health.DEGRADED,
     ProbeOutcome.FAILURE: Health.UNHEALTHY,
@@ -111,52 +113,55 @@ def _availability(percent: int) -> int:
     return min(100, percent * 140 // 100)
 
 
-def envoy_shares(healthy: int, degraded: int) -> tuple[int, int]:
+def envoy_shares(healthy_percent: int, degraded_percent: int) -> tuple[int, int]:
     """Envoy's integer arithmetic for one priority; percent, in and out."""
-    able = [_availability(healthy), _availability(degraded)]
-    total = min(100, sum(able))
+    available = [_availability(healthy_percent), _availability(degraded_percent)]
+    total = min(100, sum(available))
     if total == 0:
         return 0, 0
-    first = min(100, able[0] * 100 // total)
-    second = min(100 - first, able[1] * 100 // total)
-    left = 100 - first - second
-    return (first + left, second) if first else (first, second + left)
+    first = min(100, available[0] * 100 // total)
+    second = min(100 - first, available[1] * 100 // total)
+    remainder = 100 - first - second
+    return (first + remainder, second) if first else (first, second + remainder)
 
 
-def envoy_panics(healthy: int, degraded: int, threshold: int) -> bool:
+def envoy_panics(healthy_percent: int, degraded_percent: int, threshold: int) -> bool:
     """Only when the availability of all priorities is below 100 %, and too few are usable."""
-    return _availability(healthy) + _availability(degraded) < 100 and healthy + degraded < threshold
+    return (
+        _availability(healthy_percent) + _availability(degraded_percent) < 100
+        and healthy_percent + degraded_percent < threshold
+    )
 
 
 class Yarp(Rule):
-    """ConsecutiveFailures with its threshold of 2, and HealthyOrPanic; a 2xx answer is a success whatever it says."""
+    """ConsecutiveFailures with its threshold of 2, and HealthyOrPanic; a 2xx response is always a success."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
         self._failures = [0] * count
 
     @override
-    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
+    def observe(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         for number, outcome in enumerate(outcomes):
             self._failures[number] = self._failures[number] + 1 if outcome is ProbeOutcome.FAILURE else 0
 
     @override
     def shares(self, now: float) -> list[float]:
         available = [number for number, failures in enumerate(self._failures) if failures < 2]
-        return self._alike(available or range(self.count))
+        return self._split_evenly(available or range(self.count))
 
 
 class Consul(Rule):
-    """The last check decides; passing and warning are served alike, critical never."""
+    """The last check decides: passing and warning destinations get requests, critical ones do not."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
         self._critical = [False] * count
 
     @override
-    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
+    def observe(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         self._critical = [outcome is ProbeOutcome.FAILURE for outcome in outcomes]
 
     @override
     def shares(self, now: float) -> list[float]:
-        return self._alike([number for number, critical in enumerate(self._critical) if not critical])
+        return self._split_evenly([number for number, critical in enumerate(self._critical) if not critical])

@@ -1,4 +1,4 @@
-"""The ends of the probe bench, each a process: endpoints that answer, our prober, and the driver of another's.
+"""The processes of the probe benchmark: endpoints that respond, our prober, and the driver of the blackbox exporter.
 
 python -m tests.bench._probe_ends endpoints --count 500
 python -m tests.bench._probe_ends ours          (then orders on standard input: {"kind", "checks", "addresses"})
@@ -27,7 +27,7 @@ from fleet.processes import garbage
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import ServingStatus
 
-#: Checks under way at once: a shard of the console's, and as many for everybody.
+#: Concurrent checks: the size of a console's shard, the same for all probers.
 _AT_ONCE = 250
 _TIMEOUT = 10.0
 
@@ -39,7 +39,7 @@ def _announce(**facts: Any) -> None:
 
 
 async def _endpoints(count: int) -> None:
-    """One server on many ports: to a prober they are as many destinations."""
+    """Serve on many ports: a prober sees one destination per port."""
     answer = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING).SerializeToString()
 
     async def check(request: bytes, context: Any) -> bytes:
@@ -57,23 +57,23 @@ async def _endpoints(count: int) -> None:
 
 
 async def _spread(addresses: Sequence[str], checks: int, check: Check) -> None:
-    """Make so many checks, in turn at each address."""
+    """Make that many checks, round robin over the addresses."""
     todo = islice(cycle(addresses), checks)
 
-    async def some() -> None:
+    async def check_in_turn() -> None:
         for address in todo:
             await check(address)
 
-    await asyncio.gather(*(some() for _ in range(_AT_ONCE)))
+    await asyncio.gather(*(check_in_turn() for _ in range(_AT_ONCE)))
 
 
-async def _ours() -> None:
-    """Probe as the console's pollers do, over channels that are kept or made anew for each check."""
+async def _probe() -> None:
+    """Probe as the console's pollers do, over reused channels or a new channel for each check."""
     garbage.collect_less()
-    kept = Connections()
+    connections = Connections()
 
     async def reused(address: str) -> None:
-        answer = await check_health(kept.channel(address, "auth"), timeout=_TIMEOUT)
+        answer = await check_health(connections.channel(address, "auth"), timeout=_TIMEOUT)
         assert answer.serving_status is ServingStatus.SERVING, f"{address} answers {answer}"
 
     async def new(address: str) -> None:
@@ -82,12 +82,12 @@ async def _ours() -> None:
         await fresh.close()
         assert answer.serving_status is ServingStatus.SERVING, f"{address} answers {answer}"
 
-    await _orders({"reused": reused, "new": new})
-    await kept.close()
+    await _follow_orders({"reused": reused, "new": new})
+    await connections.close()
 
 
-async def _drive() -> None:
-    """Have a blackbox exporter probe; the CPU that counts is the exporter's, and its answers must be good."""
+async def _drive_exporter() -> None:
+    """Let a blackbox exporter probe; only the exporter's CPU counts, and every probe must succeed."""
     connector = aiohttp.TCPConnector(limit=_AT_ONCE)
     async with aiohttp.ClientSession(connector=connector) as session:
         exporter = ""
@@ -98,27 +98,29 @@ async def _drive() -> None:
                 text = await answer.text()
             assert "probe_success 1\n" in text, f"{address}: {text}"
 
-        def take(order: dict[str, Any]) -> None:
+        def set_exporter(order: dict[str, Any]) -> None:
             nonlocal exporter
             exporter = order["exporter"]
 
-        await _orders({"blackbox": check}, take)
+        await _follow_orders({"blackbox": check}, set_exporter)
 
 
-async def _orders(kinds: dict[str, Check], take: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-    """Do what standard input says, an order a line, and say what it took."""
+async def _follow_orders(
+    kinds: dict[str, Check], on_order: Callable[[dict[str, Any]], None] = lambda _: None
+) -> None:
+    """Execute the orders on standard input, one per line, and print what each cost."""
     loop = asyncio.get_running_loop()
     _announce(ready=True)
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         order = json.loads(line)
-        take(order)
+        on_order(order)
         cpu, clock = time.process_time(), time.perf_counter()
         await _spread(order["addresses"], order["checks"], kinds[order["kind"]])
         _announce(cpu=time.process_time() - cpu, seconds=time.perf_counter() - clock)
 
 
 def main() -> None:
-    """Run one of them."""
+    """Run the role that the command line names."""
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=["endpoints", "ours", "drive"])
     parser.add_argument("--count", type=int, default=1)
@@ -127,7 +129,7 @@ def main() -> None:
         uvloop.run(_endpoints(options.count))
     else:
         # As the pollers' worker does.
-        uvloop.run(_ours() if options.role == "ours" else _drive())
+        uvloop.run(_probe() if options.role == "ours" else _drive_exporter())
 
 
 if __name__ == "__main__":

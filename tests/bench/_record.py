@@ -1,4 +1,4 @@
-"""A healthy fleet of any size in a real record, written by the real Writer, and ways to change a part of it."""
+"""A healthy fleet of any size in a real record, written by the real Writer, and functions that change parts of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLUSTER = "default"
 
 
 @dataclass(slots=True)
-class Filled:
+class FilledRecord:
     """The fleet in the record."""
 
     writer: Writer
@@ -32,12 +32,14 @@ class Filled:
 
     @property
     def keys(self) -> Keys:
-        """Where it is."""
+        """Return the record's Redis keys."""
         return self.writer.keys(CLUSTER)
 
-    def beat(self, chosen: npt.NDArray[np.uint32], now: float, *, expires_in: float = _TTL) -> None:
+    def write_heartbeats_of(
+        self, indices: npt.NDArray[np.uint32], now: float, *, expires_in: float = _TTL
+    ) -> None:
         """Write new heartbeats of some agents; expired ones when `expires_in` is negative."""
-        self.heartbeats["expires_at"][chosen] = now + expires_in
+        self.heartbeats["expires_at"][indices] = now + expires_in
         self.revision += 1
         won = self.writer.write_heartbeats(
             CLUSTER,
@@ -46,15 +48,15 @@ class Filled:
             after=FeedState(
                 freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision, source=0
             ),
-            indices=chosen,
-            rows=self.heartbeats[chosen],
+            indices=indices,
+            rows=self.heartbeats[indices],
             ended_agents=np.zeros(0, np.uint32),
             ended_at=now,
         )
         assert won, "nobody else writes"
 
     def refresh(self, now: float) -> None:
-        """Have every instance answered just now, as the polls of a round leave it.
+        """Record a response of every instance now, as the polls of a round do.
 
         After a `beat` every proxy's feed has moved on too: the next load reads all tunnels again, the worst case.
         """
@@ -72,7 +74,7 @@ class Filled:
 
     def _instances(self, now: float) -> None:
         names = _names()
-        answered = Poll(
+        poll = Poll(
             attempts=(PollAttempt(now, ok=True),),
             serving=ServingStatus.SERVING,
             serving_at=now,
@@ -95,7 +97,7 @@ class Filled:
                 )
                 for index, (_, kind, name) in enumerate(names)
             },
-            polls=dict.fromkeys(range(len(names)), answered),
+            polls=dict.fromkeys(range(len(names)), poll),
             probed_at=now,
         )
 
@@ -106,11 +108,11 @@ def _names() -> list[tuple[str, str, str]]:
 
 
 def _uuid(kind: int, number: int) -> str:
-    """As long as a real one."""
+    """Return a UUID of the usual length."""
     return f"{kind:08x}-0000-4000-8000-{number:012x}"
 
 
-def fill(writer: Writer, agents: int, now: float) -> Filled:
+def fill(writer: Writer, agents: int, now: float) -> FilledRecord:
     """Write a fleet of `agents` on 200 proxies, with one or two tunnels each, all healthy."""
     draws = np.random.default_rng(agents)
     epoch = writer.create(CLUSTER, RecordSeed())
@@ -118,7 +120,7 @@ def fill(writer: Writer, agents: int, now: float) -> Filled:
     indices = writer.intern_agents(
         CLUSTER, epoch, [(_uuid(3, n), f"agent-{n + 1:06d}") for n in range(agents)]
     )
-    wanted = draws.integers(1, 3, agents)
+    tunnel_counts = draws.integers(1, 3, agents)
     heartbeats = blank_rows(HEARTBEAT, agents)
     heartbeats["policy_read_at"] = now - draws.uniform(0, 86_400, agents)
     heartbeats["ttl"] = heartbeats["ttl_seen"] = _TTL
@@ -126,25 +128,25 @@ def fill(writer: Writer, agents: int, now: float) -> Filled:
     heartbeats["mode"] = np.where(
         draws.random(agents) < 0.8, ReconnectMode.RECONNECT, ReconnectMode.PICK_FIRST
     )
-    heartbeats["desired"] = heartbeats["claimed"] = wanted
-    filled = Filled(writer, epoch, heartbeats)
-    filled.beat(indices, now)
-    _open_tunnels(filled, wanted, draws, now)
+    heartbeats["desired_count"] = heartbeats["claimed_count"] = tunnel_counts
+    filled = FilledRecord(writer, epoch, heartbeats)
+    filled.write_heartbeats_of(indices, now)
+    _open_tunnels(filled, tunnel_counts, draws, now)
     filled.refresh(now)
     return filled
 
 
 def _open_tunnels(
-    filled: Filled, wanted: npt.NDArray[np.int64], draws: np.random.Generator, now: float
+    filled: FilledRecord, tunnel_counts: npt.NDArray[np.int64], draws: np.random.Generator, now: float
 ) -> None:
-    """Homes in turn, second tunnels by chance."""
-    agents = np.arange(len(wanted), dtype=np.uint32)
+    """Assign first tunnels round robin and second tunnels at random."""
+    agents = np.arange(len(tunnel_counts), dtype=np.uint32)
     home = agents % PROXIES
-    second = (home + 1 + draws.integers(0, PROXIES - 1, len(wanted))) % PROXIES
+    second = (home + 1 + draws.integers(0, PROXIES - 1, len(tunnel_counts))) % PROXIES
     for proxy in range(PROXIES):
-        mine = agents[(home == proxy) | ((second == proxy) & (wanted > 1))]
-        rows = np.zeros(len(mine), TUNNEL)
-        rows["agent"], rows["opened_at"] = mine, int(now) - 60
+        proxy_agents = agents[(home == proxy) | ((second == proxy) & (tunnel_counts > 1))]
+        rows = np.zeros(len(proxy_agents), TUNNEL)
+        rows["agent"], rows["opened_at"] = proxy_agents, int(now) - 60
         won = filled.writer.write_tunnels(
             CLUSTER,
             filled.epoch,

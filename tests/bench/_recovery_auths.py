@@ -2,8 +2,8 @@
 
     python -m tests.bench._recovery_auths COUNT
 
-Commands on stdin, an answer on stdout for each: `out N` (503 on /readyz alone), `flip N` (sick; answers when), `heal`,
-`asked` (how often each was asked for its config: once a connection).
+Commands on stdin, a response on stdout for each: `out N` (503 on /readyz alone), `flip N` (becomes unhealthy; responds
+with the time), `heal`, `asked` (how many config requests all got: one per connection).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fleet.transport.process import ProcessHealth
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 
-WHO = "/bench.Who/Who"
+NAME_METHOD = "/bench.Who/Who"
 _CONFIG = ServiceConfig(PickHealthyMode.RECONNECT, "")
 
 
@@ -38,8 +38,8 @@ class BenchAuth:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.out = False
-        self.asked = 0
+        self.is_out = False
+        self.config_requests = 0
         self.process = ProcessHealth(tick=0.0)
         self.process.register("auth")
         self._answer = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(
@@ -47,12 +47,14 @@ class BenchAuth:
         )
 
     async def start(self, stack: AsyncExitStack) -> dict[str, str]:
-        """Listen on both ports and say where."""
+        """Listen on both ports and return the addresses."""
         server = grpc.aio.server(options=channels.server_options())
         HealthServicer(self.process).add_to(server)
         grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(self, server)
-        who = grpc.unary_unary_rpc_method_handler(self._who)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Who", {"Who": who}),))
+        name_method = grpc.unary_unary_rpc_method_handler(self._send_name)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("bench.Who", {"Who": name_method}),)
+        )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         stack.push_async_callback(server.stop, 0)
@@ -63,30 +65,30 @@ class BenchAuth:
         return {"grpc": f"127.0.0.1:{port}", "diag": diag}
 
     def flip(self) -> float:
-        """Fall sick now; the moment, by the monotonic clock of this machine."""
+        """Become unhealthy now; return the moment by the monotonic clock of this machine."""
         at = time.monotonic()
         self.process.record_failure("auth")
         return at
 
     def heal(self) -> None:
-        """Be well: a heartbeat, and another one to leave *recovering*."""
-        self.out = False
+        """Become healthy: one heartbeat, and another to leave *recovering*."""
+        self.is_out = False
         for _ in range(2):
             self.process.record_success("auth", time.monotonic())
 
     async def GetServiceConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         del request
-        self.asked += 1
+        self.config_requests += 1
         context.set_trailing_metadata(((AUTH_ID_METADATA, self.name),))
         return self._answer
 
-    async def _who(self, request: bytes, context: Any) -> bytes:
+    async def _send_name(self, request: bytes, context: Any) -> bytes:
         del request, context
         return self.name.encode()
 
     async def _readyz(self, request: web.Request) -> web.Response:
         del request
-        ready = not self.out and announce.is_serving(self.process.state)
+        ready = not self.is_out and announce.is_serving(self.process.state)
         return web.Response(status=200 if ready else 503)
 
 
@@ -94,28 +96,28 @@ async def serve(count: int) -> None:
     """Run until stdin ends."""
     auths = [BenchAuth(f"auth-{number}") for number in range(count)]
     async with AsyncExitStack() as stack:
-        _say({"auths": [await auth.start(stack) for auth in auths]})
+        _print_answer({"auths": [await auth.start(stack) for auth in auths]})
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
         )
         while line := (await reader.readline()).decode().split():
-            _say(_do(auths, *line))
+            _print_answer(_execute(auths, *line))
 
 
-def _do(auths: list[BenchAuth], command: str, number: str = "0") -> dict[str, Any]:
+def _execute(auths: list[BenchAuth], command: str, number: str = "0") -> dict[str, Any]:
     auth = auths[int(number)]
     if command == "out":
-        auth.out = True
+        auth.is_out = True
     elif command == "flip":
         return {"at": auth.flip()}
     elif command == "heal":
-        for each in auths:
-            each.heal()
-    return {"asked": sum(each.asked for each in auths)}
+        for each_auth in auths:
+            each_auth.heal()
+    return {"asked": sum(each_auth.config_requests for each_auth in auths)}
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _print_answer(answer: dict[str, Any]) -> None:
     print(json.dumps(answer), flush=True)
 
 

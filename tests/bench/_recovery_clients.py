@@ -30,11 +30,11 @@ from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_channel
 from fleet.transport.service_config import METHOD
-from tests.bench._recovery_auths import WHO
+from tests.bench._recovery_auths import NAME_METHOD
 
-#: Connecting at once is not what is measured.
+#: Limits concurrent connects: they are not measured.
 _CONNECTING = asyncio.Semaphore(50)
-_GIVE_UP = 30.0
+_TIMEOUT = 30.0
 #: So many of `floor` move at a time, in each process.
 _MOVING = asyncio.Semaphore(8)
 
@@ -43,9 +43,9 @@ class Client:
     """One agent's auth connection. As an agent's heartbeat does, its RPC follows the move."""
 
     def __init__(self, address: tuple[str, int], settings: BalancerSettings) -> None:
-        self._changed = asyncio.Event()
+        self._change_event = asyncio.Event()
         self.channel: PickHealthyChannel = open_channel(
-            [address], settings=settings, on_change=self._changed.set
+            [address], settings=settings, on_change=self._change_event.set
         )
 
     async def connect(self) -> None:
@@ -55,21 +55,21 @@ class Client:
             await self.channel.config_response_event.wait()
             await self.channel.channel_ready()
 
-    async def answered_by_another(self, sick: str) -> float:
-        """When an RPC was first answered by another auth."""
-        who = self.channel.unary_unary(WHO)
+    async def await_other_auth(self, sick: str) -> float:
+        """Return the moment when another auth first responded to an RPC."""
+        ask_name = self.channel.unary_unary(NAME_METHOD)
         before = self.channel.connection
         while True:
-            self._changed.clear()
+            self._change_event.clear()
             if self.channel.connection != before:
                 before = self.channel.connection
-                answer: bytes = await who(b"", timeout=_GIVE_UP)
+                answer: bytes = await ask_name(b"", timeout=_TIMEOUT)
                 if answer.decode() != sick:
                     return time.monotonic()
-            await self._changed.wait()
+            await self._change_event.wait()
 
 
-class Bare:
+class BareClient:
     """A channel and a health watch; when that turns, another channel and an RPC, within the same wait as ours."""
 
     def __init__(self, address: str) -> None:
@@ -84,8 +84,8 @@ class Bare:
             self._watch = health_pb2_grpc.HealthStub(self.channel).Watch(health_pb2.HealthCheckRequest())
             assert (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING
 
-    async def answered_by_another(self, sick: str) -> float:
-        """When its RPC was answered by another auth; the balancer may lead it to the sick one again."""
+    async def await_other_auth(self, sick: str) -> float:
+        """Return the moment when another auth responded; the balancer may choose the unhealthy auth again."""
         while (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING:
             pass
         old, wait = self.channel, random.random() * (DEFAULTS.first_wait or 0)
@@ -93,8 +93,8 @@ class Bare:
             await asyncio.sleep(wait)
             wait = 0.0
             self.channel = channels.open_channel(self._address)
-            who: Any = self.channel.unary_unary(WHO)
-            answer: bytes = await who(b"", wait_for_ready=True, timeout=_GIVE_UP)
+            ask_name: Any = self.channel.unary_unary(NAME_METHOD)
+            answer: bytes = await ask_name(b"", wait_for_ready=True, timeout=_TIMEOUT)
             at = time.monotonic()
             if answer.decode() != sick:
                 await old.close()
@@ -102,11 +102,11 @@ class Bare:
             await self.channel.close()
 
 
-class Floor(Bare):
+class FloorClient(BareClient):
     """Bare, with the RPCs of ours and in the order of ours."""
 
-    async def answered_by_another(self, sick: str) -> float:
-        """When its RPC was answered by another auth, after that one's policy and health were."""
+    async def await_other_auth(self, sick: str) -> float:
+        """Return the moment when another auth responded, after its service config and health."""
         while (await self._watch.read()).status == health_pb2.HealthCheckResponse.SERVING:
             pass
         wait = random.random() * (DEFAULTS.first_wait or 0)
@@ -114,7 +114,7 @@ class Floor(Bare):
             await asyncio.sleep(wait)
             wait = 0.0
             async with _MOVING:
-                self._kept = self.channel, self._watch
+                self._old_connection = self.channel, self._watch
                 channel = channels.open_channel(self._address, extra_options=channels.fixed_window_options())
                 at = await self._ask_all(channel, sick)
             if at is not None:
@@ -123,22 +123,22 @@ class Floor(Bare):
             await channel.close()
 
     async def _ask_all(self, channel: grpc.aio.Channel, sick: str) -> float | None:
-        config: Any = channel.unary_unary(METHOD)(b"", wait_for_ready=True, timeout=_GIVE_UP)
+        config: Any = channel.unary_unary(METHOD)(b"", wait_for_ready=True, timeout=_TIMEOUT)
         watch: Any = health_pb2_grpc.HealthStub(channel).Watch(
             health_pb2.HealthCheckRequest(), wait_for_ready=True
         )
         healthy = (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         await config
-        who: Any = channel.unary_unary(WHO)
-        answer: bytes = await who(b"", timeout=_GIVE_UP)
+        ask_name: Any = channel.unary_unary(NAME_METHOD)
+        answer: bytes = await ask_name(b"", timeout=_TIMEOUT)
         at = time.monotonic()
         self._watch = watch
         return at if healthy and answer.decode() != sick else None
 
 
-def _clients(address: str, count: int, wait: str) -> list[Client] | list[Bare] | list[Floor]:
+def _clients(address: str, count: int, wait: str) -> list[Client] | list[BareClient] | list[FloorClient]:
     if wait in {"bare", "floor"}:
-        kind = Bare if wait == "bare" else Floor
+        kind = BareClient if wait == "bare" else FloorClient
         return [kind(address) for _ in range(count)]
     host, _, port = address.rpartition(":")
     settings = BalancerSettings(first_wait=None if wait == "upstream" else float(wait))
@@ -155,10 +155,10 @@ async def run(address: str, count: int, wait: str) -> None:
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
     while sick := (await reader.readline()).decode().strip():
-        waiting = [asyncio.wait_for(client.answered_by_another(sick), _GIVE_UP) for client in clients]
+        moves = [asyncio.wait_for(client.await_other_auth(sick), _TIMEOUT) for client in clients]
         print(json.dumps({"waiting": count}), flush=True)
-        seen = await asyncio.gather(*waiting, return_exceptions=True)
-        print(json.dumps({"answered": [at for at in seen if isinstance(at, float)]}), flush=True)
+        outcomes = await asyncio.gather(*moves, return_exceptions=True)
+        print(json.dumps({"answered": [at for at in outcomes if isinstance(at, float)]}), flush=True)
     await asyncio.gather(*(client.channel.close() for client in clients))
 
 

@@ -24,27 +24,30 @@ class User:
 
     agent: str
     proxy: str
-    sent: int = 0
-    received: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
     sum_sent: int = 0
     sum_received: int = 0
-    #: Why it ended before it was told to; empty when it did not.
-    broke: str = ""
-    done: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Why the connection ended early; empty when it did not.
+    failure: str = ""
+    end_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def whole(self) -> bool:
-        """Everything that was sent came back."""
-        return not self.broke and (self.sent, self.sum_sent) == (self.received, self.sum_received)
+    def is_complete(self) -> bool:
+        """Return whether everything that was sent came back."""
+        return not self.failure and (self.sent_bytes, self.sum_sent) == (
+            self.received_bytes,
+            self.sum_received,
+        )
 
     @property
-    def lost(self) -> int:
-        """Bytes that did not come back."""
-        return self.sent - self.received
+    def missing_bytes(self) -> int:
+        """Return the number of bytes that did not come back."""
+        return self.sent_bytes - self.received_bytes
 
 
 class Users:
-    """All of them, in one event loop."""
+    """All users of the benchmark, in one event loop."""
 
     def __init__(self, service: str) -> None:
         self.all: list[User] = []
@@ -52,35 +55,35 @@ class Users:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def connect(self, agent: str, proxies: Sequence[tuple[str, str]]) -> User:
-        """A user of an agent's service, through the first of the proxies (name, CONNECT address) that has a tunnel.
+        """Connect a user to an agent's service, through the first proxy (name, CONNECT address) with a tunnel.
 
-        Raises ConnectionError with what the last proxy said.
+        Raises ConnectionError with the last proxy's response.
         """
-        said = "there is no proxy"
+        reason = "there is no proxy"
         for name, address in proxies:
             host, _, port = address.rpartition(":")
             try:
                 reader, writer = await asyncio.open_connection(host, int(port))
             except OSError as error:
-                said = str(error)
+                reason = str(error)
                 continue
             target = f"{self._service}.{agent}"
             writer.write(f"CONNECT {target}:1 HTTP/1.1\r\nHost: {target}:1\r\n\r\n".encode())
             async with asyncio.timeout(_WITHIN):
                 head = await reader.readuntil(b"\r\n\r\n")
-            said = head.partition(b"\r\n")[0].decode()
-            if " 200" in said:
+            reason = head.partition(b"\r\n")[0].decode()
+            if " 200" in reason:
                 user = User(agent, name)
                 self.all.append(user)
                 self._tasks.append(asyncio.create_task(self._use(user, reader, writer)))
                 return user
             writer.close()
-        raise ConnectionError(f"{agent}: {said}")
+        raise ConnectionError(f"{agent}: {reason}")
 
     async def finish(self) -> None:
-        """Let every user end as users do: say so, read to the end, and go."""
+        """End every user's connection: half-close it, read to the end, close it."""
         for user in self.all:
-            user.done.set()
+            user.end_event.set()
         if self._tasks:
             await asyncio.wait(self._tasks)
         for task in self._tasks:
@@ -88,26 +91,26 @@ class Users:
 
     async def _use(self, user: User, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         chance = random.Random(f"{user.agent} {user.proxy} {time.monotonic_ns()}")
-        reading = asyncio.create_task(self._read(user, reader))
+        read_task = asyncio.create_task(self._read(user, reader))
         try:
-            while not user.done.is_set() and not reading.done():
+            while not user.end_event.is_set() and not read_task.done():
                 piece = chance.randbytes(_PIECE)
-                user.sent += len(piece)
+                user.sent_bytes += len(piece)
                 user.sum_sent = zlib.crc32(piece, user.sum_sent)
                 writer.write(piece)
                 await writer.drain()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(user.done.wait(), _PAUSE * chance.uniform(0.5, 1.5))
-            if not reading.done():
+                    await asyncio.wait_for(user.end_event.wait(), _PAUSE * chance.uniform(0.5, 1.5))
+            if not read_task.done():
                 writer.write_eof()
             async with asyncio.timeout(_LAST_WITHIN):
-                await reading
-            if not user.done.is_set() and not user.broke:
-                user.broke = "it was ended before its user ended it"
+                await read_task
+            if not user.end_event.is_set() and not user.failure:
+                user.failure = "the connection ended before its user closed it"
         except (OSError, TimeoutError) as error:
-            user.broke = user.broke or str(error) or type(error).__name__
+            user.failure = user.failure or str(error) or type(error).__name__
         finally:
-            reading.cancel()
+            read_task.cancel()
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -115,7 +118,7 @@ class Users:
     async def _read(self, user: User, reader: asyncio.StreamReader) -> None:
         try:
             while piece := await reader.read(65536):
-                user.received += len(piece)
+                user.received_bytes += len(piece)
                 user.sum_received = zlib.crc32(piece, user.sum_received)
         except OSError as error:
-            user.broke = str(error)
+            user.failure = str(error)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fleet.nodes.agent.program import Agent
 from fleet.nodes.balancer.rotation import parse_flag
-from fleet.nodes.balancer.server import Balancer
+from fleet.nodes.balancer.server import LoadBalancer
 from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.nodes.proxy.server import Proxy
@@ -27,7 +27,7 @@ from tests.fakes.plane import Plane
 TTL = 2.0
 _PROXIES = 3
 _CHECK_EVERY = 0.5
-_GIVE_UP = 60.0
+_TIMEOUT = 60.0
 #: A tunnel is seen this late at most, seconds.
 _LOOK_EVERY = 0.01
 
@@ -37,14 +37,14 @@ async def seconds_to_tunnels_elsewhere(rounds: int, agents: int) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         server = valkey.start(Path(folder), persist=False)
         try:
-            seen: list[float] = []
+            seconds: list[float] = []
             for number in range(rounds):
                 plane = Plane(server.url, f"bench{number}")
                 try:
-                    seen += await _round(plane, agents)
+                    seconds += await _measure_round(plane, agents)
                 finally:
                     await plane.close()
-            return seen
+            return seconds
         finally:
             server.stop()
 
@@ -56,14 +56,17 @@ class _Fleet:
     agents: list[Agent]
 
 
-async def _round(plane: Plane, count: int) -> list[float]:
+async def _measure_round(plane: Plane, count: int) -> list[float]:
     async with _fleet(plane, count) as fleet:
-        stranded = [
+        victims = [
             agent for agent in fleet.agents if agent.tunnels.proxies == (fleet.victim.instance.flags.id,)
         ]
         await fleet.link.change(mode=ForwardMode.CUT)
         at = time.monotonic()
-        return [when - at for when in await asyncio.gather(*(_elsewhere(agent, fleet) for agent in stranded))]
+        return [
+            moment - at
+            for moment in await asyncio.gather(*(_await_other_proxy(agent, fleet) for agent in victims))
+        ]
 
 
 @asynccontextmanager
@@ -71,12 +74,12 @@ async def _fleet(plane: Plane, count: int) -> AsyncIterator[_Fleet]:
     link, url = await plane.backend_forward()
     auth = await plane.auth(ttl=600.0)
     victim = await plane.proxy("proxy-1", ttl=TTL, backend=url)
-    others = [await plane.proxy(f"proxy-{number}", ttl=TTL) for number in range(2, _PROXIES + 1)]
+    other_proxies = [await plane.proxy(f"proxy-{number}", ttl=TTL) for number in range(2, _PROXIES + 1)]
     targets = [
-        parse_flag(f"{one.flags.name}={one.grpc_address},{one.diag_address}")
-        for one in (proxy.instance for proxy in (victim, *others))
+        parse_flag(f"{instance.flags.name}={instance.grpc_address},{instance.diag_address}")
+        for instance in (proxy.instance for proxy in (victim, *other_proxies))
     ]
-    balancer = Balancer("proxies", targets, _CHECK_EVERY)
+    balancer = LoadBalancer("proxies", targets, _CHECK_EVERY)
     address = await balancer.start(("127.0.0.1", 0))
     try:
         # The flags' defaults: what an agent does is what is measured.
@@ -92,15 +95,15 @@ async def _fleet(plane: Plane, count: int) -> AsyncIterator[_Fleet]:
         await balancer.stop()
 
 
-async def _elsewhere(agent: Agent, fleet: _Fleet) -> float:
+async def _await_other_proxy(agent: Agent, fleet: _Fleet) -> float:
     own = fleet.victim.instance.flags.id
     await _until(lambda: any(proxy != own for proxy in agent.tunnels.proxies))
     return time.monotonic()
 
 
-async def _until(met: Callable[[], bool]) -> None:
-    until = time.monotonic() + _GIVE_UP
-    while not met():
+async def _until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + _TIMEOUT
+    while not condition():
         if time.monotonic() > until:
-            raise BenchError(f"agents had no tunnels within {_GIVE_UP:g} s")
+            raise BenchError(f"agents had no tunnels within {_TIMEOUT:g} s")
         await asyncio.sleep(_LOOK_EVERY)

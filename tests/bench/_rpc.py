@@ -27,7 +27,7 @@ _BODY = b"x" * 100
 _AT_ONCE = 32
 
 
-class _One(grpc.GenericRpcHandler):
+class _EchoHandler(grpc.GenericRpcHandler):
     """One unary method of bytes."""
 
     def __init__(self, answer: Any) -> None:
@@ -40,7 +40,7 @@ class _One(grpc.GenericRpcHandler):
 
 async def _serve(answer: Any) -> None:
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers((_One(answer),))
+    server.add_generic_rpc_handlers((_EchoHandler(answer),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(json.dumps({"event": "ready", "grpc": f"127.0.0.1:{port}"}), flush=True)
@@ -77,34 +77,34 @@ async def drive(to: str, calls: int, seconds: float) -> dict[str, float]:
         call: Any = channel.unary_unary(METHOD)
         for _ in range(50):
             await call(_BODY, timeout=30.0)
-        taken = []
+        micros = []
         for _ in range(calls):
-            began = time.perf_counter()
+            start = time.perf_counter()
             await call(_BODY, timeout=30.0)
-            taken.append((time.perf_counter() - began) * 1e6)
+            micros.append((time.perf_counter() - start) * 1e6)
         print(json.dumps({"event": "one by one"}), flush=True)
-        made = 0
-        began = time.perf_counter()
-        until = began + seconds
+        count = 0
+        start = time.perf_counter()
+        until = start + seconds
 
-        async def again() -> None:
-            nonlocal made
+        async def call_until_end() -> None:
+            nonlocal count
             while time.perf_counter() < until:
                 await call(_BODY, timeout=30.0)
-                made += 1
+                count += 1
 
-        await asyncio.gather(*(again() for _ in range(_AT_ONCE)))
-        spent = time.perf_counter() - began
+        await asyncio.gather(*(call_until_end() for _ in range(_AT_ONCE)))
+        spent = time.perf_counter() - start
     return {
-        "p50_us": percentile(taken, 0.5),
-        "p99_us": percentile(taken, 0.99),
-        "rpc_per_s": made / spent,
-        "calls": 50 + calls + made,
+        "p50_us": percentile(micros, 0.5),
+        "p99_us": percentile(micros, 0.99),
+        "rpc_per_s": count / spent,
+        "calls": 50 + calls + count,
     }
 
 
 def main(argv: list[str]) -> None:
-    """Be one of them."""
+    """Run the role that the command line names."""
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=["serve", "pass", "drive"])
     parser.add_argument("--to", default="")

@@ -25,7 +25,7 @@ from tests.bench.measure import percentile
 MB = 1_000_000
 _BLOCK = 1 << 20
 _HEAD = struct.Struct("!cI")
-_BEGUN = b"."
+_START_BYTE = b"."
 #: What a connection is for.
 _SINK, _SOURCE, _ECHO, _DEAF = b"S", b"R", b"E", b"N"
 _PING = 64
@@ -33,24 +33,24 @@ _PING = 64
 _PATIENCE = 60.0
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    got = bytearray()
-    while len(got) < size:
-        part = sock.recv(size - len(got))
+def _receive_exactly(sock: socket.socket, size: int) -> bytes:
+    received_bytes = bytearray()
+    while len(received_bytes) < size:
+        part = sock.recv(size - len(received_bytes))
         if not part:
-            raise ConnectionError(f"ended after {len(got)} of {size} bytes")
-        got += part
-    return bytes(got)
+            raise ConnectionError(f"ended after {len(received_bytes)} of {size} bytes")
+        received_bytes += part
+    return bytes(received_bytes)
 
 
 def _receive(sock: socket.socket, size: int) -> None:
     buffer = bytearray(_BLOCK)
-    left = size
-    while left:
-        got = sock.recv_into(buffer, min(left, _BLOCK))
-        if not got:
-            raise ConnectionError(f"ended with {left} of {size} bytes to come")
-        left -= got
+    remaining = size
+    while remaining:
+        size_read = sock.recv_into(buffer, min(remaining, _BLOCK))
+        if not size_read:
+            raise ConnectionError(f"ended with {remaining} of {size} bytes to come")
+        remaining -= size_read
 
 
 def _send(sock: socket.socket, size: int) -> None:
@@ -68,13 +68,13 @@ def _serve_one(sock: socket.socket) -> None:
     with sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            purpose, megabytes = _HEAD.unpack(_exactly(sock, _HEAD.size))
-            sock.sendall(_BEGUN)
+            purpose, megabytes = _HEAD.unpack(_receive_exactly(sock, _HEAD.size))
+            sock.sendall(_START_BYTE)
             if purpose == _SINK:
                 _receive(sock, megabytes * MB)
-                sock.sendall(_BEGUN)
+                sock.sendall(_START_BYTE)
             elif purpose == _SOURCE:
-                _exactly(sock, 1)
+                _receive_exactly(sock, 1)
                 _send(sock, megabytes * MB)
             elif purpose == _DEAF:
                 threading.Event().wait()
@@ -97,12 +97,12 @@ def serve() -> None:
 
 
 def _open(to: str, purpose: bytes, megabytes: int = 0) -> socket.socket:
-    """A connection whose server has begun."""
+    """Open a connection and wait for the server's start byte."""
     host, _, port = to.rpartition(":")
     sock = socket.create_connection((host, int(port)), timeout=_PATIENCE)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(_HEAD.pack(purpose, megabytes))
-    _exactly(sock, 1)
+    _receive_exactly(sock, 1)
     return sock
 
 
@@ -119,23 +119,23 @@ def throughput(to: str, connections: int, megabytes: int, direction: str) -> dic
     purpose = _SINK if direction == "out" else _SOURCE
     socks = [_open(to, purpose, megabytes) for _ in range(connections)]
 
-    def one(sock: socket.socket) -> None:
+    def transfer(sock: socket.socket) -> None:
         if direction == "out":
             _send(sock, megabytes * MB)
-            _exactly(sock, 1)
+            _receive_exactly(sock, 1)
         else:
-            sock.sendall(_BEGUN)
+            sock.sendall(_START_BYTE)
             _receive(sock, megabytes * MB)
 
-    seconds = _at_once([lambda sock=sock: one(sock) for sock in socks])  # type: ignore[misc] # bound now
+    seconds = _run_at_once([lambda sock=sock: transfer(sock) for sock in socks])  # type: ignore[misc] # bound now
     for sock in socks:
         _close(sock)
     return {"seconds": seconds, "mb": float(connections * megabytes)}
 
 
-def _at_once(works: list[Callable[[], None]]) -> float:
-    """Seconds until all are done, begun together. Raises what the first to fail raised."""
-    failed: list[BaseException] = []
+def _run_at_once(works: list[Callable[[], None]]) -> float:
+    """Start all functions at once and return the seconds until the last ends. Raises the first error."""
+    errors: list[BaseException] = []
     gate = threading.Barrier(len(works) + 1)
 
     def run(work: Callable[[], None]) -> None:
@@ -143,18 +143,18 @@ def _at_once(works: list[Callable[[], None]]) -> float:
         try:
             work()
         except OSError as error:
-            failed.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
     gate.wait()
-    began = time.perf_counter()
+    start = time.perf_counter()
     for thread in threads:
         thread.join()
-    took = time.perf_counter() - began
-    if failed:
-        raise failed[0]
+    took = time.perf_counter() - start
+    if errors:
+        raise errors[0]
     return took
 
 
@@ -162,36 +162,36 @@ def round_trips(to: str, rounds: int) -> dict[str, float]:
     """Microseconds of 64 bytes there and back, one at a time, after some that warm up."""
     sock = _open(to, _ECHO)
     ping = bytes(_PING)
-    taken = []
+    micros = []
     for turn in range(rounds + rounds // 10):
-        began = time.perf_counter()
+        start = time.perf_counter()
         sock.sendall(ping)
-        _exactly(sock, _PING)
+        _receive_exactly(sock, _PING)
         if turn >= rounds // 10:
-            taken.append((time.perf_counter() - began) * 1e6)
+            micros.append((time.perf_counter() - start) * 1e6)
     _close(sock)
-    return {"p50_us": percentile(taken, 0.5), "p99_us": percentile(taken, 0.99)}
+    return {"p50_us": percentile(micros, 0.5), "p99_us": percentile(micros, 0.99)}
 
 
 def sessions(to: str, count: int, at_once: int) -> dict[str, float]:
-    """How many connections a second are opened, used for 64 bytes and closed, and how long opening one takes alone."""
+    """Return how many connections per second are opened, used for 64 bytes and closed, and how long one open takes."""
 
-    def one() -> float:
-        began = time.perf_counter()
+    def run_session() -> float:
+        start = time.perf_counter()
         sock = _open(to, _ECHO)
-        opened = time.perf_counter() - began
+        open_seconds = time.perf_counter() - start
         sock.sendall(bytes(_PING))
-        _exactly(sock, _PING)
+        _receive_exactly(sock, _PING)
         _close(sock)
-        return opened * 1000
+        return open_seconds * 1000
 
-    alone = [one() for _ in range(max(count // 4, 1))]
+    alone = [run_session() for _ in range(max(count // 4, 1))]
 
     def many() -> None:
         for _ in range(count // at_once):
-            one()
+            run_session()
 
-    seconds = _at_once([many] * at_once)
+    seconds = _run_at_once([many] * at_once)
     return {
         "per_s": count // at_once * at_once / seconds,
         "open_p50_ms": percentile(alone, 0.5),
@@ -200,30 +200,30 @@ def sessions(to: str, count: int, at_once: int) -> dict[str, float]:
 
 
 def idle(to: str, count: int) -> None:
-    """Hold `count` connections open, all begun; say so, and keep them until standard input ends."""
+    """Open `count` connections, print that they are ready, and keep them until standard input ends."""
     socks = [_open(to, _ECHO) for _ in range(count)]
     print(json.dumps({"event": "ready", "open": len(socks)}), flush=True)
     sys.stdin.read()
 
 
 def deaf(to: str, quiet: float) -> None:
-    """Send to a server that reads nothing, until nothing went out for `quiet` seconds; say how much did, and wait."""
+    """Send to a server that reads nothing, until it accepts no more for `quiet` seconds; print how much, and wait."""
     sock = _open(to, _DEAF)
     sock.settimeout(quiet)
     block = bytes(_BLOCK)
-    sent = 0
+    sent_bytes = 0
     try:
-        while sent < 2_000 * MB:
-            sent += sock.send(block)
+        while sent_bytes < 2_000 * MB:
+            sent_bytes += sock.send(block)
     except TimeoutError:
-        print(json.dumps({"event": "ready", "sent_mb": sent / MB, "stalled": True}), flush=True)
+        print(json.dumps({"event": "ready", "sent_mb": sent_bytes / MB, "stalled": True}), flush=True)
     else:
-        print(json.dumps({"event": "ready", "sent_mb": sent / MB, "stalled": False}), flush=True)
+        print(json.dumps({"event": "ready", "sent_mb": sent_bytes / MB, "stalled": False}), flush=True)
     sys.stdin.read()
 
 
 def main(argv: list[str]) -> int:
-    """Do one thing; measurements are printed as one JSON object. Exit code 1 when the other end ended early."""
+    """Run one role or measurement (printed as one JSON object). Exit code 1 when the other end ended early."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench._traffic")
     parser.add_argument("what", choices=["serve", "throughput", "round_trips", "sessions", "idle", "deaf"])
     parser.add_argument("--to", default="")
@@ -232,22 +232,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--direction", choices=["out", "in"], default="out")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--quiet", type=float, default=1.0)
-    asked = parser.parse_args(argv)
-    measured: dict[str, Callable[[], Any]] = {
+    options = parser.parse_args(argv)
+    functions: dict[str, Callable[[], Any]] = {
         "serve": serve,
-        "throughput": lambda: throughput(asked.to, asked.connections, asked.mb, asked.direction),
-        "round_trips": lambda: round_trips(asked.to, asked.count),
-        "sessions": lambda: sessions(asked.to, asked.count, asked.connections),
-        "idle": lambda: idle(asked.to, asked.count),
-        "deaf": lambda: deaf(asked.to, asked.quiet),
+        "throughput": lambda: throughput(options.to, options.connections, options.mb, options.direction),
+        "round_trips": lambda: round_trips(options.to, options.count),
+        "sessions": lambda: sessions(options.to, options.count, options.connections),
+        "idle": lambda: idle(options.to, options.count),
+        "deaf": lambda: deaf(options.to, options.quiet),
     }
     try:
-        result = measured[asked.what]()
+        figures = functions[options.what]()
     except OSError as error:
-        print(f"{asked.what} to {asked.to}: {error}", file=sys.stderr)
+        print(f"{options.what} to {options.to}: {error}", file=sys.stderr)
         return 1
-    if result is not None:
-        print(json.dumps(result))
+    if figures is not None:
+        print(json.dumps(figures))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What the tunnel's bench compares: each variant runs in processes of its own and gives a TCP address to connect to."""
+"""The variants of the tunnel benchmark: each runs in its own processes and has a TCP address to connect to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import psutil
 from fleet.transport import certificate_authority
 from fleet.transport.certificate_authority import KeyPair
 from tests.fakes import go_tunnel, openssh
-from tests.fakes.programs import Peer, running
+from tests.fakes.programs import Peer, run_program
 from tests.meta.house import ROOT
 
 #: How the target is registered everywhere.
@@ -25,8 +25,8 @@ _NAME, _KIND = "bench", "TCP"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What every variant stands on."""
+class VariantSetup:
+    """What every variant needs to start."""
 
     stack: ExitStack
     folder: Path
@@ -34,7 +34,7 @@ class Ground:
     target: str
     keys: KeyPair
 
-    def room(self, name: str) -> Path:
+    def make_folder(self, name: str) -> Path:
         """A folder for one variant."""
         room = self.folder / name
         room.mkdir()
@@ -42,8 +42,8 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A variant that runs."""
+class StartedVariant:
+    """A running variant: its address and processes."""
 
     #: Where its user connects to.
     address: str
@@ -51,13 +51,13 @@ class Running:
     bridges: Sequence[Peer] = ()
 
     def _all(self) -> list[psutil.Process]:
-        mine = [psutil.Process(peer.pid) for peer in self.bridges]
-        return mine + [child for process in mine for child in process.children(recursive=True)]
+        parents = [psutil.Process(peer.pid) for peer in self.bridges]
+        return parents + [child for process in parents for child in process.children(recursive=True)]
 
     def cpu(self) -> float:
         """Seconds of CPU, user and system, that the processes have used."""
         times = [process.cpu_times() for process in self._all()]
-        return sum(taken.user + taken.system for taken in times)
+        return sum(cpu_times.user + cpu_times.system for cpu_times in times)
 
     def rss(self) -> float:
         """MB of memory that the processes hold."""
@@ -69,11 +69,11 @@ class Variant:
     """One way to carry a TCP connection."""
 
     name: str
-    start: Callable[[Ground], Running]
-    #: Why it is not there, as a sentence; empty when it is.
-    missing: Callable[[], str] = str
+    start: Callable[[VariantSetup], StartedVariant]
+    #: Why the variant cannot run, as a sentence; empty when it can.
+    absence: Callable[[], str] = str
     #: Carries bytes for others: measured in MB and sessions too. Otherwise by its round trip alone.
-    whole: bool = True
+    carries_bytes: bool = True
 
 
 def make_keys(folder: Path, name: str = "bench") -> KeyPair:
@@ -84,81 +84,85 @@ def make_keys(folder: Path, name: str = "bench") -> KeyPair:
     )
 
 
-def python(name: str, ground: Ground, *words: str) -> tuple[Peer, dict[str, str]]:
-    """Run `python -m WORDS` and return what its ready line says."""
+def run_python(name: str, ground: VariantSetup, *args: str) -> tuple[Peer, dict[str, str]]:
+    """Run `python -m ARGS` and return its ready line."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
-    peer = ground.stack.enter_context(running(name, [sys.executable, "-m", *words], ground.folder, env=env))
-    said: dict[str, str] = json.loads(peer.await_words(r'\{"event": ?"ready".*\}').group())
-    return peer, said
+    peer = ground.stack.enter_context(
+        run_program(name, [sys.executable, "-m", *args], ground.folder, env=env)
+    )
+    ready: dict[str, str] = json.loads(peer.await_output(r'\{"event": ?"ready".*\}').group())
+    return peer, ready
 
 
-def _direct(ground: Ground) -> Running:
-    return Running(ground.target)
+def _direct(ground: VariantSetup) -> StartedVariant:
+    return StartedVariant(ground.target)
 
 
-def _proxy(ground: Ground) -> Running:
-    peer, said = python("proxy", ground, "tests.bench._bare", "proxy", "--to", ground.target)
-    return Running(said["listen"], [peer])
+def _proxy(ground: VariantSetup) -> StartedVariant:
+    peer, ready = run_python("proxy", ground, "tests.bench._bare", "proxy", "--to", ground.target)
+    return StartedVariant(ready["listen"], [peer])
 
 
-def _openssh(*flags: str, name: str) -> Callable[[Ground], Running]:
-    def start(ground: Ground) -> Running:
-        room = ground.room(name)
+def _openssh(*flags: str, name: str) -> Callable[[VariantSetup], StartedVariant]:
+    def start(ground: VariantSetup) -> StartedVariant:
+        room = ground.make_folder(name)
         server = ground.stack.enter_context(openssh.sshd(room))
         forward = openssh.reverse_forward(server, room, ground.target, flags)
         peer, address = ground.stack.enter_context(forward)
-        return Running(address, [server.peer, peer])
+        return StartedVariant(address, [server.peer, peer])
 
     return start
 
 
-def _go(*, tls: bool) -> Callable[[Ground], Running]:
-    def start(ground: Ground) -> Running:
-        room = ground.room("go_tls" if tls else "go")
+def _go(*, tls: bool) -> Callable[[VariantSetup], StartedVariant]:
+    def start(ground: VariantSetup) -> StartedVariant:
+        room = ground.make_folder("go_tls" if tls else "go")
         keys = ground.keys if tls else None
         server = ground.stack.enter_context(go_tunnel.listener(room, _NAME, _KIND, tls=keys))
         dials = {(_NAME, _KIND): ground.target}
         target = ground.stack.enter_context(go_tunnel.target(room, server.address, dials, tls=keys))
         server.await_target(_NAME, _KIND)
-        return Running(server.listen, [server.peer, target])
+        return StartedVariant(server.listen, [server.peer, target])
 
     return start
 
 
-def _ours(*, tls: bool) -> Callable[[Ground], Running]:
-    return lambda ground: start_ours(ground, tls=tls, name="tls" if tls else "plain")
+def _refloat_tunnel(*, tls: bool) -> Callable[[VariantSetup], StartedVariant]:
+    return lambda ground: start_refloat_tunnel(ground, tls=tls, name="tls" if tls else "plain")
 
 
-def start_ours(ground: Ground, *, tls: bool, name: str) -> Running:
+def start_refloat_tunnel(ground: VariantSetup, *, tls: bool, name: str) -> StartedVariant:
     """`refloat tunnel serve` with a local listener, and `refloat tunnel register` behind it."""
     command = ("fleet.cli.main", "tunnel")
     keys = ground.keys
     serve_keys = ["--tls-cert", str(keys.certificate), "--tls-key", str(keys.key)] if tls else []
     forward = ["--forward", f"127.0.0.1:0={_NAME}:{_KIND}"]
-    server, said = python(
+    server, ready = run_python(
         f"{name}-serve", ground, *command, "serve", "--listen", "127.0.0.1:0", *forward, *serve_keys
     )
     dial_keys = ["--tls-ca", str(keys.ca)] if tls else []
     target = f"{_NAME}:{_KIND}={ground.target}"
-    register = (*command, "register", "--server", said["listen"], "--target", target)
-    client, _ = python(f"{name}-register", ground, *register, *dial_keys)
-    return Running(said["forwards"][f"{_NAME}:{_KIND}"], [server, client])  # type: ignore[index] # JSON
+    register = (*command, "register", "--server", ready["listen"], "--target", target)
+    client, _ = run_python(f"{name}-register", ground, *register, *dial_keys)
+    return StartedVariant(ready["forwards"][f"{_NAME}:{_KIND}"], [server, client])  # type: ignore[index] # JSON
 
 
-def _ours_missing() -> str:
-    there = importlib.util.find_spec("fleet.cli.tunnel") is not None
-    return "" if there else "refloat tunnel IS MISSING: this tree has no fleet/cli/tunnel.py"
+def _refloat_absence() -> str:
+    is_there = importlib.util.find_spec("fleet.cli.tunnel") is not None
+    return "" if is_there else "refloat tunnel IS MISSING: this tree has no fleet/cli/tunnel.py"
 
 
-#: In the order in which they take their turns.
+#: In the order of their turns.
 VARIANTS = (
     Variant("direct", _direct),
-    Variant("asyncio_proxy", _proxy, whole=False),
-    Variant("openssh", _openssh(name="openssh"), openssh.missing),
-    Variant("plain", _ours(tls=False), _ours_missing),
-    Variant("go", _go(tls=False), go_tunnel.missing),
-    Variant("tls", _ours(tls=True), _ours_missing),
-    Variant("go_tls", _go(tls=True), go_tunnel.missing),
+    Variant("asyncio_proxy", _proxy, carries_bytes=False),
+    Variant("openssh", _openssh(name="openssh"), openssh.missing_reason),
+    Variant("plain", _refloat_tunnel(tls=False), _refloat_absence),
+    Variant("go", _go(tls=False), go_tunnel.missing_reason),
+    Variant("tls", _refloat_tunnel(tls=True), _refloat_absence),
+    Variant("go_tls", _go(tls=True), go_tunnel.missing_reason),
     # Its default cipher is not the one that this kind of processor does best: for the record.
-    Variant("openssh_aes", _openssh("-c", "aes128-gcm@openssh.com", name="openssh_aes"), openssh.missing),
+    Variant(
+        "openssh_aes", _openssh("-c", "aes128-gcm@openssh.com", name="openssh_aes"), openssh.missing_reason
+    ),
 )

@@ -1,4 +1,4 @@
-"""Memory and CPU of 200 agents in a local fleet of real processes, and of the auths and proxies they hang on.
+"""Memory and CPU of 200 agents in a local fleet of real processes, and of their auths and proxies.
 
 One connection to a proxy each, announce TTLs as `refloat fleet up` has them: 10 s for instances, 20 s for agents.
 """
@@ -18,13 +18,13 @@ from pathlib import Path
 
 import psutil
 
-from tests.bench.measure import BenchError, Outcome, Target, let_run
+from tests.bench.measure import BenchError, Outcome, Target, sleep_for
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CLI = [sys.executable, "-m", "fleet.cli"]
 _AGENTS = 200
 _READY_WITHIN = 120.0
-#: What starting costs is over by then: every agent dialled, was heard of, and has read its config.
+#: Until startup costs are over: every agent has dialled, announced itself and read its config.
 _SETTLE = 20.0
 
 
@@ -38,9 +38,9 @@ def run(*, quick: bool) -> Outcome:
 
 def _measure(seconds: float, *flags: str) -> dict[str, float | int]:
     with _fleet(*flags) as members:
-        let_run(_SETTLE)
+        sleep_for(_SETTLE)
         before = {name: _cpu(process) for name, process in members.items()}
-        took = let_run(seconds)
+        took = sleep_for(seconds)
         shares = {name: (_cpu(process) - before[name]) / took * 100 for name, process in members.items()}
         megabytes = {name: process.memory_info().rss / 1e6 for name, process in members.items()}
     figures: dict[str, float | int] = {"agents": _AGENTS}
@@ -60,7 +60,7 @@ def _cpu(process: psutil.Process) -> float:
 
 @contextlib.contextmanager
 def _fleet(*flags: str) -> Iterator[dict[str, psutil.Process]]:
-    """A fleet that is up, by the names of its processes. Raises BenchError."""
+    """Start a fleet and yield its processes by name. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as home:
         env = dict(os.environ, REFLOAT_HOME=home)
         shape = ["--auths", "3", "--proxies", "4", "--agents", str(_AGENTS), "--connections", "1"]
@@ -80,8 +80,8 @@ def _members(up: subprocess.Popen[bytes], env: dict[str, str]) -> dict[str, psut
             [*_CLI, "fleet", "ps", "--json"], cwd=_ROOT, env=env, capture_output=True, check=False
         )
         rows = json.loads(ps.stdout) if ps.returncode == 0 else []
-        found = {row["name"]: psutil.Process(row["pid"]) for row in rows if row["pid"]}
-        if any(name.startswith("agents") for name in found):
-            return found
+        processes = {row["name"]: psutil.Process(row["pid"]) for row in rows if row["pid"]}
+        if any(name.startswith("agents") for name in processes):
+            return processes
         time.sleep(0.5)
     raise BenchError("the fleet did not come up: `refloat fleet up` says why")

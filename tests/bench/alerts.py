@@ -1,4 +1,4 @@
-"""One look for incidents over 100,000 agents with 1,000 open incidents, in ms, and how it grows with both.
+"""One evaluation of incidents over 100,000 agents with 1,000 open incidents, in ms, and how it grows with both.
 
 `look` is pure: facts, rules, inhibition, every incident's life. `kept` is the whole look as the process takes it:
 reading, deciding, and writing what changed, in an SQLite of our own. With `--base`, CPU beside that of another commit.
@@ -34,7 +34,7 @@ def run(*, quick: bool, base: Path | None = None) -> Outcome:
     """Measure sizes and numbers of incidents; `--quick` a tenth of both. `base`: a checkout of another commit."""
     scale = 10 if quick else 1
     repeats = 3 if quick else 7
-    figures, peers = _in_turns(_AGENTS // scale, _OPEN // scale, repeats, base)
+    figures, peers = _compare_cpu(_AGENTS // scale, _OPEN // scale, repeats, base)
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         _looks.set_up_django(folder)
         for agents, incidents in ((_AGENTS // 10, _OPEN // 10), (_AGENTS, _OPEN // 10), (_AGENTS, _OPEN)):
@@ -48,7 +48,7 @@ def run(*, quick: bool, base: Path | None = None) -> Outcome:
     return Outcome(figures, () if quick else limits, peers)
 
 
-def _in_turns(
+def _compare_cpu(
     agents: int, incidents: int, repeats: int, base: Path | None
 ) -> tuple[dict[str, Figure], dict[str, Figure]]:
     """Return figures of CPU of this commit, and of the base: medians of several turns, each in a process of its own."""
@@ -57,22 +57,24 @@ def _in_turns(
         [_cpu(checkout, agents, incidents, repeats) for checkout in checkouts]
         for _ in range(_TURNS if base else 1)
     ]
-    ours = _middle([turn[0] for turn in turns])
-    figures: dict[str, Figure] = {f"{name}_cpu_ms": round(value, 2) for name, value in ours.items()}
+    current = _medians([turn[0] for turn in turns])
+    figures: dict[str, Figure] = {f"{name}_cpu_ms": round(value, 2) for name, value in current.items()}
     if base is None:
         return figures, {}
-    theirs = _middle([turn[1] for turn in turns])
-    figures |= {f"{name}_cpu_of_base": round(value / theirs[name], 3) for name, value in ours.items()}
-    return figures, {f"base_{name}_cpu_ms": round(value, 2) for name, value in theirs.items()}
+    base_figures = _medians([turn[1] for turn in turns])
+    figures |= {
+        f"{name}_cpu_of_base": round(value / base_figures[name], 3) for name, value in current.items()
+    }
+    return figures, {f"base_{name}_cpu_ms": round(value, 2) for name, value in base_figures.items()}
 
 
-def _middle(turns: Sequence[dict[str, float]]) -> dict[str, float]:
+def _medians(turns: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
 
 
 def _cpu(checkout: Path, *sizes: int) -> dict[str, float]:
     """Run `_looks` over a checkout. Raises BenchError."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(Path(_looks.__file__)), *(str(size) for size in sizes)],
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": str(checkout)},
@@ -80,34 +82,36 @@ def _cpu(checkout: Path, *sizes: int) -> dict[str, float]:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise BenchError(f"the looks of {checkout} cannot be measured: {done.stderr.strip()[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    if process.returncode != 0:
+        raise BenchError(f"the looks of {checkout} cannot be measured: {process.stderr.strip()[-2000:]}")
+    figures: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
+    return figures
 
 
 def _measure(agents: int, incidents: int, repeats: int) -> dict[str, Figure]:
+    from fleet.alerts.evaluation import evaluate
     from fleet.alerts.facts import gather
-    from fleet.alerts.round import evaluate
     from fleet.alerts.rules import DEFAULT_RULES
 
     fleet = _looks.Fleet(agents, incidents)
-    gathered = median_ms(repeats, lambda: gather(fleet.table("default", fleet.tick()), fleet.now))
+    gather_ms = median_ms(repeats, lambda: gather(fleet.table("default", fleet.tick()), fleet.now))
     evaluator = _looks.open_incidents(fleet, incidents)
-    kept = median_ms(repeats, lambda: evaluator.look("default", fleet.tick()))
-    kept_moving = median_ms(repeats, lambda: evaluator.look("default", fleet.tick(moving=True)))
-    open_ones = _loaded()
+    look_ms = median_ms(repeats, lambda: evaluator.look("default", fleet.tick()))
+    changing_ms = median_ms(repeats, lambda: evaluator.look("default", fleet.tick(alternating=True)))
+    load_open = _load_incidents()
     facts = gather(fleet.table("default", fleet.now), fleet.now)
-    pure = median_ms(repeats, lambda: evaluate(open_ones(), facts, DEFAULT_RULES, (), lambda key: None))
+    evaluate_ms = median_ms(
+        repeats, lambda: evaluate(load_open(), facts, DEFAULT_RULES, (), lambda key: None)
+    )
     return {
-        f"gather_{agents}_agents_ms": round(gathered, 2),
-        f"look_{incidents}_open_ms": round(pure, 2),
-        f"kept_{agents}_agents_{incidents}_open_ms": round(kept, 2),
-        f"kept_{agents}_agents_{incidents}_open_all_changing_ms": round(kept_moving, 2),
+        f"gather_{agents}_agents_ms": round(gather_ms, 2),
+        f"look_{incidents}_open_ms": round(evaluate_ms, 2),
+        f"kept_{agents}_agents_{incidents}_open_ms": round(look_ms, 2),
+        f"kept_{agents}_agents_{incidents}_open_all_changing_ms": round(changing_ms, 2),
     }
 
 
-def _loaded() -> Callable[[], dict[str, object]]:
+def _load_incidents() -> Callable[[], dict[str, object]]:
     from fleet.alerts import store
 
     values = {key: store.incident_of(row) for key, row in store.load_incidents("default").items()}

@@ -31,7 +31,7 @@ from tests.bench.measure import BenchError, Figure, Outcome, Target, median_ms
 
 _SIZES = (10_000, 50_000, 100_000)
 _TIMING = Timing(round_interval=5.0)
-#: What a quick look compares with: judging 10,000 agents one by one takes seconds already.
+#: The size for the comparison: classifying 10,000 agents one by one already takes seconds.
 _PEER_SIZE = 10_000
 _STEPS = ("read", "classify", "record", "publish")
 _LIMITS = (
@@ -61,7 +61,7 @@ def run(*, quick: bool) -> Outcome:
 
 
 def _set_up_django(home: Path, redis_url: str) -> None:
-    """A database of our own, and the channel layer of the console."""
+    """Create a database, and use the console's channel layer."""
     os.environ |= {
         "REFLOAT_HOME": str(home),
         "REDIS_URL": redis_url,
@@ -76,7 +76,7 @@ def _set_up_django(home: Path, redis_url: str) -> None:
 
 
 def _empty_database() -> None:
-    """Nothing remembered, so that rows are made and not found."""
+    """Empty the database, so that rows are inserted, not updated."""
     from django.core.management import call_command
 
     from fleet.models.clusters import ensure_default_cluster
@@ -94,17 +94,17 @@ class _Bench:
         self._rounds = rounds
         self._round = 0
         #: The 1 % have expired.
-        self._gone = False
+        self._agents_expired = False
         self._writer = Writer(self._redis, "bench")
         self._redis.flushall(asynchronous=False)
         _empty_database()
-        self._empty = self._used()
+        self._empty = self._used_memory()
         self._filled = fill(self._writer, agents, time.time())
         # One agent in a hundred, anywhere: the worst for writing rows in place.
         draws = np.random.default_rng(7)
-        self._chosen = np.sort(draws.choice(agents, agents // 100, replace=False)).astype(np.uint32)
+        self._changing_agents = np.sort(draws.choice(agents, agents // 100, replace=False)).astype(np.uint32)
 
-    def _used(self) -> int:
+    def _used_memory(self) -> int:
         return int(cast("dict[str, Any]", self._redis.info("memory"))["used_memory"])
 
     async def measure(self) -> dict[str, Figure]:
@@ -113,66 +113,68 @@ class _Bench:
 
         layer = get_channel_layer()
         assert layer is not None, "settings have one"
-        first = await self._one(layer, moved=self._agents)
-        settled = await asyncio.to_thread(self._settle)
+        first = await self._run_round(layer, expected_changes=self._agents)
+        settle_ms = await asyncio.to_thread(self._flush_database)
         figures = self._bytes()
-        nothing = [await self._after(layer, changed=False) for _ in range(self._rounds)]
-        changed = [await self._after(layer, changed=True) for _ in range(self._rounds)]
-        batch = await asyncio.to_thread(self._settle)
+        quiet_rounds = [await self._run_changed_round(layer, is_changed=False) for _ in range(self._rounds)]
+        changed_rounds = [await self._run_changed_round(layer, is_changed=True) for _ in range(self._rounds)]
+        batch = await asyncio.to_thread(self._flush_database)
         return {
-            **self._named("0pct", nothing),
-            **self._named("1pct", changed),
+            **self._medians("0pct", quiet_rounds),
+            **self._medians("1pct", changed_rounds),
             f"round_{self._agents}_first_ms": sum(first.values()),
             f"database_{self._agents}_1pct_ms": batch / self._rounds,
-            f"database_{self._agents}_first_ms": settled,
+            f"database_{self._agents}_first_ms": settle_ms,
             **figures,
         }
 
-    def _named(self, what: str, rounds: list[dict[str, float]]) -> dict[str, Figure]:
-        """Medians: the whole round, then its steps."""
+    def _medians(self, scenario: str, rounds: list[dict[str, float]]) -> dict[str, Figure]:
+        """Return medians of the whole round and of its steps."""
         whole = statistics.median(sum(steps.values()) for steps in rounds)
         return {
-            f"round_{self._agents}_{what}_ms": whole,
+            f"round_{self._agents}_{scenario}_ms": whole,
             **{
-                f"{step}_{self._agents}_{what}_ms": statistics.median(steps[step] for steps in rounds)
+                f"{step}_{self._agents}_{scenario}_ms": statistics.median(steps[step] for steps in rounds)
                 for step in _STEPS
             },
         }
 
-    async def _after(self, layer: ChannelLayer, *, changed: bool) -> dict[str, float]:
-        """A round after new answers of everybody, in which 1 % of the agents expired or came back, or nobody did."""
+    async def _run_changed_round(self, layer: ChannelLayer, *, is_changed: bool) -> dict[str, float]:
+        """Run a round after new responses of all instances, where 1 % of the agents expire or come back, or none."""
         now = time.time()
-        if changed:
-            self._gone = not self._gone
-            self._filled.beat(self._chosen, now, expires_in=-1.0 if self._gone else 600.0)
+        if is_changed:
+            self._agents_expired = not self._agents_expired
+            self._filled.write_heartbeats_of(
+                self._changing_agents, now, expires_in=-1.0 if self._agents_expired else 600.0
+            )
         self._filled.refresh(now)
-        return await self._one(layer, moved=len(self._chosen) if changed else 0)
+        return await self._run_round(layer, expected_changes=len(self._changing_agents) if is_changed else 0)
 
-    async def _one(self, layer: ChannelLayer, *, moved: int) -> dict[str, float]:
+    async def _run_round(self, layer: ChannelLayer, *, expected_changes: int) -> dict[str, float]:
         """Milliseconds of each step of one round, in which `moved` agents get another state. Raises BenchError."""
         self._round += 1
-        done = conclude(
+        outcome = conclude(
             self._writer, CLUSTER, self._round, now=time.time(), timing=_TIMING, clock=time.perf_counter
         )
-        assert done is not None, "nobody else concludes"
-        changed = sum(len(event.changes) for event in done.events if isinstance(event, StateDelta))
-        if changed != moved:
-            raise BenchError(f"{changed} agents changed in a round where {moved} should have")
-        began = time.perf_counter()
-        await publish(layer, CLUSTER, done.events)
+        assert outcome is not None, "nobody else concludes"
+        change_count = sum(len(event.changes) for event in outcome.events if isinstance(event, StateDelta))
+        if change_count != expected_changes:
+            raise BenchError(f"{change_count} agents changed in a round where {expected_changes} should have")
+        start = time.perf_counter()
+        await publish(layer, CLUSTER, outcome.events)
         return {
-            **{step: seconds * 1000 for step, seconds in done.step_seconds.items()},
-            "publish": (time.perf_counter() - began) * 1000,
+            **{step: seconds * 1000 for step, seconds in outcome.step_seconds.items()},
+            "publish": (time.perf_counter() - start) * 1000,
         }
 
-    def _settle(self) -> float:
-        """Milliseconds until the database has got everything rounds owe to it."""
+    def _flush_database(self) -> float:
+        """Return the milliseconds until the outbox of all rounds is in the database."""
         from fleet.monitoring.history.store import flush_outbox
 
-        began = time.perf_counter()
+        start = time.perf_counter()
         while flush_outbox(self._writer, CLUSTER):
             pass
-        return (time.perf_counter() - began) * 1000
+        return (time.perf_counter() - start) * 1000
 
     def _bytes(self) -> dict[str, Figure]:
         """Bytes per agent: of live evidence and of everything by key, and by what the server says it uses."""
@@ -182,14 +184,14 @@ class _Bench:
         return {
             f"live_bytes_per_agent_{self._agents}": live / self._agents,
             f"bytes_per_agent_{self._agents}": sum(by_key.values()) / self._agents,
-            f"used_memory_per_agent_{self._agents}": (self._used() - self._empty) / self._agents,
+            f"used_memory_per_agent_{self._agents}": (self._used_memory() - self._empty) / self._agents,
         }
 
     def _size(self, key: bytes) -> int:
         return cast("int | None", self._redis.memory_usage(key.decode(), samples=0)) or 0
 
     def compare(self) -> dict[str, Figure]:
-        """Reading and judging the same agents from a hash of JSON each, one by one, against our columns."""
+        """Compare reading and classifying the same agents from JSON hashes, one by one, with our columns."""
         now = time.time()
         self._filled.refresh(now)
         record = self._writer.load(CLUSTER)
@@ -197,19 +199,24 @@ class _Bench:
 
         rosters = Rosters(self._redis)
 
-        def packed() -> object:
-            seen = load(self._redis, rosters, self._filled.keys)  # nothing kept from the time before
-            columns = (seen.heartbeats, seen.memory, seen.tunnel_agents, seen.tunnel_proxies)
-            return classify_columns(*columns, prepare_frame(seen.evidence(now, _TIMING), now), now)
+        def classify_record() -> object:
+            loaded_record = load(self._redis, rosters, self._filled.keys)  # nothing kept from the time before
+            columns = (
+                loaded_record.heartbeats,
+                loaded_record.memory,
+                loaded_record.tunnel_agents,
+                loaded_record.tunnel_proxies,
+            )
+            return classify_columns(*columns, prepare_frame(loaded_record.evidence(now, _TIMING), now), now)
 
-        before = self._used()
+        before = self._used_memory()
         _naive.write(self._redis, record)
-        size = self._used() - before
+        size = self._used_memory() - before
         naive = median_ms(3, lambda: _naive.read_and_classify(self._redis, record.ids, frame))
-        ours = median_ms(9, packed)
+        packed_ms = median_ms(9, classify_record)
         return {
             f"naive_read_classify_{self._agents}_ms": naive,
-            f"packed_read_classify_{self._agents}_ms": ours,
-            "naive_to_packed_time": naive / ours,
+            f"packed_read_classify_{self._agents}_ms": packed_ms,
+            "naive_to_packed_time": naive / packed_ms,
             f"naive_bytes_per_agent_{self._agents}": size / self._agents,
         }

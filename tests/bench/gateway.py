@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from tests.bench.measure import BenchError, Figure, Outcome, Target
-from tests.fakes.programs import Peer, PeerError, running
+from tests.fakes.programs import Peer, PeerError, run_program
 
 _RPC = (sys.executable, "-m", "tests.bench._rpc")
 _READY = r'"grpc": ?"([^"]+)"'
@@ -64,154 +64,165 @@ http {
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
-    """A way to the server."""
+class _StartedVariant:
+    """A running variant: its address and process."""
 
     address: str
     process: Peer | None = None
 
     def cpu(self) -> float:
-        """Seconds of CPU, user and system, of what stands between."""
+        """Return the seconds of CPU, user and system, of the variant's process."""
         if self.process is None:
             return 0.0
-        taken = psutil.Process(self.process.pid).cpu_times()
-        return taken.user + taken.system
+        cpu_times = psutil.Process(self.process.pid).cpu_times()
+        return cpu_times.user + cpu_times.system
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
-    """What every variant stands on."""
+class _VariantSetup:
+    """What every variant needs to start."""
 
     stack: ExitStack
     folder: Path
     server: str
 
-    def ready(self, name: str, *command: str) -> _Running:
-        """Start a program of ours and wait for its ready line."""
-        peer = self.stack.enter_context(running(name, command, self.folder))
-        return _Running(peer.await_words(_READY)[1], peer)
+    def start_refloat(self, name: str, *command: str) -> _StartedVariant:
+        """Start a program of Refloat and wait for its ready line."""
+        peer = self.stack.enter_context(run_program(name, command, self.folder))
+        return _StartedVariant(peer.await_output(_READY)[1], peer)
 
     def config(self, name: str, text: str) -> tuple[Path, int]:
         """Write the configuration of a peer, with a free port."""
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            port: int = held.getsockname()[1]
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port: int = sock.getsockname()[1]
         path = self.folder / f"{name}.conf"
         path.write_text(text % {"port": port, "to": self.server, "folder": self.folder})
         return path, port
 
-    def listening(self, name: str, port: int, *command: str) -> _Running:
-        """Start somebody else's program and wait for its port."""
-        peer = self.stack.enter_context(running(name, command, self.folder))
-        peer.await_met(lambda: _listens(port), "to listen")
-        return _Running(f"127.0.0.1:{port}", peer)
+    def start_foreign(self, name: str, port: int, *command: str) -> _StartedVariant:
+        """Start another project's program and wait for its port."""
+        peer = self.stack.enter_context(run_program(name, command, self.folder))
+        peer.await_condition(lambda: _listens(port), "to listen")
+        return _StartedVariant(f"127.0.0.1:{port}", peer)
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _gateway(ground: _Ground) -> _Running:
+def _start_gateway(ground: _VariantSetup) -> _StartedVariant:
     routes = ground.folder / "routes.yaml"
     routes.write_text(_ROUTES)
     command = (sys.executable, "-m", "fleet.nodes", "gateway", "--routes", str(routes))
-    return ground.ready("gateway", *command, "--backend", f"echo:1={ground.server}")
+    return ground.start_refloat("gateway", *command, "--backend", f"echo:1={ground.server}")
 
 
-def _floor(ground: _Ground) -> _Running:
-    return ground.ready("pass", *_RPC, "pass", "--to", ground.server)
+def _start_floor(ground: _VariantSetup) -> _StartedVariant:
+    return ground.start_refloat("pass", *_RPC, "pass", "--to", ground.server)
 
 
-def _bare(ground: _Ground) -> _Running:
-    return ground.ready("bare", sys.executable, "-m", "tests.bench._frames_pass", ground.server)
+def _start_bare(ground: _VariantSetup) -> _StartedVariant:
+    return ground.start_refloat("bare", sys.executable, "-m", "tests.bench._frames_pass", ground.server)
 
 
-def _haproxy(ground: _Ground) -> _Running:
+def _start_haproxy(ground: _VariantSetup) -> _StartedVariant:
     config, port = ground.config("haproxy", _HAPROXY)
-    return ground.listening("haproxy", port, _found("haproxy"), "-db", "-f", str(config))
+    return ground.start_foreign("haproxy", port, _program_path("haproxy"), "-db", "-f", str(config))
 
 
-def _nginx(ground: _Ground) -> _Running:
+def _start_nginx(ground: _VariantSetup) -> _StartedVariant:
     config, port = ground.config("nginx", _NGINX)
-    return ground.listening("nginx", port, _found("nginx"), "-c", str(config), "-p", str(ground.folder))
+    return ground.start_foreign(
+        "nginx", port, _program_path("nginx"), "-c", str(config), "-p", str(ground.folder)
+    )
 
 
-def _found(name: str) -> str:
+def _program_path(name: str) -> str:
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if path is None:
         raise PeerError(f"{name} is not here: apt-get install {name}, or make peers")
     return path
 
 
-_VARIANTS: dict[str, Callable[[_Ground], _Running]] = {
-    "direct": lambda ground: _Running(ground.server),
-    "gateway": _gateway,
-    "floor": _floor,
-    "bare": _bare,
-    "haproxy": _haproxy,
-    "nginx": _nginx,
+_VARIANTS: dict[str, Callable[[_VariantSetup], _StartedVariant]] = {
+    "direct": lambda ground: _StartedVariant(ground.server),
+    "gateway": _start_gateway,
+    "floor": _start_floor,
+    "bare": _start_bare,
+    "haproxy": _start_haproxy,
+    "nginx": _start_nginx,
 }
-_OURS = {"direct", "gateway", "floor", "bare"}
+_REQUIRED = {"direct", "gateway", "floor", "bare"}
 
 
 def run(*, quick: bool) -> Outcome:
-    """Measure. Raises BenchError when what is ours does not start."""
+    """Measure every variant. Raises BenchError when a required variant does not start."""
     runs, calls, seconds = (1, 200, 1.0) if quick else (5, 1000, 3.0)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        variants, missing = _start(stack, folder)
-        seen: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
+        variants, absences = _start(stack, folder)
+        runs_of: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
         for _ in range(runs):
             for name, variant in variants.items():
-                seen[name].append(_measure(variant, calls, seconds))
+                runs_of[name].append(_measure(variant, calls, seconds))
                 time.sleep(0.2)  # the last calls' ends are no part of the next variant
     medians = {
-        name: {figure: statistics.median(one[figure] for one in rows) for figure in rows[0]}
-        for name, rows in seen.items()
+        name: {figure: statistics.median(row[figure] for row in rows) for figure in rows[0]}
+        for name, rows in runs_of.items()
     }
-    return _outcome(medians, missing)
+    return _outcome(medians, absences)
 
 
-def _start(stack: ExitStack, folder: Path) -> tuple[dict[str, _Running], dict[str, str]]:
+def _start(stack: ExitStack, folder: Path) -> tuple[dict[str, _StartedVariant], dict[str, str]]:
     try:
-        server = stack.enter_context(running("server", [*_RPC, "serve"], folder)).await_words(_READY)[1]
+        server = stack.enter_context(run_program("server", [*_RPC, "serve"], folder)).await_output(_READY)[1]
     except PeerError as error:
         raise BenchError(str(error)) from error
-    ground = _Ground(stack, folder, server)
-    variants, missing = {}, {}
+    ground = _VariantSetup(stack, folder, server)
+    variants, absences = {}, {}
     for name, start in _VARIANTS.items():
         try:
             variants[name] = start(ground)
         except PeerError as error:
-            if name in _OURS:
+            if name in _REQUIRED:
                 raise BenchError(str(error)) from error
-            missing[name] = str(error)
+            absences[name] = str(error)
             print(f"without {name}: {error}", file=sys.stderr)
-    return variants, missing
+    return variants, absences
 
 
-def _measure(variant: _Running, calls: int, seconds: float) -> dict[str, float]:
-    before = variant.cpu()
-    command = [*_RPC, "drive", "--to", variant.address, "--calls", str(calls), "--seconds", str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-    if done.returncode:
-        raise BenchError(f"the calls failed: {done.stderr[-1000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    made = found.pop("calls")
-    return {**found, "cpu_us_per_rpc": (variant.cpu() - before) * 1e6 / made}
+def _measure(started_variant: _StartedVariant, calls: int, seconds: float) -> dict[str, float]:
+    before = started_variant.cpu()
+    command = [
+        *_RPC,
+        "drive",
+        "--to",
+        started_variant.address,
+        "--calls",
+        str(calls),
+        "--seconds",
+        str(seconds),
+    ]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    if process.returncode:
+        raise BenchError(f"the calls failed: {process.stderr[-1000:]}")
+    figures: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
+    call_count = figures.pop("calls")
+    return {**figures, "cpu_us_per_rpc": (started_variant.cpu() - before) * 1e6 / call_count}
 
 
-def _outcome(medians: dict[str, dict[str, float]], missing: dict[str, str]) -> Outcome:
-    direct, ours, floor, bare = (medians[name] for name in ("direct", "gateway", "floor", "bare"))
-    figures: dict[str, Figure] = {f"gateway_{name}": value for name, value in ours.items()}
+def _outcome(medians: dict[str, dict[str, float]], absences: dict[str, str]) -> Outcome:
+    direct, gateway, floor, bare = (medians[name] for name in ("direct", "gateway", "floor", "bare"))
+    figures: dict[str, Figure] = {f"gateway_{name}": value for name, value in gateway.items()}
     for share in ("p50_us", "p99_us"):
-        figures[f"gateway_adds_{share}"] = ours[share] - direct[share]
-    figures["gateway_cpu_of_floor"] = ours["cpu_us_per_rpc"] / floor["cpu_us_per_rpc"]
-    figures["gateway_rpc_per_s_of_floor"] = ours["rpc_per_s"] / floor["rpc_per_s"]
-    figures["gateway_cpu_of_bare"] = ours["cpu_us_per_rpc"] / bare["cpu_us_per_rpc"]
-    figures["gateway_rpc_per_s_of_bare"] = ours["rpc_per_s"] / bare["rpc_per_s"]
-    peers: dict[str, Figure] = {f"{name}_missing": sentence for name, sentence in missing.items()}
+        figures[f"gateway_adds_{share}"] = gateway[share] - direct[share]
+    figures["gateway_cpu_of_floor"] = gateway["cpu_us_per_rpc"] / floor["cpu_us_per_rpc"]
+    figures["gateway_rpc_per_s_of_floor"] = gateway["rpc_per_s"] / floor["rpc_per_s"]
+    figures["gateway_cpu_of_bare"] = gateway["cpu_us_per_rpc"] / bare["cpu_us_per_rpc"]
+    figures["gateway_rpc_per_s_of_bare"] = gateway["rpc_per_s"] / bare["rpc_per_s"]
+    peers: dict[str, Figure] = {f"{name}_missing": sentence for name, sentence in absences.items()}
     for name, row in medians.items():
         if name != "gateway":
             peers |= {f"{name}_{figure}": value for figure, value in row.items()}

@@ -17,7 +17,7 @@ import aiohttp
 import psutil
 
 from tests.bench import _demo
-from tests.bench.measure import BenchError, Figure, Outcome, Target, let_run
+from tests.bench.measure import BenchError, Figure, Outcome, Target, sleep_for
 
 #: The least time that is measured, seconds, and how often in a run.
 _SECONDS, _TIMES = 60.0, 1
@@ -37,14 +37,14 @@ class Share:
 def run(*, quick: bool, base: Path | None = None) -> Outcome:
     """Measure this console; with `base`, a checkout of another commit, that one too, in turns."""
     seconds, settle, times = (10.0, 2.0, 1) if quick else (_SECONDS, _SETTLE, 3 if base else _TIMES)
-    ours: list[Mapping[str, Share]] = []
-    theirs: list[Mapping[str, Share]] = []
+    runs: list[Mapping[str, Share]] = []
+    base_runs: list[Mapping[str, Share]] = []
     for _ in range(times):
         if base is not None:
-            theirs.append(_measure(base, seconds, settle))
-        ours.append(_measure(_demo.ROOT, seconds, settle))
+            base_runs.append(_measure(base, seconds, settle))
+        runs.append(_measure(_demo.ROOT, seconds, settle))
     limits = (Target("core_percent", at_most=8), Target("pss_mb", at_most=450))
-    return Outcome(_figures(ours), () if quick else limits, _figures(theirs, "base_") if theirs else {})
+    return Outcome(_figures(runs), () if quick else limits, _figures(base_runs, "base_") if base_runs else {})
 
 
 def _figures(runs: Sequence[Mapping[str, Share]], prefix: str = "") -> dict[str, Figure]:
@@ -54,8 +54,8 @@ def _figures(runs: Sequence[Mapping[str, Share]], prefix: str = "") -> dict[str,
         return round(statistics.median(values), 2)
 
     figures: dict[str, Figure] = {
-        f"{prefix}core_percent": middle([sum(one.core_percent for one in run.values()) for run in runs]),
-        f"{prefix}pss_mb": middle([sum(one.pss_mb for one in run.values()) for run in runs]),
+        f"{prefix}core_percent": middle([sum(share.core_percent for share in run.values()) for run in runs]),
+        f"{prefix}pss_mb": middle([sum(share.pss_mb for share in run.values()) for run in runs]),
         f"{prefix}processes": len(runs[-1]),
     }
     for name in sorted(set.intersection(*(set(run) for run in runs))):
@@ -67,30 +67,31 @@ def _figures(runs: Sequence[Mapping[str, Share]], prefix: str = "") -> dict[str,
 
 def _measure(root: Path, seconds: float, settle: float) -> Mapping[str, Share]:
     """Start the demo of a checkout, let it become idle, and watch it. Raises BenchError."""
-    with _demo.started(root, "--no-faults") as (process, demo):
-        asyncio.run(_live(demo))
-        let_run(settle)
+    with _demo.start_demo(root, "--no-faults") as (process, demo):
+        asyncio.run(_await_healthy(demo))
+        sleep_for(settle)
         members = console_of(psutil.Process(process.pid), demo.home)
-        before = {name: _cpu(one) for name, one in members.items()}
-        took = let_run(seconds)
+        before = {name: _cpu(member) for name, member in members.items()}
+        took = sleep_for(seconds)
         try:
             shares = {
-                name: Share((_cpu(one) - before[name]) / took * 100, _pss(one) / 1e6)
-                for name, one in members.items()
+                name: Share((_cpu(member) - before[name]) / took * 100, _pss(member) / 1e6)
+                for name, member in members.items()
             }
         except psutil.NoSuchProcess as error:
             raise BenchError(f"a process of the console ended while it was measured: {error}") from error
     total = Share(
-        sum(one.core_percent for one in shares.values()), sum(one.pss_mb for one in shares.values())
+        sum(member.core_percent for member in shares.values()),
+        sum(member.pss_mb for member in shares.values()),
     )
-    for name, one in (*shares.items(), (f"all of {root.name}", total)):
-        print(f"{name:<16} {one.core_percent:6.2f} % of a core {one.pss_mb:7.1f} MB", file=sys.stderr)
+    for name, member in (*shares.items(), (f"all of {root.name}", total)):
+        print(f"{name:<16} {member.core_percent:6.2f} % of a core {member.pss_mb:7.1f} MB", file=sys.stderr)
     return shares
 
 
-async def _live(demo: _demo.Demo) -> None:
+async def _await_healthy(demo: _demo.Demo) -> None:
     async with aiohttp.ClientSession() as session:
-        await _demo.Watch(demo, session).calm(agents=_AGENTS)
+        await _demo.DemoClient(demo, session).await_healthy(agents=_AGENTS)
 
 
 def console_of(process: psutil.Process, home: Path) -> dict[str, psutil.Process]:
@@ -98,12 +99,12 @@ def console_of(process: psutil.Process, home: Path) -> dict[str, psutil.Process]
     members = {"console": process}
     below = list(process.children())
     while below:
-        one = below.pop()
-        name = _log_name(one, home)
+        descendant = below.pop()
+        name = _log_name(descendant, home)
         if name == "fleet":
             continue
-        members[name if name not in members else f"{name}-{one.pid}"] = one
-        below += one.children()
+        members[name if name not in members else f"{name}-{descendant.pid}"] = descendant
+        below += descendant.children()
     return members
 
 

@@ -1,4 +1,4 @@
-"""What every bench shares: targets, what missed them, medians, the table for people and the JSON line for programs."""
+"""What every benchmark shares: targets, missed targets, medians, the table and the JSON line."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Figure = float | int | str
 
 
 class BenchError(Exception):
-    """A bench that cannot run here; the sentence says why and how to mend it."""
+    """A benchmark cannot run here; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure must be at most, or at least, so much."""
+    """A limit of a figure: at most, or at least."""
 
     figure: str
     at_most: float | None = None
     at_least: float | None = None
 
-    def met_by(self, figures: Mapping[str, Figure]) -> bool:
-        """A figure that is missing, or no number, meets no target."""
+    def is_met_by(self, figures: Mapping[str, Figure]) -> bool:
+        """Return whether the figure is within the limit; a missing or non-numeric figure is not."""
         value = figures.get(self.figure)
         if not isinstance(value, int | float) or math.isnan(value):
             return False
@@ -48,12 +48,12 @@ class Outcome:
     peers: Mapping[str, Figure] = field(default_factory=dict)
 
     @property
-    def missed(self) -> list[str]:
-        """Figures that miss their targets."""
-        return [target.figure for target in self.targets if not target.met_by(self.figures)]
+    def missed_targets(self) -> list[str]:
+        """Return the names of figures that miss their targets."""
+        return [target.figure for target in self.targets if not target.is_met_by(self.figures)]
 
 
-def line(name: str, outcome: Outcome) -> str:
+def to_json_line(name: str, outcome: Outcome) -> str:
     """The JSON object that ends a bench's output."""
     return json.dumps(
         {
@@ -61,13 +61,13 @@ def line(name: str, outcome: Outcome) -> str:
             "figures": dict(outcome.figures),
             "targets": {target.figure: target.limit for target in outcome.targets},
             "peers": dict(outcome.peers),
-            "missed": outcome.missed,
+            "missed": outcome.missed_targets,
         }
     )
 
 
-def table(outcome: Outcome) -> str:
-    """The same for a person."""
+def to_table(outcome: Outcome) -> str:
+    """Return the figures as a table for people."""
     limits = {target.figure: target for target in outcome.targets}
     rows = []
     for name, value in outcome.figures.items():
@@ -75,43 +75,43 @@ def table(outcome: Outcome) -> str:
         verdict = (
             ""
             if target is None
-            else f"{target.limit:>10}  {'ok' if name not in outcome.missed else 'MISSED'}"
+            else f"{target.limit:>10}  {'ok' if name not in outcome.missed_targets else 'MISSED'}"
         )
-        rows.append((name, _show(value), verdict))
+        rows.append((name, _format_figure(value), verdict))
     rows += [
         (name, "not measured", f"{limits[name].limit:>10}  MISSED")
         for name in limits
         if name not in outcome.figures
     ]
-    rows += [(name, _show(value), "      peer") for name, value in outcome.peers.items()]
+    rows += [(name, _format_figure(value), "      peer") for name, value in outcome.peers.items()]
     width = max((len(name) for name, _, _ in rows), default=0)
     return "\n".join(f"{name:<{width}}  {value:>12}  {verdict}".rstrip() for name, value, verdict in rows)
 
 
-def _show(value: Figure) -> str:
+def _format_figure(value: Figure) -> str:
     return value if isinstance(value, str) else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
 
 
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of the values do not exceed (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+    sorted_values = sorted(values)
+    return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
 
 
 def median_ms(repeats: int, work: Callable[[], object]) -> float:
     """Median milliseconds of `repeats` runs, after one that warms up."""
     work()
-    taken = []
+    durations = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
-        taken.append((time.perf_counter() - began) * 1000)
-    return statistics.median(taken)
+        durations.append((time.perf_counter() - start) * 1000)
+    return statistics.median(durations)
 
 
-def let_run(seconds: float) -> float:
-    """Sleep while what is measured runs; return how long it really was, seconds."""
-    began = time.monotonic()
-    while (lasted := time.monotonic() - began) < seconds:
-        time.sleep(min(1.0, seconds - lasted))
-    return lasted
+def sleep_for(seconds: float) -> float:
+    """Sleep while the measured process runs; return the actual seconds."""
+    start = time.monotonic()
+    while (run_seconds := time.monotonic() - start) < seconds:
+        time.sleep(min(1.0, seconds - run_seconds))
+    return run_seconds

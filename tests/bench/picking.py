@@ -1,4 +1,4 @@
-"""Picking by health: requests that fail and the largest load on one destination, ours and three others' rules.
+"""Picking by health: failed requests and the largest load on one destination, for our rule and three others.
 
 Time is simulated, a second a step; all rules see the same destinations, each is probed every second, and requests go
 by what the probes of the second before saw. What a probe meets is what a request meets: also an overload that the rule
@@ -14,24 +14,24 @@ from dataclasses import dataclass, replace
 
 from fleet.protocol.destination.health import ProbeOutcome
 from fleet.protocol.destination.picker import DEFAULTS
-from tests.bench._pickers import Consul, Envoy, Ours, Rule, Yarp
+from tests.bench._pickers import Consul, Envoy, RefloatRule, Rule, Yarp
 from tests.bench.measure import Figure, Outcome, Target
 
 
 @dataclass(frozen=True, slots=True)
-class _Truth:
+class _Behavior:
     """What a destination does in one second."""
 
     #: Of the requests, and of the probes, that fail; they are the same unless a scenario says so.
     fails: float = 0.0
     probe_fails: float | None = None
-    #: It says of itself that it is degraded.
-    degraded: bool = False
-    #: What it can take, of what it can when it is well.
+    #: Its health check reports degraded.
+    is_degraded: bool = False
+    #: Its capacity as a share of its healthy capacity.
     capacity: float = 1.0
 
 
-_WELL, _DEAD = _Truth(), _Truth(fails=1.0)
+_WELL, _DEAD = _Behavior(), _Behavior(fails=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,57 +40,57 @@ class _Scenario:
     #: What all requests take of the capacity there is when all are well.
     use: float
     #: (number, second, seconds in all) -> what that one does then.
-    truth: Callable[[int, int, int], _Truth]
+    behavior: Callable[[int, int, int], _Behavior]
 
 
-def _grey(number: int, _second: int, _whole: int) -> _Truth:
+def _some_fail(number: int, _second: int, _whole: int) -> _Behavior:
     """30 of 100 fail two requests of five."""
-    return _Truth(fails=0.4) if number < 30 else _WELL
+    return _Behavior(fails=0.4) if number < 30 else _WELL
 
 
-def _tired(number: int, _second: int, _whole: int) -> _Truth:
+def _some_are_slow(number: int, _second: int, _whole: int) -> _Behavior:
     """40 of 100 can take half of what they could, and say so."""
-    return _Truth(degraded=True, capacity=0.5) if number < 40 else _WELL
+    return _Behavior(is_degraded=True, capacity=0.5) if number < 40 else _WELL
 
 
-def _dying(number: int, second: int, whole: int) -> _Truth:
+def _most_die(number: int, second: int, whole: int) -> _Behavior:
     """One after another dies, until five of a hundred are left."""
     return _DEAD if number < min(95, 120 * second // whole) else _WELL
 
 
-def _five_left(number: int, _second: int, _whole: int) -> _Truth:
+def _five_left(number: int, _second: int, _whole: int) -> _Behavior:
     """Five of a hundred are left."""
     return _DEAD if number < 95 else _WELL
 
 
-def _flapping(number: int, second: int, _whole: int) -> _Truth:
+def _some_flap(number: int, second: int, _whole: int) -> _Behavior:
     """20 of 100 are dead for 3 s of every 10, each at its own time."""
     return _DEAD if number < 20 and (second + number) % 10 < 3 else _WELL
 
 
-def _blind(number: int, second: int, whole: int) -> _Truth:
+def _probes_fail(number: int, second: int, whole: int) -> _Behavior:
     """From half time on every probe fails, and every request is answered: the prober is ill."""
-    return _Truth(probe_fails=1.0) if second > whole // 2 else _WELL
+    return _Behavior(probe_fails=1.0) if second > whole // 2 else _WELL
 
 
-def _last_of_three(number: int, second: int, whole: int) -> _Truth:
+def _last_of_three(number: int, second: int, whole: int) -> _Behavior:
     """Of three, one dies at a third of the time and another at two thirds."""
     return _DEAD if second > whole * (number + 1) // 3 else _WELL
 
 
 _SCENARIOS = {
-    "grey": _Scenario(100, 0.5, _grey),
-    "tired": _Scenario(100, 0.6, _tired),
-    "dying": _Scenario(100, 0.3, _dying),
+    "grey": _Scenario(100, 0.5, _some_fail),
+    "tired": _Scenario(100, 0.6, _some_are_slow),
+    "dying": _Scenario(100, 0.3, _most_die),
     "five_left": _Scenario(100, 0.3, _five_left),
     "five_left_idle": _Scenario(100, 0.02, _five_left),
-    "flapping": _Scenario(100, 0.5, _flapping),
-    "blind": _Scenario(100, 0.5, _blind),
+    "flapping": _Scenario(100, 0.5, _some_flap),
+    "blind": _Scenario(100, 0.5, _probes_fail),
     "three": _Scenario(3, 0.3, _last_of_three),
 }
 _RULES: dict[str, Callable[[int], Rule]] = {
-    "ours": Ours,
-    "ours_unguarded": lambda count: Ours(count, replace(DEFAULTS, guard=1_000.0)),
+    "ours": RefloatRule,
+    "ours_unguarded": lambda count: RefloatRule(count, replace(DEFAULTS, guard=1_000.0)),
     "envoy": Envoy,
     "yarp": Yarp,
     "consul": Consul,
@@ -107,49 +107,56 @@ _TARGETS = (
 
 
 def run(*, quick: bool) -> Outcome:
-    """Each rule in each scenario, by the same chances."""
+    """Simulate each rule in each scenario, with the same random seed."""
     seconds = 120 if quick else 600
     figures: dict[str, Figure] = {"seconds": seconds}
     peers: dict[str, Figure] = {}
     for name, scenario in _SCENARIOS.items():
-        print(f"{name}: {scenario.truth.__doc__}", file=sys.stderr, flush=True)
+        print(f"{name}: {scenario.behavior.__doc__}", file=sys.stderr, flush=True)
         for rule, make in _RULES.items():
-            failed, load = _play(scenario, make(scenario.destinations), seconds)
+            failure_share, load = _simulate(scenario, make(scenario.destinations), seconds)
             into = figures if rule == "ours" else peers
-            into[f"{rule}_{name}_failed_pct"] = 100 * failed
+            into[f"{rule}_{name}_failed_pct"] = 100 * failure_share
             into[f"{rule}_{name}_load_max"] = load
     return Outcome(figures, _TARGETS, peers)
 
 
-def _play(scenario: _Scenario, rule: Rule, seconds: int) -> tuple[float, float]:
-    """The share of requests that failed, and the largest load on one, in fair shares, once it has settled."""
+def _simulate(scenario: _Scenario, rule: Rule, seconds: int) -> tuple[float, float]:
+    """Return the share of failed requests and the largest load on one destination, in fair shares, after settling."""
     chance = random.Random(2071)
     count = scenario.destinations
-    failed, largest = 0.0, 0.0
+    failures, largest = 0.0, 0.0
     for second in range(_SETTLING + seconds):
-        truths = [scenario.truth(number, max(0, second - _SETTLING), seconds) for number in range(count)]
+        behaviors = [
+            scenario.behavior(number, max(0, second - _SETTLING), seconds) for number in range(count)
+        ]
         shares = rule.shares(float(second))
         loads = [share * count for share in shares]
-        met = [_overload(truth, load * scenario.use) for truth, load in zip(truths, loads, strict=True)]
+        overloads = [
+            _overload(behavior, load * scenario.use) for behavior, load in zip(behaviors, loads, strict=True)
+        ]
         if second >= _SETTLING:
-            failed += 1 - sum(
-                share * (1 - truth.fails) * (1 - over)
-                for share, truth, over in zip(shares, truths, met, strict=True)
+            failures += 1 - sum(
+                share * (1 - behavior.fails) * (1 - overload)
+                for share, behavior, overload in zip(shares, behaviors, overloads, strict=True)
             )
             largest = max(largest, *loads)
-        outcomes = [_probe(truth, over, chance.random()) for truth, over in zip(truths, met, strict=True)]
-        rule.probed(outcomes, float(second))
+        outcomes = [
+            _probe(behavior, overload, chance.random())
+            for behavior, overload in zip(behaviors, overloads, strict=True)
+        ]
+        rule.observe(outcomes, float(second))
     # What is left of adding up many shares is no request.
-    return round(failed / seconds, 6) + 0.0, round(largest, 6)
+    return round(failures / seconds, 6) + 0.0, round(largest, 6)
 
 
-def _overload(truth: _Truth, load: float) -> float:
-    """The share of what it gets that a destination must refuse."""
-    return max(0.0, 1 - truth.capacity / load) if load > 0 else 0.0
+def _overload(behavior: _Behavior, load: float) -> float:
+    """Return the share of its requests that a destination must refuse."""
+    return max(0.0, 1 - behavior.capacity / load) if load > 0 else 0.0
 
 
-def _probe(truth: _Truth, overload: float, chance: float) -> ProbeOutcome:
-    fails = truth.fails if truth.probe_fails is None else truth.probe_fails
+def _probe(behavior: _Behavior, overload: float, chance: float) -> ProbeOutcome:
+    fails = behavior.fails if behavior.probe_fails is None else behavior.probe_fails
     if chance >= (1 - fails) * (1 - overload):
         return ProbeOutcome.FAILURE
-    return ProbeOutcome.DEGRADED if truth.degraded else ProbeOutcome.SUCCESS
+    return ProbeOutcome.DEGRADED if behavior.is_degraded else ProbeOutcome.SUCCESS

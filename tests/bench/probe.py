@@ -22,7 +22,7 @@ import psutil
 
 from fleet.processes.valkey import free_port
 from tests.bench.measure import BenchError, Figure, Outcome, Target
-from tests.fakes.programs import PeerError, running
+from tests.fakes.programs import PeerError, run_program
 from tests.meta.house import ROOT
 
 _PROGRAM = "prometheus-blackbox-exporter"
@@ -40,23 +40,23 @@ _WHOLE = (500, 5, 4, 1_000, 350)
 _QUICK = (20, 1, 2, 100, 50)
 
 
-class _End:
-    """A process that does orders."""
+class _OrderProcess:
+    """A process that executes orders."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.first = self._read()
+        self.ready = self._read()
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None, "it is a pipe"
         line = self._process.stdout.readline()
         if not line:
             raise BenchError(f"an end of the bench ended with {self._process.wait()}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
-    def do(self, kind: str, checks: int, addresses: Sequence[str], **more: str) -> dict[str, float]:
-        """Give an order and wait for what it took."""
+    def execute(self, kind: str, checks: int, addresses: Sequence[str], **more: str) -> dict[str, float]:
+        """Send an order and return what it cost."""
         assert self._process.stdin is not None, "it is a pipe"
         order = {"kind": kind, "checks": checks, "addresses": list(addresses), **more}
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -65,11 +65,11 @@ class _End:
 
 
 @contextmanager
-def _end(*words: str) -> Iterator[_End]:
-    argv = [sys.executable, "-m", "tests.bench._probe_ends", *words]
+def _start_process(*args: str) -> Iterator[_OrderProcess]:
+    argv = [sys.executable, "-m", "tests.bench._probe_ends", *args]
     process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        yield _End(process)
+        yield _OrderProcess(process)
     finally:
         process.kill()
         process.communicate()
@@ -86,32 +86,32 @@ def run(*, quick: bool) -> Outcome:
 
 def _measure(folder: Path, stack: ExitStack, size: tuple[int, int, int, int, int]) -> Outcome:
     endpoints, runs, turns, checks, fewer = size
-    addresses = stack.enter_context(_end("endpoints", "--count", str(endpoints))).first["addresses"]
-    ours, exporter = stack.enter_context(_end("ours")), _Exporter(folder, stack)
+    addresses = stack.enter_context(_start_process("endpoints", "--count", str(endpoints))).ready["addresses"]
+    prober, exporter = stack.enter_context(_start_process("ours")), _Exporter(folder, stack)
     # Connections that are kept are made before anything is measured; so are the programs' own first times.
-    ours.do("reused", 2 * endpoints, addresses)
-    ours.do("new", endpoints, addresses)
-    exporter.take(endpoints, addresses)
-    seen: dict[str, list[float]] = defaultdict(list)
+    prober.execute("reused", 2 * endpoints, addresses)
+    prober.execute("new", endpoints, addresses)
+    exporter.measure(endpoints, addresses)
+    rates: dict[str, list[float]] = defaultdict(list)
     for number in range(runs):
         print(f"run {number + 1} of {runs}", file=sys.stderr, flush=True)
-        taken: dict[str, list[_Taken]] = defaultdict(list)
+        turns_of: dict[str, list[_Turn]] = defaultdict(list)
         # Short turns: what else the machine does is then the same for all.
         for _ in range(turns):
-            taken["reused"].append(_Taken(checks, **ours.do("reused", checks, addresses)))
-            taken["new"].append(_Taken(fewer, **ours.do("new", fewer, addresses)))
-            taken["blackbox"] += exporter.take(fewer, addresses)
-        for kind, several in taken.items():
+            turns_of["reused"].append(_Turn(checks, **prober.execute("reused", checks, addresses)))
+            turns_of["new"].append(_Turn(fewer, **prober.execute("new", fewer, addresses)))
+            turns_of["blackbox"] += exporter.measure(fewer, addresses)
+        for kind, several in turns_of.items():
             if several:
-                done = sum(one.checks for one in several)
-                seen[f"{kind}_per_cpu_s"].append(done / sum(one.cpu for one in several))
-                seen[f"{kind}_per_s"].append(done / sum(one.seconds for one in several))
-    return Outcome(*_figures(seen))
+                check_count = sum(turn.checks for turn in several)
+                rates[f"{kind}_per_cpu_s"].append(check_count / sum(turn.cpu for turn in several))
+                rates[f"{kind}_per_s"].append(check_count / sum(turn.seconds for turn in several))
+    return Outcome(*_figures(rates))
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """What so many checks took of the prober."""
+class _Turn:
+    """What a turn of checks cost the prober."""
 
     checks: int
     cpu: float
@@ -119,9 +119,9 @@ class _Taken:
 
 
 def _figures(
-    seen: Mapping[str, Sequence[float]],
+    rates: Mapping[str, Sequence[float]],
 ) -> tuple[dict[str, Figure], Sequence[Target], dict[str, Figure]]:
-    medians = {name: statistics.median(values) for name, values in seen.items()}
+    medians = {name: statistics.median(values) for name, values in rates.items()}
     figures: dict[str, Figure] = {
         name: value for name, value in medians.items() if not name.startswith("blackbox_")
     }
@@ -129,32 +129,34 @@ def _figures(
         return figures, _LIMITS, {"blackbox_missing": f"there is no {_PROGRAM}: make peers"}
     for kind in ("reused", "new"):
         # Of each run by itself: a machine that is slow is slow for both.
-        pairs = zip(seen[f"{kind}_per_cpu_s"], seen["blackbox_per_cpu_s"], strict=True)
-        figures[f"{kind}_to_blackbox"] = statistics.median([mine / other for mine, other in pairs])
+        pairs = zip(rates[f"{kind}_per_cpu_s"], rates["blackbox_per_cpu_s"], strict=True)
+        figures[f"{kind}_to_blackbox"] = statistics.median(
+            [rate / blackbox_rate for rate, blackbox_rate in pairs]
+        )
     return figures, _LIMITS, {name: value for name, value in medians.items() if name.startswith("blackbox_")}
 
 
 class _Exporter:
-    """The blackbox exporter, if there is one, and who asks it."""
+    """The blackbox exporter, if installed, and the process that drives it."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._there = shutil.which(_PROGRAM)
-        if self._there is None:
+        self._program = shutil.which(_PROGRAM)
+        if self._program is None:
             return
         (folder / "modules.yml").write_text(_MODULES)
         self._address = f"127.0.0.1:{free_port()}"
         flags = [f"--config.file={folder / 'modules.yml'}", f"--web.listen-address={self._address}"]
-        self._peer = stack.enter_context(running(_PROGRAM, [self._there, *flags], folder))
-        self._peer.await_words("Listening on|msg=.Listening")
-        self._driver = stack.enter_context(_end("drive"))
+        self._peer = stack.enter_context(run_program(_PROGRAM, [self._program, *flags], folder))
+        self._peer.await_output("Listening on|msg=.Listening")
+        self._driver = stack.enter_context(_start_process("drive"))
 
-    def take(self, checks: int, addresses: Sequence[str]) -> list[_Taken]:
-        """Have it make so many checks; nothing when it is not there."""
-        if self._there is None:
+    def measure(self, checks: int, addresses: Sequence[str]) -> list[_Turn]:
+        """Run that many checks; return nothing when the exporter is not installed."""
+        if self._program is None:
             return []
         process = psutil.Process(self._peer.pid)
         before = process.cpu_times()
-        taken = self._driver.do("blackbox", checks, addresses, exporter=self._address)
+        answer = self._driver.execute("blackbox", checks, addresses, exporter=self._address)
         after = process.cpu_times()
         cpu = after.user + after.system - before.user - before.system
-        return [_Taken(checks, cpu, taken["seconds"])]
+        return [_Turn(checks, cpu, answer["seconds"])]

@@ -1,4 +1,4 @@
-"""From a sick auth to answers of a healthy one, from a silent proxy to tunnels elsewhere, and what users lose by it.
+"""From an unhealthy auth to a healthy one, from a silent proxy to tunnels elsewhere, and what users lose by it.
 
 For the first, one agent against a bare client, and 1,000 at once; auths, balancer and agents are processes of their
 own. docs/reference/benchmarks.md says what the figures are.
@@ -46,92 +46,94 @@ _DEFAULT_S = announce.DEFAULT_TTL + tracker.DEFAULT_PROXY_EXPIRY
 
 
 def run(*, quick: bool) -> Outcome:
-    """One after the other: each part has the machine to itself."""
+    """Run one part after another: each has the machine to itself."""
     outcome = asyncio.run(_measure(_QUICK if quick else _WHOLE))
-    seen = users.measure(users.QUICK if quick else users.WHOLE)
-    return Outcome({**outcome.figures, **seen}, (*outcome.targets, *users.TARGETS), outcome.peers)
+    user_figures = users.measure(users.QUICK if quick else users.WHOLE)
+    return Outcome({**outcome.figures, **user_figures}, (*outcome.targets, *users.TARGETS), outcome.peers)
 
 
 async def _measure(size: _Size) -> Outcome:
     figures: dict[str, Figure] = {}
     peers: dict[str, Figure] = {}
-    await _one_by_one(size, figures, peers)
+    await _compare_one_by_one(size, figures, peers)
     few = size.agents // 10
-    _say(f"{few} agents at once")
-    figures |= _of_herd("few", await failover.herd(few, size.processes, "0.25"), few)
-    _say(f"{size.agents} agents at once")
-    herd = await failover.herd(size.agents, size.processes, "0.25")
-    figures |= _of_herd("herd", herd, size.agents)
-    for found, more in zip((figures, peers), await _floor(size, herd), strict=True):
-        found.update(more)
-    _say(f"{size.agents} agents at once, with upstream's waits")
-    peers |= _of_herd(
-        "upstream_herd", await failover.herd(size.agents, size.processes, "upstream"), size.agents
+    _report(f"{few} agents at once")
+    figures |= _herd_figures("few", await failover.measure_herd(few, size.processes, "0.25"), few)
+    _report(f"{size.agents} agents at once")
+    herd = await failover.measure_herd(size.agents, size.processes, "0.25")
+    figures |= _herd_figures("herd", herd, size.agents)
+    for target_figures, more in zip((figures, peers), await _measure_floor(size, herd), strict=True):
+        target_figures.update(more)
+    _report(f"{size.agents} agents at once, with upstream's waits")
+    peers |= _herd_figures(
+        "upstream_herd", await failover.measure_herd(size.agents, size.processes, "upstream"), size.agents
     )
-    await _tunnels(size, figures, peers)
+    await _measure_tunnels(size, figures, peers)
     return Outcome(figures, _TARGETS, peers)
 
 
-async def _floor(size: _Size, ours: Herd) -> tuple[dict[str, Figure], dict[str, Figure]]:
-    """As many clients of gRPC alone: with one RPC each, and with all the RPCs of ours in their order."""
+async def _measure_floor(size: _Size, herd: Herd) -> tuple[dict[str, Figure], dict[str, Figure]]:
+    """Measure as many plain gRPC clients: with one RPC each, and with all our RPCs in the same order."""
     figures: dict[str, Figure] = {}
     peers: dict[str, Figure] = {}
     for kind in ("bare", "floor"):
-        _say(f"{size.agents} {kind} clients at once")
-        seen = await failover.herd(size.agents, size.processes, kind)
+        _report(f"{size.agents} {kind} clients at once")
+        floor_herd = await failover.measure_herd(size.agents, size.processes, kind)
         name = f"{kind}_herd"
-        peers |= _of_herd(name, seen, size.agents)
+        peers |= _herd_figures(name, floor_herd, size.agents)
         del peers[f"{name}_connects"]  # not all ask for a policy, and that is what is counted
         # If half of the work came first and nothing else ran, half of them were done by then.
-        peers[f"{name}_p50_by_cpu_s"] = sum(seen.cpu.values()) / _CORES / 2
-        if ours.seconds and seen.seconds:
-            figures[f"herd_p50_to_{kind}"] = percentile(ours.seconds, 0.5) / percentile(seen.seconds, 0.5)
+        peers[f"{name}_p50_by_cpu_s"] = sum(floor_herd.cpu.values()) / _CORES / 2
+        if herd.seconds and floor_herd.seconds:
+            figures[f"herd_p50_to_{kind}"] = percentile(herd.seconds, 0.5) / percentile(
+                floor_herd.seconds, 0.5
+            )
     return figures, peers
 
 
-async def _tunnels(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:
-    """Agents' tunnels, when their proxy stops heartbeating."""
-    _say("a proxy stops heartbeating")
-    seen = await tunnels.seconds_to_tunnels_elsewhere(size.proxy_rounds, agents=30)
-    figures["tunnels_measured"] = len(seen)
-    if not seen:
+async def _measure_tunnels(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:
+    """Measure how long agents take to get tunnels elsewhere when their proxy stops heartbeating."""
+    _report("a proxy stops heartbeating")
+    seconds = await tunnels.seconds_to_tunnels_elsewhere(size.proxy_rounds, agents=30)
+    figures["tunnels_measured"] = len(seconds)
+    if not seconds:
         return
-    figures |= {f"tunnels_p{share}_s": percentile(seen, share / 100) for share in (50, 95)}
-    figures["tunnels_p95_in_ttls"] = percentile(seen, 0.95) / tunnels.TTL
+    figures |= {f"tunnels_p{share}_s": percentile(seconds, share / 100) for share in (50, 95)}
+    figures["tunnels_p95_in_ttls"] = percentile(seconds, 0.95) / tunnels.TTL
     # 10 minutes of announce TTL, and 3 of the tracker; the same shares of our TTL.
     peers["default_tunnels_s"] = _DEFAULT_S
     peers["default_tunnels_in_ttls"] = _DEFAULT_S / announce.DEFAULT_TTL
     peers["default_tunnels_scaled_s"] = _DEFAULT_S / announce.DEFAULT_TTL * tunnels.TTL
 
 
-async def _one_by_one(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:
-    """The balanced channel and the bare client in turns."""
-    ours: list[float] = []
+async def _compare_one_by_one(size: _Size, figures: dict[str, Figure], peers: dict[str, Figure]) -> None:
+    """Measure the balanced channel and the bare client in turns."""
+    balanced: list[float] = []
     bare: list[float] = []
-    async with failover.ground(2, check_every=0.05) as there:
+    async with failover.run_auths(2, check_every=0.05) as setup:
         for number in range(size.rounds):
             if number % 10 == 0:
-                _say(f"failover {number + 1} of {size.rounds}")
-            ours.append(await failover.pick_healthy_once(there) * 1000)
-            bare.append(await failover.bare_once(there) * 1000)
+                _report(f"failover {number + 1} of {size.rounds}")
+            balanced.append(await failover.measure_pick_healthy(setup) * 1000)
+            bare.append(await failover.measure_bare(setup) * 1000)
     figures["rounds"] = size.rounds
     for share in (0.5, 0.95):
         name = f"p{share * 100:.0f}"
-        figures[f"failover_{name}_ms"] = percentile(ours, share)
+        figures[f"failover_{name}_ms"] = percentile(balanced, share)
         peers[f"bare_{name}_ms"] = percentile(bare, share)
-        figures[f"failover_{name}_to_bare"] = percentile(ours, share) / percentile(bare, share)
+        figures[f"failover_{name}_to_bare"] = percentile(balanced, share) / percentile(bare, share)
 
 
-def _of_herd(name: str, seen: Herd, agents: int) -> dict[str, Figure]:
-    found: dict[str, Figure] = {f"{name}_agents": agents, f"{name}_lost": seen.lost}
-    if seen.seconds:
-        found |= {f"{name}_p{share}_s": percentile(seen.seconds, share / 100) for share in (50, 95)}
-        found[f"{name}_slowest_s"] = max(seen.seconds)
+def _herd_figures(name: str, herd: Herd, agents: int) -> dict[str, Figure]:
+    figures: dict[str, Figure] = {f"{name}_agents": agents, f"{name}_lost": herd.lost_agents}
+    if herd.seconds:
+        figures |= {f"{name}_p{share}_s": percentile(herd.seconds, share / 100) for share in (50, 95)}
+        figures[f"{name}_slowest_s"] = max(herd.seconds)
     # All parts share the machine: this is what their work alone takes on its cores, whoever waits for what.
-    busy = sum(seen.cpu.values()) / _CORES
-    found |= {f"{name}_connects": seen.connects, f"{name}_cpu_by_cores_s": busy}
-    return found | {f"{name}_cpu_ms_of_{part}": cpu / agents * 1000 for part, cpu in seen.cpu.items()}
+    busy = sum(herd.cpu.values()) / _CORES
+    figures |= {f"{name}_connects": herd.connects, f"{name}_cpu_by_cores_s": busy}
+    return figures | {f"{name}_cpu_ms_of_{part}": cpu / agents * 1000 for part, cpu in herd.cpu.items()}
 
 
-def _say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def _report(progress: str) -> None:
+    print(progress, file=sys.stderr, flush=True)

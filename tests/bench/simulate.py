@@ -33,19 +33,19 @@ _TIMING = Timing(round_interval=_INTERVAL)
 _DEADLINE = 2.0
 #: The size of a shard, as the console's settings have it.
 _SHARD = 250
-#: Rounds until everybody must be known: a full list is read over several.
+#: Rounds until all agents must be known: a full list is read over several.
 _PATIENCE = 60
 
 
 def run(*, quick: bool) -> Outcome:
-    """Start the fleet and the record, poll until everybody is known, then round after round."""
+    """Start the fleet and the record, poll until all agents are known, then measure rounds."""
     agents, proxies = (5_000, 20) if quick else (100_000, 200)
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         server = valkey.start(Path(folder) / "valkey", persist=False)
         fleet = _start_fleet(Path(folder), agents, proxies)
         try:
             bench = _Bench(server.url, fleet.auths)
-            figures = bench.measure(agents, rounds=5 if quick else 12, tell=fleet.tell)
+            figures = bench.measure(agents, rounds=5 if quick else 12, inject_fault=fleet.inject_fault)
             bench.close()
         finally:
             children.stop([fleet.process], grace=20.0)
@@ -59,9 +59,9 @@ class _SimulatedFleet:
     auths: tuple[str, ...]
     home: Path
 
-    def tell(self, *words: str) -> None:
-        """Do a fault."""
-        simulate.main(["fault", "--home", str(self.home), *words], standalone_mode=False)
+    def inject_fault(self, *args: str) -> None:
+        """Inject a fault into the simulated fleet."""
+        simulate.main(["fault", "--home", str(self.home), *args], standalone_mode=False)
 
 
 def _start_fleet(home: Path, agents: int, proxies: int) -> _SimulatedFleet:
@@ -69,17 +69,19 @@ def _start_fleet(home: Path, agents: int, proxies: int) -> _SimulatedFleet:
     argv += ["--agents", str(agents), "--proxies", str(proxies), "--seed", "1"]
     process = children.spawn(argv, log=subprocess.PIPE, env=dict(os.environ))
     assert process.stdout is not None, "asked for a pipe"
-    said = process.stdout.readline()
+    ready_line = process.stdout.readline()
     try:
-        return _SimulatedFleet(process, tuple(json.loads(said)["auths"]), home)
+        return _SimulatedFleet(process, tuple(json.loads(ready_line)["auths"]), home)
     except ValueError as error:
         children.stop([process])
-        raise BenchError(f"the simulated fleet did not start: {said.decode(errors='replace')}") from error
+        raise BenchError(
+            f"the simulated fleet did not start: {ready_line.decode(errors='replace')}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What one cost: seconds, and seconds of CPU of this process."""
+    """What one round cost: seconds, and seconds of CPU of this process."""
 
     poll: float
     conclude: float
@@ -101,57 +103,59 @@ class _Bench:
         """Close its connections."""
         self._worker.close()
 
-    def _round(self) -> _Round:
+    def _run_round(self) -> _Round:
         self._number += 1
-        began, cpu = time.perf_counter(), time.process_time()
+        start, cpu = time.perf_counter(), time.process_time()
         for shard in plan_shards(self._writer.load_instances(_CLUSTER), _SHARD, time.time()):
             place = self._worker.open_record(_CLUSTER, self._writer.epoch(_CLUSTER))
             bootstrap = self._auths if shard.lists else None
             self._worker.poll_shard(place, self._number, shard.instances, bootstrap)
         polled = time.perf_counter()
-        done = conclude(
+        outcome = conclude(
             self._writer, _CLUSTER, self._number, now=time.time(), timing=_TIMING, clock=time.perf_counter
         )
-        assert done is not None, "nobody else concludes"
-        ended = time.perf_counter()
-        return _Round(polled - began, ended - polled, time.process_time() - cpu, done.header.counts)
+        assert outcome is not None, "nobody else concludes"
+        end = time.perf_counter()
+        return _Round(polled - start, end - polled, time.process_time() - cpu, outcome.header.counts)
 
-    def measure(self, agents: int, rounds: int, tell: Callable[..., None]) -> dict[str, Figure]:
-        """Everybody known; then rounds at their interval; then a frozen proxy."""
-        began, cpu = time.perf_counter(), time.process_time()
-        seen = self._until(lambda seen: seen.counts[State.HEALTHY] == agents, pause=0.0)
+    def measure(self, agents: int, rounds: int, inject_fault: Callable[..., None]) -> dict[str, Figure]:
+        """Measure the first sync, then rounds at their interval, then a frozen proxy."""
+        start, cpu = time.perf_counter(), time.process_time()
+        last_round = self._until(lambda last_round: last_round.counts[State.HEALTHY] == agents, pause=0.0)
         figures: dict[str, Figure] = {
-            "first_sync_s": time.perf_counter() - began,
+            "first_sync_s": time.perf_counter() - start,
             "first_sync_rounds": self._number,
             "first_sync_cpu_s": time.process_time() - cpu,
         }
         steady = []
         for _ in range(rounds):
             at = time.perf_counter()
-            steady.append(self._round())
+            steady.append(self._run_round())
             time.sleep(max(0.0, _INTERVAL - (time.perf_counter() - at)))
         figures |= {
-            "round_poll_ms": 1000 * statistics.median(seen.poll for seen in steady),
-            "round_conclude_ms": 1000 * statistics.median(seen.conclude for seen in steady),
-            "round_cpu_ms": 1000 * statistics.median(seen.cpu for seen in steady),
-            "worker_core_percent": 100 * statistics.median(seen.cpu for seen in steady) / _INTERVAL,
+            "round_poll_ms": 1000 * statistics.median(last_round.poll for last_round in steady),
+            "round_conclude_ms": 1000 * statistics.median(last_round.conclude for last_round in steady),
+            "round_cpu_ms": 1000 * statistics.median(last_round.cpu for last_round in steady),
+            "worker_core_percent": 100
+            * statistics.median(last_round.cpu for last_round in steady)
+            / _INTERVAL,
         }
         before = self._number
-        tell("freeze", "proxy-1")
-        seen = self._until(lambda seen: seen.counts[State.HEALTHY] < agents, pause=0.5)
+        inject_fault("freeze", "proxy-1")
+        last_round = self._until(lambda last_round: last_round.counts[State.HEALTHY] < agents, pause=0.5)
         figures |= {
             "rounds_to_see_a_frozen_proxy": self._number - before,
-            "not_healthy_then": agents - seen.counts[State.HEALTHY],
-            "round_with_a_frozen_proxy_ms": 1000 * (seen.poll + seen.conclude),
+            "not_healthy_then": agents - last_round.counts[State.HEALTHY],
+            "round_with_a_frozen_proxy_ms": 1000 * (last_round.poll + last_round.conclude),
         }
         return figures
 
-    def _until(self, done: Callable[[_Round], bool], pause: float) -> _Round:
-        """Round after round until `done`. Raises BenchError when it does not come."""
+    def _until(self, condition: Callable[[_Round], bool], pause: float) -> _Round:
+        """Run rounds until `condition` holds. Raises BenchError when it never does."""
         for _ in range(_PATIENCE):
-            seen = self._round()
-            if done(seen):
-                return seen
+            last_round = self._run_round()
+            if condition(last_round):
+                return last_round
             time.sleep(pause)
-        counts = {state.slug: seen.counts[state] for state in State if seen.counts[state]}
+        counts = {state.slug: last_round.counts[state] for state in State if last_round.counts[state]}
         raise BenchError(f"not there after {_PATIENCE} rounds: {counts}")

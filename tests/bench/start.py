@@ -1,4 +1,4 @@
-"""Seconds from `make demo` to a page that somebody who signed in is shown: first in a fresh clone, and later."""
+"""Seconds from `make demo` to a page for a signed-in user: first in a fresh clone, and later."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tests.bench.measure import BenchError, Outcome, Target, percentile
 
 #: "Within 3 minutes of the first run and 15 s of later ones". Seconds.
 _FIRST, _LATER = 180.0, 15.0
-_GIVE_UP = 600.0
+_TIMEOUT = 600.0
 _LATER_TIMES = 3
 _POLL = 0.05
 
 
 def run(*, quick: bool) -> Outcome:
-    """Start it, and end it, again and again; `quick` takes this folder, and knows no first time."""
+    """Start and stop the demo repeatedly; `quick` uses this checkout and measures no first start."""
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         home, clone = Path(folder) / "home", Path(folder) / "clone"
         if quick:
             argv = [sys.executable, "manage.py", "demo", f"--port={free_port()}"]
-            return _outcome([], [_time(argv, _demo.ROOT, home) for _ in range(2)][1:])
+            return _outcome([], [_time_start(argv, _demo.ROOT, home) for _ in range(2)][1:])
         _clone(clone)
         argv = ["make", "demo", f"ARGS=--port={free_port()}"]
-        times = [_time(argv, clone, home) for _ in range(1 + _LATER_TIMES)]
+        times = [_time_start(argv, clone, home) for _ in range(1 + _LATER_TIMES)]
         return _outcome(times[:1], times[1:])
 
 
@@ -48,40 +48,40 @@ def _outcome(first: Sequence[float], later: Sequence[float]) -> Outcome:
     return Outcome(figures, targets)
 
 
-def _clone(where: Path) -> None:
-    """What is committed, as somebody else would get it. Raises BenchError."""
-    argv = ["git", "clone", "--quiet", "--depth", "1", f"file://{_demo.ROOT}", str(where)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BenchError(f"the first start needs a clone of this folder: {done.stderr.strip()}")
+def _clone(folder: Path) -> None:
+    """Clone the repository as a new user would. Raises BenchError."""
+    argv = ["git", "clone", "--quiet", "--depth", "1", f"file://{_demo.ROOT}", str(folder)]
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise BenchError(f"the first start needs a clone of this folder: {process.stderr.strip()}")
 
 
-def _time(argv: Sequence[str], where: Path, home: Path) -> float:
-    """Seconds until somebody who signs in is shown the page. Raises BenchError."""
-    began = time.monotonic()
-    with _started(argv, where, home) as demo:
-        asyncio.run(_signed_in(demo, home, began + _GIVE_UP))
-        took = time.monotonic() - began
+def _time_start(argv: Sequence[str], checkout: Path, home: Path) -> float:
+    """Return the seconds until a signed-in user gets the page. Raises BenchError."""
+    start = time.monotonic()
+    with _start_demo(argv, checkout, home) as demo:
+        asyncio.run(_await_sign_in(demo, home, start + _TIMEOUT))
+        took = time.monotonic() - start
     print(f"{took:.1f} s", file=sys.stderr, flush=True)
     return took
 
 
 @contextlib.contextmanager
-def _started(argv: Sequence[str], where: Path, home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    # Those of a `make bench` that runs us are not for the clone.
-    ours = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VENV"}
-    env = {name: value for name, value in os.environ.items() if name not in ours}
+def _start_demo(argv: Sequence[str], checkout: Path, home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    # Variables of an outer `make bench` must not reach the clone's make.
+    make_variables = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VENV"}
+    env = {name: value for name, value in os.environ.items() if name not in make_variables}
     home.mkdir(parents=True, exist_ok=True)
     (home / "demo.json").unlink(missing_ok=True)
     with (home / "bench.log").open("wb") as log:
-        demo = children.spawn(argv, env=dict(env, REFLOAT_HOME=str(home)), log=log, cwd=str(where))
+        demo = children.spawn(argv, env=dict(env, REFLOAT_HOME=str(home)), log=log, cwd=str(checkout))
     try:
         yield demo
     finally:
         children.stop([demo], grace=30.0)
 
 
-async def _signed_in(demo: subprocess.Popen[bytes], home: Path, deadline: float) -> None:
+async def _await_sign_in(demo: subprocess.Popen[bytes], home: Path, deadline: float) -> None:
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         while True:
             if demo.poll() is not None or time.monotonic() > deadline:
@@ -89,9 +89,9 @@ async def _signed_in(demo: subprocess.Popen[bytes], home: Path, deadline: float)
                     f"the demo did not start:\n{(home / 'bench.log').read_text('utf-8', 'replace')[-2000:]}"
                 )
             with contextlib.suppress(BenchError, aiohttp.ClientError):
-                noted = _demo.read(home)
-                await _demo.Watch(noted, session).sign_in()
-                async with session.get(f"{noted.url}/", allow_redirects=False) as page:
+                demo_access = _demo.read(home)
+                await _demo.DemoClient(demo_access, session).sign_in()
+                async with session.get(f"{demo_access.url}/", allow_redirects=False) as page:
                     if page.status == 200:
                         return
             await asyncio.sleep(_POLL)

@@ -17,13 +17,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench._tunnel_variants import VARIANTS, Ground, Running, Variant, make_keys, python, start_ours
+from tests.bench._tunnel_variants import (
+    VARIANTS,
+    StartedVariant,
+    Variant,
+    VariantSetup,
+    make_keys,
+    run_python,
+    start_refloat_tunnel,
+)
 from tests.bench.measure import BenchError, Figure, Outcome, Target
 from tests.fakes.programs import PeerError
 from tests.meta.house import ROOT
 
 _CONNECTIONS = (1, 8)
-_OURS = ("plain", "tls")
+_REFLOAT_VARIANTS = ("plain", "tls")
 _LIMITS = (
     *(Target(f"tls_{n}_conn_to_openssh", at_least=1.0) for n in _CONNECTIONS),
     *(Target(f"plain_{n}_conn_to_go", at_least=1.3) for n in _CONNECTIONS),
@@ -36,7 +44,7 @@ _IDLE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """How much of everything."""
+    """The size of each measurement."""
 
     runs: int
     #: MB in all, each direction.
@@ -51,7 +59,7 @@ _QUICK = _Size(runs=1, megabytes=32, rounds=300, sessions=40, idle=50)
 
 
 def run(*, quick: bool) -> Outcome:
-    """Start what there is, and let every variant take its turn `runs` times."""
+    """Start the available variants and measure each in turn, `runs` times."""
     size = _QUICK if quick else _WHOLE
     try:
         with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder, ExitStack() as stack:
@@ -62,103 +70,116 @@ def run(*, quick: bool) -> Outcome:
 
 def _measure(folder: Path, stack: ExitStack, size: _Size) -> Outcome:
     keys = make_keys(folder / "keys")
-    _, said = python("target", Ground(stack, folder, "", keys), "tests.bench._traffic", "serve")
-    ground = Ground(stack, folder, said["listen"], keys)
-    missing = {variant.name: why for variant in VARIANTS if (why := variant.missing())}
-    for why in sorted(set(missing.values())):
-        _progress(why)
-    present = [(variant, variant.start(ground)) for variant in VARIANTS if variant.name not in missing]
+    _, ready = run_python("target", VariantSetup(stack, folder, "", keys), "tests.bench._traffic", "serve")
+    ground = VariantSetup(stack, folder, ready["listen"], keys)
+    absences = {variant.name: reason for variant in VARIANTS if (reason := variant.absence())}
+    for reason in sorted(set(absences.values())):
+        _progress(reason)
+    present = [(variant, variant.start(ground)) for variant in VARIANTS if variant.name not in absences]
     echoes = _Echoes(ground)
-    seen: dict[str, list[float]] = defaultdict(list)
+    runs_of: dict[str, list[float]] = defaultdict(list)
     for turn in range(size.runs):
-        for variant, there in present:
+        for variant, started_variant in present:
             _progress(f"run {turn + 1} of {size.runs}: {variant.name}")
-            for name, value in _take(variant, there, size).items():
-                seen[f"{variant.name}_{name}"].append(value)
-        for name, value in echoes.take(size.rounds).items():
-            seen[name].append(value)
-    medians = {name: statistics.median(values) for name, values in seen.items()}
-    figures = {**_ratios(medians), **_of(medians, _OURS)}
-    if "plain" not in missing:
+            for name, value in _measure_variant(variant, started_variant, size).items():
+                runs_of[f"{variant.name}_{name}"].append(value)
+        for name, value in echoes.measure(size.rounds).items():
+            runs_of[name].append(value)
+    medians = {name: statistics.median(values) for name, values in runs_of.items()}
+    figures = {**_ratios(medians), **_figures_of(medians, _REFLOAT_VARIANTS)}
+    if "plain" not in absences:
         figures |= _memory(ground, size)
     peers: dict[str, Figure] = {
         **{name: value for name, value in medians.items() if name not in figures},
-        **{f"{name}_missing": why for name, why in missing.items()},
+        **{f"{name}_missing": reason for name, reason in absences.items()},
     }
     return Outcome(figures, _LIMITS, peers)
 
 
-def _progress(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
-def _of(medians: Mapping[str, float], names: Iterable[str]) -> dict[str, Figure]:
+def _figures_of(medians: Mapping[str, float], names: Iterable[str]) -> dict[str, Figure]:
     starts = tuple(f"{name}_" for name in names)
     return {name: value for name, value in medians.items() if name.startswith(starts)}
 
 
-def _traffic(what: str, *words: object) -> dict[str, float]:
-    """Run the traffic's client. Raises BenchError when the other end fails it."""
-    argv = [sys.executable, "-m", "tests.bench._traffic", what, *map(str, words)]
-    return _answer(argv, what)
+def _traffic(measurement: str, *args: object) -> dict[str, float]:
+    """Run the traffic client. Raises BenchError when it fails."""
+    argv = [sys.executable, "-m", "tests.bench._traffic", measurement, *map(str, args)]
+    return _answer(argv, measurement)
 
 
-def _answer(argv: list[str], what: str) -> dict[str, float]:
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode:
-        raise BenchError(f"{what} failed: {done.stderr.strip()[-500:]}")
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
+def _answer(argv: list[str], subject: str) -> dict[str, float]:
+    process = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    if process.returncode:
+        raise BenchError(f"{subject} failed: {process.stderr.strip()[-500:]}")
+    answer: dict[str, float] = json.loads(process.stdout)
+    return answer
 
 
-def _take(variant: Variant, there: Running, size: _Size) -> dict[str, float]:
-    """One turn of one variant."""
-    trips = _traffic("round_trips", "--to", there.address, "--count", size.rounds)
-    taken = {"rtt_p50_us": trips["p50_us"], "rtt_p99_us": trips["p99_us"]}
-    if not variant.whole:
-        return taken
+def _measure_variant(variant: Variant, started_variant: StartedVariant, size: _Size) -> dict[str, float]:
+    """Measure one turn of one variant."""
+    trips = _traffic("round_trips", "--to", started_variant.address, "--count", size.rounds)
+    figures = {"rtt_p50_us": trips["p50_us"], "rtt_p99_us": trips["p99_us"]}
+    if not variant.carries_bytes:
+        return figures
     for connections in _CONNECTIONS:
-        taken |= _throughput(there, connections, size.megabytes)
-    opened = _traffic("sessions", "--to", there.address, "--count", size.sessions, "--connections", 8)
-    return taken | {
-        "sessions_per_s": opened["per_s"],
-        "open_p50_ms": opened["open_p50_ms"],
-        "open_p99_ms": opened["open_p99_ms"],
+        figures |= _throughput(started_variant, connections, size.megabytes)
+    session_figures = _traffic(
+        "sessions", "--to", started_variant.address, "--count", size.sessions, "--connections", 8
+    )
+    return figures | {
+        "sessions_per_s": session_figures["per_s"],
+        "open_p50_ms": session_figures["open_p50_ms"],
+        "open_p99_ms": session_figures["open_p99_ms"],
     }
 
 
-def _throughput(there: Running, connections: int, megabytes: int) -> dict[str, float]:
+def _throughput(started_variant: StartedVariant, connections: int, megabytes: int) -> dict[str, float]:
     """MB/s towards the target, from it, and of both one after the other; ms of CPU for each MB of both."""
-    each = max(megabytes // connections, 1)
+    connection_mb = max(megabytes // connections, 1)
     seconds: dict[str, float] = {}
-    before = there.cpu()
+    before = started_variant.cpu()
     for direction in ("out", "in"):
-        words = ("--to", there.address, "--connections", connections, "--mb", each, "--direction", direction)
-        seconds[direction] = _traffic("throughput", *words)["seconds"]
-    cpu = there.cpu() - before
-    moved = each * connections
+        args = (
+            "--to",
+            started_variant.address,
+            "--connections",
+            connections,
+            "--mb",
+            connection_mb,
+            "--direction",
+            direction,
+        )
+        seconds[direction] = _traffic("throughput", *args)["seconds"]
+    cpu = started_variant.cpu() - before
+    total_mb = connection_mb * connections
     name = f"{connections}_conn"
-    taken = {
-        f"{name}_mb_s": 2 * moved / sum(seconds.values()),
-        **{f"{name}_{direction}_mb_s": moved / took for direction, took in seconds.items()},
+    figures = {
+        f"{name}_mb_s": 2 * total_mb / sum(seconds.values()),
+        **{f"{name}_{direction}_mb_s": total_mb / took for direction, took in seconds.items()},
     }
-    return taken | ({f"{name}_cpu_ms_per_mb": cpu * 1000 / (2 * moved)} if there.bridges else {})
+    return figures | (
+        {f"{name}_cpu_ms_per_mb": cpu * 1000 / (2 * total_mb)} if started_variant.bridges else {}
+    )
 
 
 class _Echoes:
     """Bare grpc.aio echoes, plain and with TLS."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: VariantSetup) -> None:
         self._keys = ground.keys
         keys = ("--tls-cert", str(ground.keys.certificate), "--tls-key", str(ground.keys.key))
-        _, plain = python("echo", ground, "tests.bench._bare", "echo")
-        _, secure = python("echo-tls", ground, "tests.bench._bare", "echo", *keys)
-        self._where = {"grpc_echo": plain["listen"], "grpc_echo_tls": secure["listen"]}
+        _, plain = run_python("echo", ground, "tests.bench._bare", "echo")
+        _, secure = run_python("echo-tls", ground, "tests.bench._bare", "echo", *keys)
+        self._addresses = {"grpc_echo": plain["listen"], "grpc_echo_tls": secure["listen"]}
 
-    def take(self, rounds: int) -> dict[str, float]:
-        """One turn of both."""
-        taken = {}
-        for name, address in self._where.items():
+    def measure(self, rounds: int) -> dict[str, float]:
+        """Measure one turn of both echoes."""
+        figures = {}
+        for name, address in self._addresses.items():
             argv = [
                 sys.executable,
                 "-m",
@@ -171,20 +192,20 @@ class _Echoes:
             ]
             argv += ["--tls-ca", str(self._keys.ca)] if name.endswith("tls") else []
             trips = _answer(argv, name)
-            taken |= {f"{name}_rtt_p50_us": trips["p50_us"], f"{name}_rtt_p99_us": trips["p99_us"]}
-        return taken
+            figures |= {f"{name}_rtt_p50_us": trips["p50_us"], f"{name}_rtt_p99_us": trips["p99_us"]}
+        return figures
 
 
 def _ratios(medians: Mapping[str, float]) -> dict[str, Figure]:
-    """Ours to the peers'. A ratio to what is missing is no number, and so misses its target."""
+    """Return our figures as ratios to the peers. The ratio to a missing peer is a sentence and misses its target."""
 
-    def ratio(ours: str, *theirs: str) -> Figure:
-        absent = [name for name in (ours, *theirs) if name not in medians]
+    def ratio(figure: str, *peer_figures: str) -> Figure:
+        absent = [name for name in (figure, *peer_figures) if name not in medians]
         if absent:
             return "no " + max(
                 (v.name for v in VARIANTS if absent[0].startswith(v.name)), key=len, default=absent[0]
             )
-        return medians[ours] / sum(medians[name] for name in theirs)
+        return medians[figure] / sum(medians[name] for name in peer_figures)
 
     ratios: dict[str, Figure] = {}
     for n in _CONNECTIONS:
@@ -205,37 +226,37 @@ def _ratios(medians: Mapping[str, float]) -> dict[str, Figure]:
     return ratios
 
 
-def _memory(ground: Ground, size: _Size) -> dict[str, Figure]:
-    """MB of both our processes, fresh ones: with idle sessions, and with a target that never reads."""
+def _memory(ground: VariantSetup, size: _Size) -> dict[str, Figure]:
+    """Return the MB of both our processes: with idle sessions, and with a target that never reads."""
     _progress(f"memory: {size.idle} idle sessions, then a reader that never reads")
-    there = start_ours(ground, tls=True, name="memory")
-    empty = there.rss()
+    started_variant = start_refloat_tunnel(ground, tls=True, name="memory")
+    empty = started_variant.rss()
     figures: dict[str, Figure] = {"rss_empty_mb": empty}
-    with _holding(ground, "idle", "--to", there.address, "--count", str(size.idle)):
-        figures[f"rss_{size.idle}_idle_sessions_mb"] = there.rss()
-        figures["rss_idle_session_kb"] = (there.rss() - empty) * 1000 / size.idle
-    before = there.rss()
-    with _holding(ground, "deaf", "--to", there.address) as sent:
-        figures["deaf_reader_in_flight_mb"] = sent["sent_mb"]
-        figures["deaf_reader_grew_mb"] = there.rss() - before
+    with _HeldTraffic(ground, "idle", "--to", started_variant.address, "--count", str(size.idle)):
+        figures[f"rss_{size.idle}_idle_sessions_mb"] = started_variant.rss()
+        figures["rss_idle_session_kb"] = (started_variant.rss() - empty) * 1000 / size.idle
+    before = started_variant.rss()
+    with _HeldTraffic(ground, "deaf", "--to", started_variant.address) as ready:
+        figures["deaf_reader_in_flight_mb"] = ready["sent_mb"]
+        figures["deaf_reader_grew_mb"] = started_variant.rss() - before
     return figures
 
 
-class _holding:  # noqa: N801 - a context manager, used like a function
-    """A client of the traffic that says it is ready and stays until the block ends."""
+class _HeldTraffic:
+    """A traffic client that reports ready and keeps its connections until the block ends."""
 
-    def __init__(self, ground: Ground, what: str, *words: str) -> None:
-        argv = [sys.executable, "-m", "tests.bench._traffic", what, *words]
+    def __init__(self, ground: VariantSetup, measurement: str, *args: str) -> None:
+        argv = [sys.executable, "-m", "tests.bench._traffic", measurement, *args]
         self._process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._what = what
+        self._measurement = measurement
 
     def __enter__(self) -> dict[str, float]:
         assert self._process.stdout is not None, "asked for a pipe"
         line = self._process.stdout.readline()
         if not line:
-            raise BenchError(f"{self._what} traffic failed, see above")
-        said: dict[str, float] = json.loads(line)
-        return said
+            raise BenchError(f"{self._measurement} traffic failed, see above")
+        ready: dict[str, float] = json.loads(line)
+        return ready
 
     def __exit__(self, *_: object) -> None:
         with self._process:

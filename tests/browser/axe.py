@@ -14,21 +14,21 @@ _SETTLED = "Promise.all(document.getAnimations().map((animation) => animation.fi
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
-async def findings(page: Page, kind: str, values: list[str]) -> list[Any]:
-    """What axe says of these rules or tags, as (rule, element)."""
+async def find_violations(page: Page, kind: str, values: list[str]) -> list[Any]:
+    """Return axe's violations of these rules or tags, as (rule, element)."""
     await page.evaluate(_SETTLED)
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(_AXE)
     only = {"type": kind, "values": values}
-    result = await page.evaluate("(only) => axe.run({ runOnly: only })", only)
-    return [(rule["id"], node["html"][:160]) for rule in result["violations"] for node in rule["nodes"]]
+    report = await page.evaluate("(only) => axe.run({ runOnly: only })", only)
+    return [(rule["id"], node["html"][:160]) for rule in report["violations"] for node in rule["nodes"]]
 
 
 async def accessible(page: Page) -> None:
     """See that a page has no findings in light and dark, and nothing wider than a phone."""
-    assert await findings(page, "tag", TAGS) == []
+    assert await find_violations(page, "tag", TAGS) == []
     await page.emulate_media(color_scheme="dark")
-    assert await findings(page, "rule", ["color-contrast"]) == []
+    assert await find_violations(page, "rule", ["color-contrast"]) == []
     await page.emulate_media(color_scheme="light")
     size = page.viewport_size
     assert size is not None

@@ -38,8 +38,8 @@ def console(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
     A test writes into a cluster of its own. Channels and routes belong to all clusters: only test_alerts writes any.
     """
-    with web_console(tmp_path_factory.mktemp("console")) as running:
-        yield running
+    with web_console(tmp_path_factory.mktemp("console")) as started_console:
+        yield started_console
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

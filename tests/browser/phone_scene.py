@@ -28,7 +28,7 @@ from fleet.alerts.notifications import Links, payload  # noqa: E402
 from fleet.alerts.store import incident_of  # noqa: E402
 from fleet.audit import CONSOLE_ACTOR, RequestActor  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
-from fleet.changes.policies import desired, planning  # noqa: E402
+from fleet.changes.policies import desired_state, planner  # noqa: E402
 from fleet.models.alerting import (  # noqa: E402
     AgentLabel,
     AlertRule,
@@ -51,7 +51,7 @@ from fleet.monitoring.agent_report import (  # noqa: E402
     TrackedProxy,
 )
 from fleet.monitoring.state.connect import connect  # noqa: E402
-from fleet.monitoring.state.policy_book import open_policy_report_store  # noqa: E402
+from fleet.monitoring.state.policy_report_store import open_policy_report_store  # noqa: E402
 from fleet.monitoring.state.writer import Writer  # noqa: E402
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingResource, with_defaults  # noqa: E402
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE  # noqa: E402
@@ -78,8 +78,10 @@ def main() -> None:
     """Write the record and the rows, and print the ids."""
     cluster, now = ensure_default_cluster(), time.time()
     _record(now)
-    by = RequestActor(Actor(ActorKind.PERSON, f"night_shift{SUFFIX}", User.objects.get(username=USERNAME).pk))
-    ids = _incidents(cluster, now) | _alerting(cluster, now) | _changes(by)
+    actor = RequestActor(
+        Actor(ActorKind.PERSON, f"night_shift{SUFFIX}", User.objects.get(username=USERNAME).pk)
+    )
+    ids = _incidents(cluster, now) | _alerting_objects(cluster, now) | _changes(actor)
     _people(cluster)
     sys.stdout.write(json.dumps(ids))
 
@@ -97,21 +99,25 @@ def _record(now: float) -> None:
         agent_id="agent-1-id",
         version="17.2.0",
         tracker=ReportedTracker(
-            claimed=tuple(proxies),
+            claimed_proxies=tuple(proxies),
             inflight=2,
             proxies=tuple(
-                TrackedProxy(proxy_id=proxy, expires_in_ms=60_000, desired=True) for proxy in proxies
+                TrackedProxy(proxy_id=proxy, expires_in_ms=60_000, is_desired=True) for proxy in proxies
             ),
         ),
-        tunnels=tuple(ReportedTunnel(proxy_id=proxy, open_for_ms=9_000, advised=True) for proxy in proxies),
+        tunnels=tuple(
+            ReportedTunnel(proxy_id=proxy, open_for_ms=9_000, is_advised=True) for proxy in proxies
+        ),
         services=tuple(f"{kind}{SUFFIX}" for kind in ("application", "database", "desktop")),
     )
     writer.write_agent_responses("default", epoch, {0: AgentReportResponse(now, AUTHS, report)})
     nodes = PolicyNodes(
         *(Node(f"auth-{number + 1}") for number in range(AUTHS)),
-        *(Node(f"proxy-{number + 1}", "proxy", why_not=f"flags{SUFFIX}") for number in range(PROXIES)),
+        *(Node(f"proxy-{number + 1}", "proxy", refusal_reason=f"flags{SUFFIX}") for number in range(PROXIES)),
     )
-    open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX).write("default", nodes.observed())
+    open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX).write(
+        "default", nodes.read_reports()
+    )
 
 
 def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
@@ -120,26 +126,27 @@ def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
     mark = [now - 240, 1.0, 2, 2, 207, "207 agents stranded.", True, False]
     row = Incident.objects.create(
         cluster=cluster, key="proxy/proxy-1-id", cause_kind="proxy", cause_id="proxy-1-id", cause_name=proxy,
-        generation=1, state="firing", severity=2, opened_at=now - 240, fired_at=now - 235, affected=20, peak=207,
-        names=[f"agent-{number}{SUFFIX}" for number in range(5)], sentence=f"207 agents stranded on {proxy}.",
-        heals_at=now + 600, notices=1, notified_at=now - 200, notified_severity=2, notified_affected=207,
+        generation=1, state="firing", severity=2, opened_at=now - 240, fired_at=now - 235,
+        affected_count=20, peak_count=207, agent_names=[f"agent-{number}{SUFFIX}" for number in range(5)],
+        summary=f"207 agents stranded on {proxy}.", recovers_at=now + 600, notification_count=1,
+        notified_at=now - 200, notified_severity=2, notified_affected_count=207,
         marks={f"Agents stranded{SUFFIX}"[:100]: mark}, trend=[[now - 240, 40], [now - 220, 207], [now - 30, 3]],
-        acked_at=now - 100, acked_by=f"night_shift{SUFFIX}",
+        acknowledged_at=now - 100, acknowledged_by=f"night_shift{SUFFIX}",
     )  # fmt: skip
     Incident.objects.create(
         cluster=cluster, key="agents/no-tunnel", cause_kind="agents", cause_id="no-tunnel", generation=1,
-        cause_name=f"agents of {proxy}", state="pending", severity=1, opened_at=now - 60, affected=2, peak=2,
-        sentence="2 agents stranded.", inhibited_by=f"proxy/{proxy}", marks={},
+        cause_name=f"agents of {proxy}", state="pending", severity=1, opened_at=now - 60, affected_count=2,
+        peak_count=2, summary="2 agents stranded.", inhibited_by=f"proxy/{proxy}", marks={},
     )  # fmt: skip
     Incident.objects.create(
         cluster=cluster, key="backend/default", cause_kind="backend", cause_id="default",
         cause_name=f"backend/default{SUFFIX}", generation=1, state="resolved", severity=2, opened_at=now - 9000,
-        fired_at=now - 8990, resolved_at=now - 8000, quiet_since=now - 8300, peak=400, notices=2,
-        sentence="All auths were unhealthy.", trend=[[now - 9000, 400], [now - 8300, 0]],
+        fired_at=now - 8990, resolved_at=now - 8000, recovering_since=now - 8300, peak_count=400, notification_count=2,
+        summary="All auths were unhealthy.", trend=[[now - 9000, 400], [now - 8300, 0]],
     )  # fmt: skip
-    for seconds, kind, text in ((-235, "firing", row.sentence), (-90, "note", REASON)):
+    for seconds, kind, text in ((-235, "firing", row.summary), (-90, "note", REASON)):
         IncidentEvent.objects.create(
-            incident=row, at=now + seconds, kind=kind, who=f"night_shift{SUFFIX}", text=text
+            incident=row, at=now + seconds, kind=kind, actor_name=f"night_shift{SUFFIX}", text=text
         )
     VersionChange.objects.create(
         cluster=cluster,
@@ -155,7 +162,7 @@ def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
     return {"incident": row.pk}
 
 
-def _alerting(cluster: Cluster, now: float) -> dict[str, int]:
+def _alerting_objects(cluster: Cluster, now: float) -> dict[str, int]:
     """Channels with messages, routes in three levels, a rule, a label and a maintenance window."""
     hook = Channel.objects.create(
         name=f"webhook{SUFFIX}", kind="webhook", config={"url": f"https://hooks{SUFFIX}.example.com/path"}
@@ -185,12 +192,12 @@ def _alerting(cluster: Cluster, now: float) -> dict[str, int]:
     AgentLabel.objects.create(cluster=cluster, pattern=f"agent-*{SUFFIX}", label=SUFFIX.strip("_")[:64])
     MaintenanceWindow.objects.create(
         name=f"window{SUFFIX}", matchers=f"cause=proxy*{SUFFIX}", rule="FREQ=WEEKLY;BYDAY=SU", reason=REASON,
-        starts="02:00", length=timedelta(hours=2), creator=f"night_shift{SUFFIX}",
+        start_time="02:00", length=timedelta(hours=2), creator=f"night_shift{SUFFIX}",
     )  # fmt: skip
     return {"channel": hook.pk, "route": route.pk, "rule": rule.pk}
 
 
-def _changes(by: RequestActor) -> dict[str, int]:
+def _changes(actor: RequestActor) -> dict[str, int]:
     """Plans of every kind, a campaign that runs and a rollout that has ended."""
     moment = datetime.now(UTC)
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
@@ -198,46 +205,52 @@ def _changes(by: RequestActor) -> dict[str, int]:
         "default", NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment
     )
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
-    planned = revisions.plan_change("default", "r1", desired_config, by, moment, record_reader.record())
-    running = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, by, moment)
-    for number, row in enumerate(running.campaign_agents.all()):
-        row.state = (CampaignAgentState.OK, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED)[
+    plan = revisions.plan_change("default", "r1", desired_config, actor, moment, record_reader.record())
+    running_change = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, actor, moment)
+    for number, row in enumerate(running_change.campaign_agents.all()):
+        row.state = (CampaignAgentState.SUCCEEDED, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED)[
             number % 3
         ].value
         row.reason = (
-            "" if row.state == CampaignAgentState.OK else f"not connected to proxy-2{SUFFIX} within 60 s"
+            ""
+            if row.state == CampaignAgentState.SUCCEEDED
+            else f"not connected to proxy-2{SUFFIX} within 60 s"
         )
-        row.new_proxy, row.asked_at, row.ended_at = "proxy-2-id", seconds_from_now(-30), seconds_from_now(-9)
+        row.new_proxy, row.requested_at, row.ended_at = (
+            "proxy-2-id",
+            seconds_from_now(-30),
+            seconds_from_now(-9),
+        )
         row.save()
-    campaign = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, by, moment)
-    rollout = _rollout("auth", {AUTH_TTL_VARIABLE: "30s"}, by, moment)
-    ended = _rollout("proxy", {PROXY_TTL_VARIABLE: "30s"}, by, moment)
-    for step in ended.rollout_steps.all():
+    campaign = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, actor, moment)
+    rollout = _rollout("auth", {AUTH_TTL_VARIABLE: "30s"}, actor, moment)
+    final_change = _rollout("proxy", {PROXY_TTL_VARIABLE: "30s"}, actor, moment)
+    for step in final_change.rollout_steps.all():
         step.state, step.detail = RolloutStepState.FAILED.value, f"{step.name} did not come back within 120 s"
         step.save()
-    for change, state in ((running, ChangeState.PAUSED), (ended, ChangeState.FAILED)):
+    for change, state in ((running_change, ChangeState.PAUSED), (final_change, ChangeState.FAILED)):
         change.state, change.reason, change.detail = state.value, REASON, f"paused by night_shift{SUFFIX}"
         change.started_at, change.progress = moment, {"stepped_at": moment.timestamp()}
         change.save()
     return {
-        "config_plan": planned.pk,
-        "campaign": running.pk,
+        "config_plan": plan.pk,
+        "campaign": running_change.pk,
         "campaign_plan": campaign.pk,
-        "rollout": ended.pk,
+        "rollout": final_change.pk,
         "rollout_plan": rollout.pk,
     }
 
 
-def _rollout(role: str, values: dict[str, str], by: RequestActor, moment: datetime) -> Change:
+def _rollout(role: str, values: dict[str, str], actor: RequestActor, moment: datetime) -> Change:
     """Plan other values of all instances of a role."""
-    return planning.plan_change(
+    return planner.plan_change(
         "default",
         {role: values},
         record_reader.record(),
-        revision=desired.revision_of({}),
+        revision=desired_state.revision_of({}),
         rollout_settings={},
         should_roll_out=True,
-        actor=by,
+        actor=actor,
         now=moment,
     )
 
@@ -255,8 +268,8 @@ def _people(cluster: Cluster) -> None:
         scopes=["view_fleet", "act_on_fleet", "change_config"],
     )  # fmt: skip
     Drain.objects.create(
-        cluster=cluster, instance="proxy-1-id", name=f"proxy-1{SUFFIX}", drained=True, reason=REASON,
-        who=f"night_shift{SUFFIX}", error=f"proxy-1{SUFFIX} did not answer",
+        cluster=cluster, instance="proxy-1-id", name=f"proxy-1{SUFFIX}", is_drained=True, reason=REASON,
+        actor_name=f"night_shift{SUFFIX}", error=f"proxy-1{SUFFIX} did not answer",
     )  # fmt: skip
     for minutes, old, new in ((600, "healthy", "stranded"), (590, "stranded", "healthy")):
         Transition.objects.create(

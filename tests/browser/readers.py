@@ -109,21 +109,24 @@ async def prepare(page: Page) -> float:
 
 async def apply(page: Page, setting: Setting, usual_size: float) -> None:
     """Show a prepared page with a setting; fail when the typeface or the size has no effect on the text."""
-    used = await page.evaluate(
+    measurements = await page.evaluate(
         _APPLY, {"family": setting.typeface.family, "scale": setting.scale, "sample": SAMPLE}
     )
     width = len(SAMPLE) * setting.typeface.advance / EM
     for element in ("text", "code"):
-        assert abs(used[element] - width) < width * 0.01, (
-            f"{setting.name}: {element} has another typeface: {used[element]} em, not {width}"
+        assert abs(measurements[element] - width) < width * 0.01, (
+            f"{setting.name}: {element} has another typeface: {measurements[element]} em, not {width}"
         )
-    grown = used["size"] / usual_size
+    grown = measurements["size"] / usual_size
     assert abs(grown - setting.scale) < 0.01, f"{setting.name}: the text is {grown:.2f} times as large"
 
 
 async def overflow(page: Page) -> list[str]:
     """Return what is wider than the window and cannot be scrolled by itself; empty when the page fits."""
-    seen: dict[str, Any] = await page.evaluate(_OVERFLOW)
-    if seen["document"] <= seen["window"] and not seen["offenders"]:
+    overflow_report: dict[str, Any] = await page.evaluate(_OVERFLOW)
+    if overflow_report["document"] <= overflow_report["window"] and not overflow_report["offenders"]:
         return []
-    return [f"the document is {seen['document']} px wide of {seen['window']}", *seen["offenders"]]
+    return [
+        f"the document is {overflow_report['document']} px wide of {overflow_report['window']}",
+        *overflow_report["offenders"],
+    ]

@@ -1,11 +1,11 @@
-"""Everybody can use the pages: axe finds nothing serious, in light and in dark, also while the data is stale."""
+"""Accessibility: axe finds nothing serious, in light and dark, also while the data is stale."""
 
 from __future__ import annotations
 
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.axe import TAGS, findings
+from tests.browser.axe import TAGS, find_violations
 from tests.browser.conftest import Visiting
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -19,9 +19,9 @@ async def test_no_findings(visiting: Visiting, path: str) -> None:
     await visit.fleet.silence(0)
     page = await visit.open(path)
     await expect(page.locator("#age-text")).to_contain_text("old")
-    assert await findings(page, "tag", TAGS) == []
+    assert await find_violations(page, "tag", TAGS) == []
     await page.emulate_media(color_scheme="dark")
-    assert await findings(page, "rule", ["color-contrast"]) == []
+    assert await find_violations(page, "rule", ["color-contrast"]) == []
 
 
 async def test_no_findings_while_stale(visiting: Visiting) -> None:
@@ -32,7 +32,7 @@ async def test_no_findings_while_stale(visiting: Visiting) -> None:
     await expect(page.locator("#link-state")).to_have_text("Live updates: on")
     await visit.fleet.go_stale()
     await expect(page.locator("#banner")).to_be_visible()
-    assert await findings(page, "tag", TAGS) == []
+    assert await find_violations(page, "tag", TAGS) == []
 
 
 async def test_keyboard_reaches_everything(visiting: Visiting) -> None:

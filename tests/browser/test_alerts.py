@@ -13,7 +13,7 @@ from playwright.async_api import Page, expect
 from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible
 from tests.browser.visits import Visit, Visitor
-from tests.fakes import trouble
+from tests.fakes import incident_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -40,9 +40,9 @@ _DESKTOP = """() => {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def visit(visitor: Visitor) -> AsyncIterator[Visit]:
-    """A cluster that has trouble."""
+    """A cluster with incidents."""
     visit = await visitor.begin(color_scheme="light")
-    await visit.rows(trouble.write, visit.cluster)
+    await visit.rows(incident_rows.write, visit.cluster)
     yield visit
     await visit.end()
 
@@ -62,13 +62,13 @@ async def page(only_page: Page, visit: Visit) -> Page:
 
 
 async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> None:
-    """From the list to acknowledged, silenced and noted; what comes next and why is said."""
+    """From the list to acknowledge, silence and note; the next notification and its reason are shown."""
     await page.goto(f"{visit.url}/incidents/")
     await expect(page.locator("#incident-badge")).to_contain_text("1")
     await accessible(page)
     await page.check("#toast-sound")
     assert await page.evaluate("localStorage.getItem('refloat-sound')") == "on"
-    await page.click("text=207 agents stranded, proxy-1")
+    await page.click("text=207 agents stranded (proxy-1)")
     await expect(page.locator("#next")).to_contain_text("(repeat every 4 h) to ops")
     await expect(page.locator("#cause")).to_contain_text("version changed from 17.1.0 to 17.2.0")
     await expect(page.locator("#strip")).to_contain_text(re.compile(r"Data.* ago"))
@@ -95,13 +95,13 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> No
 
 
 @pytest.mark.slow
-async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, visit: Visit) -> None:
+async def test_incident_has_described_charts_and_lists_its_keys(page: Page, visit: Visit) -> None:
     """Heat map and ribbons are drawn late, within the content policy, in both themes; `?` lists the keys."""
     states = [State.STRANDED, State.HEALTHY, State.AT_RISK, State.HEALTHY] * 5
     await visit.fill(states, cause=2)
     await page.goto(f"{visit.url}/incidents/")
     assert await page.evaluate("typeof Plotly") == "undefined"
-    await page.click("text=207 agents stranded, proxy-1")
+    await page.click("text=207 agents stranded (proxy-1)")
     await page.locator("#pictures").scroll_into_view_if_needed()
     await expect(page.locator("#pictures")).to_have_attribute("data-drawn", "light")
     await expect(page.locator("#crossing .heatmaplayer image")).to_have_count(1)
@@ -128,10 +128,10 @@ async def test_incident_has_pictures_with_words_and_lists_its_keys(page: Page, v
 
 
 async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, visit: Visit) -> None:
-    """Who and how they are, within the page's width; a link leads to the list. A wide page shows every one."""
+    """Names and states within the page's width, with a link to the list. A wide page shows every agent."""
     await visit.fill([State.STRANDED] * 14, cause=2)
     await page.goto(f"{visit.url}/incidents/")
-    await page.click("text=207 agents stranded, proxy-1")
+    await page.click("text=207 agents stranded (proxy-1)")
     rows, link = (
         page.locator("#agents tbody tr:visible"),
         page.locator("#agents a", has_text="View all affected agents"),
@@ -144,16 +144,16 @@ async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, visit: Vi
     await expect(rows).to_have_count(10)
     await expect(rows.first.locator("th, td").locator("visible=true")).to_have_count(4)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    hidden = "frame => frame.scrollWidth - frame.clientWidth"
-    assert await page.locator("#agents .table-frame").evaluate(hidden) == 0, "the last column is cut"
+    hidden_width = "frame => frame.scrollWidth - frame.clientWidth"
+    assert await page.locator("#agents .table-frame").evaluate(hidden_width) == 0, "the last column is cut"
     await link.click()
     await expect(page.locator("#matches")).to_contain_text("match")
     await page.goto(f"{visit.url}/incidents/")
-    assert await page.locator("#open").evaluate(hidden) == 0, "the last column is cut"
+    assert await page.locator("#open").evaluate(hidden_width) == 0, "the last column is cut"
     await page.set_viewport_size(usual)
 
 
-async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
+async def test_silence_shows_matches_and_requires_confirmation_for_everything(
     page: Page, visit: Visit
 ) -> None:
     """While it is typed; then it is kept, and lasts longer by one click."""
@@ -172,7 +172,7 @@ async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
     await page.click("#silence-form button[value=silence]")
     await expect(page.locator(".errors")).to_contain_text("Type “everything” to confirm")
     await accessible(page)
-    await page.fill("#silence-form #id_typed", "everything")
+    await page.fill("#silence-form #id_confirmation", "everything")
     await page.click("#silence-form button[value=silence]")
     row = page.locator("tbody tr", has_text="move of the data centre")
     await expect(row).to_contain_text("ada")
@@ -189,14 +189,14 @@ async def test_silence_shows_what_it_matches_and_wants_a_word_for_everything(
 
 
 async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, visit: Visit) -> None:
-    """It asks now and then, and when somebody looks at it again; what was told before is not told once more."""
+    """The page polls, also when it becomes visible again; a known incident is not announced twice."""
     await page.goto(f"{visit.url}/alerts/rules/")
     await page.wait_for_function("sessionStorage.getItem('refloat-told') !== null")
     await expect(page.locator(".toast")).to_have_count(0)
-    await visit.rows(trouble.note_notice, visit.cluster)
+    await visit.rows(incident_rows.add_notification_event, visit.cluster)
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     await expect(page.locator(".toast a")).to_contain_text(
-        f"CRIT {visit.cluster}: 207 agents stranded, proxy-1"
+        f"CRIT {visit.cluster}: 207 agents stranded (proxy-1)"
     )
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     await expect(page.locator(".toast")).to_have_count(1)
@@ -206,7 +206,7 @@ async def test_page_without_a_live_link_tells_of_an_incident_too(page: Page, vis
 
 
 @pytest.mark.slow
-async def test_rule_is_tried_on_the_history(page: Page, visit: Visit) -> None:
+async def test_rule_is_backtested(page: Page, visit: Visit) -> None:
     """Once in seven days, for ten minutes; with a higher number not at all; nothing is kept by trying."""
     await page.goto(f"{visit.url}/alerts/rules/")
     await accessible(page)
@@ -221,8 +221,8 @@ async def test_rule_is_tried_on_the_history(page: Page, visit: Visit) -> None:
 
 
 @pytest.mark.slow
-async def test_channel_is_made_and_tried_out(page: Page, visit: Visit) -> None:
-    """Its test is in its log with the next attempt; lists show no path of an address; routes are said in words."""
+async def test_channel_is_created_and_tested(page: Page, visit: Visit) -> None:
+    """The test message is in the log with its next attempt; lists hide URL paths; routes are described in text."""
     await page.goto(f"{visit.url}/alerts/channels/")
     await expect(page.locator("body")).not_to_contain_text("T0/secret")
     await expect(page.locator(".tree")).to_contain_text(
@@ -242,7 +242,7 @@ async def test_channel_is_made_and_tried_out(page: Page, visit: Visit) -> None:
     await page.click("button[value=test]")
     await expect(page.locator("#log tbody tr")).to_contain_text("This is a test of channel team")
     await expect(page.locator("#log tbody tr")).to_contain_text("waiting")
-    await visit.rows(trouble.take_tests)
+    await visit.rows(incident_rows.mark_test_deliveries_sent)
     await expect(page.locator("#log tbody tr")).to_contain_text("sent")
     await page.click("text=Delete channel")
     await expect(page.locator("#deletion-title")).to_have_text("Delete channel team?")

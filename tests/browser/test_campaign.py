@@ -15,8 +15,8 @@ from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting
 from tests.browser.visits import Visit
-from tests.fakes.movers import Movers
-from tests.fakes.steps import SightOfMoment, context_of
+from tests.fakes.campaign_fleet import CampaignFleet
+from tests.fakes.step_contexts import InMemoryReader, create_step_context
 from tests.flow.web import USERNAME
 
 pytestmark = [
@@ -35,23 +35,31 @@ def _work(cluster: str, until: int) -> None:
     """
     change = Change.objects.select_related("cluster").get(cluster=cluster)
     rows = list(change.campaign_agents.all())
-    movers = Movers(
-        {row.agent_id: {2} if row.state == "ok" else {int(row.agent_id.split("-")[1]) % 2} for row in rows}
+    movers = CampaignFleet(
+        {
+            row.agent_id: {2} if row.state == "succeeded" else {int(row.agent_id.split("-")[1]) % 2}
+            for row in rows
+        }
     )
-    movers.stubborn = {row.agent_id for row in rows if row.position % 10 == 0}
+    movers.stubborn_agents = {row.agent_id for row in rows if row.position % 10 == 0}
     now = change.progress.get("stepped_at", change.created_at.timestamp())
     for _ in range(400):
         now += 1
         _step(change, movers, now)
         movers.move()
         change.refresh_from_db()
-        if campaigns.counts_of(change).ok >= until or change.state not in ("confirmed", "running"):
+        if campaigns.counts_of(change).succeeded_count >= until or change.state not in (
+            "confirmed",
+            "running",
+        ):
             break
 
 
-def _step(change: Change, movers: Movers, now: float) -> None:
+def _step(change: Change, movers: CampaignFleet, now: float) -> None:
     """Make one step at that moment."""
-    fleet = context_of(lambda: now, reader=SightOfMoment(movers.table), writer=movers, dialer=movers)
+    fleet = create_step_context(
+        lambda: now, reader=InMemoryReader(movers.table), writer=movers, dialer=movers
+    )
     CampaignRunner().step(change, fleet)
 
 
@@ -69,16 +77,16 @@ async def test_campaign_from_choice_to_log(visiting: Visiting) -> None:
 
 
 async def _choose_and_plan(page: Page) -> None:
-    await page.fill("#rate", "fast")
+    await page.fill("#rate_per_minute", "fast")
     await page.click("text=Preview campaign")
-    await expect(page.locator("#rate-error")).to_contain_text("whole number from 1")
+    await expect(page.locator("#rate_per_minute-error")).to_contain_text("whole number from 1")
     await expect(page.locator("#q-error")).to_have_count(0)
     await accessible(page)
-    await page.fill("#rate", "1200")
+    await page.fill("#rate_per_minute", "1200")
     await page.fill("#q", "agent")
-    await page.fill("#patience", "5")
-    await page.fill("#hold", "0")
-    await page.fill("#max_failed", "50")
+    await page.fill("#timeout_seconds", "5 s")
+    await page.fill("#soak_seconds", "0 s")
+    await page.fill("#failure_threshold_percent", "50")
     await page.click("text=Preview campaign")
     await expect(page.locator("h1")).to_have_text(f"Reconnect {AGENTS} agents to another proxy?")
     await expect(page.locator("#campaign")).to_contain_text("Agents by proxy to leave")
@@ -90,26 +98,26 @@ async def _confirm(page: Page, cluster: str) -> None:
     await expect(agree).to_have_text(f"Reconnect {AGENTS} agents")
     await agree.click()
     await expect(page.locator("#reason-error")).to_contain_text("Enter a reason")
-    await expect(page.locator("#typed-error")).to_contain_text("Type the cluster's name")
+    await expect(page.locator("#confirmation-error")).to_contain_text("Type the cluster's name")
     await page.fill("#reason", "spread them over the new proxy")
-    await page.fill("#typed", cluster)
+    await page.fill("#confirmation", cluster)
     await agree.click()
     await expect(page.locator("#change-state .tag")).to_have_text("confirmed")
 
 
 async def _watch(page: Page, visit: Visit) -> None:
-    """Each of these is seen without loading the page anew."""
+    """Each step is visible without a reload."""
     await visit.rows(_work, visit.cluster, AGENTS)
     await expect(page.locator("#change-state .tag")).to_have_text("paused")
     await expect(page.locator("#change-state")).to_contain_text("a canary failed")
     await page.click("button[value=resume]")
     await expect(page.locator("#change-state .tag")).to_have_text("running")
     await visit.rows(_work, visit.cluster, 40)
-    await expect(page.locator("#campaign .figures .tag-ok dd")).not_to_have_text("0")
+    await expect(page.locator("#campaign .figures .tag-succeeded dd")).not_to_have_text("0")
     await page.wait_for_function("() => document.querySelector('#campaign progress').value >= 40")
-    moved = page.locator("#results tbody tr", has=page.locator(".tag-ok")).first
-    await expect(moved.locator(".moment")).to_contain_text(" s")
-    await expect(moved.locator("td").nth(2)).to_contain_text("proxy-")
+    finished_row = page.locator("#results tbody tr", has=page.locator(".tag-succeeded")).first
+    await expect(finished_row.locator(".moment")).to_contain_text(" s")
+    await expect(finished_row.locator("td").nth(2)).to_contain_text("proxy-")
     await accessible(page)
     await page.click("#campaign nav >> text=Failed")
     await expect(page.locator("#results tbody tr").first).to_contain_text(
@@ -135,13 +143,13 @@ async def _log(page: Page, visit: Visit) -> None:
     await page.select_option("select[name=outcome]", "")
     await page.click("text=Filter")
     await expect(page.locator("tbody tr").first).to_contain_text("Reconnect campaign: cancelled")
-    shown = await page.locator("tbody tr").count()
-    async with page.expect_download() as waiting:
+    row_count = await page.locator("tbody tr").count()
+    async with page.expect_download() as download_info:
         await page.click("text=JSON")
-    text = await asyncio.to_thread((await (await waiting.value).path()).read_text)
+    text = await asyncio.to_thread((await (await download_info.value).path()).read_text)
     lines = [json.loads(line) for line in text.splitlines()]
-    assert len(lines) == shown
+    assert len(lines) == row_count
     assert {"reconnect.paused", "reconnect.running", "reconnect.cancelled"} <= {
         line["action"] for line in lines
     }
-    assert all(line["request_id"] for line in lines if line["kind"] == "person")
+    assert all(line["request_id"] for line in lines if line["actor_kind"] == "person")

@@ -37,9 +37,9 @@ async def page(chromium: Browser, whole_demo: Demo) -> AsyncIterator[Page]:
     assert [line for line in errors if "401 (Unauthorized)" not in line] == []
 
 
-async def fleet(demo: Demo, *words: str) -> None:
+async def fleet(demo: Demo, *args: str) -> None:
     """Do something to the fleet."""
-    await asyncio.to_thread(demo.fleet, *words)
+    await asyncio.to_thread(demo.fleet, *args)
 
 
 async def wait_healthy(page: Page, healthy: bool) -> None:
@@ -68,11 +68,11 @@ async def test_dead_pollers_make_page_and_socket_unknown(page: Page, demo: Demo)
 
     Stopped first: a killed one is back before the data is too old.
     """
-    told: list[dict[str, dict[str, int]]] = []
+    events: list[dict[str, dict[str, int]]] = []
 
     def hear(frame: str | bytes) -> None:
         if isinstance(frame, str):
-            told.append(json.loads(frame))
+            events.append(json.loads(frame))
 
     page.on("websocket", lambda socket: socket.on("framereceived", hear))
     await page.click("text=Map")
@@ -84,7 +84,7 @@ async def test_dead_pollers_make_page_and_socket_unknown(page: Page, demo: Demo)
     await page.wait_for_function(
         f"(unknown) => ({CELLS})().every((cell) => cell === unknown)", arg=State.UNKNOWN
     )
-    counts = [message["counts"] for message in told if "counts" in message]
+    counts = [message["counts"] for message in events if "counts" in message]
     assert counts[-1]["unknown"] == AGENTS
     assert all(count.get("stranded", 0) == 0 for count in counts)
     for poller in pollers:
@@ -108,9 +108,9 @@ async def test_pages_agree_with_the_api(page: Page, demo: Demo) -> None:
 
 
 async def test_signing_out_ends_the_live_link(page: Page, demo: Demo) -> None:
-    """Another tab of the same session says so within 10 s."""
-    other = await page.context.new_page()
-    await other.goto(demo.url, wait_until="commit")
-    await other.click("#user-menu summary")
-    await other.click("#user-menu button")
+    """Another tab of the same session shows it within 10 s."""
+    other_page = await page.context.new_page()
+    await other_page.goto(demo.url, wait_until="commit")
+    await other_page.click("#user-menu summary")
+    await other_page.click("#user-menu button")
     await expect(page.locator("#banner")).to_contain_text("You are signed out")

@@ -96,7 +96,7 @@ async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
     )
 
 
-async def test_backend_is_named_as_the_one_cause(visiting: Visiting) -> None:
+async def test_backend_is_named_as_the_only_cause(visiting: Visiting) -> None:
     """Not three auths "and 1 more": the sentence and the alert name what the incident names."""
     visit = await visiting()
     await visit.fleet.begin()
@@ -114,13 +114,13 @@ async def test_clocks_that_differ_are_named(visiting: Visiting) -> None:
     await visit.fleet.begin()
     page = await visit.open("/")
     await wait_live(page)
-    await visit.fleet.date_ahead(0, 180)
+    await visit.fleet.set_proxy_clock_ahead(0, 180)
     beat = page.locator('[data-instance="proxy-1"] .beat')
     await expect(beat).to_contain_text(
         "heartbeat dated 3 min in the future: the clocks of the instance and the console differ"
     )
     assert float(await beat.locator(".beat-fill").get_attribute("width") or -1) >= 0
-    await visit.fleet.run_ahead(180)
+    await visit.fleet.conclude_with_clock_ahead(180)
     await expect(page.locator("#banner")).to_contain_text("dated 3 min in the future")
     await expect(page.locator("#age-text")).to_have_text("Data is dated 3 min in the future")
 
@@ -149,7 +149,7 @@ async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
     await expect(alert).to_have_text("2 agents stranded: proxy-5 is not responding and proxy-6 has expired.")
 
 
-async def test_stranding_seen_on_opening_is_no_alert(visiting: Visiting) -> None:
+async def test_stranding_present_on_opening_raises_no_alert(visiting: Visiting) -> None:
     """It is read with the page."""
     visit = await visiting()
     await visit.fleet.begin({0: State.STRANDED})
@@ -186,7 +186,7 @@ async def test_a_beat_that_is_ahead_is_a_gap(visiting: Visiting) -> None:
     assert all(request == RESYNC for request in link.requests)
 
 
-async def test_event_lost_before_the_console_is_made_good(visiting: Visiting) -> None:
+async def test_event_lost_before_the_console_is_recovered(visiting: Visiting) -> None:
     """The console sends a snapshot when the next event shows the gap, and when none follows; the page never asks."""
     visit = await visiting()
     await visit.fleet.begin()
@@ -211,7 +211,7 @@ async def test_another_epoch_starts_over(visiting: Visiting) -> None:
     await expect(page.locator('[data-count="at_risk"]')).to_have_text("2")
 
 
-async def test_stale_data_looks_stale(visiting: Visiting) -> None:
+async def test_stale_data_is_shown_as_stale(visiting: Visiting) -> None:
     """All but the retired read as unknown, the data loses its colour, and the banner says how old it is."""
     visit = await visiting()
     await visit.fleet.begin()
@@ -282,8 +282,8 @@ async def _sign_out(visit: Visit) -> None:
     assert response.status == 200
 
 
-async def test_silence_makes_the_data_look_dead(visiting: Visiting) -> None:
-    """15 s without a frame: stale look; 30 s: the counts are asked for over HTTP, and are believed again."""
+async def test_silent_socket_marks_the_data_as_outdated(visiting: Visiting) -> None:
+    """15 s without a frame: stale; 30 s: the counts are requested over HTTP and shown as current."""
     visit = await visiting()
     await visit.fleet.begin()
     page, link = await visit.new_page(), FaultyLink()
@@ -331,7 +331,7 @@ async def _round(fleet: LiveFleet, states: dict[int, State]) -> StateDelta:
 
 async def test_state_vector_law(visiting: Visiting) -> None:
     """An old snapshot and the deltas after it equal a fresh snapshot: bytes, place and counts."""
-    visit = await visiting(proxies=3, each=20)
+    visit = await visiting(proxies=3, agents_per_proxy=20)
     await visit.fleet.begin({5: State.RETIRED})
     async with _socket_of(visit) as socket:
         frames = await _frames(socket, 0)
@@ -350,7 +350,7 @@ async def test_state_vector_law(visiting: Visiting) -> None:
 
 async def test_state_vector_verdicts_on_frames(visiting: Visiting) -> None:
     """What came before the snapshot is old, a hole is a gap, and bytes that do not fit are refused."""
-    visit = await visiting(proxies=2, each=3)
+    visit = await visiting(proxies=2, agents_per_proxy=3)
     fleet = visit.fleet
     await fleet.begin()
     deltas = [await _round(fleet, {0: State.STRANDED})]
@@ -359,7 +359,7 @@ async def test_state_vector_verdicts_on_frames(visiting: Visiting) -> None:
     deltas += [await _round(fleet, {index: State.STRANDED}) for index in (1, 2)]
     early, _, late = (json.loads(delta_text(message_of(delta), delta.as_of)) for delta in deltas)
     grown = {**late, "seq": hello["seq"] + 1, "changes": [[6, 3]]}
-    other = {**late, "epoch": "e9"}
+    other_frame = {**late, "epoch": "e9"}
     frames = [
         ("delta", early),
         ("hello", hello),
@@ -368,9 +368,9 @@ async def test_state_vector_verdicts_on_frames(visiting: Visiting) -> None:
         ("delta", early),
         ("delta", late),
         ("delta", grown),
-        ("delta", other),
+        ("delta", other_frame),
     ]
     page = await visit.open("/")
-    result = await page.evaluate(REPLAY, frames)
-    assert result["verdicts"] == ["waiting", False, True, "old", "gap", "gap", "gap"]
-    assert result["states"] == states
+    replayed = await page.evaluate(REPLAY, frames)
+    assert replayed["verdicts"] == ["waiting", False, True, "old", "gap", "gap", "gap"]
+    assert replayed["states"] == states

@@ -56,10 +56,10 @@ async def wait_cells(page: Page, z: int, count: int) -> None:
 async def wait_pixels(page: Page, colour: str, count: int) -> None:
     """Wait until exactly `count` cells are drawn in this colour: the picture follows what plotly holds."""
 
-    async def drawn() -> bool:
+    async def is_painted() -> bool:
         return bool(await page.evaluate(PIXELS, colour) == count)
 
-    await eventually(drawn, seconds=DEADLINE_MS / 1000)
+    await eventually(is_painted, seconds=DEADLINE_MS / 1000)
 
 
 async def test_cells_change_on_a_delta(visiting: Visiting) -> None:
@@ -220,7 +220,7 @@ async def test_new_agents_get_cells(visiting: Visiting) -> None:
     page = await visit.open("/map/")
     await wait_drawn(page)
     # One in each block, so that the last cell of all is the last of them.
-    await visit.fleet.grow({203: State.WORKING}, homes=range(4))
+    await visit.fleet.add_agents({203: State.WORKING}, homes=range(4))
     await wait_cells(page, State.WORKING, 1)
     await expect(page.locator("#map-total")).to_have_text("204")
     assert await page.evaluate(CELLS) == [State.STRANDED] + [State.HEALTHY] * 202 + [State.WORKING]
@@ -228,7 +228,7 @@ async def test_new_agents_get_cells(visiting: Visiting) -> None:
 
 async def test_a_hundred_thousand_agents_stay_usable(visiting: Visiting) -> None:
     """The map draws them, and a change of 1 % is on the screen soon after it came."""
-    visit = await visiting(proxies=200, each=500)
+    visit = await visiting(proxies=200, agents_per_proxy=500)
     await visit.fleet.begin()
     page = await visit.open("/map/")
     await wait_drawn(page)

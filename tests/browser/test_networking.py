@@ -28,14 +28,14 @@ def _remember(cluster: str, revision: str, web_idle_timeout: float) -> None:
 
 
 async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:
-    """The three versions, mine on top of theirs, then the plan with its question; every page can be used by all."""
+    """The three versions, the rebased edit, then the plan with its question; every page is accessible."""
     visit = await visiting(color_scheme="light")
     await visit.rows(_remember, visit.cluster, "r1", 0)
     page = await visit.open("/networking/")
-    await page.fill("#id_keep_alive_interval", "9h")
+    await page.fill("#id_keep_alive_interval", "9 h")
     await page.click("text=Preview change")
     await expect(page.locator("#id_keep_alive_interval_error")).to_contain_text("out of range")
-    await page.fill("#id_keep_alive_interval", "30s")
+    await page.fill("#id_keep_alive_interval", "30 s")
     await accessible(page)
 
     await visit.rows(_remember, visit.cluster, "r2", 60)
@@ -43,8 +43,8 @@ async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:
     await expect(page.locator("#three-way tbody tr")).to_have_count(2)
     await accessible(page)
     await page.click("text=Rebase change")
-    await expect(page.locator("#id_web_idle_timeout")).to_have_value("1m0s")
-    await expect(page.locator("#id_keep_alive_interval")).to_have_value("30s")
+    await expect(page.locator("#id_web_idle_timeout")).to_have_value("1 min")
+    await expect(page.locator("#id_keep_alive_interval")).to_have_value("30 s")
     await page.click("button[value=yaml]")
     await expect(page.locator("#yaml")).to_contain_text("keep_alive_interval: 30s")
     await accessible(page)

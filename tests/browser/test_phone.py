@@ -76,7 +76,7 @@ class Entrance:
     ids: dict[str, int]
     admin: BrowserContext
     guest: BrowserContext
-    nobody: BrowserContext
+    signed_out: BrowserContext
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def long_names(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def entrance(chromium: Browser, long_names: tuple[Console, dict[str, int]]) -> AsyncIterator[Entrance]:
-    """That console, and who has come to it."""
+    """That console, with a browser for each kind of user."""
     console, ids = long_names
     sessions = Sessions(console)
     # The typefaces are data: URLs, which the console's own policy forbids.
@@ -110,15 +110,15 @@ async def entrance(chromium: Browser, long_names: tuple[Console, dict[str, int]]
 
 def _fill(console: Console) -> dict[str, int]:
     """Write the scene, and return its ids."""
-    written = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.browser.phone_scene"],
         cwd=ROOT,
         env=console.environment,
         capture_output=True,
         text=True,
     )
-    assert written.returncode == 0, written.stderr
-    ids: dict[str, int] = json.loads(written.stdout)
+    assert process.returncode == 0, process.stderr
+    ids: dict[str, int] = json.loads(process.stdout)
     return ids
 
 
@@ -150,9 +150,9 @@ async def test_page_does_not_scroll_sideways(entrance: Entrance, path: str) -> N
 
 
 @pytest.mark.parametrize("path", ["/accounts/login/", "/"])
-async def test_page_of_who_may_not_enter_does_not_scroll_sideways(entrance: Entrance, path: str) -> None:
+async def test_page_of_refused_users_does_not_scroll_sideways(entrance: Entrance, path: str) -> None:
     """The sign-in, also after a wrong password, and the page for a user without permission."""
-    page = await (entrance.nobody if path == "/accounts/login/" else entrance.guest).new_page()
+    page = await (entrance.signed_out if path == "/accounts/login/" else entrance.guest).new_page()
     await page.goto(entrance.url + path)
     if path == "/accounts/login/":
         await page.fill("input[name=login]", USERNAME)
@@ -187,12 +187,12 @@ async def test_preview_of_policies_shows_every_column(entrance: Entrance) -> Non
     await page.click("button[name=preview]")
     await page.wait_for_selector(".change-side .outlook")
     usual_size = await prepare(page)
-    hidden = {}
+    hidden_columns = {}
     for setting in SETTINGS[:-1]:
         await apply(page, setting, usual_size)
-        hidden[setting.name] = await page.evaluate(
+        hidden_columns[setting.name] = await page.evaluate(
             "[...document.querySelectorAll('.change-side .table-frame')].map((f) => f.scrollWidth - f.clientWidth)"
         )
 
-    assert hidden == {name: [0] for name in hidden}
+    assert hidden_columns == {name: [0] for name in hidden_columns}
     await page.close()

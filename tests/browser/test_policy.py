@@ -25,14 +25,19 @@ PAGES_OF_NO_CLUSTER = [
 
 
 async def test_no_page_breaks_the_policy(chromium: Browser, console: Console, visiting: Visiting) -> None:
-    """Signed in by the form, every page loads all it names and asks for nothing that is forbidden."""
+    """After signing in, every page loads all its assets and violates no content policy."""
     visit = await visiting()
     await visit.fleet.begin({1: State.STRANDED})
     context = await new_context(chromium)
     page = await context.new_page()
     errors: list[str] = []
     watch(page, errors)
-    page.on("response", lambda got: errors.append(f"{got.url}: {got.status}") if got.status >= 400 else None)
+    page.on(
+        "response",
+        lambda response: (
+            errors.append(f"{response.url}: {response.status}") if response.status >= 400 else None
+        ),
+    )
     await page.goto(f"{console.url}/accounts/login/")
     await page.fill("input[name=login]", USERNAME)
     await page.fill("input[name=password]", PASSWORD)

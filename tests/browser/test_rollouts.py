@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from fleet.monitoring.state.policy_book import open_policy_report_store
+from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
@@ -40,12 +40,12 @@ POLICY = json.dumps(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def visit(visiting: Visiting) -> AsyncIterator[Visit]:
-    """A cluster whose three auths and two proxies said what they run with, and whose policies a worker rolls out."""
+    """A cluster whose three auths and two proxies reported their policies, with a worker that rolls out changes."""
     visit = await visiting(color_scheme="light")
     # What is refused is a 400 with the page in it; a browser mentions that.
     visit.expected.append("status of 400")
     book = open_policy_report_store(visit.console.server.url, PREFIX)
-    with rollout_worker.running(visit.console, visit.cluster):
+    with rollout_worker.run_rollout_worker(visit.console, visit.cluster):
         await eventually(lambda: len(book.read(visit.cluster)) == 5)
         yield visit
 
@@ -57,20 +57,20 @@ async def test_edit_preview_plan_and_rollout(visit: Visit, visitor: Visitor) -> 
     await expect(page.locator(".matrix tbody tr")).to_have_count(7)
     await accessible(page)
     await asyncio.to_thread(visit.console.add_user, "grace", "config admin")
-    others = await visitor.begin(cluster=visit.cluster, username="grace")
-    other = await others.open("/policies/auth/")
+    second_visit = await visitor.begin(cluster=visit.cluster, username="grace")
+    second_page = await second_visit.open("/policies/auth/")
 
     await page.click("text=All auths")
     await page.fill(f"#{RFD_VARIABLE}", '{"grpc_client_lb_policy": {"mdoe": 1}}')
     await page.fill(f"#{AUTH_TTL_VARIABLE}", "soon")
-    await page.fill("#at_once", "0")
+    await page.fill("#concurrency", "0")
     await page.click("text=Preview change")
-    await expect(page.locator("#at_once-error")).to_contain_text("whole number from 1 to 10")
+    await expect(page.locator("#concurrency-error")).to_contain_text("whole number from 1 to 10")
     await expect(page.locator(f"#{RFD_VARIABLE}-error")).to_contain_text("is not a field")
     await expect(page.locator(f"#{AUTH_TTL_VARIABLE}-error")).to_contain_text("soon")
     await accessible(page)
 
-    await page.fill("#at_once", "1")
+    await page.fill("#concurrency", "1")
     await page.fill(f"#{RFD_VARIABLE}", POLICY)
     await page.fill(f"#{AUTH_TTL_VARIABLE}", "30s")
     await page.click("text=Check values")
@@ -78,21 +78,21 @@ async def test_edit_preview_plan_and_rollout(visit: Visit, visitor: Visitor) -> 
         '"mode": "reconnect"'
     )
     await expect(page.get_by_label("Service config for Teleport agents")).to_contain_text("MODE_RECONNECT")
-    await expect(page.locator("text=3 auths, TTL 10m0s to 30s")).to_be_visible()
+    await expect(page.locator("text=3 auths, TTL 10 min to 30 s")).to_be_visible()
     await accessible(page)
 
     # Somebody else is quicker.
-    await other.select_option(f"#{HTTP_CLOSE_VARIABLE}", "true")
-    await other.uncheck("#roll_out")
-    await other.click("text=Preview change")
-    await expect(other.locator("h1")).to_have_text("Change the desired values without restarts?")
-    await other.fill("#reason", "clients hang")
-    await other.click(".panel-actions .button-main")
-    await _prove(other)
-    await expect(other.locator("#change-state .tag")).to_have_text("verified")
+    await second_page.select_option(f"#{HTTP_CLOSE_VARIABLE}", "true")
+    await second_page.uncheck("#roll_out")
+    await second_page.click("text=Preview change")
+    await expect(second_page.locator("h1")).to_have_text("Change the desired values without restarts?")
+    await second_page.fill("#reason", "clients hang")
+    await second_page.click(".panel-actions .button-main")
+    await _prove(second_page)
+    await expect(second_page.locator("#change-state .tag")).to_have_text("verified")
 
-    await page.fill("#settle", "8")
-    await page.fill("#drain", "0")
+    await page.fill("#soak_seconds", "8 s")
+    await page.fill("#drain_seconds", "0 s")
     await page.click("text=Preview change")
     await expect(page.locator("#three-way tbody tr")).to_have_count(3)
     await accessible(page)
@@ -109,19 +109,19 @@ async def test_edit_preview_plan_and_rollout(visit: Visit, visitor: Visitor) -> 
     await expect(page.locator("#rollout progress")).to_have_attribute("value", re.compile("[12]"))
     await accessible(page)
     await expect(page.locator("#change-state .tag")).to_have_text("verified")
-    await expect(page.locator("#rollout .tag.tag-ok")).to_have_count(3)
+    await expect(page.locator("#rollout .tag.tag-succeeded")).to_have_count(3)
     await page.reload()
     await expect(page.locator("text=Undo change")).to_be_visible()
     await accessible(page)
 
     await page.goto(f"{visit.url}/policies/")
-    await expect(page.locator("td .tag-same")).to_have_count(9)
+    await expect(page.locator("td .tag-matches")).to_have_count(9)
     await accessible(page)
-    await others.end()
+    await second_visit.end()
 
 
 async def _prove(page: Page) -> None:
-    """Say who one is, where that is asked for again."""
+    """Reauthenticate where the page requires it."""
     await page.wait_for_load_state()
     if "reauthenticate" in page.url:
         await page.fill("input[type=password]", PASSWORD)

@@ -1,4 +1,4 @@
-"""Tables of agents: they follow the fleet, keep still when asked to, and filter by address."""
+"""Tables of agents: they follow the fleet, pause, and filter by URL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_list_follows_the_fleet(visiting: Visiting) -> None:
     await expect(row.locator("a")).to_be_focused()
 
 
-async def test_paused_list_stands_still(visiting: Visiting) -> None:
+async def test_paused_list_does_not_change(visiting: Visiting) -> None:
     """While paused nothing is requested; *Resume* requests the list at once."""
     visit = await visiting()
     await visit.fleet.begin()
@@ -96,7 +96,7 @@ async def test_moment_of_a_clock_that_is_a_little_ahead_is_not_still_to_come(vis
     visit = await visiting()
     await visit.fleet.begin()
     page = await visit.open("/agents/")
-    words = await page.evaluate("""async () => {
+    texts = await page.evaluate("""async () => {
       const { adoptTimes } = await import("/static/dashboards/js/page.js");
       const root = document.createElement("p");
       for (const ms of [-20, 0, 2000, -5040]) {
@@ -107,4 +107,4 @@ async def test_moment_of_a_clock_that_is_a_little_ahead_is_not_still_to_come(vis
       adoptTimes(root);
       return [...root.children].map((time) => time.textContent);
     }""")
-    assert words == ["0.0 s ago", "0.0 s ago", "2.0 s ago", "in 5.0 s"]
+    assert texts == ["0.0 s ago", "0.0 s ago", "2.0 s ago", "in 5.0 s"]

@@ -57,9 +57,9 @@ def file_of(face: Typeface) -> bytes:
     builder.setupNameTable({"familyName": face.family, "styleName": "Regular"})
     builder.setupOS2(sTypoAscender=930, sTypoDescender=-240, usWinAscent=930, usWinDescent=240)
     builder.setupPost()
-    written = BytesIO()
-    builder.save(written)
-    return written.getvalue()
+    buffer = BytesIO()
+    builder.save(buffer)
+    return buffer.getvalue()
 
 
 def _box(advance: int) -> object:

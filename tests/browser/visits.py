@@ -17,7 +17,7 @@ from tests.fakes.live_fleet import LiveFleet
 from tests.fakes.record import fill
 from tests.flow.web import USERNAME, Console, database
 
-Result = TypeVar("Result")
+Outcome = TypeVar("Result")
 
 #: For anything a page must show; a machine shared with other tests is slow.
 DEADLINE_MS = 90_000
@@ -135,10 +135,10 @@ class Visit:
 
         await asyncio.to_thread(write)
 
-    async def rows(self, work: Callable[..., Result], *values: Any) -> Result:
+    async def rows(self, work: Callable[..., Outcome], *values: Any) -> Outcome:
         """Call `work` in a thread in which the models use the console's database."""
 
-        def run() -> Result:
+        def run() -> Outcome:
             with database(self.console.home):
                 return work(*values)
 
@@ -166,7 +166,7 @@ class Visitor:
         self,
         *,
         proxies: int = 4,
-        each: int = 50,
+        agents_per_proxy: int = 50,
         cluster: str = "",
         username: str = USERNAME,
         own_session: bool = False,
@@ -174,8 +174,8 @@ class Visitor:
     ) -> Visit:
         """Open a browser context in which this user is signed in, for `cluster` or a new cluster. The caller ends it.
 
-        `proxies` and `each` shape the fleet, which has no record before `visit.fleet.begin()`. `own_session` is for
-        tests that end the session; `options` are those of a browser context.
+        `proxies` and `agents_per_proxy` shape the fleet, which has no record before `visit.fleet.begin()`.
+        `own_session` is for tests that end the session; `options` are those of a browser context.
         """
         is_guest = bool(cluster)
         if not is_guest:
@@ -183,5 +183,7 @@ class Visitor:
             await asyncio.to_thread(self.console.add_cluster, cluster)
         state = await (self.sessions.begin(username) if own_session else self.sessions.state(username))
         context = await new_context(self.chromium, storage_state=state, **options)
-        fleet = LiveFleet(self.console.writer(), self.layer, cluster, proxies=proxies, each=each)
+        fleet = LiveFleet(
+            self.console.writer(), self.layer, cluster, proxies=proxies, agents_per_proxy=agents_per_proxy
+        )
         return Visit(context, self.console, fleet, is_guest=is_guest)

@@ -24,7 +24,7 @@ from tests.fakes.record import fill
 
 @pytest.fixture(autouse=True)
 def no_memory_of_attempts() -> None:
-    """Each test's first user is user 1: what the last one tried must not count against this one's rate limits."""
+    """Clear the cache: attempts of the last test's user 1 must not count for the rate limits of this one's."""
     cache.clear()
 
 
@@ -33,7 +33,7 @@ MakeUser = Callable[[str], User]
 
 @pytest.fixture
 def person(db: None) -> MakeUser:
-    """Makes a user with the role of that name ("" for none)."""
+    """Return a function that makes a user with that role ("" for none)."""
 
     def make(role: str) -> User:
         user = User.objects.create_user(role.replace(" ", "-") or "nobody", password="correct horse")
@@ -43,8 +43,8 @@ def person(db: None) -> MakeUser:
     return make
 
 
-def prove(client: Client) -> None:
-    """Prove again who it is, as what outlives a session requires."""
+def reauthenticate(client: Client) -> None:
+    """Reauthenticate, as lasting actions require."""
     client.post("/accounts/reauthenticate/", {"password": "correct horse"})
 
 
@@ -84,8 +84,8 @@ def record(live_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 @pytest.fixture
-def limited(db: None) -> MakeUser:
-    """Makes a user with the role of that name who is limited to the cluster `other`, which exists then."""
+def make_limited_user(db: None) -> MakeUser:
+    """Return a function that makes a user with that role who is limited to the cluster `other`, and the cluster."""
 
     def make(role: str) -> User:
         Cluster.objects.get_or_create(id="other", defaults={"name": "Other"})

@@ -35,15 +35,15 @@ def _get(client: Client, path: str, headers: dict[str, str], status: int = 200) 
 
 def test_summary_has_every_state(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """Counts name every verdict, also those with none; the age is told."""
-    found = _get(client, "fleet/summary", bearer)
-    assert set(found["counts"]) == {state.slug for state in State}
-    assert found["counts"]["at_risk"] == 1
-    assert found["agents"] == 4
-    assert found["instances"] == 4
-    assert 900 <= found["age_ms"] < 5000
-    assert datetime.fromisoformat(found["as_of"]).timestamp() == pytest.approx(fake_reader.as_of, abs=0.01)
-    assert found["stale"] is False
-    assert found["interval_ms"] == 1000
+    summary = _get(client, "fleet/summary", bearer)
+    assert set(summary["counts"]) == {state.slug for state in State}
+    assert summary["counts"]["at_risk"] == 1
+    assert summary["agent_count"] == 4
+    assert summary["instance_count"] == 4
+    assert 900 <= summary["age_ms"] < 5000
+    assert datetime.fromisoformat(summary["as_of"]).timestamp() == pytest.approx(fake_reader.as_of, abs=0.01)
+    assert summary["is_stale"] is False
+    assert summary["interval_ms"] == 1000
 
 
 def test_summary_before_the_first_round(
@@ -51,9 +51,9 @@ def test_summary_before_the_first_round(
 ) -> None:
     """No round yet: null, stale, and everything unknown."""
     fake_reader.as_of = None
-    found = _get(client, "fleet/summary", bearer)
-    assert (found["as_of"], found["age_ms"], found["stale"]) == (None, None, True)
-    assert found["counts"]["unknown"] == 4
+    summary = _get(client, "fleet/summary", bearer)
+    assert (summary["as_of"], summary["age_ms"], summary["is_stale"]) == (None, None, True)
+    assert summary["counts"]["unknown"] == 4
 
 
 @pytest.mark.parametrize(
@@ -74,23 +74,23 @@ def test_agents_filtered(
     client: Client, bearer: dict[str, str], fake_reader: FakeReader, query: str, names: list[str]
 ) -> None:
     """Each filter finds exactly its agents."""
-    found = _get(client, f"agents?{query}", bearer)
-    assert [agent["name"] for agent in found["agents"]] == names
-    assert found["total"] == len(names)
+    listing = _get(client, f"agents?{query}", bearer)
+    assert [agent["name"] for agent in listing["agents"]] == names
+    assert listing["total_count"] == len(names)
 
 
 def test_agents_page_by_page(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """Following `next` sees every agent once, and ends."""
     fake_reader.states = [State.HEALTHY] * 7
-    seen: list[str] = []
+    agent_ids: list[str] = []
     cursor = ""
     while True:
-        found = _get(client, f"agents?limit=3{cursor}", bearer)
-        seen += [agent["id"] for agent in found["agents"]]
-        if found["next"] is None:
+        listing = _get(client, f"agents?limit=3{cursor}", bearer)
+        agent_ids += [agent["id"] for agent in listing["agents"]]
+        if listing["next"] is None:
             break
-        cursor = f"&cursor={found['next']}"
-    assert seen == [f"id-{index}" for index in range(7)]
+        cursor = f"&cursor={listing['next']}"
+    assert agent_ids == [f"id-{index}" for index in range(7)]
 
 
 @pytest.mark.parametrize(
@@ -111,33 +111,33 @@ def test_agents_wrong_parameter_is_a_sentence(
 
 def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """One agent carries its verdict, its evidence, and the instances that these name."""
-    found = _get(client, "agents/id-2", bearer)
-    assert found["state"] == "stranded"
-    assert found["reason"] == "no-tunnel"
-    assert found["evidence"]["heartbeat"]["mode"] == "reconnect"
-    (tunnel,) = found["evidence"]["tunnels"]
+    agent = _get(client, "agents/id-2", bearer)
+    assert agent["state"] == "stranded"
+    assert agent["reason"] == "no-tunnel"
+    assert agent["evidence"]["heartbeat"]["mode"] == "reconnect"
+    (tunnel,) = agent["evidence"]["tunnels"]
     assert (tunnel["id"], tunnel["name"]) == ("proxy-id-1", "proxy-1")
     assert timezone.now() - datetime.fromisoformat(tunnel["opened_at"]) >= timedelta(seconds=60)
-    assert len(found["instances"]) == 4
-    assert found["said"] is None
+    assert len(agent["instances"]) == 4
+    assert agent["report"] is None
     assert "Agent nobody was not found" in _get(client, "agents/nobody", bearer, 404)["detail"]
 
 
-def test_agent_in_its_own_words(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
-    """What it said of itself, with the names of the proxies it spoke of."""
+def test_agent_report_is_shown(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """The agent's report, with the names of its proxies."""
     report = parse_agent_report(
-        '{"agent_id": "id-2", "version": "9", "tracker": {"claimed": ["proxy-id-1"]},'
+        '{"agent_id": "id-2", "version": "9", "tracker": {"claimed_proxies": ["proxy-id-1"]},'
         ' "auth_reconnect": {"first_wait_ms": 250, "every_ms": 3600000}}'
     )
     fake_reader.answer = AgentReportResponse(1_700_000_000.0, 2, report)
-    said = _get(client, "agents/id-2", bearer)["said"]
-    assert said["asked_at"] == "2023-11-14T22:13:20Z"
-    assert said["through"] == {"id": "proxy-id-1", "name": "proxy-1"}
-    assert (said["version"], said["error"], said["desired"]) == ("9", "", 0)
-    (proxy,) = said["proxies"]
-    assert (proxy["name"], proxy["claimed"], proxy["expires_at"]) == ("proxy-1", True, None)
-    assert said["auth_reconnect"] == {
-        "first_wait_seconds": 0.25, "drain_timeout_seconds": None, "every_seconds": 3600,
+    agent_report = _get(client, "agents/id-2", bearer)["report"]
+    assert agent_report["requested_at"] == "2023-11-14T22:13:20Z"
+    assert agent_report["via_proxy"] == {"id": "proxy-id-1", "name": "proxy-1"}
+    assert (agent_report["version"], agent_report["error"], agent_report["desired_count"]) == ("9", "", 0)
+    (proxy,) = agent_report["proxies"]
+    assert (proxy["name"], proxy["is_claimed"], proxy["expires_at"]) == ("proxy-1", True, None)
+    assert agent_report["auth_reconnect"] == {
+        "initial_delay_seconds": 0.25, "drain_timeout_seconds": None, "interval_seconds": 3600,
     }  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def test_odd_names_are_not_found(
 def test_fault_of_ours_is_json(
     client: Client, bearer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody foresaw is 500, and still JSON with a sentence."""
+    """An unexpected error is 500, as JSON with a message."""
     client.raise_request_exception = False
     monkeypatch.setattr("dashboards.shared.record_reader.reader", lambda: None)
     assert _get(client, "instances", bearer, 500)["detail"].endswith(".")
@@ -161,10 +161,18 @@ def test_fault_of_ours_is_json(
 
 def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """Auths and proxies with their state and their agents."""
-    found = _get(client, "instances", bearer)
-    assert {item["name"] for item in found["instances"]} == {"auth-1", "auth-2", "proxy-1", "proxy-2"}
-    assert found["instances"][0]["serving"] == "SERVING"
-    path = [(item["cause"], item["heartbeat_auth"], item["proxies"]) for item in found["instances"]]
+    listing = _get(client, "instances", bearer)
+    assert {instance["name"] for instance in listing["instances"]} == {
+        "auth-1",
+        "auth-2",
+        "proxy-1",
+        "proxy-2",
+    }
+    assert listing["instances"][0]["serving"] == "SERVING"
+    path = [
+        (instance["cause"], instance["heartbeat_auth"], instance["proxies"])
+        for instance in listing["instances"]
+    ]
     assert path == [("", "", [])] * 4
 
 
@@ -179,31 +187,31 @@ def test_generation_and_reconnect_mode_are_listed(
     assert datetime.fromisoformat(agents[1]["policy_read_at"]).timestamp() == pytest.approx(
         fake_reader.as_of, abs=0.01
     )
-    listed = [
+    agents_rows = [
         {"id": "proxy-id-1", "name": "proxy-1", "group": "", "generation": 0},
         {"id": "proxy-id-2", "name": "proxy-2", "group": "blue", "generation": 3},
     ]
-    assert [agent["proxies"] for agent in agents] == [[listed[0]], [listed[1]]] * 2
+    assert [agent["proxies"] for agent in agents] == [[agents_rows[0]], [agents_rows[1]]] * 2
     instances = _get(client, "instances", bearer)["instances"]
-    assert [(item["name"], item["group"], item["generation"]) for item in instances] == [
+    assert [(instance["name"], instance["group"], instance["generation"]) for instance in instances] == [
         ("auth-1", "", 0),
         ("auth-2", "", 0),
         ("proxy-1", "", 0),
         ("proxy-2", "blue", 3),
     ]
-    assert {item["region"] for item in instances} == {"eu-1"}
+    assert {instance["region"] for instance in instances} == {"eu-1"}
 
 
 def test_clusters_and_their_routes(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """The default cluster has two paths; an unknown one is 404."""
     assert _get(client, "clusters", bearer) == {"clusters": ["default"]}
-    assert _get(client, "clusters/default/fleet/summary", bearer)["agents"] == 4
+    assert _get(client, "clusters/default/fleet/summary", bearer)["agent_count"] == 4
     assert _get(client, "clusters/default/agents/id-1", bearer)["name"] == "agent-1"
     _get(client, "clusters/mars/instances", bearer, 404)
 
 
 def test_cluster_limit_holds(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
-    """Somebody limited to one cluster is refused the other, by name and by default."""
+    """A user limited to one cluster is refused the other, by name and by default."""
     Cluster.objects.create(id="eu", name="Europe")
     user = person("admin")
     ClusterLimit.objects.create(user=user, cluster="eu")
@@ -225,10 +233,10 @@ def test_refusals_are_sentences(client: Client, person: MakeUser, fake_reader: F
     )
     assert "scope" in _get(client, "fleet/summary", {"Authorization": f"Bearer {secret}"}, 403)["detail"]
     client.force_login(person(""))
-    assert "permission" in _get(client, "fleet/summary", {}, 403)["detail"]
+    assert "needs the role" in _get(client, "fleet/summary", {}, 403)["detail"]
 
 
-def test_token_of_somebody_who_lost_the_role(
+def test_token_of_a_user_without_a_role_is_refused(
     client: Client, person: MakeUser, fake_reader: FakeReader
 ) -> None:
     """A token never outlives its owner's permissions."""
@@ -273,8 +281,8 @@ def test_openapi_document_describes_operations_and_fields() -> None:
     fields = {
         (name, field)
         for name, schema in document["components"]["schemas"].items()
-        for field, described in schema.get("properties", {}).items()
-        if "description" not in described
+        for field, field_schema in schema.get("properties", {}).items()
+        if "description" not in field_schema
     }
     assert not fields
 
@@ -305,8 +313,9 @@ def test_names_of_operations_do_not_follow_files() -> None:
     names = {operation["operationId"] for path in paths.values() for operation in path.values()}
     assert len(names) == sum(len(path) for path in paths.values())
     assert {
-        "dashboards_api_v1_agents",
-        "dashboards_api_alerts_cluster_incidents",
-        "dashboards_api_changes_confirm",
-        "dashboards_api_retiring_retire",
+        "list_agents",
+        "list_incidents_of_cluster",
+        "confirm_change",
+        "plan_networking_change",
+        "retire_agent",
     } <= names

@@ -10,8 +10,8 @@ from dashboards import checks
 from dashboards.shared.permissions import PUBLIC, public
 
 
-def _ids(found: list[CheckMessage]) -> set[str | None]:
-    return {message.id for message in found}
+def _ids(messages: list[CheckMessage]) -> set[str | None]:
+    return {message.id for message in messages}
 
 
 def _silent(request: HttpRequest) -> HttpResponse:
@@ -23,8 +23,8 @@ def test_our_routes_all_declare() -> None:
     assert checks.check_route_access(None) == []
 
 
-def test_routes_undeclared_view_is_seen(settings: Settings) -> None:
-    """A view that says nothing is found, whatever stands beside it."""
+def test_routes_undeclared_view_is_listed(settings: Settings) -> None:
+    """A view without a declaration is reported, even beside declared ones."""
 
     @public
     def open_view(request: HttpRequest) -> HttpResponse:
@@ -48,13 +48,13 @@ def test_single_sign_on_half_set(settings: Settings) -> None:
         "dashboards.W002",
     }
     settings.REFLOAT_OIDC_ROLES = (("owner", "staff"),)
-    found = checks.check_single_sign_on(None)
-    assert "dashboards.E002" in _ids(found)
-    assert all(message.hint for message in found)
+    messages = checks.check_single_sign_on(None)
+    assert "dashboards.E002" in _ids(messages)
+    assert all(message.hint for message in messages)
 
 
 def test_single_sign_on_whole_or_off(settings: Settings) -> None:
-    """Nothing to say of a whole one, nor when it is off."""
+    """No message for a complete configuration, nor when it is off."""
     assert checks.check_single_sign_on(None) == []
     settings.REFLOAT_OIDC_ISSUER = "https://idp.example.com"
     settings.REFLOAT_OIDC_CLIENT_ID = "refloat"
@@ -74,7 +74,7 @@ def test_open_to_others(settings: Settings) -> None:
 
 
 def test_https_without_a_trusted_proxy(settings: Settings) -> None:
-    """Somebody else ends TLS, so the address of whoever connects is that of a proxy."""
+    """Behind a TLS proxy, the client address is the proxy's."""
     settings.REFLOAT_HTTPS, settings.REFLOAT_TRUSTED_PROXIES = True, 0
     assert _ids(checks.check_remote_access(None)) == {"dashboards.W004"}
     settings.REFLOAT_TRUSTED_PROXIES = 1

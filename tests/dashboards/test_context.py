@@ -32,8 +32,8 @@ def test_links_stay_in_the_cluster(path: str, cluster: str, prefix: str) -> None
     request = RequestFactory().get(path)
     request.user = AnonymousUser()
     request.resolver_match = resolve(path)
-    found = console(request)
-    assert (found["cluster"], found["url_prefix"], found["can"]) == (cluster, prefix, set())
+    context = console(request)
+    assert (context["cluster"], context["url_prefix"], context["can"]) == (cluster, prefix, set())
 
 
 def test_can_names_permissions(person: MakeUser) -> None:
@@ -48,9 +48,9 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
     """Each has its colours, its symbol and its place among the words; the policy lets the style through."""
     answer = client.get(path)
     page = answer.content.decode()
-    words = re.search(r'<script id="verdicts" type="application/json">(.*?)</script>', page)
-    assert words is not None
-    assert [(word["slug"], word["label"], word["colour"]) for word in json.loads(words[1])] == [
+    script = re.search(r'<script id="verdicts" type="application/json">(.*?)</script>', page)
+    assert script is not None
+    assert [(verdict["slug"], verdict["label"], verdict["colour"]) for verdict in json.loads(script[1])] == [
         (state.slug, state.label, state.look.colours[0]) for state in State
     ]
     nonce = re.search(r'<style nonce="(.+?)">', page)
@@ -64,30 +64,35 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
         assert rule[2] == f"--tone: var(--{state.slug}); --wash: var(--wash-{state.look.wash});"
         alike = (rule[1] or "").split(", .")[1:]
         assert alike == [
-            *(f"instance-{one.slug}" for one in InstanceState if one.look.like is state),
             *(
-                f"{part}-{one.slug}"
+                f"instance-{instance_state.slug}"
+                for instance_state in InstanceState
+                if instance_state.look.like is state
+            ),
+            *(
+                f"{part}-{instance_state.slug}"
                 for part in ("severity", "incident", "toast")
-                for one in Severity
-                if one.look.like is state
+                for instance_state in Severity
+                if instance_state.look.like is state
             ),
         ]
-    for word in (*InstanceState, *State):
+    for verdict in (*InstanceState, *State):
         assert (
-            f'<symbol id="shape-{word.slug}" viewBox="0 0 16 16"><path d="{word.look.shape[0].path}"' in page
+            f'<symbol id="shape-{verdict.slug}" viewBox="0 0 16 16"><path d="{verdict.look.shape[0].path}"'
+            in page
         )
     for tone in Tone:
-        words = {
-            word.value
-            for word in (
+        script = {
+            verdict.value
+            for verdict in (
                 *CampaignAgentState,
                 *ChangeState,
                 *RolloutStepState,
                 *AuditOutcome,
                 *PolicyCellState,
             )
-            if word.tone is tone
+            if verdict.tone is tone
         }
         rule = re.search(rf"^\.tag-(.+) {{ {re.escape(tone)}; }}$", page, re.MULTILINE)
         assert rule is not None
-        assert set(rule[1].split(", .tag-")) == words
+        assert set(rule[1].split(", .tag-")) == script

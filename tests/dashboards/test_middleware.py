@@ -53,7 +53,7 @@ def test_no_copy_is_kept(
 
 
 @pytest.mark.django_db
-def test_layout_is_asked_for_again_and_not_sent_twice(
+def test_unchanged_layout_is_not_sent_again(
     client: Client, fake_reader: FakeReader, person: MakeUser
 ) -> None:
     """The one answer that may be kept says so: its ETag saves a megabyte."""

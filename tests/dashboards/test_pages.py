@@ -1,4 +1,4 @@
-"""Pages over a real record: what they say, and what they cost."""
+"""Pages over a real record: their content and their number of queries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_fleet_now_over_a_real_record(viewer: Client, record: Writer) -> None:
 
 
 @pytest.mark.parametrize("state", [InstanceState.SILENT, InstanceState.UNKNOWN])
-def test_tunnels_of_a_proxy_not_heard(viewer: Client, fake_reader: FakeReader, state: InstanceState) -> None:
+def test_tunnels_of_a_silent_proxy_are_shown_as_outdated(
+    viewer: Client, fake_reader: FakeReader, state: InstanceState
+) -> None:
     """What a proxy said long ago is not shown as present."""
     assert "(last known)" not in viewer.get("/").content.decode()
     fake_reader.proxy_state = state
@@ -90,7 +92,7 @@ def test_agents_filtered(viewer: Client, record: Writer, query: str, names: list
     assert answer.context["total"] == len(names)
 
 
-def test_agents_wrong_filter_is_said(viewer: Client, record: Writer) -> None:
+def test_agents_wrong_filter_is_explained(viewer: Client, record: Writer) -> None:
     """A filter that cannot be read is a sentence on the page, not an empty list."""
     answer = viewer.get("/agents/?state=happy")
     assert answer.status_code == 400
@@ -100,13 +102,13 @@ def test_agents_wrong_filter_is_said(viewer: Client, record: Writer) -> None:
 def test_agents_page_by_page(viewer: Client, fake_reader: FakeReader) -> None:
     """Following the links sees every agent once and keeps the filter."""
     fake_reader.states = [State.HEALTHY, State.STRANDED] * 150
-    seen: list[str] = []
+    agent_ids: list[str] = []
     url = "/agents/?state=stranded"
     while url:
         answer = viewer.get(url)
-        seen += [row.name for row in answer.context["rows"]]
+        agent_ids += [row.name for row in answer.context["rows"]]
         url = answer.context["next_url"]
-    assert seen == [f"agent-{index}" for index in range(1, 300, 2)]
+    assert agent_ids == [f"agent-{index}" for index in range(1, 300, 2)]
     assert answer.context["first_url"] == "/agents/?state=stranded"
 
 
@@ -150,8 +152,8 @@ def test_agent_with_its_evidence(viewer: Client, record: Writer) -> None:
     assert viewer.get("/agents/nobody/").status_code == 404
 
 
-def test_agent_in_its_own_words(viewer: Client, record: Writer) -> None:
-    """What it said through its tunnel; why it did not; or that it was not asked."""
+def test_agent_report_is_shown(viewer: Client, record: Writer) -> None:
+    """The report through its tunnel, the reason for its absence, or that none was requested."""
     epoch = record.epoch("default")
     assert epoch is not None
     index = record.agent_ids("default")[0].index("agent-3-id")
@@ -163,14 +165,14 @@ def test_agent_in_its_own_words(viewer: Client, record: Writer) -> None:
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "): unavailable: gone" in page
     report = parse_agent_report(
-        f'{{"agent_id": "agent-3-id", "services": ["web"], "tracker": {{"claimed": ["{proxy.id}"]}}}}'
+        f'{{"agent_id": "agent-3-id", "services": ["web"], "tracker": {{"claimed_proxies": ["{proxy.id}"]}}}}'
     )
     record.write_agent_responses(
         "default", epoch, {index: AgentReportResponse(time.time(), proxy.index, report)}
     )
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "Services: web" in page
-    assert '<th scope="row">proxy-1</th>' in page.partition("said-title")[2]
+    assert '<th scope="row">proxy-1</th>' in page.partition("report-title")[2]
 
 
 def test_agent_history(viewer: Client, record: Writer) -> None:
@@ -193,7 +195,7 @@ def test_agent_history(viewer: Client, record: Writer) -> None:
     ]
 
 
-def test_stale_page_says_so(viewer: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_page_is_marked_stale(viewer: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute without a round: all but the retired are unknown, on the page as well."""
     monkeypatch.setattr(record_reader, "current_time", lambda: time.time() + 60)
     page = viewer.get("/").content.decode()
@@ -203,7 +205,7 @@ def test_stale_page_says_so(viewer: Client, record: Writer, monkeypatch: pytest.
 
 @pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/x/", "/map/layout.json"])
 def test_record_away_is_503(viewer: Client, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """A page that says why, and tries again."""
+    """The page explains the error and retries."""
     away: Reader = record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
     monkeypatch.setattr(record_reader, "reader", lambda: away)
     answer = viewer.get(path)
@@ -229,23 +231,21 @@ def test_queries_do_not_grow_with_the_fleet(
 
 def test_readyz_and_healthz(client: Client, record: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up is one thing, ready another: without the record the console is up."""
-    assert client.get("/readyz").json() == {"status": "ok", "broken": []}
+    assert client.get("/readyz").json() == {"status": "ok", "failed_checks": []}
     monkeypatch.setattr(
         record_reader, "reader", lambda: record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
     )
     answer = client.get("/readyz")
-    assert (answer.status_code, answer.json()["broken"]) == (503, ["record"])
+    assert (answer.status_code, answer.json()["failed_checks"]) == (503, ["record"])
     assert client.get("/healthz").status_code == 200
 
 
-def test_limited_person_lands_on_a_cluster_of_theirs(
-    client: Client, person: MakeUser, record: Writer
-) -> None:
+def test_limited_user_lands_on_an_allowed_cluster(client: Client, person: MakeUser, record: Writer) -> None:
     """The first page leads on where the default cluster is not theirs; without any cluster it refuses."""
     Cluster.objects.create(id="eu", name="Europe")
-    limited = person("viewer")
-    ClusterLimit.objects.create(user=limited, cluster="eu")
-    client.force_login(limited)
+    limited_user = person("viewer")
+    ClusterLimit.objects.create(user=limited_user, cluster="eu")
+    client.force_login(limited_user)
     assert client.get("/")["Location"] == "/c/eu/"
     assert client.get("/map/").status_code == 403
     ClusterLimit.objects.update(cluster="gone")

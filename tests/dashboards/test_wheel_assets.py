@@ -10,11 +10,11 @@ from pytest_django import Settings
 from dashboards.wheel_assets import PlotlyFinder
 
 
-def test_plotly_is_found_in_its_wheel() -> None:
+def test_plotly_is_served_from_its_wheel() -> None:
     """The bundle, whole, and nothing else of the package."""
-    found = finders.find("plotly/plotly.min.js")
-    assert isinstance(found, str)
-    assert Path(found).stat().st_size > 1_000_000
+    asset_path = finders.find("plotly/plotly.min.js")
+    assert isinstance(asset_path, str)
+    assert Path(asset_path).stat().st_size > 1_000_000
     assert finders.find("plotly/widgetbundle.js") is None
     assert PlotlyFinder().find("plotly/nothing.js", find_all=True) == []
 

@@ -1,4 +1,4 @@
-"""Agents without a mind of their own: what a proxy sees of one, sent by hand."""
+"""Fake agents: the messages that a proxy gets from an agent, sent by the test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FakeAgent:
         self._call: Any = fleet_pb2_grpc.TunnelControlStub(self.channel).Control()
         self.generation = generation or time.time_ns()
         self.register = TunnelClient(self.channel, name=name, generation=self.generation)
-        self._running: asyncio.Task[None] | None = None
+        self._register_task: asyncio.Task[None] | None = None
 
     async def hello(self) -> str:
         """Say hello, and return the id of the proxy that answers."""
@@ -41,7 +41,7 @@ class FakeAgent:
 
     async def join(self) -> None:
         """Register, so that the tunnel counts."""
-        self._running = asyncio.create_task(self.register.run())
+        self._register_task = asyncio.create_task(self.register.run())
         await asyncio.sleep(0)
         await self.claim()
 
@@ -49,13 +49,13 @@ class FakeAgent:
         """Add the target that makes the tunnel count."""
         await self.register.add_target(agent_services.target_of(agent_services.STATUS, self.name))
 
-    async def register_ended(self) -> str:
-        """Why the Register stream was ended."""
-        assert self._running is not None
+    async def await_register_end(self) -> str:
+        """Wait for the end of the Register stream; return the reason."""
+        assert self._register_task is not None
         async with asyncio.timeout(DEADLINE):
-            with pytest.raises(RegisterEndedError) as ended:
-                await self._running
-        return str(ended.value)
+            with pytest.raises(RegisterEndedError) as error:
+                await self._register_task
+        return str(error.value)
 
     async def send(self, **frame: Any) -> None:
         """Write a frame."""
@@ -75,7 +75,7 @@ class FakeAgent:
                 return proxies
 
     async def code(self) -> grpc.StatusCode:
-        """How the call ended; grpc tells only whoever has read everything."""
+        """Return the status of the call, after reading everything, as gRPC requires."""
         async with asyncio.timeout(DEADLINE):
             with contextlib.suppress(grpc.aio.AioRpcError):
                 while await self._call.read() is not grpc.aio.EOF:
@@ -91,9 +91,9 @@ class FakeAgent:
         """End everything."""
         self._call.cancel()
         await self.register.close()
-        if self._running is not None:
-            await asyncio.wait([self._running])
-            self._running.exception()
+        if self._register_task is not None:
+            await asyncio.wait([self._register_task])
+            self._register_task.exception()
         await self.channel.close()
 
 
@@ -101,17 +101,17 @@ class Agents:
     """Makes them, and ends them all."""
 
     def __init__(self) -> None:
-        self.made: list[FakeAgent] = []
+        self.fake_agents: list[FakeAgent] = []
 
     async def connect(self, proxy: Proxy, name: str) -> FakeAgent:
         """An agent with a tunnel that counts."""
         agent = FakeAgent(proxy, name)
-        self.made.append(agent)
+        self.fake_agents.append(agent)
         assert await agent.hello() == proxy.instance.flags.id
         await agent.join()
         return agent
 
     async def close(self) -> None:
         """End all."""
-        for agent in self.made:
+        for agent in self.fake_agents:
             await agent.close()

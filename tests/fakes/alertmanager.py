@@ -1,4 +1,4 @@
-"""A real prometheus-alertmanager from Debian (`make peers`), which may be restarted."""
+"""A real prometheus-alertmanager from Debian (`make peers`) that tests can restart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ receivers: [{name: hook, webhook_configs: [{url: "%s", send_resolved: true}]}]
 
 
 class Alertmanager:
-    """Runs for as long as its block lasts, and passes every alert on to a webhook."""
+    """Runs while its block lasts, and forwards every alert to a webhook."""
 
     def __init__(self, folder: Path, webhook: str) -> None:
         skip_without(
@@ -49,26 +49,26 @@ class Alertmanager:
         self.stop()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the process, and wait until it is ready."""
         self._process = subprocess.Popen(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         eventually_sync(self._ready)
 
     def stop(self) -> None:
-        """End it; its list of alerts is gone with it."""
+        """Stop the process; its alerts are lost."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=60)
             self._process = None
 
     def active(self) -> list[dict[str, Any]]:
-        """Return the alerts that it lists as active."""
-        with urllib.request.urlopen(f"{self.url}/api/v2/alerts?active=true", timeout=30) as answer:
-            alerts: list[dict[str, Any]] = json.load(answer)
+        """Return the active alerts."""
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts?active=true", timeout=30) as response:
+            alerts: list[dict[str, Any]] = json.load(response)
         return alerts
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
-                return bool(answer.status == 200)
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as response:
+                return bool(response.status == 200)
         except (urllib.error.URLError, OSError):
             return False

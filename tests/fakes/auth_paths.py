@@ -1,4 +1,4 @@
-"""A way to a server through a proxy, made of the real tunnel: what agents with `--auth-via proxy` have."""
+"""A path to a server through a proxy, made of the real tunnel, as agents with `--auth-via proxy` use it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,24 @@ from fleet.transport.tunnel_forwarder import TunnelForwarder
 
 
 @asynccontextmanager
-async def serving_path(where: Callable[[], tuple[str, int]], proxy_id: str) -> AsyncIterator[tuple[str, int]]:
-    """A proxy that leads to one address, and serves nothing else."""
+async def serving_path(
+    get_address: Callable[[], tuple[str, int]], proxy_id: str
+) -> AsyncIterator[tuple[str, int]]:
+    """Run a proxy that leads to one address, and serves nothing else; yield its own address."""
 
-    async def say_who(stream: TunnelStream) -> None:
+    async def send_proxy_id(stream: TunnelStream) -> None:
         await stream.write(proxy_id.encode())
         await stream.close()
 
-    async def take(target: Target) -> AcceptedSession:
+    async def accept_session(target: Target) -> AcceptedSession:
         return (
-            FunctionSession(say_who) if target == auth_path.PROXY else await dial(*where(), SessionPolicy())
+            FunctionSession(send_proxy_id)
+            if target == auth_path.PROXY
+            else await dial(*get_address(), SessionPolicy())
         )
 
     server = grpc.aio.server(options=channels.server_options())
-    serve_tunnels(server, TunnelServer(handler=take, local=auth_path.TARGETS))
+    serve_tunnels(server, TunnelServer(handler=accept_session, local=auth_path.TARGETS))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -41,13 +45,13 @@ async def serving_path(where: Callable[[], tuple[str, int]], proxy_id: str) -> A
 
 
 @asynccontextmanager
-async def passage_to(
-    where: Callable[[], tuple[str, int]], proxy_id: str = "proxy-1"
+async def forwarder_to(
+    get_address: Callable[[], tuple[str, int]], proxy_id: str = "proxy-1"
 ) -> AsyncIterator[TunnelForwarder]:
-    """A passage through a proxy that leads to one address."""
-    async with serving_path(where, proxy_id) as proxy:
-        passage = TunnelForwarder(lambda: channels.open_channel(channels.target_of([proxy])))
+    """Yield a forwarder through a proxy that leads to one address."""
+    async with serving_path(get_address, proxy_id) as proxy:
+        forwarder = TunnelForwarder(lambda: channels.open_channel(channels.target_of([proxy])))
         try:
-            yield passage
+            yield forwarder
         finally:
-            await passage.close()
+            await forwarder.close()

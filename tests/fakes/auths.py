@@ -1,4 +1,4 @@
-"""Servers that look like auths to a balanced channel: what they answer can be set, and they say who they are."""
+"""Fake auths for a balanced channel: configurable responses that name the server."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class FakeAuth:
         """Make it; without `config` or `health` it has no such service."""
         self.name = name
         self.config = config
-        #: Set to a status, GetServiceConfig fails with it; unset `answering`, it does not answer at all.
+        #: Set to a status, GetServiceConfig fails with it; with `answer_event` cleared, it does not answer at all.
         self.config_fails: grpc.StatusCode | None = None
         #: Set, its answer cannot be read.
         self.config_is_garbage = False
-        self.answering = asyncio.Event()
-        self.answering.set()
+        self.answer_event = asyncio.Event()
+        self.answer_event.set()
         self.configs_asked = 0
         self.watches = 0
         #: Health services of which it says SERVICE_UNKNOWN.
         self.unknown_services: set[str] = set()
         self.calls = 0
         self._healthy = True
-        self._changed = asyncio.Event()
+        self._change_event = asyncio.Event()
         #: Streams that run, by what each is to say next.
         self.streams: list[asyncio.Queue[bytes | None]] = []
         self._has_health = health
@@ -72,7 +72,7 @@ class FakeAuth:
             "Unary": grpc.unary_unary_rpc_method_handler(self._unary),
             "Down": grpc.unary_stream_rpc_method_handler(self._down),
             "Up": grpc.stream_unary_rpc_method_handler(self._up),
-            "Both": grpc.stream_stream_rpc_method_handler(self._both),
+            "Both": grpc.stream_stream_rpc_method_handler(self._bidirectional),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fake.Who", handlers),))
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
@@ -85,15 +85,15 @@ class FakeAuth:
             await self._server.stop(grace)
             self._server = None
 
-    def turn(self, *, healthy: bool) -> None:
-        """Say SERVING or NOT_SERVING from now on."""
+    def set_health(self, *, healthy: bool) -> None:
+        """Report SERVING or NOT_SERVING from now on."""
         self._healthy = healthy
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._change_event.set()
+        self._change_event = asyncio.Event()
 
     async def _config(self, request: bytes, context: Any) -> bytes:
         self.configs_asked += 1
-        await self.answering.wait()
+        await self.answer_event.wait()
         if self.config_fails is not None:
             await context.abort(self.config_fails, "as you wish")
         assert self.config is not None, "else it is not served"
@@ -106,10 +106,10 @@ class FakeAuth:
             yield health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
             await asyncio.Event().wait()
         while True:
-            changed = self._changed
+            change_event = self._change_event
             answer = health_pb2.HealthCheckResponse
             yield answer(status=answer.SERVING if self._healthy else answer.NOT_SERVING)
-            await changed.wait()
+            await change_event.wait()
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         answer = health_pb2.HealthCheckResponse
@@ -123,22 +123,22 @@ class FakeAuth:
         return self.name.encode()
 
     async def _down(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        said: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.streams.append(said)
+        messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.streams.append(messages)
         yield self.name.encode()
-        while (word := await said.get()) is not None:
-            yield word
+        while (message := await messages.get()) is not None:
+            yield message
 
     async def _up(self, requests: AsyncIterator[bytes], context: Any) -> bytes:
-        words = [word async for word in requests]
-        return self.name.encode() + b":" + b"".join(words)
+        messages = [message async for message in requests]
+        return self.name.encode() + b":" + b"".join(messages)
 
-    async def _both(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        async for word in requests:
-            yield self.name.encode() + b":" + word
+    async def _bidirectional(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        async for message in requests:
+            yield self.name.encode() + b":" + message
 
 
-async def balanced(channel: Any) -> None:
+async def await_policy(channel: Any) -> None:
     """Wait until a channel runs with the policy of a server, and is READY by that policy."""
     await channel.channel_ready()
     await eventually(lambda: channel.policy is not None)

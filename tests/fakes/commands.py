@@ -1,4 +1,4 @@
-"""Our command lines, run in the test's own process: for tests of what a command does, not of how it starts."""
+"""The `refloat` command line, run in the test's own process: for tests of what a command does, not how it starts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fleet.cli.main import main
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """How a command ended."""
+class CommandOutcome:
+    """The exit code and output of a command."""
 
     code: int
     stdout: str
     stderr: str
 
 
-def refloat(*words: str, **environment: str) -> Result:
-    """Run `refloat WORDS`; the environment is ours with `environment` over it."""
-    done = CliRunner(env=environment).invoke(main, words)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return Result(done.exit_code, done.stdout, done.stderr)
+def refloat(*args: str, **environment: str) -> CommandOutcome:
+    """Run `refloat ARGS`, with `environment` added to the process's environment."""
+    outcome = CliRunner(env=environment).invoke(main, args)
+    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
+        raise outcome.exception
+    return CommandOutcome(outcome.exit_code, outcome.stdout, outcome.stderr)

@@ -18,52 +18,52 @@ from fleet.wire import clusterconfig_pb2_grpc, types_pb2
 
 @dataclass
 class ConfigAuth(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
-    """Its config, and what goes wrong with it."""
+    """The config and the errors of the auth."""
 
     address: str = ""
-    held: Any = field(default_factory=lambda: networking_config.defaults("1"))
-    #: It forgets the field that it does not know.
-    old: bool = False
-    #: Every call fails with it.
-    fails: grpc.StatusCode | None = None
+    config: Any = field(default_factory=lambda: networking_config.defaults("1"))
+    #: Whether the auth drops a field that it does not know.
+    drops_unknown_field: bool = False
+    #: The status of every call.
+    error_code: grpc.StatusCode | None = None
     updates: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def GetClusterNetworkingConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._answer(context)
-        return self.held
+        return self.config
 
     def UpdateClusterNetworkingConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._answer(context)
-        wanted = types_pb2.ClusterNetworkingConfigV2()
-        wanted.CopyFrom(request.cluster_network_config)
+        new_config = types_pb2.ClusterNetworkingConfigV2()
+        new_config.CopyFrom(request.cluster_network_config)
         with self._lock:
-            if wanted.metadata.revision != self.held.metadata.revision:
+            if new_config.metadata.revision != self.config.metadata.revision:
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "compare failed")
             self.updates += 1
-            if self.old:
-                wanted.spec.graceful_tunnel_closing = False
-            networking_config.finalize(wanted, Origin.DYNAMIC, f"{wanted.metadata.revision}+")
-            self.held = wanted
-        return wanted
+            if self.drops_unknown_field:
+                new_config.spec.graceful_tunnel_closing = False
+            networking_config.finalize(new_config, Origin.DYNAMIC, f"{new_config.metadata.revision}+")
+            self.config = new_config
+        return new_config
 
-    def somebody_else_writes(self, **fields: Any) -> None:
-        """Another console, or a terminal."""
-        changed = types_pb2.ClusterNetworkingConfigV2()
-        changed.CopyFrom(self.held)
+    def update_concurrently(self, **fields: Any) -> None:
+        """Update the config as another client would."""
+        new_config = types_pb2.ClusterNetworkingConfigV2()
+        new_config.CopyFrom(self.config)
         for name, value in fields.items():
-            setattr(changed.spec, name, value)
-        changed.metadata.revision += "x"
-        self.held = changed
+            setattr(new_config.spec, name, value)
+        new_config.metadata.revision += "x"
+        self.config = new_config
 
     def _answer(self, context: Any) -> None:
-        if self.fails is not None:
-            context.abort(self.fails, "because")
+        if self.error_code is not None:
+            context.abort(self.error_code, "because")
 
 
 @contextmanager
-def serving() -> Iterator[ConfigAuth]:
-    """Run one."""
+def run_config_auth() -> Iterator[ConfigAuth]:
+    """Run the auth on a free port."""
     auth = ConfigAuth()
     server = grpc.server(ThreadPoolExecutor(4))
     clusterconfig_pb2_grpc.add_ClusterConfigServiceServicer_to_server(auth, server)  # type: ignore[no-untyped-call]

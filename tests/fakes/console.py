@@ -1,4 +1,4 @@
-"""A console that answers what it is told, on a real port: for the `refloat` command's side of the API."""
+"""A console on a real port that returns the responses of a test, for tests of commands that call an API client."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ TOKEN = "the-token"
 
 @dataclass
 class FakeConsole:
-    """Put answers by path (with query) into `answers`: (code, JSON or bytes, or an iterator of them)."""
+    """Responses by path with query: (status, JSON or bytes, or an iterator of them)."""
 
     url: str = ""
-    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    #: What was posted: path, body, headers.
-    sent: list[tuple[str, Any, dict[str, str]]] = field(default_factory=list)
+    responses: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    requested_paths: list[str] = field(default_factory=list)
+    #: (path, body, headers) of each POST request.
+    posts: list[tuple[str, Any, dict[str, str]]] = field(default_factory=list)
 
 
 @contextmanager
-def answering() -> Iterator[FakeConsole]:
-    """Run one."""
+def run_console() -> Iterator[FakeConsole]:
+    """Run a console on a free port."""
     console = FakeConsole()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            console.asked.append(self.path)
+            console.requested_paths.append(self.path)
             if self.headers["Authorization"] != f"Bearer {TOKEN}":
                 code, body = 401, {"detail": "Unauthorized"}
             else:
-                code, body = console.answers.get(self.path, (404, {"detail": "There is no such thing."}))
+                code, body = console.responses.get(self.path, (404, {"detail": "There is no such thing."}))
             body = next(body) if isinstance(body, Iterator) else body
             text = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(code)
@@ -48,12 +48,12 @@ def answering() -> Iterator[FakeConsole]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.title(): value for name, value in self.headers.items()}
-            console.sent.append((self.path, json.loads(body), headers))
+            console.posts.append((self.path, json.loads(body), headers))
             self.do_GET()
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         console.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -29,7 +29,7 @@ class Echo(grpc.GenericRpcHandler):
         #: Metadata of every call, and what its deadline was.
         self.calls: list[tuple[str, list[tuple[str, Any]], float | None]] = []
         #: Calls of `Both` and `Hang` that are over.
-        self.over = 0
+        self.ended_calls = 0
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -63,7 +63,7 @@ class Echo(grpc.GenericRpcHandler):
             case "Down":
                 return grpc.unary_stream_rpc_method_handler(self._down)
             case "Both":
-                return grpc.stream_stream_rpc_method_handler(self._both)
+                return grpc.stream_stream_rpc_method_handler(self._bidirectional)
         return None
 
     async def _note(self, method: str, context: Any) -> None:
@@ -85,26 +85,26 @@ class Echo(grpc.GenericRpcHandler):
         try:
             await asyncio.Event().wait()
         finally:
-            self.over += 1
+            self.ended_calls += 1
         raise AssertionError("unreachable")
 
     async def _up(self, requests: AsyncIterator[bytes], context: Any) -> bytes:
         await self._note("Up", context)
-        return b"".join([one async for one in requests])
+        return b"".join([request async for request in requests])
 
     async def _down(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
         await self._note("Down", context)
         for at in range(len(request)):
             yield request[at : at + 1]
 
-    async def _both(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    async def _bidirectional(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         await self._note("Both", context)
         try:
-            async for one in requests:
-                yield one
+            async for request in requests:
+                yield request
         finally:
             # A caller that gives up looks like one that has ended (grpc.aio).
-            self.over += 1
+            self.ended_calls += 1
 
 
 def route(*rules: dict[str, Any], name: str = "r", hosts: Sequence[str] = ()) -> dict[str, Any]:
@@ -129,18 +129,20 @@ def write_routes(path: Path, *routes: dict[str, Any]) -> Path:
 
 
 @asynccontextmanager
-async def gateway_before(
+async def run_gateway(
     folder: Path, backends: dict[str, Sequence[str]], *routes: dict[str, Any], **flags: Any
 ) -> AsyncIterator[tuple[Gateway, str]]:
     """A gateway in this process; `{"svc:1": ["127.0.0.1:5", ...]}`."""
     path = write_routes(folder / "routes.yaml", *routes)
-    fixed = {
-        addresses.parse(name): tuple(addresses.parse(one) for one in found)
-        for name, found in backends.items()
+    backend_addresses = {
+        addresses.parse(name): tuple(addresses.parse(backend_address) for backend_address in names)
+        for name, names in backends.items()
     }
     gateway = Gateway(
         GatewayFlags(
-            path, backends=fixed, **{"drain": 0.2, "probe_interval": 0.2, "dial_timeout": 5.0, **flags}
+            path,
+            backends=backend_addresses,
+            **{"drain": 0.2, "probe_interval": 0.2, "dial_timeout": 5.0, **flags},
         )
     )
     address = await gateway.start()

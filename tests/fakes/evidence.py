@@ -1,4 +1,4 @@
-"""Evidence in the record as polls leave it, for tests of what rounds conclude from it."""
+"""Evidence in the record as polls write it, for tests that conclude from it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, Serv
 TTL = 600.0
 
 
-class Polled:
-    """A cluster of auths and proxies that are well, unless told otherwise; every call is one round of polls."""
+class PolledCluster:
+    """A cluster of auths and proxies, healthy by default; each `record_poll` is one poll of the whole fleet."""
 
     def __init__(self, writer: Writer, *, auths: int = 1, proxies: int = 2, cluster: str = "default") -> None:
         self.writer = writer
@@ -27,26 +27,26 @@ class Polled:
         self.epoch = ""
         self._polls: dict[int, Poll] = {}
 
-    def begin(self) -> None:
-        """Make the record, with its instances."""
+    def create_record(self) -> None:
+        """Create the record with its instances."""
         self.epoch = self.writer.create(self.cluster, RecordSeed())
         self._polls = {}
-        named = [(f"auth-{n}-id", "auth", f"auth-{n}") for n in range(self.auths)]
-        named += [(f"proxy-{n}-id", "proxy", f"proxy-{n}") for n in range(self.proxies)]
-        self.writer.intern_instances(self.cluster, self.epoch, named)
+        instances = [(f"auth-{n}-id", "auth", f"auth-{n}") for n in range(self.auths)]
+        instances += [(f"proxy-{n}-id", "proxy", f"proxy-{n}") for n in range(self.proxies)]
+        self.writer.intern_instances(self.cluster, self.epoch, instances)
 
-    def see(
+    def record_poll(
         self,
         tunnels: Sequence[Sequence[int]],
         *,
         now: float,
         agents: int,
         silent: Sequence[int] = (),
-        claimed: int = 0,
+        claimed_count: int = 0,
     ) -> None:
-        """Record a round: `tunnels` names the agents of each proxy, `silent` the proxies that do not answer.
+        """Record a poll: `tunnels` lists the agents of each proxy, `silent` the proxies that do not respond.
 
-        `claimed`: how many tunnels each agent says it holds.
+        `claimed_count`: the number of tunnels that each agent claims.
         """
         writer, cluster, epoch = self.writer, self.cluster, self.epoch
         for index in range(self.auths + self.proxies):
@@ -69,18 +69,18 @@ class Polled:
             for index in self._polls
         }
         writer.write_instances(cluster, epoch, resources=resources, polls=self._polls, probed_at=now)
-        answered = FeedState(freshness=FeedFreshness(now, now), epoch="feed", revision=int(now))
-        assert writer.write_feed(cluster, epoch, LISTS, before=writer.feed(cluster, LISTS), after=answered)
+        feed_state = FeedState(freshness=FeedFreshness(now, now), epoch="feed", revision=int(now))
+        assert writer.write_feed(cluster, epoch, LISTS, before=writer.feed(cluster, LISTS), after=feed_state)
         indices = writer.intern_agents(
             cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)]
         )
         rows = blank_rows(HEARTBEAT, agents)
-        rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = now + TTL, TTL, 0, 1
-        rows["claimed"] = claimed
+        rows["expires_at"], rows["ttl"], rows["auth"], rows["desired_count"] = now + TTL, TTL, 0, 1
+        rows["claimed_count"] = claimed_count
         assert writer.write_heartbeats(
             *(cluster, epoch),
             before=writer.feed(cluster, PRESENCE),
-            after=answered,
+            after=feed_state,
             indices=indices,
             rows=rows,
             ended_agents=np.zeros(0, np.uint32),
@@ -89,17 +89,17 @@ class Polled:
         for number, members in enumerate(tunnels):
             if number in silent:
                 continue
-            found = np.zeros(len(members), TUNNEL)
-            found["agent"] = members
-            place = str(self.auths + number)
-            before_feed = writer.feed(cluster, place)
+            tunnel_rows = np.zeros(len(members), TUNNEL)
+            tunnel_rows["agent"] = members
+            proxy_index = str(self.auths + number)
+            before_feed = writer.feed(cluster, proxy_index)
             assert writer.write_tunnels(
-                cluster, epoch, int(place), before=before_feed, after=answered, rows=found
+                cluster, epoch, int(proxy_index), before=before_feed, after=feed_state, rows=tunnel_rows
             )
 
 
-def apply(states: bytes, changes: Sequence[Sequence[int]] | Mapping[int, int]) -> bytes:
-    """What a client makes of a delta: states it has, with the changes; new agents beyond the end."""
+def apply_delta(states: bytes, changes: Sequence[Sequence[int]] | Mapping[int, int]) -> bytes:
+    """Return the states of a client after a delta; new agents are appended."""
     vector = bytearray(states)
     for index, state in dict(changes).items():
         vector.extend(b"\0" * (index + 1 - len(vector)))

@@ -1,4 +1,4 @@
-"""A backend that is told by a call's metadata how to fail, and remembers what it was sent."""
+"""A backend that fails as the call's metadata says, and records what it received."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet.transport.channels import server_options
 UNARY, STREAM = "/refloat.test.Backend/Unary", "/refloat.test.Backend/Stream"
 
 
-def told(
+def failure_metadata(
     *,
     code: str = "OK",
     succeed_after: int = 1_000_000,
@@ -30,21 +30,21 @@ def told(
     then: str = "",
     early: bool = False,
 ) -> list[tuple[str, str]]:
-    """Metadata of a call that fails so until so many tries have, each after `delay` seconds.
+    """Return the metadata of a call whose first `succeed_after` tries fail like this, each after `delay` seconds.
 
     `hang` never answers instead; `then` is the code of tries after the first; `early` has a stream fail before its
     first message, not after it. New at each call.
     """
-    how = [("x-call", str(uuid.uuid4())), ("x-code", code), ("x-succeed-after", str(succeed_after))]
+    metadata = [("x-call", str(uuid.uuid4())), ("x-code", code), ("x-succeed-after", str(succeed_after))]
     if hang:
-        how.append(("x-hang", "yes"))
+        metadata.append(("x-hang", "yes"))
     if then:
-        how.append(("x-then", then))
+        metadata.append(("x-then", then))
     if early:
-        how.append(("x-early", "yes"))
+        metadata.append(("x-early", "yes"))
     if delay:
-        how.append(("x-delay", str(delay)))
-    return how if pushback is None else [*how, ("x-pushback", pushback)]
+        metadata.append(("x-delay", str(delay)))
+    return metadata if pushback is None else [*metadata, ("x-pushback", pushback)]
 
 
 class FailingBackend(grpc.GenericRpcHandler):
@@ -104,23 +104,23 @@ class FailingBackend(grpc.GenericRpcHandler):
             await self._fail(context)
 
     async def _fail(self, context: Any) -> None:
-        how = {key: value for key, value in context.invocation_metadata()}  # noqa: C416 - gRPC's pairs are no tuples
-        tries = self.tries[how.get("x-call", "")]
-        tries.append(how.get(PREVIOUS_ATTEMPTS))
-        self.times[how.get("x-call", "")].append(time.monotonic())
-        if len(tries) > int(how.get("x-succeed-after", "0")):
+        metadata = {key: value for key, value in context.invocation_metadata()}  # noqa: C416 - gRPC's pairs are no tuples
+        tries = self.tries[metadata.get("x-call", "")]
+        tries.append(metadata.get(PREVIOUS_ATTEMPTS))
+        self.times[metadata.get("x-call", "")].append(time.monotonic())
+        if len(tries) > int(metadata.get("x-succeed-after", "0")):
             return
-        if "x-hang" in how:
+        if "x-hang" in metadata:
             try:
                 await asyncio.Event().wait()
             finally:
-                self.given_up.append(how["x-call"])
-        if "x-delay" in how:
+                self.given_up.append(metadata["x-call"])
+        if "x-delay" in metadata:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(float(how["x-delay"])):
+                async with asyncio.timeout(float(metadata["x-delay"])):
                     await asyncio.Event().wait()
-        if "x-pushback" in how:
-            context.set_trailing_metadata(((PUSHBACK, how["x-pushback"]),))
-        code = how["x-code"] if len(tries) == 1 else how.get("x-then", how["x-code"])
+        if "x-pushback" in metadata:
+            context.set_trailing_metadata(((PUSHBACK, metadata["x-pushback"]),))
+        code = metadata["x-code"] if len(tries) == 1 else metadata.get("x-then", metadata["x-code"])
         if code != "OK":
             await context.abort(grpc.StatusCode[code], "as I was told")

@@ -1,4 +1,4 @@
-"""A backend on a real Valkey that is reached through a forward, which a test can cut, hold or reset."""
+"""A backend on a real Valkey behind a forward that a test can cut, hold or reset."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fleet.transport.backend import Backend
 
 
 @asynccontextmanager
-async def forwarded(valkey_url: str, prefix: str) -> AsyncIterator[tuple[Forward, Backend]]:
-    """Run the forward, and close both at the end."""
+async def forwarded_backend(valkey_url: str, prefix: str) -> AsyncIterator[tuple[Forward, Backend]]:
+    """Run the forward and the backend, and close both at the end."""
     url = urlsplit(valkey_url)
     assert url.hostname is not None
     assert url.port is not None

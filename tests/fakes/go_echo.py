@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fakes.programs import BUILT, running
+from tests.fakes.programs import BUILT, run_program
 
 _PROGRAM = BUILT / "echo"
 
 
-def missing() -> str:
+def missing_reason() -> str:
     """Return why the program is not there, as a sentence; empty when it is."""
     return (
         ""
@@ -24,6 +24,6 @@ def missing() -> str:
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Run the server, and return where it listens."""
-    with running("go-echo", [str(_PROGRAM)], folder) as peer:
-        address: str = json.loads(peer.await_words(r'\{"event":"ready".*\}').group())["grpc"]
+    with run_program("go-echo", [str(_PROGRAM)], folder) as peer:
+        address: str = json.loads(peer.await_output(r'\{"event":"ready".*\}').group())["grpc"]
         yield address

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.programs import BUILT, Peer, running
+from tests.fakes.programs import BUILT, Peer, run_program
 
 PROGRAMS = ("backend", "caller")
 
 
-def missing() -> str:
+def missing_reason() -> str:
     """Why the programs are not there, as a sentence; empty when they are."""
     absent = [name for name in PROGRAMS if not (BUILT / f"grpc-{name}").exists()]
     if not absent:
@@ -30,8 +30,8 @@ def missing() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """How one call of grpc-go ended."""
+class CallOutcome:
+    """The result of one call of grpc-go."""
 
     code: str
     details: str
@@ -41,14 +41,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How the calls of a script ended, in its order, and how many connections they were made on."""
+    """The results of a script's calls, in order, and the number of connections they used."""
 
-    results: list[list[Result]]
+    results: list[list[CallOutcome]]
     connections: int
 
     def codes(self, number: int) -> set[str]:
         """The statuses of one call of the script, in Go's spelling."""
-        return {result.code for result in self.results[number]}
+        return {outcome.code for outcome in self.results[number]}
 
 
 @contextlib.contextmanager
@@ -57,8 +57,8 @@ def backend(
 ) -> Iterator[tuple[Peer, str]]:
     """Run the server; the program and its address."""
     argv = [str(BUILT / "grpc-backend"), "--listen", listen]
-    with running(f"grpc-{name}", argv, folder) as peer:
-        ready = json.loads(peer.await_words(r'\{"event":"ready".*\}').group())
+    with run_program(f"grpc-{name}", argv, folder) as peer:
+        ready = json.loads(peer.await_output(r'\{"event":"ready".*\}').group())
         yield peer, ready["address"]
 
 
@@ -75,5 +75,6 @@ async def calls(address: str, *script: dict[str, Any]) -> Report:
     assert program.returncode == 0, log.decode()
     report = json.loads(answer)
     return Report(
-        [[Result(**result) for result in results] for results in report["results"]], report["connections"]
+        [[CallOutcome(**outcome) for outcome in results] for results in report["results"]],
+        report["connections"],
     )

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from fleet.processes import valkey
 from fleet.transport.certificate_authority import KeyPair
-from tests.fakes.programs import BUILT, Peer, running
+from tests.fakes.programs import BUILT, Peer, run_program
 
 PROGRAMS = ("server", "target", "client", "listener")
 
 
-def missing() -> str:
+def missing_reason() -> str:
     """Why the Go peers are not there, as a sentence; empty when they are."""
     absent = [name for name in PROGRAMS if not (BUILT / name).exists()]
     if not absent:
@@ -39,7 +39,7 @@ class GoServer:
 
     def await_target(self, name: str, kind: str) -> None:
         """Wait until the target is registered: sessions asked for earlier would be refused."""
-        self.peer.await_words(rf"handling target addition: \({name}:{kind}\)")
+        self.peer.await_output(rf"handling target addition: \({name}:{kind}\)")
 
 
 def _answers(address: str) -> bool:
@@ -61,8 +61,8 @@ def server(folder: Path, *, tls: KeyPair | None = None, mutual: bool = False) ->
     """Run cmd/server, which bridges between tunnel clients."""
     address = f"127.0.0.1:{valkey.free_port()}"
     argv = [str(BUILT / "server"), "--tunnel_address", address, *_server_keys(tls, mutual=mutual)]
-    with running("go-server", argv, folder) as peer:
-        peer.await_met(lambda: _answers(address), "to listen")
+    with run_program("go-server", argv, folder) as peer:
+        peer.await_condition(lambda: _answers(address), "to listen")
         yield GoServer(peer, address)
 
 
@@ -73,8 +73,8 @@ def listener(
     """Run our listener over their library: every TCP connection becomes a session to `target`."""
     argv = [str(BUILT / "listener"), "--target", target, "--target_type", kind]
     argv += ["--max_connection_age", max_age]
-    with running("go-listener", [*argv, *_server_keys(tls, mutual=False)], folder) as peer:
-        ready = json.loads(peer.await_words(r'\{"event":"ready".*\}').group())
+    with run_program("go-listener", [*argv, *_server_keys(tls, mutual=False)], folder) as peer:
+        ready = json.loads(peer.await_output(r'\{"event":"ready".*\}').group())
         yield GoServer(peer, ready["tunnel"], ready["listen"])
 
 
@@ -90,7 +90,7 @@ def target(
     """Run cmd/target: register every (name, type) of `dials` at a server, and dial its address for each session."""
     config = folder / "go-target.cfg"
     config.write_text(_target_config(server, dials, tls, mutual=mutual))
-    with running("go-target", [str(BUILT / "target"), "--config_file", str(config)], folder) as peer:
+    with run_program("go-target", [str(BUILT / "target"), "--config_file", str(config)], folder) as peer:
         yield peer
 
 
@@ -114,7 +114,7 @@ def _target_config(
 
 
 def client_argv(server: str, name: str, kind: str, *, tls: KeyPair | None = None) -> list[str]:
-    """How cmd/client is called: one session to (name, type) on its standard input and output.
+    """Return the command line of cmd/client: one session to (name, type) on standard input and output.
 
     With `tls` it is mutual TLS, the only kind it can do.
     """

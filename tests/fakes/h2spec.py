@@ -19,12 +19,12 @@ class Report:
     """The outcomes of one run, each case as `http2/5.1: half closed (remote): Sends a DATA frame`."""
 
     passed: frozenset[str]
-    skipped: frozenset[str]
+    skipped_cases: frozenset[str]
     #: With what was expected, and what came instead.
-    failed: dict[str, str]
+    failures: dict[str, str]
 
 
-def missing() -> str:
+def missing_reason() -> str:
     """Return why the program is not there, as a sentence; empty when it is."""
     return "" if _PROGRAM.exists() else "h2spec IS MISSING: run `make peers`, which needs a Go toolchain"
 
@@ -32,7 +32,7 @@ def missing() -> str:
 def run(port: int, folder: Path, *, name: str) -> Report:
     """Run every case against a port of this machine, without TLS. Raises PeerError."""
     path = folder / f"{name}.xml"
-    done = subprocess.run(
+    process = subprocess.run(
         [str(_PROGRAM), "-h", "127.0.0.1", "-p", str(port), "-o", str(_TIMEOUT), "-j", str(path)],
         capture_output=True,
         text=True,
@@ -40,20 +40,20 @@ def run(port: int, folder: Path, *, name: str) -> Report:
         timeout=1200,
     )
     if not path.exists():
-        raise PeerError(f"h2spec wrote no report: {done.stdout[-2000:]} {done.stderr[-2000:]}")
+        raise PeerError(f"h2spec wrote no report: {process.stdout[-2000:]} {process.stderr[-2000:]}")
     return read(path.read_text())
 
 
 def read(report: str) -> Report:
     """Read a report in JUnit's format."""
-    passed, skipped, failed = set(), set(), {}
+    passed, skipped_cases, failures = set(), set(), {}
     for case in ElementTree.fromstring(report).iter("testcase"):
         name = f"{case.get('package')}: {case.get('classname')}"
         failure = case.find("failure")
         if case.find("skipped") is not None:
-            skipped.add(name)
+            skipped_cases.add(name)
         elif failure is not None or case.find("error") is not None:
-            failed[name] = " ".join((failure.text or "").split()) if failure is not None else "error"
+            failures[name] = " ".join((failure.text or "").split()) if failure is not None else "error"
         else:
             passed.add(name)
-    return Report(frozenset(passed), frozenset(skipped), failed)
+    return Report(frozenset(passed), frozenset(skipped_cases), failures)

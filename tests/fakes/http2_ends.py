@@ -1,4 +1,4 @@
-"""One end of an HTTP/2 connection on a wire of the test, and frames of its peer."""
+"""One endpoint of an HTTP/2 connection on a transport of the test, and frames of its peer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 from fleet.transport.http2 import frames
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
-from fleet.transport.http2.frames import Code, Setting, Type
+from fleet.transport.http2.frames import ErrorCode, FrameType, SettingId
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 
@@ -22,123 +22,125 @@ RESPONSE = encode(plain((b":status", b"200")))
 TRAILERS = encode(plain((b"grpc-status", b"0")))
 
 
-class Wire(asyncio.Transport):
-    """Keeps what was written."""
+class RecordingTransport(asyncio.Transport):
+    """Transport that records the bytes that the connection writes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.written = b""
-        self.closed = False
-        self.unsent = 0
-        #: Frames of one turn of the loop go together.
+        self.written_bytes = b""
+        self.is_closed = False
+        self.unsent_size = 0
+        #: Sends the frames that the connection collects in one turn of the loop.
         self.flush: Callable[[], None] = lambda: None
 
     @override
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        self.written += bytes(data)
+        self.written_bytes += bytes(data)
 
     @override
     def close(self) -> None:
-        self.closed = True
+        self.is_closed = True
 
     @override
     def abort(self) -> None:
-        self.closed = True
+        self.is_closed = True
 
     @override
     def get_write_buffer_size(self) -> int:
-        return self.unsent
+        return self.unsent_size
 
     def frames(self) -> list[tuple[int, int, int, bytes]]:
-        """Kind, flags, stream and payload of all that was written since the last time."""
+        """Return kind, flags, stream and payload of the frames written since the last call."""
         self.flush()
-        found, at = [], 0
-        data, self.written = self.written.removeprefix(frames.PREFACE), b""
+        written_frames, at = [], 0
+        data, self.written_bytes = self.written_bytes.removeprefix(frames.PREFACE), b""
         while at < len(data):
             length, kind, flags, number = frames.header(data, at)
             at += frames.HEADER_LENGTH + length
-            found.append((kind, flags, number, data[at - length : at]))
-        return found
+            written_frames.append((kind, flags, number, data[at - length : at]))
+        return written_frames
 
 
-class Heard:
-    """Listens and remembers."""
+class StreamRecorder:
+    """Stream listener that records its events."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.seen: list[Any] = []
+        self.events: list[Any] = []
 
     def on_headers(self, head: HeaderFields, *, end: bool) -> None:
-        self.seen.append(("headers", end))
+        self.events.append(("headers", end))
 
     def on_data(self, data: bytes, *, end: bool) -> None:
-        self.seen.append((data, end))
+        self.events.append((data, end))
 
-    def on_reset(self, code: Code, reason: str) -> None:
-        self.seen.append(code)
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
+        self.events.append(code)
 
     def on_lost(self, reason: str) -> None:
-        self.seen.append(reason)
+        self.events.append(reason)
 
 
-class End:
-    """One connection with a wire instead of a network."""
+class Endpoint:
+    """A connection with a transport of the test instead of a network."""
 
     def __init__(self, *, server: bool, options: ConnectionOptions | None = None) -> None:
-        self.wire = Wire()
-        self.heard: list[Heard] = []
-        self.ends: list[str] = []
-        known: BlockCache[HeaderFields] = BlockCache(lambda fields: fields)
+        self.transport = RecordingTransport()
+        self.recorders: list[StreamRecorder] = []
+        self.end_reasons: list[str] = []
+        blocks: BlockCache[HeaderFields] = BlockCache(lambda fields: fields)
         self.connection = Http2Connection(
-            known,
+            blocks,
             options or ConnectionOptions(),
-            on_stream=self._begin if server else None,
-            on_end=lambda _, why: self.ends.append(why),
+            on_stream=self._add_stream if server else None,
+            on_end=lambda _, reason: self.end_reasons.append(reason),
         )
-        self.connection.connection_made(self.wire)
-        self.wire.flush = self.connection.flush
-        self.greeting = self.wire.frames()
+        self.connection.connection_made(self.transport)
+        self.transport.flush = self.connection.flush
+        self.first_frames = self.transport.frames()
         if server:
             self.connection.data_received(frames.PREFACE)
 
-    def _begin(self, stream: Stream, made: HeaderFields) -> None:
-        stream.listener = heard = Heard(stream)
-        self.heard.append(heard)
+    def _add_stream(self, stream: Stream, fields: HeaderFields) -> None:
+        stream.listener = recorder = StreamRecorder(stream)
+        self.recorders.append(recorder)
 
-    def settle(self, **values: int) -> None:
-        """The peer's first frame."""
-        self.connection.data_received(frames.settings({Setting[key]: value for key, value in values.items()}))
-        self.wire.frames()
+    def receive_settings(self, **values: int) -> None:
+        """Receive the SETTINGS of the peer, its first frame."""
+        self.connection.data_received(
+            frames.settings({SettingId[key]: value for key, value in values.items()})
+        )
+        self.transport.frames()
 
-    def get(self, *sent: bytes) -> None:
-        """The peer sends."""
-        self.connection.data_received(b"".join(sent))
+    def receive(self, *frames_of_peer: bytes) -> None:
+        """Receive frames of the peer."""
+        self.connection.data_received(b"".join(frames_of_peer))
 
-    def open(self) -> Heard:
-        """A client's call."""
+    def open(self) -> StreamRecorder:
+        """Open a stream as a client."""
         stream = self.connection.open(HEAD)
-        stream.listener = heard = Heard(stream)
-        return heard
+        stream.listener = recorder = StreamRecorder(stream)
+        return recorder
 
 
-def headers(number: int, *, end: bool = False, block: bytes = HEAD, last: bool = True) -> bytes:
-    flags = (frames.END_STREAM if end else 0) | (frames.END_HEADERS if last else 0)
-    return frames.frame(Type.HEADERS, flags, number, block)
+def headers(number: int, *, end: bool = False, block: bytes = HEAD, is_complete: bool = True) -> bytes:
+    flags = (frames.END_STREAM if end else 0) | (frames.END_HEADERS if is_complete else 0)
+    return frames.frame(FrameType.HEADERS, flags, number, block)
 
 
 def data(number: int, body: bytes, *, end: bool = False) -> bytes:
-    return frames.frame(Type.DATA, frames.END_STREAM if end else 0, number, body)
+    return frames.frame(FrameType.DATA, frames.END_STREAM if end else 0, number, body)
 
 
-def code_of_goaway(end: End) -> Code:
-    (payload,) = (payload for kind, _, _, payload in end.wire.frames() if kind == Type.GOAWAY)
-    return Code(struct.unpack(">LL", payload[:8])[1])
+def code_of_goaway(endpoint: Endpoint) -> ErrorCode:
+    (payload,) = (payload for kind, _, _, payload in endpoint.transport.frames() if kind == FrameType.GOAWAY)
+    return ErrorCode(struct.unpack(">LL", payload[:8])[1])
 
 
-def resets(end: End) -> list[tuple[int, Code]]:
-    """Return the streams that this end has reset since the last time, and why."""
+def sent_resets(endpoint: Endpoint) -> list[tuple[int, ErrorCode]]:
+    """Return stream and code of the resets sent since the last call."""
     return [
-        (number, Code(frames.read_uint32(payload)))
-        for kind, _, number, payload in end.wire.frames()
-        if kind == Type.RST_STREAM
+        (number, ErrorCode(frames.read_uint32(payload)))
+        for kind, _, number, payload in endpoint.transport.frames()
+        if kind == FrameType.RST_STREAM
     ]

@@ -1,4 +1,4 @@
-"""An OpenID Connect provider on a port of its own: everybody it is asked for is who `claims` says."""
+"""An OpenID Connect provider on its own port: every user has the configured `claims`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing_extensions import override
 
 @dataclass
 class IdentityProvider:
-    """What it says of whoever comes, and what it was asked."""
+    """The claims of every user, and the requests it received."""
 
     issuer: str
     claims: dict[str, Any] = field(default_factory=dict)
@@ -44,8 +44,8 @@ class IdentityProvider:
         if path == "/token":
             self.exchanges.append(form)
             now = 10**9
-            told = {"iss": self.issuer, "aud": "refloat", "iat": now, "exp": 4 * now, **self.claims}
-            id_token = jwt.encode(told, self.key, algorithm="RS256", headers={"kid": "one"})
+            claims = {"iss": self.issuer, "aud": "refloat", "iat": now, "exp": 4 * now, **self.claims}
+            id_token = jwt.encode(claims, self.key, algorithm="RS256", headers={"kid": "one"})
             return {"access_token": secrets.token_hex(8), "token_type": "Bearer", "id_token": id_token}
         return self.claims if path == "/userinfo" else None
 
@@ -63,9 +63,9 @@ def identity_provider() -> Iterator[IdentityProvider]:
             self._answer({name: values[0] for name, values in parse_qs(body).items()})
 
         def _answer(self, form: dict[str, str]) -> None:
-            found = provider.answer(self.path.partition("?")[0], form)
-            body = json.dumps(found or {}).encode()
-            self.send_response(404 if found is None else 200)
+            answer = provider.answer(self.path.partition("?")[0], form)
+            body = json.dumps(answer or {}).encode()
+            self.send_response(404 if answer is None else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -1,4 +1,6 @@
-"""A blocking channel as grpc.aio's look, as far as tests want it: what is true of both kinds is tested once."""
+"""A blocking channel with grpc.aio's interface, as far as tests need it: tests of both kinds of channel share
+their code.
+"""
 
 from __future__ import annotations
 
@@ -12,55 +14,54 @@ import grpc.aio
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.events import ChannelPolicy
 
-_READY_WITHIN = 30.0
+_READY_SECONDS = 30.0
 
 
 class InThreads:
-    """Every call that waits does so in a thread."""
+    """Runs every blocking call in a thread."""
 
     def __init__(self, channel: BlockingPickHealthyChannel) -> None:
         self._channel = channel
         self._state = grpc.ChannelConnectivity.IDLE
-        channel.subscribe(self._heard)
+        channel.subscribe(self._set_state)
 
     @property
     def policy(self) -> ChannelPolicy | None:
-        """What it runs with."""
+        """Return the policy that the channel uses."""
         return self._channel.policy
 
     @property
     def moves(self) -> int:
-        """How often it moved."""
+        """Return how often the channel changed its connection."""
         return self._channel.moves
 
     def get_state(self) -> grpc.ChannelConnectivity:
-        """What subscribers heard last."""
+        """Return the state that subscribers got last."""
         return self._state
 
     async def channel_ready(self) -> None:
         """Wait for a healthy connection, as users of grpc do."""
-        await asyncio.to_thread(grpc.channel_ready_future(self._channel).result, _READY_WITHIN)
+        await asyncio.to_thread(grpc.channel_ready_future(self._channel).result, _READY_SECONDS)
 
     def unary_unary(self, method: str) -> Callable[..., Any]:
-        """Calls that are awaited."""
-        ask: Any = self._channel.unary_unary(method)
+        """Return a function whose calls are awaited."""
+        start_call: Any = self._channel.unary_unary(method)
 
         async def call(request: bytes, **kwargs: Any) -> bytes:
-            answer: bytes = await asyncio.to_thread(ask, request, **kwargs)
-            return answer
+            response: bytes = await asyncio.to_thread(start_call, request, **kwargs)
+            return response
 
         return call
 
     def unary_stream(self, method: str) -> Callable[..., _Stream]:
-        """Streams that are read."""
-        ask: Any = self._channel.unary_stream(method)
-        return lambda request: _Stream(ask(request))
+        """Return a function whose streams are read."""
+        start_call: Any = self._channel.unary_stream(method)
+        return lambda request: _Stream(start_call(request))
 
     async def close(self) -> None:
-        """Close it."""
         await asyncio.to_thread(self._channel.close)
 
-    def _heard(self, state: grpc.ChannelConnectivity) -> None:
+    def _set_state(self, state: grpc.ChannelConnectivity) -> None:
         self._state = state
 
 

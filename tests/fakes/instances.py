@@ -1,4 +1,4 @@
-"""Auths and proxies in this process, with answers a test sets: the polled services of fleet.v1, Teleport and gRPC."""
+"""Auths and proxies in this process with configurable responses: services of fleet.v1, Teleport and gRPC health."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from fleet.wire import (
 
 
 class FakeInstance:
-    """One gRPC port and one diag port. `held` makes every gRPC call wait until the caller gives up."""
+    """One gRPC port and one diag port. While `freeze_event` is set, gRPC calls wait until the caller gives up."""
 
     def __init__(self, identity: str, name: str) -> None:
         self.id = identity
         self.name = name
         self.serving = health_pb2.HealthCheckResponse.SERVING
         self.readyz = 200
-        #: What it answers to `/metrics`.
+        #: The body of `/metrics`.
         self.metrics = ""
-        #: What it says of itself: metadata of health's answers, and headers of `/readyz`.
-        self.says: dict[str, str] = {}
-        self.held = threading.Event()
+        #: Trailing metadata of health responses, and headers of `/readyz`.
+        self.metadata: dict[str, str] = {}
+        self.freeze_event = threading.Event()
         self.calls: list[Any] = []
         self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
         health_pb2_grpc.add_HealthServicer_to_server(_Health(self), self._server)
@@ -47,23 +47,23 @@ class FakeInstance:
         threading.Thread(target=self._diag.serve_forever, args=(0.05,), daemon=True).start()
 
     def add_services(self, server: grpc.Server) -> None:
-        """Add what this kind of instance serves besides health."""
+        """Add the services of this kind of instance besides health."""
 
-    def asked(self, request: Any, context: grpc.ServicerContext) -> None:
-        """Take note of a call; wait while it is held, as a frozen process would."""
+    def note_call(self, request: Any, context: grpc.ServicerContext) -> None:
+        """Record a call, and wait while the instance is frozen."""
         self.calls.append(request)
-        while self.held.is_set() and context.is_active():
+        while self.freeze_event.is_set() and context.is_active():
             threading.Event().wait(0.01)
 
     def stop(self) -> None:
         """Close both ports."""
-        self.held.clear()
+        self.freeze_event.clear()
         self._server.stop(None).wait()
         self._diag.shutdown()
         self._diag.server_close()
 
     def resource(self, expires_at: float, ttl: str = "10s", **labels: str) -> types_pb2.ServerV2:
-        """Its resource in the presence lists."""
+        """Return the resource of the instance in presence lists."""
         server = types_pb2.ServerV2()
         server.metadata.name = self.id
         server.metadata.expires.FromMicroseconds(int(expires_at * 1e6))
@@ -76,13 +76,13 @@ class FakeInstance:
 
 
 class FakeAuth(FakeInstance):
-    """Lists what it is given. An answer may be a function of the request, or an error code."""
+    """Lists the resources resources; `agents` is a function of the request, and `error_code` makes calls fail."""
 
     def __init__(self, identity: str, name: str) -> None:
         self.auths: list[types_pb2.ServerV2] = []
         self.proxies: list[types_pb2.ServerV2] = []
         self.agents: Callable[[fleet_pb2.ListAgentsRequest], fleet_pb2.ListAgentsResponse] = _no_agents
-        self.fails: grpc.StatusCode | None = None
+        self.error_code: grpc.StatusCode | None = None
         super().__init__(identity, name)
 
     @override
@@ -92,11 +92,11 @@ class FakeAuth(FakeInstance):
 
 
 class FakeProxy(FakeInstance):
-    """Reports the tunnels it is given."""
+    """Reports tunnels; `tunnels` is a function of the request."""
 
     def __init__(self, identity: str, name: str) -> None:
         self.tunnels: Callable[[fleet_pb2.ListTunnelsRequest], fleet_pb2.ListTunnelsResponse] = _no_tunnels
-        #: What agents say of themselves, by id; who is not in it has no tunnel here.
+        #: Agent reports by agent id; other agents have no tunnel to this proxy.
         self.statuses: dict[str, str] = {}
         super().__init__(identity, name)
 
@@ -106,11 +106,13 @@ class FakeProxy(FakeInstance):
         agent_status_pb2_grpc.add_AgentStatusServicer_to_server(_Statuses(self), server)
 
 
-def agent_entry(agent: str, auth: str, *, expires_in: float = 20.0, desired: int = 1) -> fleet_pb2.AgentEntry:
-    """An agent's entry in an auth's feed."""
+def agent_entry(
+    agent: str, auth: str, *, expires_in: float = 20.0, desired_count: int = 1
+) -> fleet_pb2.AgentEntry:
+    """Return the entry of an agent in the feed of an auth."""
     resource = fleet_pb2.AgentResource(agent_id=agent, name=agent.removesuffix("-id"), ttl_ms=20_000)
     resource.policy.mode, resource.policy.health_check = "reconnect", True
-    resource.tracker.desired_count, resource.tracker.tracked = desired, 2
+    resource.tracker.desired_count, resource.tracker.tracked = desired_count, 2
     return fleet_pb2.AgentEntry(agent=resource, auth_id=auth, expires_in_ms=int(expires_in * 1000))
 
 
@@ -123,68 +125,68 @@ def _no_tunnels(request: fleet_pb2.ListTunnelsRequest) -> fleet_pb2.ListTunnelsR
 
 
 class _Health(health_pb2_grpc.HealthServicer):
-    def __init__(self, of: FakeInstance) -> None:
-        self._of = of
+    def __init__(self, instance: FakeInstance) -> None:
+        self._instance = instance
 
     @override
     def Check(self, request: Any, context: grpc.ServicerContext) -> health_pb2.HealthCheckResponse:
-        self._of.asked(request, context)
-        context.set_trailing_metadata(tuple(self._of.says.items()))
-        return health_pb2.HealthCheckResponse(status=self._of.serving)
+        self._instance.note_call(request, context)
+        context.set_trailing_metadata(tuple(self._instance.metadata.items()))
+        return health_pb2.HealthCheckResponse(status=self._instance.serving)
 
 
 class _Presence(presence_pb2_grpc.PresenceServiceServicer):
-    def __init__(self, of: FakeAuth) -> None:
-        self._of = of
+    def __init__(self, instance: FakeAuth) -> None:
+        self._instance = instance
 
     @override
     def ListAuthServers(self, request: Any, context: Any) -> presence_pb2.ListAuthServersResponse:
-        self._of.asked(request, context)
-        if self._of.fails is not None:
-            context.abort(self._of.fails, "told to fail")
-        return presence_pb2.ListAuthServersResponse(servers=self._of.auths)
+        self._instance.note_call(request, context)
+        if self._instance.error_code is not None:
+            context.abort(self._instance.error_code, "told to fail")
+        return presence_pb2.ListAuthServersResponse(servers=self._instance.auths)
 
     @override
     def ListProxyServers(self, request: Any, context: Any) -> presence_pb2.ListProxyServersResponse:
-        """One in a page, to have pages."""
-        self._of.asked(request, context)
+        """Return one proxy per page."""
+        self._instance.note_call(request, context)
         at = int(request.page_token or 0)
-        more = at + 1 < len(self._of.proxies)
+        more = at + 1 < len(self._instance.proxies)
         return presence_pb2.ListProxyServersResponse(
-            servers=self._of.proxies[at : at + 1], next_page_token=str(at + 1) if more else ""
+            servers=self._instance.proxies[at : at + 1], next_page_token=str(at + 1) if more else ""
         )
 
 
 class _Agents(fleet_pb2_grpc.AgentFeedServicer):
-    def __init__(self, of: FakeAuth) -> None:
-        self._of = of
+    def __init__(self, instance: FakeAuth) -> None:
+        self._instance = instance
 
     @override
     def ListAgents(self, request: Any, context: Any) -> fleet_pb2.ListAgentsResponse:
-        self._of.asked(request, context)
-        if self._of.fails is not None:
-            context.abort(self._of.fails, "told to fail")
-        return self._of.agents(request)
+        self._instance.note_call(request, context)
+        if self._instance.error_code is not None:
+            context.abort(self._instance.error_code, "told to fail")
+        return self._instance.agents(request)
 
 
 class _Tunnels(fleet_pb2_grpc.TunnelFeedServicer):
-    def __init__(self, of: FakeProxy) -> None:
-        self._of = of
+    def __init__(self, instance: FakeProxy) -> None:
+        self._instance = instance
 
     @override
     def ListTunnels(self, request: Any, context: Any) -> fleet_pb2.ListTunnelsResponse:
-        self._of.asked(request, context)
-        return self._of.tunnels(request)
+        self._instance.note_call(request, context)
+        return self._instance.tunnels(request)
 
 
 class _Statuses(agent_status_pb2_grpc.AgentStatusServicer):
-    def __init__(self, of: FakeProxy) -> None:
-        self._of = of
+    def __init__(self, instance: FakeProxy) -> None:
+        self._instance = instance
 
     @override
     def ReadAgentStatus(self, request: Any, context: Any) -> agent_status_pb2.ReadAgentStatusResponse:
-        self._of.asked(request, context)
-        document = self._of.statuses.get(request.agent_id)
+        self._instance.note_call(request, context)
+        document = self._instance.statuses.get(request.agent_id)
         if document is None:
             context.abort(
                 grpc.StatusCode.NOT_FOUND, f"agent {request.agent_id!r} has no live tunnel to this proxy"
@@ -192,23 +194,23 @@ class _Statuses(agent_status_pb2_grpc.AgentStatusServicer):
         return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
 
 
-def _diag(of: FakeInstance) -> type[BaseHTTPRequestHandler]:
+def _diag(instance: FakeInstance) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            while of.held.is_set():
+            while instance.freeze_event.is_set():
                 threading.Event().wait(0.01)
-            body = of.metrics.encode() if self.path == "/metrics" else b""
-            self.send_response({"/readyz": of.readyz, "/metrics": 200}.get(self.path, 404))
+            body = instance.metrics.encode() if self.path == "/metrics" else b""
+            self.send_response({"/readyz": instance.readyz, "/metrics": 200}.get(self.path, 404))
             self.send_header("Content-Length", str(len(body)))
-            for name, value in of.says.items():
+            for name, value in instance.metadata.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler

@@ -31,14 +31,20 @@ AUTHS = 3
 
 
 class LiveFleet:
-    """One cluster. Agents stand in blocks: `each` of them with their only tunnel to each proxy."""
+    """One cluster. Agents are in blocks: `agents_per_proxy` of them with their only tunnel to each proxy."""
 
     def __init__(
-        self, writer: Writer, layer: ChannelLayer, cluster: str, *, proxies: int = 4, each: int = 50
+        self,
+        writer: Writer,
+        layer: ChannelLayer,
+        cluster: str,
+        *,
+        proxies: int = 4,
+        agents_per_proxy: int = 50,
     ) -> None:
         self.cluster = cluster
         self.proxies = proxies
-        self.homes = [number for number in range(proxies) for _ in range(each)]
+        self.homes = [number for number in range(proxies) for _ in range(agents_per_proxy)]
         self.epoch = ""
         self._writer = writer
         self._layer = layer
@@ -60,7 +66,7 @@ class LiveFleet:
         await self.publish(await self.conclude(states))
 
     async def conclude(self, states: Mapping[int, State] | None = None) -> list[Event]:
-        """Conclude a round and return its events. Events that nobody publishes are lost."""
+        """Conclude a round and return its events. Unpublished events are lost."""
         self._states |= states or {}
         return await asyncio.to_thread(self._conclude)
 
@@ -78,12 +84,12 @@ class LiveFleet:
         await asyncio.to_thread(self._write_resources, proxies, time.time() - 1)
         await self.change({})
 
-    async def date_ahead(self, proxy: int, seconds: float) -> None:
+    async def set_proxy_clock_ahead(self, proxy: int, seconds: float) -> None:
         """Let a proxy whose clock is ahead by so much write its heartbeat, and publish the round that follows."""
         await asyncio.to_thread(self._write_resources, [proxy], time.time() + TTL + seconds)
         await self.change({})
 
-    async def run_ahead(self, seconds: float) -> None:
+    async def conclude_with_clock_ahead(self, seconds: float) -> None:
         """Conclude a round on a machine whose clock is ahead by so much, and publish it."""
         await self.publish(await asyncio.to_thread(self._conclude, -seconds))
 
@@ -91,7 +97,7 @@ class LiveFleet:
         """Fail the last two polls of every auth, and publish the round that follows."""
         await self.silence(*range(-AUTHS, 0))
 
-    async def grow(self, states: Mapping[int, State], homes: Collection[int]) -> None:
+    async def add_agents(self, states: Mapping[int, State], homes: Collection[int]) -> None:
         """Add agents at these proxies and publish the round that sees them first."""
         self.homes += homes
         await asyncio.to_thread(self._write_agents)
@@ -161,7 +167,7 @@ class LiveFleet:
         agents = self._writer.intern_agents(self.cluster, self.epoch, names)
         rows = blank_rows(HEARTBEAT, len(agents))
         rows["expires_at"], rows["ttl"], rows["ttl_seen"], rows["auth"] = now + TTL, TTL, TTL, 0
-        rows["desired"] = rows["claimed"] = 1
+        rows["desired_count"] = rows["claimed_count"] = 1
         assert self._writer.write_heartbeats(
             self.cluster,
             self.epoch,
@@ -177,16 +183,18 @@ class LiveFleet:
         )
         homes = np.array(self.homes)
         for number in range(self.proxies):
-            mine = agents[homes == number]
-            tunnels = np.zeros(len(mine), TUNNEL)
-            tunnels["agent"], tunnels["opened_at"] = mine, int(now) - 60
+            proxy_agents = agents[homes == number]
+            tunnels = np.zeros(len(proxy_agents), TUNNEL)
+            tunnels["agent"], tunnels["opened_at"] = proxy_agents, int(now) - 60
             name = str(AUTHS + number)
             assert self._writer.write_tunnels(
                 self.cluster,
                 self.epoch,
                 AUTHS + number,
                 before=self._writer.feed(self.cluster, name),
-                after=FeedState(freshness=FeedFreshness(now, now), epoch="tunnels", revision=len(mine)),
+                after=FeedState(
+                    freshness=FeedFreshness(now, now), epoch="tunnels", revision=len(proxy_agents)
+                ),
                 rows=tunnels,
             )
 
@@ -203,8 +211,8 @@ class LiveFleet:
         """
         record = self._writer.load(self.cluster)
         now = time.time()
-        judged = judge(record, record.header.round + 1, now, Timing(round_interval=INTERVAL))
-        verdicts = judged.conclusion.verdicts.copy()
+        judgement = judge(record, record.header.round + 1, now, Timing(round_interval=INTERVAL))
+        verdicts = judgement.conclusion.verdicts.copy()
         previous = record.verdicts[: record.header.rows]
         for index, state in self._states.items():
             if verdicts["state"][index] != state:
@@ -212,17 +220,17 @@ class LiveFleet:
                 verdicts["state"][index] = state
                 is_old = index < len(previous) and previous["state"][index] == state
                 verdicts["since"][index] = previous["since"][index] if is_old else now
-        moved = find_changed_agents(previous, verdicts)
+        changed_agents = find_changed_agents(previous, verdicts)
         counts = count_states(verdicts["state"])
         header = replace(
-            judged.conclusion.header,
-            seq=record.header.seq + bool(len(moved)),
+            judgement.conclusion.header,
+            seq=record.header.seq + bool(len(changed_agents)),
             as_of=now - age,
             interval=interval,
             counts=tuple(counts[state] for state in State),
         )
         conclusion = replace(
-            judged.conclusion,
+            judgement.conclusion,
             header=header,
             verdicts=verdicts,
             verdicts_changed=np.arange(len(verdicts), dtype=np.uint32),
@@ -230,10 +238,10 @@ class LiveFleet:
             outbox_entry=b"",
         )
         assert self._writer.commit(self.cluster, record, conclusion), "another round was concluded meanwhile"
-        events: list[Event] = [event for event in judged.events if not isinstance(event, StateDelta)]
-        if len(moved):
-            states = [State(int(state)) for state in verdicts["state"][moved]]
-            changes = tuple(zip(moved.tolist(), states, strict=True))
+        events: list[Event] = [event for event in judgement.events if not isinstance(event, StateDelta)]
+        if len(changed_agents):
+            states = [State(int(state)) for state in verdicts["state"][changed_agents]]
+            changes = tuple(zip(changed_agents.tolist(), states, strict=True))
             delta = StateDelta(self.cluster, header.epoch, header.seq, header.as_of, changes, counts)
             events.insert(0, delta)
         return events

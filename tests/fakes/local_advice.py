@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fleet.nodes.simulation.advice import Move, SimulatedAdvice
+from fleet.nodes.simulation.advice import Move, SimulatedReconnectAdvisor
 from fleet.nodes.simulation.fleet import SimulatedFleet
 
 
-def local_advice(fleet: SimulatedFleet, clock: Callable[[], float] = time.time) -> SimulatedAdvice:
+def local_advice(fleet: SimulatedFleet, clock: Callable[[], float] = time.time) -> SimulatedReconnectAdvisor:
     """Its agents move in this process."""
 
     async def spread(moves: Sequence[Move]) -> None:
-        for kind, agent, leaves, to in moves:
-            (fleet.move_to_auth if kind == "auth" else fleet.move)(agent, leaves, to, clock())
+        for kind, agent, instance_to_leave, to in moves:
+            (fleet.move_to_auth if kind == "auth" else fleet.move)(agent, instance_to_leave, to, clock())
 
-    return SimulatedAdvice(fleet, spread, Random(1))
+    return SimulatedReconnectAdvisor(fleet, spread, Random(1))

@@ -28,9 +28,9 @@ def database_locked() -> Iterator[None]:
 def _other_writer() -> Iterator[Callable[[str], object]]:
     if connection.vendor == "sqlite":
         path = connection.settings_dict["NAME"]
-        with closing(sqlite3.connect(path, timeout=60.0, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            yield other.execute
+        with closing(sqlite3.connect(path, timeout=60.0, isolation_level=None)) as other_connection:
+            other_connection.execute("BEGIN IMMEDIATE")
+            yield other_connection.execute
         return
     second = connection.copy()
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def record_loop_faults() -> list[dict[str, Any]]:
-    """Return a list to which the running loop appends the context of every fault that nobody caught."""
+    """Return a list to which the running loop appends the context of every uncaught fault."""
     faults: list[dict[str, Any]] = []
 
     def add(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

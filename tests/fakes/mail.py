@@ -1,4 +1,4 @@
-"""A mail server that takes what it is given, on a real port, and may be away for a while."""
+"""A mail server on a real port that accepts every message, and can be stopped for a while."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Mailbox:
 
 @contextmanager
 def mail_server(*, up: bool = True) -> Iterator[Mailbox]:
-    """A mail server on a port that stays its own while it is away."""
+    """Run a mail server on a port that stays reserved while the server is stopped."""
     box = Mailbox(valkey.free_port())
     if up:
         box.start()
@@ -70,21 +70,21 @@ def mail_server(*, up: bool = True) -> Iterator[Mailbox]:
 def _talk(handler: StreamRequestHandler, box: Mailbox) -> None:
     """RFC 5321 as far as one message needs it."""
 
-    def say(line: str) -> None:
+    def send_line(line: str) -> None:
         handler.wfile.write(f"{line}\r\n".encode())
 
-    say("220 ready")
+    send_line("220 ready")
     while line := handler.rfile.readline():
-        word = line.split()[0].upper() if line.split() else b""
-        if word == b"QUIT":
-            say("221 bye")
+        verb = line.split()[0].upper() if line.split() else b""
+        if verb == b"QUIT":
+            send_line("221 bye")
             return
-        if word != b"DATA":
-            say("250 ok")
+        if verb != b"DATA":
+            send_line("250 ok")
             continue
-        say("354 go on")
-        taken = []
+        send_line("354 go on")
+        lines = []
         while (line := handler.rfile.readline()) not in (b".\r\n", b""):
-            taken.append(line.removeprefix(b".") if line.startswith(b"..") else line)
-        box.messages.append(cast("EmailMessage", message_from_bytes(b"".join(taken), policy=policy.default)))
-        say("250 taken")
+            lines.append(line.removeprefix(b".") if line.startswith(b"..") else line)
+        box.messages.append(cast("EmailMessage", message_from_bytes(b"".join(lines), policy=policy.default)))
+        send_line("250 taken")

@@ -15,21 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.processes import valkey
-from tests.fakes.programs import Peer, running
+from tests.fakes.programs import Peer, run_program
 
 #: sshd must be started by its absolute path, and is on few people's PATH.
 _SSHD = "/usr/sbin/sshd"
 
 
-def missing() -> str:
-    """Why OpenSSH is not there, as a sentence; empty when it is."""
-    absent = [name for name, found in (("ssh", shutil.which("ssh")), ("sshd", _there(_SSHD))) if not found]
+def missing_reason() -> str:
+    """Return why OpenSSH is missing, as a sentence; empty when it is installed."""
+    absent = [
+        name for name, path in (("ssh", shutil.which("ssh")), ("sshd", _is_installed(_SSHD))) if not path
+    ]
     if not absent:
         return ""
     return f"OPENSSH IS MISSING ({', '.join(absent)}): run `make peers` as root, or apt-get install openssh-server"
 
 
-def _there(path: str) -> bool:
+def _is_installed(path: str) -> bool:
     return os.access(path, os.X_OK)
 
 
@@ -47,13 +49,13 @@ class Sshd:
         """Where it listens."""
         return f"127.0.0.1:{self.port}"
 
-    def ssh(self, *words: str, proxy_command: str = "") -> list[str]:
-        """Return an ssh command line to it; the words are flags, then the host, then a command."""
-        return ["ssh", *self._flags(proxy_command), "-p", str(self.port), *words]
+    def ssh(self, *args: str, proxy_command: str = "") -> list[str]:
+        """Return an ssh command line to this server; the arguments are flags, the host and a command."""
+        return ["ssh", *self._flags(proxy_command), "-p", str(self.port), *args]
 
-    def scp(self, *words: str, proxy_command: str = "") -> list[str]:
-        """Return an scp command line to it; the words are flags, then a source and a target."""
-        return ["scp", *self._flags(proxy_command), "-P", str(self.port), *words]
+    def scp(self, *args: str, proxy_command: str = "") -> list[str]:
+        """Return an scp command line to this server; the arguments are flags, a source and a target."""
+        return ["scp", *self._flags(proxy_command), "-P", str(self.port), *args]
 
     def _flags(self, proxy_command: str) -> list[str]:
         options = {
@@ -70,7 +72,7 @@ class Sshd:
         return [
             "-F",
             "none",
-            *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
+            *(flag for name, value in options.items() for flag in ("-o", f"{name}={value}")),
         ]
 
     @property
@@ -99,8 +101,8 @@ def sshd(folder: Path) -> Iterator[Sshd]:
     config = folder / "sshd_config"
     config.write_text(_config(folder, host_key, port))
     argv = [_SSHD, "-D", "-e", "-f", str(config)]
-    with running("sshd", argv, folder) as peer:
-        peer.await_words("Server listening on")
+    with run_program("sshd", argv, folder) as peer:
+        peer.await_output("Server listening on")
         yield Sshd(peer, port, identity, known_hosts)
 
 
@@ -131,6 +133,6 @@ def reverse_forward(
     argv = server.ssh(
         "-N", "-o", "ExitOnForwardFailure=yes", *flags, "-R", f"127.0.0.1:0:{target}", server.host
     )
-    with running("ssh-R", argv, folder) as peer:
-        port = peer.await_words(r"Allocated port (\d+) for remote forward").group(1)
+    with run_program("ssh-R", argv, folder) as peer:
+        port = peer.await_output(r"Allocated port (\d+) for remote forward").group(1)
         yield peer, f"127.0.0.1:{port}"

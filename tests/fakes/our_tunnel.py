@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.transport.certificate_authority import KeyPair
-from tests.fakes.programs import Peer, running
+from tests.fakes.programs import Peer, run_program
 from tests.meta.house import ROOT
 
 _COMMAND = (sys.executable, "-m", "fleet.cli.main", "tunnel")
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
-    """A program of ours that said it is ready."""
+class TunnelProgram:
+    """A started `refloat tunnel` program that is ready."""
 
     peer: Peer
     #: A server: where clients register.
@@ -29,13 +29,13 @@ class Ours:
 
 
 def environment() -> dict[str, str]:
-    """For a program of ours in any folder."""
+    """Return the environment of a `refloat` program in any folder."""
     return {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
 
 
-def argv(*words: str) -> list[str]:
+def argv(*args: str) -> list[str]:
     """A command line."""
-    return [*_COMMAND, *words]
+    return [*_COMMAND, *args]
 
 
 def server_keys(tls: KeyPair | None, *, mutual: bool) -> list[str]:
@@ -55,43 +55,43 @@ def client_keys(tls: KeyPair | None, *, mutual: bool) -> list[str]:
 
 
 @contextlib.contextmanager
-def _started(name: str, folder: Path, *words: str) -> Iterator[Ours]:
-    with running(name, argv(*words), folder, env=environment()) as peer:
-        said = json.loads(peer.await_words(r'\{"event": "ready".*\}').group())
-        yield Ours(peer, said.get("listen", ""), said.get("forwards", {}))
+def _run_program(name: str, folder: Path, *args: str) -> Iterator[TunnelProgram]:
+    with run_program(name, argv(*args), folder, env=environment()) as peer:
+        ready = json.loads(peer.await_output(r'\{"event": "ready".*\}').group())
+        yield TunnelProgram(peer, ready.get("listen", ""), ready.get("forwards", {}))
 
 
 def serve(
-    folder: Path, *words: str, tls: KeyPair | None = None, mutual: bool = False, name: str = "our-server"
-) -> contextlib.AbstractContextManager[Ours]:
+    folder: Path, *args: str, tls: KeyPair | None = None, mutual: bool = False, name: str = "our-server"
+) -> contextlib.AbstractContextManager[TunnelProgram]:
     """Run a server."""
-    return _started(name, folder, "serve", *words, *server_keys(tls, mutual=mutual))
+    return _run_program(name, folder, "serve", *args, *server_keys(tls, mutual=mutual))
 
 
 def register(
     folder: Path,
     server: str,
-    *words: str,
+    *args: str,
     tls: KeyPair | None = None,
     mutual: bool = False,
     name: str = "our-target",
-) -> contextlib.AbstractContextManager[Ours]:
+) -> contextlib.AbstractContextManager[TunnelProgram]:
     """Run a client with targets, until it is registered."""
-    return _started(name, folder, "register", "--server", server, *words, *client_keys(tls, mutual=mutual))
+    return _run_program(name, folder, "register", "--server", server, *args, *client_keys(tls, mutual=mutual))
 
 
 def dial(
     folder: Path,
     server: str,
-    *words: str,
+    *args: str,
     tls: KeyPair | None = None,
     mutual: bool = False,
     name: str = "our-dialler",
-) -> contextlib.AbstractContextManager[Ours]:
+) -> contextlib.AbstractContextManager[TunnelProgram]:
     """Run a client with local ports."""
-    return _started(name, folder, "dial", "--server", server, *words, *client_keys(tls, mutual=mutual))
+    return _run_program(name, folder, "dial", "--server", server, *args, *client_keys(tls, mutual=mutual))
 
 
 def dial_argv(server: str, target: str, *, tls: KeyPair | None = None, mutual: bool = False) -> list[str]:
-    """How one session on standard input and output is asked for."""
+    """Return the command line that opens one session on standard input and output."""
     return argv("dial", "--server", server, *client_keys(tls, mutual=mutual), target)

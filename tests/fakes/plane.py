@@ -39,17 +39,17 @@ class Plane:
         self._nodes: list[Any] = []
 
     async def forward(self, address: str) -> Forward:
-        """A forward to host:port that can be cut."""
-        made = Forward("x", ("127.0.0.1", 0), addresses.parse(address))
-        await made.start()
-        self._nodes.append(made)
-        return made
+        """Start a forward to host:port that can be cut."""
+        new_forward = Forward("x", ("127.0.0.1", 0), addresses.parse(address))
+        await new_forward.start()
+        self._nodes.append(new_forward)
+        return new_forward
 
     async def backend_forward(self) -> tuple[Forward, str]:
         """A forward to the backend, and its URL."""
         url = urlsplit(self.backend_url)
-        made = await self.forward(url.netloc.rpartition("@")[2])
-        return made, f"redis://:{url.password}@{addresses.join(*made.listen)}/0"
+        new_forward = await self.forward(url.netloc.rpartition("@")[2])
+        return new_forward, f"redis://:{url.password}@{addresses.join(*new_forward.listen)}/0"
 
     def instance_flags(self, kind: str, name: str, ttl: float = TTL, **more: Any) -> InstanceFlags:
         """Flags of an instance on any port."""
@@ -71,10 +71,12 @@ class Plane:
         **more: Any,
     ) -> Auth:
         """A running auth."""
-        made = Auth(self.instance_flags("auth", name, **more), config or ServiceConfig(), networking, http)
-        await made.start()
-        self._nodes.append(made)
-        return made
+        new_auth = Auth(
+            self.instance_flags("auth", name, **more), config or ServiceConfig(), networking, http
+        )
+        await new_auth.start()
+        self._nodes.append(new_auth)
+        return new_auth
 
     async def proxy(
         self,
@@ -89,7 +91,7 @@ class Plane:
         **more: Any,
     ) -> Proxy:
         """A running proxy."""
-        made = Proxy(
+        new_proxy = Proxy(
             ProxyFlags(
                 self.instance_flags("proxy", name, **more),
                 overrides=_overrides(keep_alive, None),
@@ -101,9 +103,9 @@ class Plane:
                 tunnel_v01_listen=tunnel_v01_listen,
             )
         )
-        await made.start()
-        self._nodes.append(made)
-        return made
+        await new_proxy.start()
+        self._nodes.append(new_proxy)
+        return new_proxy
 
     async def agents(
         self,
@@ -121,7 +123,7 @@ class Plane:
         """
         more.setdefault("redial_step", 0.05)
         more.setdefault("overrides", _overrides(keep_alive, connections))
-        made = AgentGroup(
+        group = AgentGroup(
             AgentFlags(
                 auth=(addresses.parse(auth),),
                 proxy=tuple(addresses.parse(proxy) for proxy in proxies),
@@ -129,9 +131,9 @@ class Plane:
                 **more,
             )
         )
-        made.start()
-        self._nodes.append(made)
-        return made
+        group.start()
+        self._nodes.append(group)
+        return group
 
     def adopt(self, node: Any) -> None:
         """End a node with the others."""
@@ -159,15 +161,15 @@ def channel_to(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
 
 
-async def serving(instance: Instance) -> bool:
-    """What gRPC health says."""
+async def is_serving(instance: Instance) -> bool:
+    """Return whether the instance's gRPC health is SERVING."""
     async with channel_to(instance.grpc_address) as channel:
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-async def get(instance: Instance, path: str) -> tuple[int, str]:
-    """What the diag port says."""
+async def get_diag(instance: Instance, path: str) -> tuple[int, str]:
+    """Return status and body of a GET request to the diag port."""
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://{instance.diag_address}{path}") as answer,

@@ -16,7 +16,7 @@ from fleet.transport.admin import RevisionConflict, UnreachableError
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 from tests.fakes.reader import FakeReader
-from tests.fakes.steps import record_of
+from tests.fakes.step_contexts import record_snapshot_of
 
 
 @dataclass
@@ -26,18 +26,18 @@ class PolicyNode:
     name: str
     role: str = "auth"
     environment: dict[str, str] = field(default_factory=dict)
-    accepted: dict[str, str] = field(default_factory=dict)
+    accepted_values: dict[str, str] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
     run: int = 1
-    why_not: str = ""
+    refusal_reason: str = ""
     state: InstanceState = InstanceState.OK
-    down: bool = False
+    is_down: bool = False
     serving: bool = True
     #: It comes back well after a restart.
     comes_back: bool = True
     #: Of the run, as `policies.effective` has it.
-    running: tuple[env_policies.PolicyValue, ...] = ()
-    did: list[str] = field(default_factory=list)
+    effective_values: tuple[env_policies.PolicyValue, ...] = ()
+    requests: list[str] = field(default_factory=list)
     #: Agents on it.
     agents: int = 0
 
@@ -45,7 +45,9 @@ class PolicyNode:
         self._start()
 
     def _start(self) -> None:
-        self.running = env_policies.effective_values(self.role, self.environment, self.accepted, self.flags)
+        self.effective_values = env_policies.effective_values(
+            self.role, self.environment, self.accepted_values, self.flags
+        )
 
     @property
     def id(self) -> str:
@@ -54,30 +56,32 @@ class PolicyNode:
 
     @property
     def report(self) -> NodeReport:
-        """What it says."""
-        following = env_policies.effective_values(self.role, self.environment, self.accepted, self.flags)
-        beneath = env_policies.effective_values(self.role, self.environment, {}, self.flags)
+        """Return the node's report."""
+        values_after_restart = env_policies.effective_values(
+            self.role, self.environment, self.accepted_values, self.flags
+        )
+        environment_values = env_policies.effective_values(self.role, self.environment, {}, self.flags)
         return NodeReport(
-            self.id, self.role, str(self.run), 1.0, env_policies.revision_of(self.accepted), self.why_not,
+            self.id, self.role, str(self.run), 1.0, env_policies.revision_of(self.accepted_values), self.refusal_reason,
             {own.name: PolicyReport(own, then, under)
-             for own, then, under in zip(self.running, following, beneath, strict=True)},
+             for own, then, under in zip(self.effective_values, values_after_restart, environment_values, strict=True)},
         )  # fmt: skip
 
     def restart(self) -> None:
-        """Become another run."""
+        """Start a new run."""
         self.run += 1
-        self.down, self.serving = not self.comes_back, self.comes_back
+        self.is_down, self.serving = not self.comes_back, self.comes_back
         self._start()
 
 
 class PolicyNodes:
-    """Several, by id."""
+    """Policy nodes by id."""
 
     def __init__(self, *nodes: PolicyNode) -> None:
         self.nodes = {node.id: node for node in nodes}
 
     def views(self) -> tuple[InstanceView, ...]:
-        """As the reader has them."""
+        """Return the nodes as the reader's instance views."""
         return tuple(
             InstanceView(
                 InstanceFacts(node.id, index, InstanceKind(node.role), node.name, "127.0.0.1:1"),
@@ -86,26 +90,28 @@ class PolicyNodes:
             for index, node in enumerate(self.nodes.values())
         )  # fmt: skip
 
-    def observed(self) -> dict[str, NodeReportResponse]:
-        """As the book has them."""
+    def read_reports(self) -> dict[str, NodeReportResponse]:
+        """Return the reports as the policy book has them."""
         return {
-            one: NodeReportResponse(1.0, None if node.down else node.report, "silent" if node.down else "")
-            for one, node in self.nodes.items()
+            instance_id: NodeReportResponse(
+                1.0, None if node.is_down else node.report, "silent" if node.is_down else ""
+            )
+            for instance_id, node in self.nodes.items()
         }
 
     def read_policies(self, instance_id: str) -> tuple[NodeReport, bool]:
         """See Dialer."""
         node = self.nodes[instance_id]
-        if node.down:
+        if node.is_down:
             raise SourceError("unavailable", has_response=False)
         return node.report, node.serving
 
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
         """See Dialer."""
         node = self._reach(instance_id, "accept")
-        if revision != env_policies.revision_of(node.accepted):
+        if revision != env_policies.revision_of(node.accepted_values):
             raise RevisionConflict("another revision")
-        node.accepted = dict(values)
+        node.accepted_values = dict(values)
 
     def drain(self, instance_id: str, reason: str) -> None:
         """See Dialer."""
@@ -122,17 +128,17 @@ class PolicyNodes:
             raise RevisionConflict("not this run")
         node.restart()
 
-    def _reach(self, instance_id: str, what: str) -> PolicyNode:
+    def _reach(self, instance_id: str, request_name: str) -> PolicyNode:
         node = self.nodes[instance_id]
-        if node.down:
+        if node.is_down:
             raise UnreachableError(f"{node.name} does not answer")
-        node.did.append(what)
+        node.requests.append(request_name)
         return node
 
-    def record(self, now: float, *, asked: bool = True) -> RecordSnapshot:
-        """The record of a fleet of them; `asked`: they said what they run with."""
-        book = SimpleNamespace(read=lambda cluster: self.observed() if asked else {})
-        return record_of(_Reader(as_of=now, nodes=self), now, book)
+    def record(self, now: float, *, has_reports: bool = True) -> RecordSnapshot:
+        """Return a record of a fleet of these nodes; `has_reports`: with their reports."""
+        book = SimpleNamespace(read=lambda cluster: self.read_reports() if has_reports else {})
+        return record_snapshot_of(_Reader(as_of=now, nodes=self), now, book)
 
 
 @dataclass
@@ -145,14 +151,15 @@ class _Reader(FakeReader):
 
 
 class FakePolicyBook:
-    """What instances said, by id; see `fleet.monitoring.state.policy_book`."""
+    """The reports of instances by id; see `fleet.monitoring.state.policy_report_store`."""
 
-    def __init__(self, **seen: PolicyNode) -> None:
+    def __init__(self, **nodes: PolicyNode) -> None:
         """Ids are the names given, with hyphens for underscores."""
-        self.seen = seen
+        self.nodes = nodes
 
     def read(self, cluster: str) -> dict[str, NodeReportResponse]:
         """See PolicyBook."""
         return {
-            one.replace("_", "-"): NodeReportResponse(1.0, node.report) for one, node in self.seen.items()
+            instance_id.replace("_", "-"): NodeReportResponse(1.0, node.report)
+            for instance_id, node in self.nodes.items()
         }

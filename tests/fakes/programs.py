@@ -1,4 +1,4 @@
-"""Other people's programs as peers: where `make peers` leaves them, how they start, what they said, how they end."""
+"""Programs of other projects as peers: their path from `make peers`, their start, output and end."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 class PeerError(Exception):
-    """A peer that did not come up; the sentence holds what it said."""
+    """A peer did not start; the message has its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A program that runs."""
+    """A running program."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -39,57 +39,61 @@ class Peer:
 
     @property
     def pid(self) -> int:
-        """Of the process we started; it may have children."""
+        """The id of the started process; it may have children."""
         return self.process.pid
 
-    def said(self) -> str:
-        """Everything it wrote, standard output and error."""
+    def output_text(self) -> str:
+        """Return everything the program wrote to standard output and error."""
         return self.log.read_text(errors="replace")
 
-    def await_words(self, pattern: str, *, seconds: float = START_TIMEOUT) -> re.Match[str]:
-        """Wait until it has said something that matches. Raises PeerError when it ends or takes too long."""
+    def await_output(self, pattern: str, *, seconds: float = START_TIMEOUT) -> re.Match[str]:
+        """Wait until the output matches a pattern. Raises PeerError when the program ends or takes too long."""
 
-        def found() -> re.Match[str] | None:
-            return re.search(pattern, self.said())
+        def match_output() -> re.Match[str] | None:
+            return re.search(pattern, self.output_text())
 
-        return self._await(found, f"to say {pattern!r}", seconds)
+        return self._await(match_output, f"to say {pattern!r}", seconds)
 
-    def await_met(self, met: Callable[[], T | None], what: str, *, seconds: float = START_TIMEOUT) -> T:
-        """Wait for anything else of it."""
-        return self._await(met, what, seconds)
+    def await_condition(
+        self, condition: Callable[[], T | None], description: str, *, seconds: float = START_TIMEOUT
+    ) -> T:
+        """Wait for another condition of the program."""
+        return self._await(condition, description, seconds)
 
-    def _await(self, met: Callable[[], T | None], what: str, seconds: float) -> T:
+    def _await(self, condition: Callable[[], T | None], description: str, seconds: float) -> T:
         deadline = time.monotonic() + seconds
         while True:
-            result = met()
-            if result:
-                return result
+            outcome = condition()
+            if outcome:
+                return outcome
             if self.process.poll() is not None:
-                raise PeerError(f"{self.name} ended with {self.process.returncode}: {self.said()}")
+                raise PeerError(f"{self.name} ended with {self.process.returncode}: {self.output_text()}")
             if time.monotonic() > deadline:
-                raise PeerError(f"waited {seconds:g} s for {self.name} {what}; it said: {self.said()}")
+                raise PeerError(
+                    f"waited {seconds:g} s for {self.name} {description}; it said: {self.output_text()}"
+                )
             time.sleep(0.01)
 
 
 @contextlib.contextmanager
-def running(
+def run_program(
     name: str, argv: Sequence[str], folder: Path, *, env: Mapping[str, str] | None = None
 ) -> Iterator[Peer]:
-    """Run a program until the block ends; what it says goes to `folder/NAME.log`."""
+    """Run a program until the block ends; its output goes to `folder/NAME.log`."""
     log = folder / f"{name}.log"
-    with log.open("wb") as said:
-        process = children.spawn(argv, env=env, log=said.fileno())
+    with log.open("wb") as output:
+        process = children.spawn(argv, env=env, log=output.fileno())
     try:
         yield Peer(name, process, log)
     finally:
         children.stop([process])
 
 
-def skip_without(missing: str) -> None:
+def skip_without(missing_program: str) -> None:
     """Skip a test when a program is missing, with the sentence that says which. In CI a root user could have installed
     the program, so the test fails."""
-    if not missing:
+    if not missing_program:
         return
     if os.environ.get("CI") and os.geteuid() == 0:
-        pytest.fail(missing)
-    pytest.skip(missing)
+        pytest.fail(missing_program)
+    pytest.skip(missing_program)

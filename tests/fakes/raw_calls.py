@@ -1,4 +1,4 @@
-"""Calls on our own frames, for what no gRPC library sends: a caller that keeps no deadline, and says any."""
+"""Calls on our own HTTP/2 frames, for what no gRPC library sends: any deadline header, without keeping it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.http2.backend_dialer import BackendDialer
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.fields import BlockCache, encode, plain
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 
 
@@ -22,7 +22,9 @@ class RawCall:
     def __init__(self) -> None:
         self.data = b""
         #: How the call ended, and in which words.
-        self.ended: asyncio.Future[tuple[Status | None, str]] = asyncio.get_running_loop().create_future()
+        self.end_future: asyncio.Future[tuple[Status | None, str]] = (
+            asyncio.get_running_loop().create_future()
+        )
 
     def on_headers(self, head: ResponseHead, *, end: bool) -> None:
         """Take a head, or the end."""
@@ -33,7 +35,7 @@ class RawCall:
         """Take bytes of the answer."""
         self.data += data
 
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         """Take a reset."""
         self._end(None, f"reset: {code.name} {reason}")
 
@@ -42,11 +44,11 @@ class RawCall:
         self._end(None, f"lost: {reason}")
 
     def _end(self, status: Status | None, details: str) -> None:
-        if not self.ended.done():
-            self.ended.set_result((status, details))
+        if not self.end_future.done():
+            self.end_future.set_result((status, details))
 
 
-async def connected(address: str, options: ConnectionOptions | None = None) -> Http2Connection:
+async def open_connection(address: str, options: ConnectionOptions | None = None) -> Http2Connection:
     """One connection to a gateway. Close it."""
     options = options or ConnectionOptions(ping_after=3600.0)
     dialer = BackendDialer(addresses.parse(address), BlockCache(heads.read_response), options, within=60.0)
@@ -55,7 +57,7 @@ async def connected(address: str, options: ConnectionOptions | None = None) -> H
 
 async def deaf_connection(address: str) -> Http2Connection:
     """One connection on which no more than a thousand bytes of each answer are taken. Close it."""
-    return await connected(address, ConnectionOptions(stream_window=1_000, ping_after=3600.0))
+    return await open_connection(address, ConnectionOptions(stream_window=1_000, ping_after=3600.0))
 
 
 def call(connection: Http2Connection, path: str, body: bytes = b"hi", *, timeout: str = "") -> RawCall:

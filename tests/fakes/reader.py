@@ -43,7 +43,7 @@ class FakeReader:
     answer: AgentReportResponse | None = None
 
     def change(self, index: int, state: State) -> dict[str, object]:
-        """Conclude a round that changed one agent; answers its event, as publish sends it."""
+        """Conclude a round that changed one agent; return its event, as publish sends it."""
         self.states[index] = state
         self.seq += 1
         return self.delta([(index, state)])
@@ -77,7 +77,7 @@ class FakeReader:
         """See Reader."""
         self._reach()
         stale = self.as_of is None or now - self.as_of > _STALE_AFTER
-        shown = self._shown(stale=stale)
+        visible_states = self._visible_states(stale=stale)
         return StreamHeader(
             cluster=cluster,
             epoch=self.epoch,
@@ -87,7 +87,7 @@ class FakeReader:
             stale=stale,
             layout_version=self.layout_version(cluster),
             agents=len(self.states),
-            counts={state: shown.count(state) for state in State},
+            counts={state: visible_states.count(state) for state in State},
         )
 
     def snapshot(self, cluster: str, now: float) -> Snapshot:
@@ -101,7 +101,7 @@ class FakeReader:
             as_of=header.as_of,
             interval=header.interval,
             stale=header.stale,
-            states=bytes(self._shown(stale=header.stale)),
+            states=bytes(self._visible_states(stale=header.stale)),
             counts=header.counts,
         )
 
@@ -134,11 +134,11 @@ class FakeReader:
         heartbeats["expires_at"], heartbeats["ttl"] = now + 10, 20
         memory = np.zeros(count, columns.MEMORY)
         homes = np.arange(count) % 2 + 2
-        memory["home"], memory["last_auth"] = homes, np.arange(count) % 2
+        memory["home_proxy"], memory["last_auth"] = homes, np.arange(count) % 2
         memory["last_proxies"] = columns.NO_INSTANCE
         memory["last_proxies"][:, 0] = homes
         verdicts = np.zeros(count, columns.VERDICT)
-        verdicts["state"], verdicts["cause"] = self._shown(stale=header.stale), NO_CAUSE
+        verdicts["state"], verdicts["cause"] = self._visible_states(stale=header.stale), NO_CAUSE
         return FleetTable(
             cluster=cluster,
             epoch=self.epoch,
@@ -181,7 +181,7 @@ class FakeReader:
             since=self.as_of,
             auth=f"auth-id-{index % 2 + 1}",
             proxies=(proxy,),
-            home=proxy,
+            home_proxy=proxy,
             heartbeat_at=self.as_of,
             expires_at=float(table.heartbeats["expires_at"][index]),
             mode=ReconnectMode.RECONNECT if index % 2 else ReconnectMode.UNKNOWN,
@@ -213,7 +213,7 @@ class FakeReader:
             ),
             instances=self._instances(now),
             opened_at={index % 2 + 2: now - 60},
-            report_response=self.answer,
+            agent_report_response=self.answer,
         )
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
@@ -225,7 +225,7 @@ class FakeReader:
         if self.down:
             raise StateUnavailableError("Redis does not answer: connection refused")
 
-    def _shown(self, *, stale: bool) -> list[State]:
+    def _visible_states(self, *, stale: bool) -> list[State]:
         return [State.UNKNOWN if stale and state is not State.RETIRED else state for state in self.states]
 
     def _ids(self) -> tuple[str, ...]:

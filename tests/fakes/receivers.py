@@ -1,4 +1,4 @@
-"""A server that takes messages as webhooks do, and does as a test says: status by status, remembering every request."""
+"""A webhook server that records every request and responds with the statuses that a test sets."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import Any
 
 @dataclass
 class Receiver:
-    """What came, and what is answered."""
+    """The requests that arrived, and the statuses of the next responses."""
 
     url: str = ""
-    #: Answers of the next requests; 200 when there are none left.
-    answers: list[int] = field(default_factory=list)
+    #: Statuses of the next responses; 200 after the last of them.
+    statuses: list[int] = field(default_factory=list)
     #: (path, headers, body).
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
     @property
     def bodies(self) -> list[Any]:
-        """What came, read as JSON; a message that came again, because its answer was late, once."""
+        """The request bodies as JSON; a notification that was sent again because its response was late occurs once."""
         by_key = dict(reversed(self._by_key()))
-        return [json.loads(by_key[key]) for key in self.taken]
+        return [json.loads(by_key[delivery_key]) for delivery_key in self.keys]
 
     @property
-    def taken(self) -> list[str]:
-        """Keys of messages as a receiver sees them that drops those it has seen."""
+    def keys(self) -> list[str]:
+        """The notification keys without duplicates."""
         return list(dict.fromkeys(key for key, _ in self._by_key()))
 
     def _by_key(self) -> list[tuple[str, bytes]]:
-        """Bodies by key; those of senders that know no key are all others."""
+        """Return (key, body) of each request; a request without a key gets a key of its own."""
         return [
             (headers.get("Refloat-Key", f"request {number}"), body)
             for number, (_, headers, body) in enumerate(self.requests)
@@ -41,15 +41,15 @@ class Receiver:
 
 
 @contextmanager
-def receiving(*answers: int) -> Iterator[Receiver]:
-    """Serve on a port of the system's choice."""
-    receiver = Receiver(answers=list(answers))
+def run_receiver(*statuses: int) -> Iterator[Receiver]:
+    """Run a receiver on a free port."""
+    receiver = Receiver(statuses=list(statuses))
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             receiver.requests.append((self.path, dict(self.headers.items()), body))
-            status = receiver.answers.pop(0) if receiver.answers else 200
+            status = receiver.statuses.pop(0) if receiver.statuses else 200
             self.send_response(status)
             if status in (301, 302):
                 self.send_header("Location", receiver.url)
@@ -58,7 +58,7 @@ def receiving(*answers: int) -> Iterator[Receiver]:
             self.wfile.write(b"ok")
 
         def log_message(self, *_: object) -> None:
-            """Stay quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver.url = f"http://127.0.0.1:{server.server_port}/hook"

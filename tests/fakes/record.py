@@ -38,9 +38,9 @@ def fill(
     Answers the epoch.
     """
     epoch = writer.create(cluster, RecordSeed())
-    named = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}{suffix}") for n in range(auths)]
-    named += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}{suffix}") for n in range(proxies)]
-    instances = writer.intern_instances(cluster, epoch, named)
+    instance_names = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}{suffix}") for n in range(auths)]
+    instance_names += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}{suffix}") for n in range(proxies)]
+    instances = writer.intern_instances(cluster, epoch, instance_names)
     writer.write_instances(
         cluster,
         epoch,
@@ -48,7 +48,7 @@ def fill(
             int(index): InstanceResource(
                 name=name, address=f"127.0.0.1:{9000 + index}", ttl=10.0, expires_at=as_of + 10
             )
-            for index, (_, _, name) in zip(instances, named, strict=True)
+            for index, (_, _, name) in zip(instances, instance_names, strict=True)
         },
         polls={
             int(index): Poll(
@@ -67,7 +67,7 @@ def fill(
     )
     feed = FeedFreshness(attempted_at=as_of - 0.1, answered_at=as_of - 0.1)
     rows = blank_rows(HEARTBEAT, len(agents))
-    rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = as_of + 20, 20, 0, 1
+    rows["expires_at"], rows["ttl"], rows["auth"], rows["desired_count"] = as_of + 20, 20, 0, 1
     assert writer.write_heartbeats(
         cluster,
         epoch,
@@ -82,15 +82,15 @@ def fill(
         cluster, epoch, "lists", before=writer.feed(cluster, "lists"), after=FeedState(freshness=feed)
     )
     for number in range(proxies):
-        mine = np.union1d(agents[:connected_to_all], agents[number::proxies])
-        tunnels = np.zeros(len(mine), TUNNEL)
-        tunnels["agent"], tunnels["opened_at"] = mine, int(as_of) - 60
+        proxy_agents = np.union1d(agents[:connected_to_all], agents[number::proxies])
+        tunnels = np.zeros(len(proxy_agents), TUNNEL)
+        tunnels["agent"], tunnels["opened_at"] = proxy_agents, int(as_of) - 60
         assert writer.write_tunnels(
             cluster,
             epoch,
             auths + number,
             before=writer.feed(cluster, str(auths + number)),
-            after=FeedState(freshness=feed, epoch="tunnels", revision=len(mine)),
+            after=FeedState(freshness=feed, epoch="tunnels", revision=len(proxy_agents)),
             rows=tunnels,
         )
     assert conclude(writer, states, cluster=cluster, auths=auths, proxies=proxies, as_of=as_of, cause=cause)
@@ -107,34 +107,36 @@ def conclude(
     as_of: float = AS_OF,
     cause: int = 0,
 ) -> bool:
-    """Commit one more round in which the agents have `states`; False when somebody else was first."""
+    """Commit one more round in which the agents have `states`; return False when another writer was first."""
     before = writer.load(cluster)
     verdicts, memory = before.verdicts.copy(), before.memory.copy()
     fresh = verdicts["since"] == 0
-    changed = np.flatnonzero(fresh | (verdicts["state"] != np.array(states, np.uint8))).astype(np.uint32)
+    changed_agents = np.flatnonzero(fresh | (verdicts["state"] != np.array(states, np.uint8))).astype(
+        np.uint32
+    )
     verdicts["state"] = states
     verdicts["cause"] = cause
-    verdicts["since"][changed] = as_of
-    memory["home"] = auths + np.arange(len(states)) % proxies
-    memory["last_proxies"][:, 0] = memory["home"]
+    verdicts["since"][changed_agents] = as_of
+    memory["home_proxy"] = auths + np.arange(len(states)) % proxies
+    memory["last_proxies"][:, 0] = memory["home_proxy"]
     memory["last_auth"] = 0
     memory["flags"] = HAD_TUNNEL | np.where(verdicts["state"] == State.RETIRED, RETIRED, 0)
     counts = np.bincount(verdicts["state"], minlength=len(State))
     header = replace(
         before.header,
         rows=len(states),
-        seq=before.header.seq + bool(len(changed)),
+        seq=before.header.seq + bool(len(changed_agents)),
         round=before.header.round + 1,
         as_of=as_of,
         interval=INTERVAL,
-        home_count=len(states),
+        agent_home_count=len(states),
         instances=auths + proxies,
         counts=tuple(counts.tolist()),
     )
     conclusion = Conclusion(
         header=header,
         verdicts=verdicts,
-        verdicts_changed=changed,
+        verdicts_changed=changed_agents,
         memory=memory,
         memory_changed=np.flatnonzero(memory != before.memory).astype(np.uint32),
         spells={},

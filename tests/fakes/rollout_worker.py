@@ -15,12 +15,12 @@ from typing_extensions import override
 
 from fleet.changes.policies.run import RolloutRunner
 from fleet.models.changes import Change
-from fleet.monitoring.state.policy_book import open_policy_report_store
+from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 from fleet.vocabulary.verdicts import State
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fakes.record import fill
-from tests.fakes.steps import SightOfMoment, context_of
+from tests.fakes.step_contexts import InMemoryReader, create_step_context
 from tests.flow.web import PREFIX, Console, database
 
 #: Seconds between two steps.
@@ -29,7 +29,7 @@ _PAUSE = 0.5
 
 @dataclass
 class Node(PolicyNode):
-    """One with the id that tests.fakes.record gives it."""
+    """A policy node with the id that tests.fakes.record gives it."""
 
     @property
     @override
@@ -38,7 +38,7 @@ class Node(PolicyNode):
 
 
 @contextmanager
-def running(console: Console, cluster: str) -> Iterator[None]:
+def run_rollout_worker(console: Console, cluster: str) -> Iterator[None]:
     """Run a worker for the cluster until the block ends."""
     stop = threading.Event()
     thread = threading.Thread(target=_work, args=(console, cluster, stop))
@@ -55,15 +55,15 @@ def _work(console: Console, cluster: str, stop: threading.Event) -> None:
         *(Node(f"auth-{number}") for number in (1, 2, 3)),
         *(Node(f"proxy-{number}", "proxy") for number in (1, 2)),
     )
-    context = context_of(time.time, reader=SightOfMoment(views=nodes.views), dialer=nodes)
+    context = create_step_context(time.time, reader=InMemoryReader(make_views=nodes.views), dialer=nodes)
     book = open_policy_report_store(console.server.url, PREFIX)
     writer = console.writer()
-    unfinished = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value)
+    active_states = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value)
     with database(console.home):
         while not stop.wait(_PAUSE):
             fill(writer, [State.HEALTHY] * 6, cluster=cluster, auths=3, as_of=time.time())
-            book.write(cluster, nodes.observed())
+            book.write(cluster, nodes.read_reports())
             for change in Change.objects.filter(
-                cluster=cluster, kind=ChangeKind.POLICY.value, state__in=unfinished
+                cluster=cluster, kind=ChangeKind.POLICY.value, state__in=active_states
             ):
                 RolloutRunner().step(change, context)

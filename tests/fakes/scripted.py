@@ -1,4 +1,4 @@
-"""A backend on our own frames that answers as a test says, and a unary call to it through a gateway."""
+"""A backend on our own HTTP/2 frames with scripted responses, and a unary call to it through a gateway."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fleet.nodes.gateway.server import Gateway
 from fleet.transport.channels import channel_options
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
-from tests.fakes.echoing import gateway_before, route
+from tests.fakes.echoing import route, run_gateway
 from tests.fakes.failing import UNARY
 
 RETRIED = {"retry": {"reasons": ["unavailable"], "attempts": 3, "backoff": "1ms"}}
@@ -30,7 +30,7 @@ Answer = Callable[[Stream], None]
 
 
 class Script:
-    """Listens to one call and answers as the test says, health checks always well."""
+    """Listens to one call and sends the scripted response; health checks always succeed."""
 
     def __init__(self, stream: Stream, answer: Answer) -> None:
         self._stream = stream
@@ -38,52 +38,54 @@ class Script:
 
     def on_headers(self, head: HeaderFields, *, end: bool) -> None:
         if any(value == b"/grpc.health.v1.Health/Check" for _, value, _ in head):
-            self._answer = healthy
+            self._answer = answer_healthy
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         if end:
             self._answer(self._stream)
 
-    def on_reset(self, code: Code, reason: str) -> None: ...
+    def on_reset(self, code: ErrorCode, reason: str) -> None: ...
 
     def on_lost(self, reason: str) -> None: ...
 
 
-def healthy(stream: Stream) -> None:
+def answer_healthy(stream: Stream) -> None:
     stream.send_headers(HEAD)
     stream.send_data(b"\0\0\0\0\2\x08\1")
     stream.send_headers(OK, end=True)
 
 
-def well(stream: Stream) -> None:
+def answer_ok(stream: Stream) -> None:
     stream.send_headers(HEAD)
     stream.send_data(MESSAGE)
     stream.send_headers(OK, end=True)
 
 
 @asynccontextmanager
-async def scripted(*answers: Answer, options: ConnectionOptions | None = None) -> AsyncIterator[str]:
-    """A backend on our own frames: its n-th call is answered by the n-th answer, the rest by the last."""
-    left = list(answers)
+async def run_scripted_backend(
+    *answers: Answer, options: ConnectionOptions | None = None
+) -> AsyncIterator[str]:
+    """Run a backend on our own frames: the n-th call gets the n-th answer, later calls the last."""
+    remaining_answers = list(answers)
     connections: list[Http2Connection] = []
 
     class Once:
         """Takes an answer for a call, not for a health check."""
 
         def __call__(self, stream: Stream) -> None:
-            (left.pop(0) if len(left) > 1 else left[0])(stream)
+            (remaining_answers.pop(0) if len(remaining_answers) > 1 else remaining_answers[0])(stream)
 
-    def begin(stream: Stream, made: HeaderFields) -> None:
+    def begin(stream: Stream, head: HeaderFields) -> None:
         stream.listener = Script(stream, Once())
 
-    def connected() -> Http2Connection:
+    def make_connection() -> Http2Connection:
         connection = Http2Connection(
             BlockCache(lambda fields: fields), options or ConnectionOptions(), on_stream=begin
         )
         connections.append(connection)
         return connection
 
-    server = await asyncio.get_running_loop().create_server(connected, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(make_connection, "127.0.0.1", 0)
     yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()
     for connection in connections:
@@ -91,17 +93,17 @@ async def scripted(*answers: Answer, options: ConnectionOptions | None = None) -
 
 
 @asynccontextmanager
-async def raw(
+async def run_tcp_backend(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[str]:
-    """A backend that is no HTTP/2."""
+    """Run a TCP backend that does not speak HTTP/2."""
     writers: list[asyncio.StreamWriter] = []
 
-    async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
         await serve(reader, writer)
 
-    server = await asyncio.start_server(met, "127.0.0.1", 0)
+    server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
     yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()
     for writer in writers:
@@ -109,18 +111,20 @@ async def raw(
 
 
 @asynccontextmanager
-async def before(
+async def run_gateway_with_call(
     folder: Path, *addresses: str, rule: dict[str, Any] | None = None, **flags: Any
 ) -> AsyncIterator[tuple[Gateway, Callable[..., Awaitable[Any]]]]:
-    """A gateway, and a unary call through it."""
+    """Run a gateway; yield it and a function that makes a unary call through it."""
     async with (
-        gateway_before(folder, {"svc:1": addresses}, route(rule or {}), **flags) as (gateway, address),
+        run_gateway(folder, {"svc:1": addresses}, route(rule or {}), **flags) as (gateway, address),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
 
-        async def call(**how: Any) -> Any:
+        async def call(**call_options: Any) -> Any:
             try:
-                return await channel.unary_unary(how.pop("method", UNARY))(b"hi", **{"timeout": 60, **how})
+                return await channel.unary_unary(call_options.pop("method", UNARY))(
+                    b"hi", **{"timeout": 60, **call_options}
+                )
             except grpc.aio.AioRpcError as error:
                 return error.code().name, error.details()
 

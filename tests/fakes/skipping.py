@@ -1,4 +1,4 @@
-"""A clock that goes on by itself, and skips whatever somebody would have slept."""
+"""A clock that skips sleeps: it follows the real time, and adds what would have been slept."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import time
 
 
 class SkippingClock:
-    """Real time for what is real; nobody waits for waits."""
+    """Real time plus the skipped sleeps."""
 
     def __init__(self) -> None:
-        #: What was slept, in seconds, in order.
+        #: The skipped sleeps in seconds, in order.
         self.waits: list[float] = []
-        self._skipped = 0.0
+        self._skipped_seconds = 0.0
 
     def now(self) -> float:
-        """Seconds, never backwards."""
-        return time.monotonic() + self._skipped
+        """Return seconds that never go backwards."""
+        return time.monotonic() + self._skipped_seconds
 
     def sleep(self, seconds: float) -> None:
-        """Skip."""
+        """Skip a sleep."""
         self.waits.append(seconds)
-        self._skipped += seconds
+        self._skipped_seconds += seconds
 
     async def sleep_async(self, seconds: float) -> None:
-        """Skip."""
+        """Skip a sleep."""
         self.sleep(seconds)

@@ -1,4 +1,4 @@
-"""A small fleet as evidence: two auths, two proxies, all well, and one agent. Tests change what they are about."""
+"""A small fleet as evidence: two auths, two proxies and one agent, all healthy; tests change single facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRESENCE = FeedFreshness(NOW, NOW)
 
 
 def instance(index: int, kind: InstanceKind, name: str, **facts: Any) -> InstanceFacts:
-    """Make an instance that answers well, listed now, with a resource good for a while."""
+    """Return a healthy instance with an unexpired resource."""
     base: dict[str, Any] = {
         "id": f"uuid-{name}",
         "index": index,
@@ -51,7 +51,7 @@ SILENT: Mapping[str, Any] = {
 }
 UNHEALTHY: Mapping[str, Any] = {"serving": ServingStatus.NOT_SERVING, "readyz": 503, "sick_since": NOW - 2}
 EXPIRED: Mapping[str, Any] = {"expires_at": NOW - 1, "sick_since": NOW - 2}
-GONE: Mapping[str, Any] = {"gone_at": NOW - 2}
+DEREGISTERED: Mapping[str, Any] = {"gone_at": NOW - 2}
 UNPOLLED: Mapping[str, Any] = {
     "attempts": (),
     "serving": None,
@@ -70,7 +70,7 @@ def fleet(
     proxy_2: Mapping[str, Any] = OK,
     **evidence: Any,
 ) -> FleetEvidence:
-    """Make the small fleet; arguments named after an instance change its facts, others the evidence."""
+    """Return the small fleet; arguments named after an instance change its facts, others the evidence."""
     instances = [
         instance(AUTH_1, InstanceKind.AUTH, "auth-1", **auth_1),
         instance(AUTH_2, InstanceKind.AUTH, "auth-2", **auth_2),
@@ -88,22 +88,22 @@ def fleet(
 
 
 def heartbeat(**changes: Any) -> Heartbeat:
-    """Make a heartbeat of an agent that wants one tunnel, written by auth-1 four seconds ago."""
+    """Return a heartbeat of an agent with one desired tunnel, written by auth-1 4 s ago."""
     base = Heartbeat(
         auth=AUTH_1,
         expires_at=NOW + 16,
         ttl=20.0,
         mode=ReconnectMode.PICK_FIRST,
-        desired=1,
-        claimed=1,
-        tracked=2,
+        desired_count=1,
+        claimed_count=1,
+        tracked_count=2,
         ttl_seen=10.0,
     )
     return replace(base, **changes)
 
 
 def agent(*, tunnels: Iterable[int] = (PROXY_1,), **changes: Any) -> AgentEvidence:
-    """Make an agent with a tunnel on proxy-1 and a heartbeat by auth-1."""
+    """Return an agent with a tunnel to proxy-1 and a heartbeat by auth-1."""
     base: dict[str, Any] = {
         "id": "agent-1",
         "heartbeat": heartbeat(),

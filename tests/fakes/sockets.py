@@ -29,12 +29,12 @@ class Socket:
         self._link = ApplicationCommunicator(application, scope)
 
     async def connect(self) -> bool:
-        """Ask for the handshake; answers whether it was accepted."""
+        """Request the handshake; return whether it was accepted."""
         await self._link.send_input({"type": "websocket.connect"})
-        accepted: bool = (await self._link.receive_output(DEADLINE))["type"] == "websocket.accept"
-        if not accepted:
+        is_accepted: bool = (await self._link.receive_output(DEADLINE))["type"] == "websocket.accept"
+        if not is_accepted:
             await self._link.wait(DEADLINE)
-        return accepted
+        return is_accepted
 
     async def send(self, **frame: Any) -> None:
         """Send `text=` or `bytes=`."""

@@ -1,8 +1,8 @@
-"""A tunnel server as strict as openconfig's Go code, in both versions. Its peer: tests/fakes/strict_client.py.
-
-It does what the Go code does where that is known (v0.1: commit 7a84e1a, v0.2: d148cb5): sends headers with its first
-message only, ends its calls with UNKNOWN and Go's words, sets up a client's session inside the Register loop, takes a
-tag on its own connection only, and receives 4 MiB at most. What our client may not do to it is a complaint.
+"""Tunnel server as strict as openconfig's Go code, in both versions. Its peer: tests/fakes/strict_client.py.
+It behaves like the Go code where that is known (v0.1: commit 7a84e1a, v0.2: d148cb5): it sends headers
+with its first message only, ends its calls with UNKNOWN and Go's texts, sets up a client's session inside
+the Register loop, accepts a tag on its own connection only, and receives at most 4 MiB. It records every
+violation of our client as a complaint.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import grpc
 import grpc.aio
 
 from fleet.protocol.tunnel.messages import WireVersion
+from tests.fakes.strict_messages import Complaints, GoError, RegisterMessage, read, read_data, write
 from tests.fakes.strict_stream import StrictStream
 from tests.fakes.strict_wire import ADD, REMOVE, WireError
-from tests.fakes.strict_words import Complaints, GoError, Said, read, read_data, write
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[StrictStream], Awaitable[None]]
@@ -28,19 +28,19 @@ Pair = tuple[str, str]
 
 @dataclass(eq=False)
 class Client:
-    """One Register stream."""
+    """A Register stream."""
 
     context: Context
     handler: bool = True
     targets: set[Pair] = field(default_factory=set)
     subscriptions: set[str] = field(default_factory=set)
-    #: Tags must go -1, -2, …
+    #: Tags must be -1, -2, …
     last_tag: int = 0
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    write_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class StrictServer:
-    """Serves `local` (target, type) pairs itself by `handler`; version 0.1 asks the handler for any."""
+    """Serves `local` (target, type) pairs with `handler`; in version 0.1 the handler serves any target."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class StrictServer:
         self.complaints = Complaints()
         self.clients: dict[str, Client] = {}
         self.refuses = ""
-        #: Our ends of sessions are seen by the end of their calls alone.
+        #: Whether sessions end by the end of their calls, without a closing message.
         self.close_loses = False
         self._handler = handler
         self._local = local
         self._tag = 0
-        #: Of the connection map: who waits for the stream of (tag, address), or for its refusal.
-        self._map: dict[tuple[int, str], asyncio.Future[StrictStream]] = {}
+        #: The connection map: futures for the stream of (tag, address), or for its refusal.
+        self._waiters: dict[tuple[int, str], asyncio.Future[StrictStream]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *options])
         methods = {
@@ -72,35 +72,36 @@ class StrictServer:
         )
 
     async def start(self) -> str:
-        """Listen; where."""
+        """Listen, and return the address."""
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         return f"127.0.0.1:{port}"
 
     async def stop(self) -> None:
-        """End everything."""
+        """Stop the server and its sessions."""
         for task in list(self._tasks):
             task.cancel()
         await self._server.stop(0)
 
     def targets(self) -> set[Pair]:
-        """What clients registered."""
+        """Return the targets that clients registered."""
         return {pair for client in self.clients.values() for pair in client.targets}
 
     async def new_session(self, target: str, kind: str = "", within: float = 10.0) -> StrictStream:
-        """Ask the clients that may serve it. Raises GoError."""
-        asked = [
+        """Request a session from a client that can serve it. Raises GoError."""
+        candidates = [
             (address, client)
             for address, client in self.clients.items()
             if (client.handler if self.wire is WireVersion.V0_1 else (target, kind) in client.targets)
         ]
-        if not asked:
+        if not candidates:
             raise GoError("no targets available")
-        address, client = asked[0]
+        address, client = candidates[0]
         self._tag += 1
         waiter = self._wait_for(self._tag, address)
-        await self._say(
-            client, Said("session", tag=self._tag, accept=True, target=target, kind=self._kind(kind))
+        await self._send(
+            client,
+            RegisterMessage("session", tag=self._tag, accept=True, target=target, kind=self._kind(kind)),
         )
         async with asyncio.timeout(within):
             return await waiter
@@ -109,9 +110,9 @@ class StrictServer:
         return "" if self.wire is WireVersion.V0_1 else kind
 
     def _wait_for(self, tag: int, address: str) -> asyncio.Future[StrictStream]:
-        assert (tag, address) not in self._map, "a tag is used once"
+        assert (tag, address) not in self._waiters, "a tag is used once"
         waiter: asyncio.Future[StrictStream] = asyncio.get_running_loop().create_future()
-        self._map[tag, address] = waiter
+        self._waiters[tag, address] = waiter
         return waiter
 
     # -- Register --------------------------------------------------------------------------------
@@ -127,14 +128,14 @@ class StrictServer:
             if self.wire is WireVersion.V0_1:
                 await self._exchange_capabilities(client)
             while (raw := await context.read()) is not grpc.aio.EOF:
-                await self._hear(client, address, self._read(raw))
+                await self._handle_message(client, address, self._read(raw))
             raise GoError("EOF")
         except (GoError, WireError) as error:
             await self._fail(context, str(error))
         finally:
             del self.clients[address]
 
-    def _read(self, raw: object) -> Said:
+    def _read(self, raw: object) -> RegisterMessage:
         assert isinstance(raw, bytes)
         try:
             return read(self.wire, raw)
@@ -143,112 +144,130 @@ class StrictServer:
             raise
 
     async def _exchange_capabilities(self, client: Client) -> None:
-        await self._say(client, Said("capabilities", handler=self._handler is not None))
+        await self._send(client, RegisterMessage("capabilities", handler=self._handler is not None))
         raw = await client.context.read()
-        said = self._read(raw)
-        if said.what != "capabilities":
+        message = self._read(raw)
+        if message.member != "capabilities":
             self.complaints.add("the first message of version 0.1 must be capabilities")
-        client.handler = said.handler
+        client.handler = message.handler
         if not (client.handler or self._handler):
             raise GoError("no handlers defined")
 
-    async def _hear(self, client: Client, address: str, said: Said) -> None:
-        if said.what == "capabilities":
+    async def _handle_message(self, client: Client, address: str, message: RegisterMessage) -> None:
+        if message.member == "capabilities":
             self.complaints.add("capabilities after the first message")
-        elif said.what == "target":
-            await self._hear_target(client, said)
-        elif said.what == "subscription":
-            await self._hear_subscription(client, said)
-        elif said.what == "session":
-            await self._hear_session(client, address, said)
+        elif message.member == "target":
+            await self._handle_target(client, message)
+        elif message.member == "subscription":
+            await self._handle_subscription(client, message)
+        elif message.member == "session":
+            await self._handle_session(client, address, message)
 
-    async def _hear_target(self, client: Client, said: Said) -> None:
-        if said.accept or said.error or not said.target:
-            self.complaints.add(f"a client neither accepts nor refuses targets, and each has a name: {said}")
+    async def _handle_target(self, client: Client, message: RegisterMessage) -> None:
+        if message.accept or message.error or not message.target:
+            self.complaints.add(
+                f"a client neither accepts nor refuses targets, and each has a name: {message}"
+            )
         error = ""
-        if said.op == ADD:
-            error = "target already registered" if said.pair in self.targets() | self._local else ""
+        if message.op == ADD:
+            error = "target already registered" if message.pair in self.targets() | self._local else ""
             if not error:
-                client.targets.add(said.pair)
-        elif said.op == REMOVE:
-            error = "" if said.pair in client.targets else "target is not registered"
-            client.targets.discard(said.pair)
+                client.targets.add(message.pair)
+        elif message.op == REMOVE:
+            error = "" if message.pair in client.targets else "target is not registered"
+            client.targets.discard(message.pair)
         else:
-            self.complaints.add(f"a target that neither comes nor goes: {said}")
-        answer = Said("target", target=said.target, kind=said.kind, accept=not error, error=error)
-        await self._say(client, answer)
-        if not error:
-            for other in self.clients.values():
-                if other is not client and {"", said.kind} & other.subscriptions:
-                    await self._say(other, Said("target", op=said.op, target=said.target, kind=said.kind))
-
-    async def _hear_subscription(self, client: Client, said: Said) -> None:
-        if said.accept or said.error or said.op not in (ADD, REMOVE):
-            self.complaints.add(f"a client asks for subscriptions, and no more: {said}")
-        if said.op == ADD:
-            client.subscriptions.add(said.kind)
-            for target, kind in sorted(self.targets() - client.targets):
-                if said.kind in ("", kind):
-                    await self._say(client, Said("target", op=ADD, target=target, kind=kind))
-        await self._say(client, Said("subscription", op=said.op, kind=said.kind, accept=True))
-
-    async def _hear_session(self, client: Client, address: str, said: Said) -> None:
-        if said.tag == 0:
-            self.complaints.add("tag 0")
-        elif said.tag > 0:
-            self._hear_refusal(address, said)
-        elif said.accept or said.error:
-            self.complaints.add(f"a client asks for its sessions, and no more: {said}")
-        else:
-            if said.tag != client.last_tag - 1:
-                self.complaints.add(f"tag {said.tag} after {client.last_tag}: a client counts down by one")
-            client.last_tag = said.tag
-            await self._serve(client, address, said)
-
-    def _hear_refusal(self, address: str, said: Said) -> None:
-        if said.accept:
-            self.complaints.add("a client accepts by its Tunnel stream, not by a message")
-        waiter = self._map.pop((said.tag, address), None)
-        if not said.error or waiter is None or waiter.done():
-            # In Go a refusal that nobody waits for blocks the Register loop for ever.
-            self.complaints.add(f"a refusal of a session that is not being set up: {said}")
-        else:
-            waiter.set_exception(GoError(said.error))
-
-    async def _serve(self, client: Client, address: str, said: Said) -> None:
-        """Set up a session that a client asks for, inside the Register loop as Go does."""
-        bridged = said.pair in self.targets() - client.targets
-        serves = self._handler is not None and (self.wire is WireVersion.V0_1 or said.pair in self._local)
-        error = self.refuses or (
-            "" if serves or bridged else f'no target "{said.target}" of type "{said.kind}" registered'
+            self.complaints.add(f"a target that neither comes nor goes: {message}")
+        response = RegisterMessage(
+            "target", target=message.target, kind=message.kind, accept=not error, error=error
         )
-        answer = Said(
-            "session", tag=said.tag, target=said.target, kind=said.kind, accept=not error, error=error
+        await self._send(client, response)
+        if not error:
+            for subscriber in self.clients.values():
+                if subscriber is not client and {"", message.kind} & subscriber.subscriptions:
+                    await self._send(
+                        subscriber,
+                        RegisterMessage("target", op=message.op, target=message.target, kind=message.kind),
+                    )
+
+    async def _handle_subscription(self, client: Client, message: RegisterMessage) -> None:
+        if message.accept or message.error or message.op not in (ADD, REMOVE):
+            self.complaints.add(f"a client asks for subscriptions, and no more: {message}")
+        if message.op == ADD:
+            client.subscriptions.add(message.kind)
+            for target, kind in sorted(self.targets() - client.targets):
+                if message.kind in ("", kind):
+                    await self._send(client, RegisterMessage("target", op=ADD, target=target, kind=kind))
+        await self._send(
+            client, RegisterMessage("subscription", op=message.op, kind=message.kind, accept=True)
+        )
+
+    async def _handle_session(self, client: Client, address: str, message: RegisterMessage) -> None:
+        if message.tag == 0:
+            self.complaints.add("tag 0")
+        elif message.tag > 0:
+            self._handle_refusal(address, message)
+        elif message.accept or message.error:
+            self.complaints.add(f"a client asks for its sessions, and no more: {message}")
+        else:
+            if message.tag != client.last_tag - 1:
+                self.complaints.add(f"tag {message.tag} after {client.last_tag}: a client counts down by one")
+            client.last_tag = message.tag
+            await self._serve(client, address, message)
+
+    def _handle_refusal(self, address: str, message: RegisterMessage) -> None:
+        if message.accept:
+            self.complaints.add("a client accepts by its Tunnel stream, not by a message")
+        waiter = self._waiters.pop((message.tag, address), None)
+        if not message.error or waiter is None or waiter.done():
+            # In Go an unexpected refusal blocks the Register loop for ever.
+            self.complaints.add(f"a refusal of a session that is not being set up: {message}")
+        else:
+            waiter.set_exception(GoError(message.error))
+
+    async def _serve(self, client: Client, address: str, request: RegisterMessage) -> None:
+        """Set up a session that a client requested, inside the Register loop as Go does."""
+        is_bridged = request.pair in self.targets() - client.targets
+        is_served = self._handler is not None and (
+            self.wire is WireVersion.V0_1 or request.pair in self._local
+        )
+        error = self.refuses or (
+            ""
+            if is_served or is_bridged
+            else f'no target "{request.target}" of type "{request.kind}" registered'
+        )
+        response = RegisterMessage(
+            "session",
+            tag=request.tag,
+            target=request.target,
+            kind=request.kind,
+            accept=not error,
+            error=error,
         )
         if error:
-            await self._say(client, answer)
+            await self._send(client, response)
             return
-        waiter = self._wait_for(said.tag, address)
-        await self._say(client, answer)
+        waiter = self._wait_for(request.tag, address)
+        await self._send(client, response)
         async with asyncio.timeout(60):
             stream = await waiter
-        work = self._handler(stream) if serves and self._handler else self._bridge(stream, said.pair)
+        work = self._handler(stream) if is_served and self._handler else self._bridge(stream, request.pair)
         task = asyncio.create_task(self._run(work, stream), name="strict handler")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _bridge(self, near: StrictStream, pair: Pair) -> None:
-        far = await self.new_session(*pair)
-        await asyncio.gather(_copy(near, far), _copy(far, near))
+    async def _bridge(self, caller_stream: StrictStream, pair: Pair) -> None:
+        target_stream = await self.new_session(*pair)
+        await asyncio.gather(_copy(caller_stream, target_stream), _copy(target_stream, caller_stream))
 
     async def _run(self, work: Awaitable[None], stream: StrictStream) -> None:
         with contextlib.suppress(GoError):
             await work
         await stream.close()
 
-    async def _say(self, client: Client, said: Said) -> None:
-        async with client.writing:
-            await client.context.write(write(self.wire, said))
+    async def _send(self, client: Client, message: RegisterMessage) -> None:
+        async with client.write_lock:
+            await client.context.write(write(self.wire, message))
 
     # -- Tunnel ----------------------------------------------------------------------------------
 
@@ -262,7 +281,7 @@ class StrictServer:
             await self._fail(context, self.complaints.add(f"the first message is no Data: {error}"))
         if payload or closes:
             await self._fail(context, self.complaints.add("the first message of a Tunnel stream has data"))
-        waiter = self._map.pop((tag, context.peer()), None)
+        waiter = self._waiters.pop((tag, context.peer()), None)
         if waiter is None or waiter.done():
             await self._fail(context, self.complaints.add(f"no connection associated with tag: {tag}"))
         stream = StrictStream(tag, context.read, context.write, self.complaints)
@@ -270,12 +289,12 @@ class StrictServer:
         waiter.set_result(stream)
         await stream.closed.wait()
 
-    async def _fail(self, context: Context, why: str) -> NoReturn:
-        await context.abort(grpc.StatusCode.UNKNOWN, why)
+    async def _fail(self, context: Context, reason: str) -> NoReturn:
+        await context.abort(grpc.StatusCode.UNKNOWN, reason)
 
 
 async def _copy(source: StrictStream, sink: StrictStream) -> None:
-    """As bidi.Copy: the end of the source closes the sink."""
+    """Copy until the source ends, then close the sink, like Go's bidi.Copy."""
     with contextlib.suppress(GoError):
         while data := await source.read():
             await sink.write(data)

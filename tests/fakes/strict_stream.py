@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import grpc
 import grpc.aio
 
+from tests.fakes.strict_messages import BLOCK, Complaints, GoError, read_data, write_data
 from tests.fakes.strict_wire import WireError
-from tests.fakes.strict_words import BLOCK, Complaints, GoError, read_data, write_data
 
 
 class StrictStream:
@@ -30,7 +30,7 @@ class StrictStream:
         self._rest = b""
         self._remote_closed = False
         self._closing = False
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         #: A server's message that closes does not make it before the call's end.
         self.close_loses = False
         #: Set once Close was called here: the server's RPC ends by it.
@@ -49,20 +49,20 @@ class StrictStream:
                 self._remote_closed = True
                 return b""
             self._rest = self._take(raw)
-        taken, self._rest = self._rest[:limit], self._rest[limit:]
-        return taken
+        chunk, self._rest = self._rest[:limit], self._rest[limit:]
+        return chunk
 
     async def read_all(self) -> bytes:
         """To the end."""
-        got = bytearray()
+        chunks = bytearray()
         while part := await self.read():
-            got += part
-        return bytes(got)
+            chunks += part
+        return bytes(chunks)
 
     async def write(self, data: bytes) -> None:
         """As io.Writer, in io.Copy's blocks."""
         for start in range(0, len(data), BLOCK):
-            async with self._writing:
+            async with self._write_lock:
                 if self._closing:
                     raise GoError("context canceled")
                 await self._send(write_data(self.tag, data[start : start + BLOCK]))
@@ -74,7 +74,7 @@ class StrictStream:
         self._closing = True
         if not self.close_loses:
             with contextlib.suppress(grpc.aio.BaseError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                async with self._writing:
+                async with self._write_lock:
                     await self._send(write_data(self.tag, close=True))
         self.closed.set()
 

@@ -1,4 +1,4 @@
-"""An instance for the balancer: a TCP port that says its name, and a `/readyz` that says what it is told."""
+"""A fake instance for the balancer: a TCP port that sends its name, and a configurable `/readyz`."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tests.fakes.waiting import eventually
 
 
 class FakeInstance:
-    """Set `readyz` to a code, or `answering` to False for a port that accepts and keeps silent."""
+    """Set `readyz` to a code, or clear `answer_event` for a port that accepts and stays silent."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.readyz = 200
         #: Headers of `/readyz`.
-        self.says: dict[str, str] = {}
-        self.answering = asyncio.Event()
-        self.answering.set()
+        self.announcements: dict[str, str] = {}
+        self.answer_event = asyncio.Event()
+        self.answer_event.set()
         self.address = ""
         self.diag = ""
 
     @property
     def target(self) -> str:
-        """It as the balancer's flag."""
+        """Return the value of the balancer's --target flag."""
         return f"{self.name}={self.address},{self.diag}"
 
 
 @asynccontextmanager
-async def serving(name: str) -> AsyncIterator[FakeInstance]:
-    """Run one on free ports."""
+async def run_fake_instance(name: str) -> AsyncIterator[FakeInstance]:
+    """Run a fake instance on free ports."""
     instance = FakeInstance(name)
 
     writers: set[asyncio.StreamWriter] = set()
@@ -50,8 +50,8 @@ async def serving(name: str) -> AsyncIterator[FakeInstance]:
         writers.discard(writer)
 
     async def readyz(request: web.Request) -> web.Response:
-        await instance.answering.wait()
-        return web.json_response({}, status=instance.readyz, headers=instance.says)
+        await instance.answer_event.wait()
+        return web.json_response({}, status=instance.readyz, headers=instance.announcements)
 
     server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
     instance.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -59,7 +59,7 @@ async def serving(name: str) -> AsyncIterator[FakeInstance]:
     app.router.add_get("/readyz", readyz)
     async with http_site.serve(app, ("127.0.0.1", 0)) as instance.diag:
         yield instance
-        instance.answering.set()
+        instance.answer_event.set()
         await stop_listening(server)
         await asyncio.sleep(0)  # who came last begins
         for writer in list(writers):

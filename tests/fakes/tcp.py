@@ -1,4 +1,4 @@
-"""TCP services for what reaches them."""
+"""TCP services for tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from fleet.transport.listen_sockets import stop_listening
 
-Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OnConnection = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def serving(connected: Connected) -> AsyncIterator[int]:
-    """A service; its port."""
+async def serve_tcp(on_connection: OnConnection) -> AsyncIterator[int]:
+    """Run a TCP service; yield its port."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -22,7 +22,7 @@ async def serving(connected: Connected) -> AsyncIterator[int]:
         tasks.add(task)
         try:
             with contextlib.suppress(OSError, asyncio.CancelledError):  # ended with its test
-                await connected(reader, writer)
+                await on_connection(reader, writer)
         finally:
             tasks.discard(task)
             writer.close()
@@ -42,13 +42,13 @@ async def serving(connected: Connected) -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def echoing() -> AsyncIterator[int]:
-    """A service that sends back what it is sent, to the end."""
+async def serve_echo() -> AsyncIterator[int]:
+    """Run a TCP service that echoes; yield its port."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while part := await reader.read(65536):
             writer.write(part)
             await writer.drain()
 
-    async with serving(echo) as port:
+    async with serve_tcp(echo) as port:
         yield port

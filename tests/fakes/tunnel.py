@@ -23,7 +23,7 @@ from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.loop_faults import record_loop_faults
-from tests.fakes.tcp import Connected, serving
+from tests.fakes.tcp import OnConnection, serve_tcp
 from tests.fakes.waiting import eventually
 
 SSH = Target("router-7", "SSH")
@@ -73,7 +73,7 @@ class Ground:
         subscribe: Iterable[str] = (),
         channel: grpc.aio.Channel | None = None,
         **more: Any,
-    ) -> Running:
+    ) -> StartedClient:
         """A client that is up."""
         client = TunnelClient(channel or self.channel(address), wire, **more)
         task = asyncio.create_task(client.run(targets, subscribe))
@@ -81,11 +81,11 @@ class Ground:
         await asyncio.sleep(0)
         await client.wait_until_up()
         assert client.is_up, task
-        return Running(client, task)
+        return StartedClient(client, task)
 
-    async def service(self, connected: Connected) -> int:
+    async def service(self, on_connection: OnConnection) -> int:
         """A TCP service; its port."""
-        return await self._ends.enter_async_context(serving(connected))
+        return await self._ends.enter_async_context(serve_tcp(on_connection))
 
     async def listen(
         self, open_session: Callable[[], Awaitable[TunnelStream]], policy: SessionPolicy | None = None
@@ -102,21 +102,21 @@ class Ground:
         return reader, writer
 
     async def pair(self, **more: Any) -> Pair:
-        """One session, asked for by the server: both of its streams."""
-        given: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
-        done = asyncio.Event()
-        self._ends.callback(done.set)
+        """Open one session from the server; return both of its streams."""
+        stream_future: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
+        end_event = asyncio.Event()
+        self._ends.callback(end_event.set)
 
         async def serve(stream: TunnelStream) -> None:
-            given.set_result(stream)
-            await done.wait()
+            stream_future.set_result(stream)
+            await end_event.wait()
 
         tunnel = TunnelServer()
         client = await self.client(await self.server(tunnel), SSH, handler=taking(serve), **more)
-        return Pair(await tunnel.open_session(SSH), await given, tunnel, client.client)
+        return Pair(await tunnel.open_session(SSH), await stream_future, tunnel, client.client)
 
     def raw(self, channel: grpc.aio.Channel, path: str, *metadata: tuple[str, str]) -> Any:
-        """A call of bytes, to say what no client of ours would."""
+        """Open a raw call of bytes, for messages that our client never sends."""
         open_call: Calls = channel.stream_stream(path)
         call = open_call(metadata=metadata)
         self._ends.callback(call.cancel)
@@ -128,7 +128,7 @@ class Ground:
 
 
 @dataclass
-class Running:
+class StartedClient:
     """A client and what its run came to."""
 
     client: TunnelClient
@@ -137,7 +137,7 @@ class Running:
 
 @dataclass
 class Pair:
-    """The two streams of a session, and whose they are."""
+    """The two streams of a session, with their server and client."""
 
     server: TunnelStream
     client: TunnelStream
@@ -167,7 +167,7 @@ def taking(serve: Callable[[TunnelStream], Awaitable[None]]) -> Handler:
     return take
 
 
-def dialling(port: int, policy: SessionPolicy | None = None) -> Handler:
+def dial_sessions(port: int, policy: SessionPolicy | None = None) -> Handler:
     """A handler that takes every session to one port."""
 
     async def take(target: Target) -> AcceptedSession:
@@ -177,11 +177,11 @@ def dialling(port: int, policy: SessionPolicy | None = None) -> Handler:
     return take
 
 
-def refusing(why: str) -> Handler:
+def refusing(reason: str) -> Handler:
     """A handler that takes none."""
 
     async def take(target: Target) -> AcceptedSession:
-        raise TunnelError(f"{target}: {why}")
+        raise TunnelError(f"{target}: {reason}")
 
     return take
 
@@ -223,7 +223,7 @@ async def still_works(stream: TunnelStream) -> None:
 
 
 async def failure_of(call: Any) -> tuple[grpc.StatusCode, str]:
-    """How a raw call ended."""
+    """Return status and details of a raw call."""
     async with asyncio.timeout(60):
         return await call.code(), str(await call.details())
 
@@ -231,33 +231,33 @@ async def failure_of(call: Any) -> tuple[grpc.StatusCode, str]:
 def no_sessions(tunnel: TunnelServer) -> bool:
     """Whether a server holds nothing for any session."""
     return not tunnel._waiters and all(
-        not (each.accepted_sessions or each.handler_tasks or each.streams)
+        not (client.accepted_sessions or client.handler_tasks or client.streams)
         and not (
-            each.connection.outgoing_requests
-            or each.connection.incoming_requests
-            or each.connection.open_tags
+            client.connection.outgoing_requests
+            or client.connection.incoming_requests
+            or client.connection.open_tags
         )
-        for each in tunnel._clients.values()
+        for client in tunnel._clients.values()
     )
 
 
 @contextlib.asynccontextmanager
 async def ground(errors: Callable[[], list[str]]) -> AsyncIterator[Ground]:
-    """A ground that leaves nothing behind: no task, no error that nobody asked for."""
+    """Yield a Ground and check that it leaves no task and no unexpected error."""
     faults = record_loop_faults()
     before = asyncio.all_tasks()
-    made = Ground()
+    new_ground = Ground()
     try:
-        yield made
+        yield new_ground
     finally:
-        await made.close()
+        await new_ground.close()
 
-    def left() -> list[asyncio.Task[Any]]:
+    def remaining_tasks() -> list[asyncio.Task[Any]]:
         return [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
 
-    await eventually(lambda: not [task for task in left() if "poll" not in task.get_name()])
+    await eventually(lambda: not [task for task in remaining_tasks() if "poll" not in task.get_name()])
     assert not faults, faults
-    unexpected = [line for line in errors() if not any(part in line for part in made.expected)]
+    unexpected = [line for line in errors() if not any(part in line for part in new_ground.expected)]
     assert not unexpected, unexpected
 
 

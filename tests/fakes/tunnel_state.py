@@ -1,4 +1,4 @@
-"""Short words for what is said to a tunnel server's state, and what it says."""
+"""Build a tunnel server's state machine and its clients, and read the effects that it returns."""
 
 from __future__ import annotations
 
@@ -14,15 +14,22 @@ from fleet.protocol.tunnel.messages import (
     Target,
     WireVersion,
 )
-from fleet.protocol.tunnel.server_state import ClientConnection, Effect, Limits, Peer, Send, ServerState
+from fleet.protocol.tunnel.server_state import (
+    ClientConnection,
+    Effect,
+    Limits,
+    Peer,
+    SendToClient,
+    ServerState,
+)
 
 SSH = Target("router-7", "SSH")
 GNMI = Target("router-7", "GNMI")
-OTHER = Target("router-8", "SSH")
+OTHER_SSH = Target("router-8", "SSH")
 
 
-def state_01(*, handler: bool = True, **more: int) -> ServerState:
-    return ServerState(WireVersion.V0_1, has_handler=handler, limits=Limits(**more))
+def state_01(*, handler: bool = True, **limits: int) -> ServerState:
+    return ServerState(WireVersion.V0_1, has_handler=handler, limits=Limits(**limits))
 
 
 def state_02(
@@ -39,7 +46,7 @@ def state_02(
 
 
 def client(state: ServerState, key: str, peer: Peer | None = None, handler: bool = True) -> ClientConnection:
-    """A connected client; of version 0.1 it said its capabilities."""
+    """Return a connected client; a client of version 0.1 has sent its capabilities."""
     connection, effects = state.connect(key, peer or Peer())
     if effects:
         state.receive(connection, Capabilities(handler), 0)
@@ -50,20 +57,20 @@ def add(state: ServerState, connection: ClientConnection, target: Target = SSH) 
     return state.receive(connection, Registration(Op.ADD, target), 0)
 
 
-def told(effects: list[Effect], to: ClientConnection) -> list[Message]:
-    return [effect.message for effect in effects if isinstance(effect, Send) and effect.to is to]
+def messages_to(effects: list[Effect], to: ClientConnection) -> list[Message]:
+    return [effect.message for effect in effects if isinstance(effect, SendToClient) and effect.to is to]
 
 
 def refusal(effects: list[Effect]) -> str:
-    """The error in the one message that was sent."""
+    """Return the error of the only message that was sent."""
     (effect,) = effects
-    assert isinstance(effect, Send)
+    assert isinstance(effect, SendToClient)
     assert isinstance(effect.message, (Registration, Session, Subscription))
     assert not effect.message.accept
     return effect.message.error
 
 
-def nothing_is_left(state: ServerState, *connections: ClientConnection) -> None:
+def assert_empty(state: ServerState, *connections: ClientConnection) -> None:
     assert state.wake_at() is None
     assert not state._deadlines
     assert not state.targets()

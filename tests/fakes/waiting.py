@@ -1,4 +1,4 @@
-"""Wait for what must happen, with a deadline; never for a time."""
+"""Wait for a condition with a deadline, never for a fixed time."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ import psutil
 DEADLINE = 60.0
 
 
-async def eventually(met: Callable[[], bool | Awaitable[bool]], *, seconds: float = DEADLINE) -> None:
-    """Poll until `met`; fail after `seconds`."""
+async def eventually(condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = DEADLINE) -> None:
+    """Poll until `condition` holds; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        began = time.monotonic()
-        result = met()
-        if result if isinstance(result, bool) else await result:
+        start = time.monotonic()
+        outcome = condition()
+        if outcome if isinstance(outcome, bool) else await outcome:
             return
         assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
-        await asyncio.sleep(_pause(began))
+        await asyncio.sleep(_pause(start))
 
 
-def eventually_sync(met: Callable[[], bool], *, seconds: float = DEADLINE) -> None:
-    """Poll until `met`, where there is no event loop; fail after `seconds`."""
+def eventually_sync(condition: Callable[[], bool], *, seconds: float = DEADLINE) -> None:
+    """Poll until `condition` holds, where there is no event loop; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        began = time.monotonic()
-        if met():
+        start = time.monotonic()
+        if condition():
             return
         assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
-        time.sleep(_pause(began))
+        time.sleep(_pause(start))
 
 
-def _pause(began: float) -> float:
-    """Seconds until the next look: as long as this one took, for who only looks keeps the others from their work."""
-    return min(max(time.monotonic() - began, 0.01), 0.25)
+def _pause(start: float) -> float:
+    """Return the seconds until the next check: as long as the last one took, so that checks do not use all CPU."""
+    return min(max(time.monotonic() - start, 0.01), 0.25)
 
 
-def gone(pid: int) -> bool:
-    """Whether no process of this id runs; one that only waits to be reaped counts as gone."""
+def is_gone(pid: int) -> bool:
+    """Return whether no process with this id runs; a zombie counts as gone."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

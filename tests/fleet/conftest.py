@@ -1,4 +1,4 @@
-"""What holds for every test of the engine."""
+"""Fixtures for all tests of the engine."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from fleet.transport import backend
 from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeAuth, FakeProxy
 
-#: The real time of a call to the backend, seconds: for tests of one that says nothing.
+#: The timeout of a backend call outside tests in seconds: for tests of a backend that does not respond.
 HASTY = backend.TIMEOUT
 
 
 @pytest.fixture(autouse=True)
-def _patient_with_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is lost when a test takes it away, not when the machine is busy."""
+def _long_backend_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise the backend timeouts, so that a busy machine does not fail tests."""
     monkeypatch.setattr(backend, "TIMEOUT", 40.0)
     monkeypatch.setattr(backend, "_SOCKET_TIMEOUT", 30.0)
 
 
 @pytest.fixture
 async def connections() -> AsyncIterator[Connections]:
-    """Closed at the end."""
-    made = Connections()
-    yield made
-    await made.close()
+    """Open connections and close them at the end."""
+    new_connections = Connections()
+    yield new_connections
+    await new_connections.close()
 
 
 @pytest.fixture
 def auth() -> Iterator[FakeAuth]:
-    """An auth that lists nobody."""
-    made = FakeAuth("auth-1-id", "auth-1")
-    yield made
-    made.stop()
+    """Run an auth that lists no instances and agents."""
+    fake_auth = FakeAuth("auth-1-id", "auth-1")
+    yield fake_auth
+    fake_auth.stop()
 
 
 @pytest.fixture
 def proxy() -> Iterator[FakeProxy]:
-    """A proxy without tunnels."""
-    made = FakeProxy("proxy-1-id", "proxy-1")
-    yield made
-    made.stop()
+    """Run a proxy without tunnels."""
+    fake_proxy = FakeProxy("proxy-1-id", "proxy-1")
+    yield fake_proxy
+    fake_proxy.stop()

@@ -15,37 +15,39 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (None, "done"),
+        (None, "succeeded"),
         (ChangeRefusedError("no"), "refused"),
         (ChangeError("no"), "failed"),
         (KeyError("no"), "failed"),
     ],
 )
 def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None:
-    """However it ends; the error goes on."""
+    """Whatever the outcome; the error is raised."""
     try:
         with record_outcome(Attempt(SYSTEM_ACTOR, "x.try"), lambda: NOW):
             if error is not None:
                 raise error
-    except (ChangeRefusedError, ChangeError, KeyError) as caught:
-        assert caught is error  # noqa: PT017 - which one is the parameter
+    except (ChangeRefusedError, ChangeError, KeyError) as raised_error:
+        assert raised_error is error  # noqa: PT017 - which one is the parameter
     entry = AuditEntry.objects.get()
     assert (entry.outcome, "no" in entry.detail, entry.at) == (outcome, error is not None, NOW)
 
 
 def test_record_takes_any_text() -> None:
     """NULs and endless words are no reason to lose a row."""
-    record(Attempt(SYSTEM_ACTOR, "x.try", subject="s" * 999, reason="\0r" * 999, detail="\0"), "done", NOW)
+    record(
+        Attempt(SYSTEM_ACTOR, "x.try", subject="s" * 999, reason="\0r" * 999, detail="\0"), "succeeded", NOW
+    )
     assert len(AuditEntry.objects.get().subject) == 255
 
 
-def test_counting_sees_the_rows_of_its_block() -> None:
-    """Those of no other."""
-    record(Attempt(SYSTEM_ACTOR, "x.before"), "done", NOW)
-    with collect_recorded_ids() as written:
-        row = record(Attempt(SYSTEM_ACTOR, "x.in"), "done", NOW)
-    record(Attempt(SYSTEM_ACTOR, "x.after"), "done", NOW)
-    assert written == [row.pk]
+def test_recorded_ids_are_those_of_the_block() -> None:
+    """Rows outside the block are not included."""
+    record(Attempt(SYSTEM_ACTOR, "x.before"), "succeeded", NOW)
+    with collect_recorded_ids() as recorded_ids:
+        row = record(Attempt(SYSTEM_ACTOR, "x.in"), "succeeded", NOW)
+    record(Attempt(SYSTEM_ACTOR, "x.after"), "succeeded", NOW)
+    assert recorded_ids == [row.pk]
 
 
 def test_shell_names_command_and_person(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Wrong settings are found before anything starts, each under its id."""
+"""System checks of the settings."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from django.core import checks
 from pytest_django import Settings
 
 
-def _found() -> set[str]:
-    return {found.id for found in checks.run_checks() if found.id and found.id.startswith("fleet.")}
+def _problem_ids() -> set[str]:
+    return {problem.id for problem in checks.run_checks() if problem.id and problem.id.startswith("fleet.")}
 
 
 def _pem(folder: Path) -> str:
-    """What looks like a certificate; whether it fits is seen when somebody is dialled."""
+    """Return the path of a file that looks like a certificate."""
     path = folder / "x.pem"
     path.write_text("-----BEGIN CERTIFICATE-----\n")
     return str(path)
 
 
-def test_fresh_clone_has_nothing_to_say() -> None:
+def test_default_settings_have_no_problems() -> None:
     """With nothing set every check passes."""
-    assert _found() == set()
+    assert _problem_ids() == set()
 
 
 @pytest.mark.parametrize(
-    ("given", "id_"),
+    ("values", "problem_id"),
     [
         ({"REFLOAT_TLS_CA": "/nowhere/ca.pem"}, "fleet.E001"),
         ({"REFLOAT_TLS_CA": pytest.__file__}, "fleet.E001"),
@@ -44,19 +44,21 @@ def test_fresh_clone_has_nothing_to_say() -> None:
         ({"EMAIL_PORT": 99_999}, "fleet.E009"),
     ],
 )
-def test_wrong_setting_is_found(settings: Settings, tmp_path: Path, given: dict[str, Any], id_: str) -> None:
+def test_invalid_setting_is_a_problem(
+    settings: Settings, tmp_path: Path, values: dict[str, Any], problem_id: str
+) -> None:
     """One wrong thing, one id."""
     pem = _pem(tmp_path)
-    for name, value in given.items():
+    for name, value in values.items():
         setattr(settings, name, pem if value == "PEM" else value)
 
-    assert _found() == {id_}
+    assert _problem_ids() == {problem_id}
 
 
-def test_right_settings_pass(settings: Settings, tmp_path: Path) -> None:
+def test_valid_settings_have_no_problems(settings: Settings, tmp_path: Path) -> None:
     """A full set of files and addresses has nothing wrong."""
     settings.REFLOAT_TLS_CA = settings.REFLOAT_TLS_CERT = settings.REFLOAT_TLS_KEY = _pem(tmp_path)
     settings.REFLOAT_PUBLIC_URL = "https://console.example:8443/refloat/"
     settings.REFLOAT_AUTHS = ["auth-1.example:3025", "[::1]:3025"]
 
-    assert _found() == set()
+    assert _problem_ids() == set()

@@ -1,4 +1,4 @@
-"""One cluster's failure does not reach the next."""
+"""Isolation of errors between clusters and changes."""
 
 from __future__ import annotations
 
@@ -19,42 +19,41 @@ pytestmark = pytest.mark.django_db
     "error",
     [ClusterBusyError("busy"), StateUnavailableError("away"), OperationalError("gone"), KeyError("x")],
 )
-def test_failure_of_one_cluster_is_kept_from_the_next(
+def test_error_of_one_cluster_does_not_affect_others(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever it is: the log names the cluster, and the others have their turn."""
+    """The log names the cluster, and the other clusters are processed."""
     for name in ("a", "b", "c"):
         Cluster.objects.create(id=name, name=name)
-    reached = []
+    visited_ids = []
 
     def work(cluster: Cluster) -> None:
-        reached.append(cluster.id)
+        visited_ids.append(cluster.id)
         if cluster.id == "b":
             raise error
 
     with caplog.at_level(logging.WARNING):
         for_each_cluster("no round", work)
-    assert sorted(reached) == ["a", "b", "c"]
+    assert sorted(visited_ids) == ["a", "b", "c"]
     assert [record.getMessage().split(":")[:2] for record in caplog.records] == [["cluster b", " no round"]]
 
 
-def test_clusters_that_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    """Only those."""
-    reached: list[str] = []
-    for_each_cluster("x", lambda cluster: reached.append(cluster.id), [Cluster(id="a")])
-    assert reached == ["a"]
+def test_only_given_clusters_are_visited(caplog: pytest.LogCaptureFixture) -> None:
+    visited_ids: list[str] = []
+    for_each_cluster("x", lambda cluster: visited_ids.append(cluster.id), [Cluster(id="a")])
+    assert visited_ids == ["a"]
 
 
-def test_failure_of_one_change_is_kept_from_the_next(caplog: pytest.LogCaptureFixture) -> None:
+def test_error_of_one_change_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     """The log names the change."""
-    reached = []
+    visited_ids = []
 
     def work(change: Change) -> None:
-        reached.append(change.pk)
+        visited_ids.append(change.pk)
         if change.pk == 1:
             raise ClusterBusyError("somebody else has the cluster")
 
     with caplog.at_level(logging.WARNING):
         for_each_change([Change(pk=1), Change(pk=2)], work)
-    assert reached == [1, 2]
+    assert visited_ids == [1, 2]
     assert [record.getMessage() for record in caplog.records] == ["change 1: somebody else has the cluster"]

@@ -13,19 +13,19 @@ import pytest
 from django.db import connection
 
 from fleet import lease
-from fleet.lease import ALERTS, CHANGES, LEASE_TTL, LeaseHeldError, LeaseLostError
+from fleet.lease import ALERTS, CHANGES, LEASE_TTL_BY_PURPOSE, LeaseHeldError, LeaseLostError
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster, ClusterLease
 from tests.fakes.waiting import eventually_sync
 from tests.meta.house import ROOT
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-LATE = NOW + LEASE_TTL[CHANGES]
+LATE = NOW + LEASE_TTL_BY_PURPOSE[CHANGES]
 
 
 @pytest.fixture
 def cluster(db: None) -> Cluster:
-    """A cluster of its own."""
+    """The default cluster."""
     return Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})[0]
 
 
@@ -34,12 +34,14 @@ def _take(holder: str, now: datetime = NOW, change: Change | None = None) -> Clu
 
 
 def _change(cluster: Cluster) -> Change:
-    return Change.objects.create(cluster=cluster, kind="policy", title="x", who="a", actor_kind="person")
+    return Change.objects.create(
+        cluster=cluster, kind="policy", title="x", actor_name="a", actor_kind="person"
+    )
 
 
-def _write(held: ClusterLease, name: str) -> None:
+def _write(current_lease: ClusterLease, name: str) -> None:
     """Write under the lease: the name of the cluster."""
-    with lease.fenced_transaction(held):
+    with lease.fenced_transaction(current_lease):
         Cluster.objects.update(name=name)
 
 
@@ -56,16 +58,16 @@ def test_take_while_another_holds_the_lease_names_the_holder(cluster: Cluster) -
     assert _take("worker 2").token > first.token
 
 
-def test_leases_of_two_purposes_are_held_side_by_side(cluster: Cluster) -> None:
-    """Alerting looks at a cluster while a change of it is under way, and one cluster keeps no other one waiting."""
+def test_leases_of_two_purposes_are_independent(cluster: Cluster) -> None:
+    """Alerting evaluates a cluster while a change of it runs; clusters do not wait for each other."""
     Cluster.objects.create(id="other", name="Other")
     leases = [
         lease.take(name, purpose, f"{name} {purpose}", NOW)
         for name in ("default", "other")
-        for purpose in LEASE_TTL
+        for purpose in LEASE_TTL_BY_PURPOSE
     ]
-    for held in leases:
-        with lease.fenced_transaction(held):
+    for current_lease in leases:
+        with lease.fenced_transaction(current_lease):
             pass
     assert lease.clusters_of("other alerts", ALERTS, NOW) == ["other"]
 
@@ -85,32 +87,32 @@ def test_holder_of_an_expired_lease_that_was_taken_over_is_fenced(cluster: Clust
 
 
 def test_holder_of_the_same_name_is_fenced(cluster: Cluster) -> None:
-    """A process that was started again in the place of another has its host and its number."""
+    """A restarted process may have the same host name and number."""
     old = _take("worker 1")
     _take("worker 1", LATE)
     with pytest.raises(LeaseLostError):
         _write(old, "written by the old process")
 
 
-def test_renewed_lease_lasts(cluster: Cluster) -> None:
-    """Also one that expired while no other process came; a fenced transaction renews it as well."""
-    held = _take("worker 1")
+def test_renewed_lease_is_valid_for_its_full_time(cluster: Cluster) -> None:
+    """Also an expired lease that no other process took; a fenced transaction renews it as well."""
+    current_lease = _take("worker 1")
     later = NOW + timedelta(minutes=5)
-    lease.renew(held, later)
+    lease.renew(current_lease, later)
     with pytest.raises(LeaseHeldError):
         _take("worker 2", later + timedelta(seconds=1))
-    with lease.fenced_transaction(held, later + timedelta(hours=1)):
+    with lease.fenced_transaction(current_lease, later + timedelta(hours=1)):
         pass
     with pytest.raises(LeaseHeldError, match="until 13:05:30 UTC"):
         _take("worker 2", later + timedelta(minutes=1))
 
 
-def test_fenced_block_that_fails_writes_nothing(cluster: Cluster) -> None:
-    """Nor does it prolong the lease."""
-    held = _take("worker 1")
+def test_failed_fenced_transaction_writes_nothing(cluster: Cluster) -> None:
+    """It does not extend the lease either."""
+    current_lease = _take("worker 1")
 
     def fail() -> None:
-        with lease.fenced_transaction(held, LATE + timedelta(hours=1)):
+        with lease.fenced_transaction(current_lease, LATE + timedelta(hours=1)):
             Cluster.objects.update(name="written")
             raise KeyError
 
@@ -120,70 +122,73 @@ def test_fenced_block_that_fails_writes_nothing(cluster: Cluster) -> None:
     assert _take("worker 2", LATE).holder == "worker 2"
 
 
-def test_held_gives_back_after_an_error(cluster: Cluster) -> None:
-    """The next process need not wait for the expiry, and the lease of the block writes nothing more."""
-    with pytest.raises(KeyError), lease.hold_lease(_change(cluster), "worker 1", NOW) as held:
+def test_hold_lease_releases_the_lease_after_an_error(cluster: Cluster) -> None:
+    """The next process does not have to wait for the expiry."""
+    with pytest.raises(KeyError), lease.hold_lease(_change(cluster), "worker 1", NOW) as current_lease:
         raise KeyError
     with pytest.raises(LeaseLostError):
-        _write(held, "written")
+        _write(current_lease, "written")
     _take("worker 2")
 
 
-def test_revoked_lease_of_another_change_stays(cluster: Cluster) -> None:
+def test_revoke_keeps_the_lease_of_another_change(cluster: Cluster) -> None:
     """A person ends a change that is over already: the process that works on the next one keeps the lease."""
     first, second = _change(cluster), _change(cluster)
-    held = _take("worker 1", change=second)
+    current_lease = _take("worker 1", change=second)
     lease.revoke(first)
-    _write(held, "written")
+    _write(current_lease, "written")
     lease.revoke(second)
     with pytest.raises(LeaseLostError):
-        _write(held, "written after the lease was revoked")
+        _write(current_lease, "written after the lease was revoked")
     assert Cluster.objects.get().name == "written"
 
 
 @pytest.mark.django_db(transaction=True)
-def test_take_by_several_connections_at_once_has_one_winner(cluster: Cluster) -> None:
-    """Of a lease that nobody ever took, and of one that has expired."""
+def test_concurrent_take_has_one_winner(cluster: Cluster) -> None:
+    """For a new lease and for an expired one."""
     for now in (NOW, LATE):
-        won: list[str] = []
+        winners: list[str] = []
         barrier = threading.Barrier(4)
 
         def contend(
-            holder: str, now: datetime = now, won: list[str] = won, all_: threading.Barrier = barrier
+            holder: str,
+            now: datetime = now,
+            winners: list[str] = winners,
+            start_barrier: threading.Barrier = barrier,
         ) -> None:
-            all_.wait(timeout=60)
+            start_barrier.wait(timeout=60)
             try:
                 _take(holder, now)
             except LeaseHeldError:
                 return
-            won.append(holder)
+            winners.append(holder)
 
         _run(*(lambda number=number: contend(f"worker {number}") for number in range(4)))
-        assert won == [ClusterLease.objects.get().holder]
+        assert winners == [ClusterLease.objects.get().holder]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_take_waits_for_the_fenced_block_of_the_one_before(cluster: Cluster) -> None:
+def test_take_waits_for_the_fenced_transaction_of_the_previous_holder(cluster: Cluster) -> None:
     """The new holder sees all that the old one wrote: its lease begins after that transaction."""
     old = _take("worker 1")
-    in_block, taken = threading.Event(), threading.Event()
-    seen: list[str] = []
+    in_block, taken_over = threading.Event(), threading.Event()
+    names: list[str] = []
 
     def take_over() -> None:
         assert in_block.wait(timeout=60)
         _take("worker 2", LATE)
-        taken.set()
-        seen.append(Cluster.objects.get().name)
+        taken_over.set()
+        names.append(Cluster.objects.get().name)
 
     def write() -> None:
         with lease.fenced_transaction(old):
             in_block.set()
             # Long enough for a take that does not wait.
-            assert not taken.wait(timeout=0.3)
+            assert not taken_over.wait(timeout=0.3)
             Cluster.objects.update(name="written by worker 1")
 
     _run(write, take_over)
-    assert seen == ["written by worker 1"]
+    assert names == ["written by worker 1"]
 
 
 #: A process that takes the lease of a cluster by a clock that is off by some seconds, and writes under it: a line each.
@@ -226,8 +231,8 @@ class _Process:
             text=True,
         )
 
-    def answer(self, command: str = "") -> str:
-        """Return what it answers to a command."""
+    def send_command(self, command: str = "") -> str:
+        """Send a command and return the response."""
         assert self.popen.stdin is not None
         assert self.popen.stdout is not None
         if command:
@@ -242,25 +247,25 @@ class _Process:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_processes_that_are_paused_and_killed_hand_over_after_the_lease_time(cluster: Cluster) -> None:
-    """A process paused past its lease writes nothing; the lease of one that was killed ends by itself."""
+def test_paused_and_killed_processes_lose_their_lease_after_its_time(cluster: Cluster) -> None:
+    """A process paused past its lease writes nothing; the lease of a killed process expires."""
     first, second = processes = _Process("first"), _Process("second")
     try:
-        assert [process.answer() for process in processes] == ["ready", "ready"]
-        assert first.answer("take 3600") == "done"
-        assert second.answer("take 0") == "LeaseHeldError"
-        assert first.answer("write 0") == "done"
+        assert [process.send_command() for process in processes] == ["ready", "ready"]
+        assert first.send_command("take 3600") == "done"
+        assert second.send_command("take 0") == "LeaseHeldError"
+        assert first.send_command("write 0") == "done"
         ClusterLease.objects.update(expires_at=datetime.now(UTC) - timedelta(minutes=1))
         first.popen.send_signal(signal.SIGSTOP)
         # Its lease ends in a second.
-        assert second.answer("take -14") == "done"
-        assert second.answer("write 0") == "done"
+        assert second.send_command("take -14") == "done"
+        assert second.send_command("write 0") == "done"
         first.popen.send_signal(signal.SIGCONT)
-        assert first.answer("write 0") == "LeaseLostError"
+        assert first.send_command("write 0") == "LeaseLostError"
         assert Cluster.objects.get().name == "second"
         second.end()
-        eventually_sync(lambda: first.answer("take 0") == "done")
-        assert first.answer("write 0") == "done"
+        eventually_sync(lambda: first.send_command("take 0") == "done")
+        assert first.send_command("write 0") == "done"
         assert Cluster.objects.get().name == "first"
     finally:
         for process in processes:

@@ -15,17 +15,17 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
-from fleet.changes.standing.degradations import DegradeRequest
+from fleet.changes.operations.degradations import DegradeRequest
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
 from fleet.monitoring.pollers.policies import UNSUPPORTED
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.policy_book import open_policy_report_store
+from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
 from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
-from tests.fakes.config_auth import serving
+from tests.fakes.config_auth import run_config_auth
 from tests.fakes.instances import FakeAuth, agent_entry
 
 pytestmark = pytest.mark.django_db
@@ -37,19 +37,19 @@ def auth(settings: Settings, valkey_url: str, prefix: str) -> Iterator[FakeAuth]
     settings.REDIS_URL, settings.REFLOAT_PREFIX = valkey_url, prefix
     settings.REFLOAT_ROUND_INTERVAL, settings.REFLOAT_ROUND_DEADLINE = 0.001, 60.0
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
-    made = FakeAuth("auth-1-id", "auth-1")
-    made.auths = [made.resource(time.time() + 600)]
-    made.agents = lambda request: fleet_pb2.ListAgentsResponse(
+    fake_auth = FakeAuth("auth-1-id", "auth-1")
+    fake_auth.auths = [fake_auth.resource(time.time() + 600)]
+    fake_auth.agents = lambda request: fleet_pb2.ListAgentsResponse(
         epoch="e", revision=1, full=request.epoch != "e", agents=[agent_entry("agent-1-id", "auth-1-id")]
     )
-    Cluster.objects.create(id="default", name="Default", auths=[made.address])
+    Cluster.objects.create(id="default", name="Default", auths=[fake_auth.address])
     app.conf.task_always_eager = app.conf.task_eager_propagates = True
     tasks.worker_resources.cache_clear()
-    yield made
+    yield fake_auth
     tasks.worker_resources().worker.close()
     tasks.worker_resources.cache_clear()
     app.conf.task_always_eager = app.conf.task_eager_propagates = False
-    made.stop()
+    fake_auth.stop()
 
 
 def test_rounds_reach_record_and_database(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
@@ -65,31 +65,31 @@ def test_rounds_reach_record_and_database(auth: FakeAuth, valkey_url: str, prefi
     assert newest is None or newest.new == reader.agent(table, 0).state.slug
 
 
-def test_last_shard_of_a_round_needs_no_task_of_its_own(auth: FakeAuth, settings: Settings) -> None:
+def test_last_shard_of_a_round_is_polled_without_a_task(auth: FakeAuth, settings: Settings) -> None:
     """A fleet of one shard costs one task a round; of two shards one is left for another worker."""
-    other = FakeAuth("auth-2-id", "auth-2")
-    auth.auths.append(other.resource(time.time() + 600))
+    other_auth = FakeAuth("auth-2-id", "auth-2")
+    auth.auths.append(other_auth.resource(time.time() + 600))
     for _ in range(2):
         tasks.start_round()
     shards: list[object] = []
 
-    def note(sender: object, args: Sequence[object], **_: object) -> None:
+    def record_shard(sender: object, args: Sequence[object], **_: object) -> None:
         if sender is app.tasks["fleet.tasks.poll_shard"]:
             shards.append(args[2])
 
-    signals.task_prerun.connect(note)
+    signals.task_prerun.connect(record_shard)
     try:
         tasks.start_round()
         assert shards == []
         settings.REFLOAT_SHARD_SIZE = 1
         tasks.start_round()
     finally:
-        signals.task_prerun.disconnect(note)
-        other.stop()
+        signals.task_prerun.disconnect(record_shard)
+        other_auth.stop()
     assert shards == [0]
 
 
-def test_redis_down_is_a_warning(
+def test_unavailable_redis_is_a_warning(
     auth: FakeAuth, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line, no traceback; the next beat tries again."""
@@ -100,21 +100,26 @@ def test_redis_down_is_a_warning(
     assert "cluster default: this poll of the fleet failed: Redis is not responding" in caplog.text
 
 
-def test_drains_are_told_and_what_goes_wrong_is_kept(auth: FakeAuth) -> None:
-    """An auth of another make does not know the call: the row says so, and the next beat asks again."""
+def test_drain_error_of_an_instance_is_stored(auth: FakeAuth) -> None:
+    """An auth that does not support the call; the next beat retries."""
     for _ in range(3):
         tasks.start_round()
     Drain.objects.create(
-        cluster_id="default", instance="auth-1-id", name="auth-1", drained=True, reason="x", who="alice"
+        cluster_id="default",
+        instance="auth-1-id",
+        name="auth-1",
+        is_drained=True,
+        reason="x",
+        actor_name="alice",
     )
     tasks.apply_drains()
     row = Drain.objects.get()
     assert "not found" in row.error.lower()
-    assert row.told_at is None
+    assert row.applied_at is None
 
 
-def test_degrading_that_fails_is_in_the_log(auth: FakeAuth) -> None:
-    """An auth of another make does not know the call: a row says so, for nothing keeps the request."""
+def test_failed_degrade_request_is_logged(auth: FakeAuth) -> None:
+    """An auth that does not support the call."""
     for _ in range(3):
         tasks.start_round()
     request = DegradeRequest("default", "auth-1-id", "auth-1", True, "slow disk", 60.0, "r-1")
@@ -128,20 +133,20 @@ def test_retired_agents_are_marked_and_classified(auth: FakeAuth, valkey_url: st
     """The next round counts them as such."""
     for _ in range(3):
         tasks.start_round()
-    Agent.objects.update(retired=True)
+    Agent.objects.update(is_retired=True)
     tasks.apply_retired()
     tasks.start_round()
     counts = open_reader(valkey_url, prefix).summary("default", time.time()).counts
     assert (counts[State.RETIRED], sum(counts.values())) == (1, 1)
 
 
-def test_gateway_is_asked_first_and_passed_by_when_dead(auth: FakeAuth, settings: Settings) -> None:
-    """The config is the one that the gateway leads to; when nobody answers there, an auth's own."""
-    with serving() as through_gateway, serving() as direct:
-        through_gateway.held.metadata.revision = "through"
-        direct.held.metadata.revision = "direct"
-        Cluster.objects.update(auths=[direct.address])
-        settings.REFLOAT_GATEWAY = through_gateway.address
+def test_config_is_read_from_the_gateway_or_else_from_an_auth(auth: FakeAuth, settings: Settings) -> None:
+    """An auth is used if the gateway does not respond."""
+    with run_config_auth() as gateway_auth, run_config_auth() as direct_auth:
+        gateway_auth.config.metadata.revision = "through"
+        direct_auth.config.metadata.revision = "direct"
+        Cluster.objects.update(auths=[direct_auth.address])
+        settings.REFLOAT_GATEWAY = gateway_auth.address
 
         tasks.look_after_networking()
         first = NetworkingReading.objects.get()
@@ -155,36 +160,36 @@ def test_gateway_is_asked_first_and_passed_by_when_dead(auth: FakeAuth, settings
     assert (second.current.revision, second.error) == ("direct", "")
 
 
-def test_policies_are_asked_and_actions_stepped(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
-    """What instances say is kept; a confirmed change of policies goes on by steps of any worker."""
+def test_policies_are_read_and_actions_stepped(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
+    """Reports are stored; a confirmed change of policies is stepped by any worker."""
     for _ in range(2):
         tasks.start_round()
     tasks.read_policies()
-    seen = open_policy_report_store(valkey_url, prefix).read("default")
-    assert UNSUPPORTED in {one.error for one in seen.values()}
+    reports = open_policy_report_store(valkey_url, prefix).read("default")
+    assert UNSUPPORTED in {report.error for report in reports.values()}
     change = Change.objects.create(
-        cluster_id="default", kind="policy", title="x", who="a", actor_kind="person", state="confirmed",
+        cluster_id="default", kind="policy", title="x", actor_name="a", actor_kind="person", state="confirmed",
         before={}, after={"auth": {"TELEPORT_UNSTABLE_AUTH_ANNOUNCE_TTL": "1m"}},
-        parameters={"at_once": 1, "drain": 0, "settle": 0, "patience": 10},
+        parameters={"concurrency": 1, "drain_seconds": 0, "soak_seconds": 0, "timeout_seconds": 10},
     )  # fmt: skip
     tasks.step_actions()
     change.refresh_from_db()
     assert change.state == "verified"
 
 
-def test_agents_of_a_campaign_that_is_over_work_no_more(auth: FakeAuth) -> None:
-    """It was aborted by a page, which writes no record: the next second takes its marks away."""
+def test_marks_of_an_ended_campaign_are_removed(auth: FakeAuth) -> None:
+    """It was aborted on a page; the next step removes its marks."""
     tasks.start_round()
     writer = tasks.worker_resources().writer
     writer.expect_reconnects("default", {"agent-1-id": time.time() + 600})
     assert writer.memory("default")["working_until"].all()
     change = Change.objects.create(
-        cluster_id="default", kind="reconnect", title="x", who="a", actor_kind="person", state="cancelled",
-        before=None, after={}, parameters={}, progress={"working": True},
+        cluster_id="default", kind="reconnect", title="x", actor_name="a", actor_kind="person", state="cancelled",
+        before=None, after={}, parameters={}, progress={"has_marks": True},
     )  # fmt: skip
     tasks.step_actions()
     change.refresh_from_db()
-    assert change.progress["working"] is False
+    assert change.progress["has_marks"] is False
     assert not writer.memory("default")["working_until"].any()
 
 
@@ -204,7 +209,7 @@ def _broken_writes(table: str, cluster: str) -> Iterator[None]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_database_error_of_one_cluster_keeps_no_other_from_its_round(
+def test_database_error_of_one_cluster_does_not_affect_polls_of_others(
     auth: FakeAuth, valkey_url: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first cluster's record cannot be made from the database; the one after it is polled all the same."""
@@ -219,12 +224,17 @@ def test_database_error_of_one_cluster_keeps_no_other_from_its_round(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_database_error_of_one_cluster_keeps_no_other_from_its_drains(auth: FakeAuth) -> None:
+def test_database_error_of_one_cluster_does_not_affect_drains_of_others(auth: FakeAuth) -> None:
     """What came of the call is written for the cluster after it."""
     Cluster.objects.create(id="a", name="A", auths=[auth.address])
     for cluster in ("a", "default"):
         Drain.objects.create(
-            cluster_id=cluster, instance="auth-1-id", name="auth-1", drained=True, reason="x", who="alice"
+            cluster_id=cluster,
+            instance="auth-1-id",
+            name="auth-1",
+            is_drained=True,
+            reason="x",
+            actor_name="alice",
         )
     for _ in range(3):
         tasks.start_round()
@@ -233,45 +243,45 @@ def test_database_error_of_one_cluster_keeps_no_other_from_its_drains(auth: Fake
     assert {row.cluster_id: bool(row.error) for row in Drain.objects.all()} == {"a": False, "default": True}
 
 
-def test_policies_are_read_over_the_connections_that_are_open(auth: FakeAuth, valkey_url: str) -> None:
+def test_policies_are_read_over_open_connections(auth: FakeAuth, valkey_url: str) -> None:
     """A task that runs every 5 s opens no new pool for each cluster."""
     redis = connect(valkey_url)
 
-    def opened() -> int:
+    def count_opened_connections() -> int:
         return int(redis.info("stats")["total_connections_received"])
 
     for _ in range(2):
         tasks.start_round()
     tasks.read_policies()
-    before = opened()
+    before = count_opened_connections()
     for _ in range(3):
         tasks.read_policies()
-    assert opened() == before
+    assert count_opened_connections() == before
 
 
-def test_tend_does_what_is_due(auth: FakeAuth, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each chore in its own time, and what goes wrong with one keeps none of the others."""
-    done: list[str] = []
+def test_tend_runs_due_chores(auth: FakeAuth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each chore at its interval; an error does not affect other chores."""
+    calls: list[str] = []
 
     def fail() -> None:
-        done.append("fail")
+        calls.append("fail")
         raise ValueError("no luck")
 
     def often() -> None:
-        done.append("often")
+        calls.append("often")
 
     def seldom() -> None:
-        done.append("seldom")
+        calls.append("seldom")
 
     monkeypatch.setattr(tasks, "_CHORES", (("a", fail, 0.4), ("b", often, 0.4), ("c", seldom, 3600.0)))
     for _ in range(2):
         tasks.tend()
 
-    assert done == ["fail", "often", "seldom", "fail", "often"]
+    assert calls == ["fail", "often", "seldom", "fail", "often"]
 
 
-def test_tend_knows_all_that_is_done_by_the_clock(auth: FakeAuth) -> None:
-    """No chore is left out, and none is done too seldom for what docs promise of it."""
-    assert {name: every for name, _chore, every in tasks._CHORES} == {
+def test_tend_runs_all_chores_at_their_intervals(auth: FakeAuth) -> None:
+    """The intervals match the docs."""
+    assert {name: interval for name, _chore, interval in tasks._CHORES} == {
         "actions": 1.0, "drains": 3.0, "networking configs": 3.0, "policies": 5.0, "retired agents": 15.0,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tokens that are made and revoked, with what the log says of it."""
+"""Creation and revocation of tokens in the audit log."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from fleet import tokens
 from fleet.audit import shell_actor_of
 from fleet.models.access import Permission
 from fleet.models.changes import AuditEntry
-from tests.fleet.changes.conftest import NOW, by
+from tests.fleet.changes.conftest import NOW, actor_of
 
 
 @pytest.mark.django_db
-def test_token_is_logged_with_its_owner_where_another_acts() -> None:
-    """A person's own token needs no name; of a shell, the log says whose token it is."""
+def test_token_actions_are_logged_with_the_owner() -> None:
+    """The owner is named if another actor revokes the token."""
     owner = User.objects.create_user("vera")
-    own, secret = tokens.issue_token(
-        owner, "wall", [Permission.VIEW_FLEET], by(owner), lifetime=None, now=NOW
+    token, secret = tokens.issue_token(
+        owner, "wall", [Permission.VIEW_FLEET], actor_of(owner), lifetime=None, now=NOW
     )
-    tokens.revoke_token(own, shell_actor_of("token"), NOW)
-    made, ended = AuditEntry.objects.order_by("pk")
-    assert (made.action, made.outcome, made.subject) == ("token.make", "done", str(own))
-    assert made.after == {"scopes": ["view_fleet"]}
-    assert secret not in str(made.after)
-    assert (ended.action, ended.subject) == ("token.revoke", f"{own} of vera")
-    assert own.revoked_at == NOW
+    tokens.revoke_token(token, shell_actor_of("token"), NOW)
+    create_entry, revoke_entry = AuditEntry.objects.order_by("pk")
+    assert (create_entry.action, create_entry.outcome, create_entry.subject) == (
+        "token.create",
+        "succeeded",
+        str(token),
+    )
+    assert create_entry.after == {"scopes": ["view_fleet"]}
+    assert secret not in str(create_entry.after)
+    assert (revoke_entry.action, revoke_entry.subject) == ("token.revoke", f"{token} of vera")
+    assert token.revoked_at == NOW

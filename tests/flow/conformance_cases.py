@@ -1,4 +1,4 @@
-"""The cases of the conformance of retries: what is asked, and what must come of it.
+"""The cases of the retry conformance: each configuration, call and expected result.
 
 The three tests of GEP-3440 under their names, and what the Gateway API asks of HTTPRoute, in gRPC: conformance/tests/
 httproute-retry*.go of kubernetes-sigs/gateway-api. HTTP's 500 is `internal` here, 504 `deadline-exceeded`, and so on.
@@ -17,7 +17,7 @@ from fleet.protocol.retry.policy import RetryReason
 
 ALL = [str(reason) for reason in RetryReason]
 #: Statuses that the GEP does not name: never retried.
-OTHERS = [
+OTHER_REASONS = [
     code.name for code in grpc.StatusCode if code.name != "OK" and RetryReason.of_status(code.name) is None
 ]
 
@@ -30,7 +30,7 @@ class Case:
     title: str
     rule: dict[str, Any]
     #: What the backend is told, in metadata.
-    how: dict[str, Any]
+    instructions: dict[str, Any]
     status: str
     tries: int
     #: Connections that are reset under the call, by a relay before the backend.
@@ -46,9 +46,9 @@ class Case:
     #: The answer is a stream.
     stream: bool = False
     #: The gateway is told that it is.
-    told: bool = False
+    is_streaming_known: bool = False
     #: What is known not to be as it must be, by who does it.
-    known: Mapping[str, str] = field(default_factory=dict)
+    expected_failures: Mapping[str, str] = field(default_factory=dict)
 
 
 def _rule(reasons: list[str] | None, attempts: int | None, **timeouts: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _code(reason: str) -> str:
     return reason.replace("-", "_").upper()
 
 
-def _seed() -> list[Case]:
+def _specified_cases() -> list[Case]:
     timeout, retry, backoff = (
         "SupportGRPCRouteRetryBackendTimeout",
         "SupportGRPCRouteRetry",
@@ -166,14 +166,15 @@ def _seed() -> list[Case]:
             Case(
                 retry,
                 f"`{reason}` that is not listed",
-                _rule([one for one in ALL if one != reason], 3),
+                _rule([other_reason for other_reason in ALL if other_reason != reason], 3),
                 {"code": code},
                 code,
                 1,
             ),
         ]
     cases += [
-        Case(retry, f"`{code}` is never retried", _rule(ALL, 3), {"code": code}, code, 1) for code in OTHERS
+        Case(retry, f"`{code}` is never retried", _rule(ALL, 3), {"code": code}, code, 1)
+        for code in OTHER_REASONS
     ]
     cases += [
         Case(retry, "attempts 0", _rule(ALL, 0), {"code": "UNAVAILABLE"}, "UNAVAILABLE", 1),
@@ -229,7 +230,7 @@ def _seed() -> list[Case]:
             "UNAVAILABLE",
             1,
             stream=True,
-            known={"gateway": "4 tries"},
+            expected_failures={"gateway": "4 tries"},
         ),
         Case(
             retry,
@@ -239,7 +240,7 @@ def _seed() -> list[Case]:
             "UNAVAILABLE",
             1,
             stream=True,
-            told=True,
+            is_streaming_known=True,
         ),
         Case(
             retry,
@@ -290,19 +291,19 @@ def _seed() -> list[Case]:
     cases += [
         Case(
             backoff,
-            f"a pushback of `{said}`: no retry",
+            f"a pushback of `{header}`: no retry",
             _rule(["unavailable"], 3),
-            {"code": "UNAVAILABLE", "pushback": said},
+            {"code": "UNAVAILABLE", "pushback": header},
             "UNAVAILABLE",
             1,
         )
-        for said in ("-1", "soon")
+        for header in ("-1", "soon")
     ]
     return cases
 
 
-def _upstream() -> list[Case]:
-    plain, lost, late = "HTTPRouteRetry", "HTTPRouteRetryConnectionError", "HTTPRouteRetryWithTimeouts"
+def _upstream_cases() -> list[Case]:
+    plain, disconnect, late = "HTTPRouteRetry", "HTTPRouteRetryConnectionError", "HTTPRouteRetryWithTimeouts"
     cases = [
         Case(
             plain,
@@ -346,9 +347,17 @@ def _upstream() -> list[Case]:
     # Its times are 25 and 50 times upstream's, which has milliseconds: a busy machine does not keep those.
     slow: dict[str, Any] = {"code": "INTERNAL"}
     cases += [
-        Case(lost, "no codes, attempts 3, connections reset twice", _rule(None, 3), none, "OK", 3, resets=2),
         Case(
-            lost,
+            disconnect,
+            "no codes, attempts 3, connections reset twice",
+            _rule(None, 3),
+            none,
+            "OK",
+            3,
+            resets=2,
+        ),
+        Case(
+            disconnect,
             "no codes, attempts 3, connections reset four times",
             _rule(None, 3),
             none,
@@ -392,5 +401,5 @@ def _upstream() -> list[Case]:
     return cases
 
 
-CASES = [*_seed(), *_upstream()]
+CASES = [*_specified_cases(), *_upstream_cases()]
 GROUPS = list(dict.fromkeys(case.group for case in CASES))

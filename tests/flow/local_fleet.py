@@ -22,7 +22,7 @@ PATIENCE = 120.0
 
 @dataclass
 class Fleet:
-    """A fleet that runs, and what its agents expose."""
+    """A running fleet, and the services that its agents expose."""
 
     home: Path
     #: The CONNECT ports of its proxies.
@@ -31,7 +31,7 @@ class Fleet:
     #: gRPC addresses.
     proxies: Sequence[str]
     process: subprocess.Popen[bytes]
-    checked: Service = field(init=False)
+    service: Service = field(init=False)
     sshd: Sshd | None = None
 
     @property
@@ -39,17 +39,17 @@ class Fleet:
         """The CONNECT port of the first proxy."""
         return self.connects[0]
 
-    def refloat(self, *words: str) -> list[str]:
-        """A command line of ours."""
-        return [sys.executable, "-m", "fleet.cli", *words, "--home", str(self.home)]
+    def refloat_argv(self, *args: str) -> list[str]:
+        """Return the command line of `refloat` with these arguments."""
+        return [sys.executable, "-m", "fleet.cli", *args, "--home", str(self.home)]
 
-    def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """Run one of our commands to its end."""
-        argv = self.refloat(*words)
-        return subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=PATIENCE, check=False)
+    def run(self, *args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run a `refloat` command to its end."""
+        argv = self.refloat_argv(*args)
+        return subprocess.run(argv, input=stdin, capture_output=True, cwd=ROOT, timeout=PATIENCE, check=False)
 
-    def ask(self, target: str, connect: str = "") -> tuple[socket.socket, str]:
-        """A connection to a CONNECT port, by default the first one, that asked for a target, and the status line."""
+    def connect_to(self, target: str, connect: str = "") -> tuple[socket.socket, str]:
+        """Send CONNECT for a target to a proxy, by default the first; return the socket and the status line."""
         host, _, port = (connect or self.connect).rpartition(":")
         sock = socket.create_connection((host, int(port)), timeout=PATIENCE)
         sock.sendall(f"CONNECT {target}:1 HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
@@ -60,26 +60,26 @@ class Fleet:
             head += part
         return sock, head.decode().splitlines()[0]
 
-    def open(self, target: str, connect: str = "") -> socket.socket:
-        """A connection to a service; its agent may still be on its way."""
+    def open_connection(self, target: str, connect: str = "") -> socket.socket:
+        """Connect to a service; retry until its agent has a tunnel."""
         sockets: list[socket.socket] = []
 
-        def opened() -> bool:
+        def has_opened() -> bool:
             with contextlib.suppress(OSError):
-                sock, status = self.ask(target, connect)
+                sock, status = self.connect_to(target, connect)
                 if " 200 " in status:
                     sockets.append(sock)
                     return True
                 sock.close()
             return False
 
-        eventually_sync(opened, seconds=PATIENCE)
+        eventually_sync(has_opened, seconds=PATIENCE)
         return sockets[0]
 
 
 @contextlib.contextmanager
-def up(home: Path, *flags: str) -> Iterator[Fleet]:
-    """Run a fleet of this shape, without anything between a user and a proxy's own socket."""
+def run_fleet(home: Path, *flags: str) -> Iterator[Fleet]:
+    """Run a fleet of this shape, with no forwarder between a user and a proxy."""
     with (home / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [

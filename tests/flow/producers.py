@@ -56,20 +56,20 @@ def produced(source: Source, /, *, seconds: float = PATIENCE, **claims: Sequence
 
     Write the members as tuples of literals, in the body of the test: the meta-test reads them.
     """
-    missing: dict[str, list[str]] = {}
+    absent: dict[str, list[str]] = {}
 
     def all_there() -> bool:
-        missing.clear()
+        absent.clear()
         for vocabulary, members in claims.items():
             evidence = set(source(vocabulary))
-            if left := [member for member in members if member not in evidence]:
-                missing[vocabulary] = left
-        return not missing
+            if unseen := [member for member in members if member not in evidence]:
+                absent[vocabulary] = unseen
+        return not absent
 
     try:
         eventually_sync(all_there, seconds=seconds)
     except AssertionError:
-        raise AssertionError(f"the running system has not produced {missing}") from None
+        raise AssertionError(f"the running system has not produced {absent}") from None
 
 
 class Database:
@@ -82,8 +82,8 @@ class Database:
         """Yield the members of a vocabulary that rows name."""
         with closing(sqlite3.connect(self._path, timeout=60)) as database:
             rows = database.execute(_QUERIES[vocabulary]).fetchall()
-        for (word,) in rows:
-            yield from _words_of(vocabulary, word)
+        for (slug,) in rows:
+            yield from _words_of(vocabulary, slug)
 
 
 class Record:
@@ -115,7 +115,7 @@ class Record:
 
 
 class Answers:
-    """What the API says of agents and instances; `get` returns the JSON of a path under `/api/v1/`."""
+    """The API's responses on agents and instances; `get` returns the JSON of a path under `/api/v1/`."""
 
     _KEYS = MappingProxyType({"verdicts": "state", "reasons": "reason", "recoveries": "recovery"})
 
@@ -123,7 +123,7 @@ class Answers:
         self._get = get
 
     def __call__(self, vocabulary: str) -> Iterator[str]:
-        """Yield what is said of some agent, or of some instance."""
+        """Yield the response on every agent and every instance."""
         if vocabulary == "instance_states":
             yield from (str(instance["state"]) for instance in self._get("instances")["instances"])
             return
@@ -133,13 +133,13 @@ class Answers:
 class Frames:
     """What sockets of the live link received, as text; bytes are left out. It may still grow."""
 
-    def __init__(self, received: Iterable[str | bytes]) -> None:
-        self._received = received
+    def __init__(self, frames: Iterable[str | bytes]) -> None:
+        self._frames = frames
 
     def __call__(self, vocabulary: str) -> Iterator[str]:
         """Yield the types of the frames."""
         assert vocabulary == "events", vocabulary
-        yield from (json.loads(frame)["type"] for frame in self._received if isinstance(frame, str))
+        yield from (json.loads(frame)["type"] for frame in self._frames if isinstance(frame, str))
 
 
 class Pages:
@@ -157,13 +157,13 @@ class Pages:
                     yield family.name
 
 
-def _words_of(vocabulary: str, word: str) -> Iterator[str]:
+def _words_of(vocabulary: str, slug: str) -> Iterator[str]:
     """Yield the member that a word of the database stands for; actions are made of several."""
-    first, _, last = word.partition(".")
+    first, _, last = slug.partition(".")
     if vocabulary == "actions":
-        yield first if first in set(RouteKind) else word
+        yield first if first in set(RouteKind) else slug
     elif vocabulary in ("change_kinds", "change_words"):
         if first in set(ChangeKind):
             yield first if vocabulary == "change_kinds" else last
     else:
-        yield word
+        yield slug

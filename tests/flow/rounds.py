@@ -1,4 +1,4 @@
-"""A Valkey, a beat and a worker as they run, over instances in this process whose answers a test sets."""
+"""A real Valkey, beat and worker, over instances in this process whose responses a test sets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Console:
             [sys.executable, "manage.py", "prepare"], env=self.env, check=True, stdout=subprocess.DEVNULL
         )
         self.reader = open_reader(self.redis.url, "flow")
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start_polling(self) -> None:
         """Start the programs that make rounds."""
@@ -62,13 +62,13 @@ class Console:
     def start(self, program: programs.Program) -> None:
         """Start one of the console's programs."""
         with (self.home / f"{program.name}.log").open("ab") as log:
-            self.running[program.name] = children.spawn(program.argv, env=self.env, log=log)
+            self.processes[program.name] = children.spawn(program.argv, env=self.env, log=log)
 
     def list_all(self) -> None:
-        """Let every auth list everybody, for a long time."""
+        """Let every auth list all instances, with distant expiry."""
         expires_at = time.time() + 3600
         for auth in self.auths:
-            auth.auths = [one.resource(expires_at, "60s") for one in self.auths]
+            auth.auths = [instance.resource(expires_at, "60s") for instance in self.auths]
             auth.proxies = [proxy.resource(expires_at, "60s") for proxy in self.proxies]
 
     def agents(self, request: fleet_pb2.ListAgentsRequest) -> fleet_pb2.ListAgentsResponse:
@@ -91,9 +91,9 @@ class Console:
             return {}
         return {state.slug: count for state, count in counts.items() if count}
 
-    def await_counts(self, wanted: Mapping[str, int], *, within: float = 120.0) -> None:
+    def await_counts(self, expected: Mapping[str, int], *, within: float = 120.0) -> None:
         """Wait until it reads so."""
-        eventually_sync(lambda: self.counts() == wanted, seconds=within)
+        eventually_sync(lambda: self.counts() == expected, seconds=within)
 
     def transitions(self) -> list[tuple[str, str, str, str]]:
         """(agent, old, new, cause) in the database, oldest first."""
@@ -103,7 +103,7 @@ class Console:
 
     def stop(self) -> None:
         """End everything."""
-        children.stop(self.running.values())
+        children.stop(self.processes.values())
         self.redis.stop()
         for instance in (*self.auths, *self.proxies):
             instance.stop()

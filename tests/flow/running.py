@@ -1,4 +1,4 @@
-"""A real demo in a home of its own: every process, every port and every byte as `make demo` has them."""
+"""A real demo in its own home folder, with the same processes as `make demo`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from fleet.processes import valkey
-from tests.fakes.waiting import eventually_sync, gone
+from tests.fakes.waiting import eventually_sync, is_gone
 from tests.meta.house import ROOT
 
 #: A fleet of two auths and two proxies: one of each can fail, and half the agents with it.
@@ -32,7 +32,7 @@ START_TIMEOUT = 300.0
 
 @dataclass
 class Demo:
-    """A running demo, and what a person or a script does with it."""
+    """A running demo, with the actions of a person or a script."""
 
     home: Path
     process: subprocess.Popen[bytes]
@@ -40,19 +40,19 @@ class Demo:
     token: str
     password: str
 
-    def ask(self, path: str) -> tuple[int, bytes]:
-        """Status and body of what the API answers under /api/v1/."""
-        return self._ask(f"/api/v1/{path}")
+    def request(self, path: str) -> tuple[int, bytes]:
+        """Return status and body of a GET request under /api/v1/."""
+        return self._request(f"/api/v1/{path}")
 
     def metrics(self) -> str:
-        """The metrics of the console."""
-        status, body = self._ask("/metrics")
+        """Return the text of the console's metrics."""
+        status, body = self._request("/metrics")
         assert status == 200, f"{status} {body[:500]!r}"
         return body.decode()
 
     @contextmanager
-    def watching(self) -> Iterator[list[str | bytes]]:
-        """Listen on the live link for as long as the block lasts; the frames that came, the newest last."""
+    def collect_frames(self) -> Iterator[list[str | bytes]]:
+        """Collect the frames of the live socket until the block ends, the newest last."""
         frames: list[str | bytes] = []
         address = f"{self.url.rstrip('/').replace('http', 'ws', 1)}/ws/fleet/"
         token = {"Authorization": f"Bearer {self.token}"}
@@ -67,77 +67,77 @@ class Demo:
             yield frames
         listener.join()
 
-    def _ask(self, path: str) -> tuple[int, bytes]:
+    def _request(self, path: str) -> tuple[int, bytes]:
         parts = urlsplit(self.url)
-        asked = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
         try:
-            asked.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
-            answer = asked.getresponse()
+            connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
+            answer = connection.getresponse()
             return answer.status, answer.read()
         finally:
-            asked.close()
+            connection.close()
 
     def status(self, path: str) -> int:
-        """The status of what the API answers."""
-        return self.ask(path)[0]
+        """Return the status of a GET request under /api/v1/."""
+        return self.request(path)[0]
 
     def get(self, path: str) -> Any:
-        """The JSON the API answers. Raises AssertionError when it refuses."""
-        status, body = self.ask(path)
+        """Return the JSON of a GET request under /api/v1/. Raises AssertionError when it is refused."""
+        status, body = self.request(path)
         assert status == 200, f"{path}: {status} {body[:500]!r}"
         return json.loads(body)
 
     def counts(self) -> dict[str, int]:
-        """Agents by verdict, those with none left out; empty while the record cannot be read."""
-        status, body = self.ask("fleet/summary")
+        """Return the number of agents by verdict, without zeros; empty while the record cannot be read."""
+        status, body = self.request("fleet/summary")
         assert status in (200, 503), f"{status} {body[:500]!r}"
         counts = json.loads(body)["counts"] if status == 200 else {}
         return {slug: count for slug, count in counts.items() if count}
 
-    def fleet(self, *words: str) -> str:
-        """What `refloat fleet …` prints."""
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet.cli", "fleet", *words, "--home", str(self.home)],
+    def fleet(self, *args: str) -> str:
+        """Run `refloat fleet …` and return its output."""
+        process = subprocess.run(
+            [sys.executable, "-m", "fleet.cli", "fleet", *args, "--home", str(self.home)],
             cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=180,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
-    def await_counts(self, wanted: dict[str, int], *, seconds: float = 120.0) -> None:
+    def await_counts(self, expected: dict[str, int], *, seconds: float = 120.0) -> None:
         """Wait until the API counts exactly this."""
-        eventually_sync(lambda: self.counts() == wanted, seconds=seconds)
+        eventually_sync(lambda: self.counts() == expected, seconds=seconds)
 
-    def family(self) -> list[psutil.Process]:
-        """Every process that runs because this one does, itself included."""
-        mine = psutil.Process(self.process.pid)
-        return [mine, *mine.children(recursive=True)]
+    def processes(self) -> list[psutil.Process]:
+        """Return the demo's process and all its descendants."""
+        root = psutil.Process(self.process.pid)
+        return [root, *root.children(recursive=True)]
 
     def pollers(self) -> list[psutil.Process]:
-        """Celery: every worker, and beat."""
-        return [process for process in self.family() if "celery" in process.cmdline()]
+        """Return the Celery processes: every worker, and beat."""
+        return [process for process in self.processes() if "celery" in process.cmdline()]
 
-    def said(self) -> str:
-        """What its terminal shows."""
+    def terminal_text(self) -> str:
+        """Return the text in the demo's terminal."""
         return (self.home / "terminal.log").read_text(errors="replace")
 
-    def end(self) -> None:
-        """End it as Ctrl-C does, and see that nothing is left."""
-        family = self.family() if self.process.poll() is None else []
+    def stop(self) -> None:
+        """Stop the demo as Ctrl-C does, and check that no process is left."""
+        family = self.processes() if self.process.poll() is None else []
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         self.process.wait(timeout=180)
-        eventually_sync(lambda: all(gone(process.pid) for process in family))
+        eventually_sync(lambda: all(is_gone(process.pid) for process in family))
 
 
 def start_demo(home: Path, *flags: str, **settings: str) -> Demo:
     """Run `manage.py demo` with its state in `home`, until its pages answer; `settings` go into its environment."""
     home.mkdir(parents=True, exist_ok=True)
-    ours = ("REFLOAT_", "REDIS_", "DATABASE_", "DJANGO_")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    own_prefixes = ("REFLOAT_", "REDIS_", "DATABASE_", "DJANGO_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(own_prefixes)}
     with (home / "terminal.log").open("wb") as terminal:
         process = subprocess.Popen(
             [sys.executable, "manage.py", "demo", "--port", str(valkey.free_port()), *flags],
@@ -149,11 +149,11 @@ def start_demo(home: Path, *flags: str, **settings: str) -> Demo:
         )
     log = home / "terminal.log"
 
-    def up_or_over() -> bool:
+    def has_started_or_ended() -> bool:
         return process.poll() is not None or "Ctrl-C stops everything" in log.read_text()
 
     try:
-        eventually_sync(up_or_over, seconds=START_TIMEOUT)
+        eventually_sync(has_started_or_ended, seconds=START_TIMEOUT)
         assert process.poll() is None, log.read_text()
     except BaseException:
         process.kill()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fleet.processes import children
-from tests.fakes.receivers import receiving
+from tests.fakes.receivers import run_receiver
 from tests.flow.alerting import MANAGE, SETTINGS, open_channel, sql
 from tests.flow.producers import Database, produced
 
@@ -42,7 +42,7 @@ def _manage(home: Path, *argv: str) -> None:
 
 
 @contextmanager
-def _alerting(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _run_alerting(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (home / "alerts.log").open("ab") as log:
         process = children.spawn([*MANAGE, "alerts", *SETTINGS], env=_env(home), log=log)
     try:
@@ -52,10 +52,10 @@ def _alerting(home: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def _until(seen: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
+def _await_condition(condition: Callable[[], Any], description: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {description}"
         time.sleep(0.05)
 
 
@@ -65,7 +65,7 @@ def test_process_killed_between_sent_and_recorded_loses_and_doubles_nothing(home
 
     sends again under the same key, and a receiver that honours it has one page.
     """
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         open_channel(home, receiver)
         # The row that says "sent" cannot be written: the process dies at exactly that moment.
         sql(
@@ -73,41 +73,45 @@ def test_process_killed_between_sent_and_recorded_loses_and_doubles_nothing(home
             "create trigger no_record before update of sent_at on fleet_delivery when new.sent_at is not null"
             " begin select raise(abort, 'locked'); end",
         )
-        with _alerting(home) as process:
-            _until(lambda: receiver.requests, "the page")
+        with _run_alerting(home) as process:
+            _await_condition(lambda: receiver.requests, "the page")
             process.send_signal(signal.SIGKILL)
         assert sql(home, "select sent_at from fleet_delivery") == [(None,)]
         sql(home, "drop trigger no_record")
         sql(home, "update fleet_delivery set leased_until = null")
         sql(home, "update fleet_clusterlease set holder = '' where purpose = 'alerts'")
-        with _alerting(home):
-            _until(
+        with _run_alerting(home):
+            _await_condition(
                 lambda: sql(home, "select 1 from fleet_delivery where sent_at is not null"),
                 "the record of it",
             )
-        assert len(receiver.taken) == 1
+        assert len(receiver.keys) == 1
         assert len(receiver.requests) >= 2
         (page,) = {body["subject"] for body in receiver.bodies}
         assert page.startswith("CRIT default: Refloat monitoring cannot read the fleet state")
-        produced(Database(home), incident_causes=("console",), timeline=("firing", "notice", "delivery"))
+        produced(
+            Database(home), incident_causes=("console",), timeline=("firing", "notification", "delivery")
+        )
 
 
 @pytest.mark.slow
 def test_locked_database_delays_and_loses_nothing(home: Path) -> None:
-    """Somebody holds the database for a while; the page comes when it is free."""
+    """Another writer locks the database for a while; the notification is sent when it is free."""
     with (
-        receiving(500) as receiver,
+        run_receiver(500) as receiver,
         closing(sqlite3.connect(home / "refloat.sqlite3", isolation_level=None)) as lock,
     ):
         open_channel(home, receiver)
         lock.execute("begin immediate")
-        with _alerting(home):
+        with _run_alerting(home):
             deadline = time.monotonic() + 3
             while time.monotonic() < deadline:
                 assert receiver.requests == []
                 time.sleep(0.1)
             lock.execute("rollback")
             # Answered 500 the first time: it is sent again, after its wait.
-            _until(lambda: sql(home, "select 1 from fleet_delivery where sent_at is not null"), "the page")
-        assert len(receiver.taken) == 1
+            _await_condition(
+                lambda: sql(home, "select 1 from fleet_delivery where sent_at is not null"), "the page"
+            )
+        assert len(receiver.keys) == 1
         assert [row[0] for row in sql(home, "select attempts from fleet_delivery")] == [2]

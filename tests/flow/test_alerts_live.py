@@ -1,4 +1,4 @@
-"""Faults of a simulated fleet of ten thousand, polled by a real console: what people are told, and what they are not.
+"""Faults of a simulated fleet of ten thousand agents, polled by a real console: which notifications are sent.
 
 Waits are shorter than an installation's, by rows of the rules and the flags of the fleet; nothing else is.
 """
@@ -27,7 +27,7 @@ from fleet.nodes.simulation import program as simulation
 from fleet.nodes.simulation.fault_script import parse_fault
 from fleet.processes import children, valkey
 from tests.fakes.mail import Mailbox, mail_server
-from tests.fakes.receivers import Receiver, receiving
+from tests.fakes.receivers import Receiver, run_receiver
 from tests.fakes.waiting import eventually_sync
 from tests.flow.alerting import add_channel, sql
 from tests.meta.house import ROOT
@@ -59,15 +59,15 @@ class Console:
     mail: Mailbox
     env: Mapping[str, str]
     redis: valkey.Valkey
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, program: programs.Program) -> None:
         """Start one of the console's programs."""
         with (self.home / f"{program.name}.log").open("ab") as log:
-            self.running[program.name] = children.spawn(program.argv, env=dict(self.env), log=log)
+            self.processes[program.name] = children.spawn(program.argv, env=dict(self.env), log=log)
 
     def prepare(self) -> None:
-        """Start it, with two channels; alerting begins when the fleet is known."""
+        """Start the console with two channels; alerting starts when the fleet is known."""
         prepare = [sys.executable, "manage.py", "prepare"]
         subprocess.run(prepare, cwd=ROOT, env=dict(self.env), check=True, stdout=subprocess.DEVNULL)
         sql(self.home, "update fleet_alertrule set group_wait = ?, recover_seconds = 5", GROUP_WAIT)
@@ -77,14 +77,14 @@ class Console:
             self.start(program)
         eventually_sync(lambda: self.counts() == {"healthy": AGENTS}, seconds=_PATIENCE)
         self.start(programs.alerts())
-        looked = "select 1 from fleet_alertclock where looked_at is not null"
-        eventually_sync(lambda: bool(sql(self.home, looked)), seconds=_PATIENCE)
+        clock_query = "select 1 from fleet_alertclock where evaluated_at is not null"
+        eventually_sync(lambda: bool(sql(self.home, clock_query)), seconds=_PATIENCE)
 
-    def fault(self, *words: str) -> None:
+    def fault(self, *args: str) -> None:
         """Do something to the fleet."""
-        there = simulation.find_running(self.home)
-        assert there is not None, "the simulation has ended"
-        asyncio.run(simulation.inject_fault(there, parse_fault(" ".join(words))))
+        simulated_fleet = simulation.find_running(self.home)
+        assert simulated_fleet is not None, "the simulation has ended"
+        asyncio.run(simulation.inject_fault(simulated_fleet, parse_fault(" ".join(args))))
 
     def counts(self) -> Mapping[str, int]:
         """Agents by state, those with none left out; empty while nothing can be read."""
@@ -98,11 +98,13 @@ class Console:
         """When the newest round concluded."""
         return open_reader(self.redis.url, "flow").summary("default", 0.0).as_of or 0.0
 
-    def incidents(self, columns: str = "cause_kind, cause_name, state, peak") -> list[Any]:
+    def incidents(self, columns: str = "cause_kind, cause_name, state, peak_count") -> list[Any]:
         """Those that anybody was told of, oldest first."""
-        return sql(self.home, f"select {columns} from fleet_incident where notices > 0 order by id")
+        return sql(
+            self.home, f"select {columns} from fleet_incident where notification_count > 0 order by id"
+        )
 
-    def told(self) -> list[tuple[str, str]]:
+    def notifications(self) -> list[tuple[str, str]]:
         """(kind, subject) of what the webhook got."""
         return [(body["kind"], body["subject"]) for body in self.hook.bodies]
 
@@ -112,9 +114,9 @@ class Console:
             lambda: len(self.hook.requests) >= len(kinds) and len(self.mail.messages) >= len(kinds),
             seconds=_PATIENCE,
         )
-        assert [kind for kind, _ in self.told()] == list(kinds)
-        assert self.mail.subjects == [subject for _, subject in self.told()]
-        assert len(self.hook.taken) == len(kinds)
+        assert [kind for kind, _ in self.notifications()] == list(kinds)
+        assert self.mail.subjects == [subject for _, subject in self.notifications()]
+        assert len(self.hook.keys) == len(kinds)
 
 
 @contextmanager
@@ -143,7 +145,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "DATABASE_"))
     }
     redis = valkey.start(home / "valkey", persist=False)
-    with receiving() as hook, mail_server() as mail, _simulated(home, env) as auths:
+    with run_receiver() as hook, mail_server() as mail, _simulated(home, env) as auths:
         env |= {
             "REFLOAT_HOME": str(home),
             "REFLOAT_PREFIX": "flow",
@@ -160,13 +162,13 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
             console.prepare()
             yield console
         finally:
-            children.stop(console.running.values())
+            children.stop(console.processes.values())
             redis.stop()
 
 
 @pytest.fixture
 def console(scene: Console) -> Iterator[Console]:
-    """The console with a fleet that is well and nothing told of it, before a test and after it."""
+    """The console with a healthy fleet and no notifications, before and after a test."""
     eventually_sync(lambda: scene.counts() == {"healthy": AGENTS}, seconds=_PATIENCE)
     scene.hook.requests.clear()
     scene.mail.messages.clear()
@@ -177,12 +179,12 @@ def console(scene: Console) -> Iterator[Console]:
     scene.fault("heal", "all")
 
 
-def test_frozen_proxy_is_one_page_and_one_resolve(console: Console) -> None:
+def test_frozen_proxy_is_one_notification_and_one_resolve(console: Console) -> None:
     """207 of 10,000: seen within two polls, paged after the group wait, and resolved once.
 
     Both messages say which proxy, how many agents and how long.
     """
-    seen: list[float] = []
+    notification_delays: list[float] = []
     newest = console.rounds()
     eventually_sync(lambda: console.rounds() > newest, seconds=_PATIENCE)
     # Between two rounds, so that none is under way that has asked the proxy already.
@@ -190,40 +192,42 @@ def test_frozen_proxy_is_one_page_and_one_resolve(console: Console) -> None:
     frozen_at = time.time()
 
     def paged() -> bool:
-        if (newest := console.rounds()) > max(seen, default=frozen_at):
-            seen.append(newest)
+        if (newest := console.rounds()) > max(notification_delays, default=frozen_at):
+            notification_delays.append(newest)
         return bool(console.hook.requests)
 
     eventually_sync(paged, seconds=_PATIENCE)
     # The history is written beside the alerts, and may come after them.
-    judged: list[float] = []
+    verdict_delays: list[float] = []
 
-    def written() -> bool:
-        judged[:] = [at for (at,) in sql(console.home, _STRANDED_SINCE, frozen_at)]
-        return bool(judged)
+    def was_written() -> bool:
+        verdict_delays[:] = [at for (at,) in sql(console.home, _STRANDED_SINCE, frozen_at)]
+        return bool(verdict_delays)
 
-    eventually_sync(written, seconds=_PATIENCE)
+    eventually_sync(was_written, seconds=_PATIENCE)
     # What a busy machine makes late are rounds; so they are counted. One that asks a frozen proxy lasts until its
     # deadline, so what concluded sooner had asked before.
-    assert sum(frozen_at + DEADLINE <= at <= min(judged) + 0.01 for at in seen) <= 2
-    ((sent, opened),) = sql(
+    assert sum(frozen_at + DEADLINE <= at <= min(verdict_delays) + 0.01 for at in notification_delays) <= 2
+    ((sent_at, opened_at),) = sql(
         console.home,
         "select min(d.created_at), i.opened_at from fleet_delivery d join fleet_incident i on i.id = d.incident_id"
         " where i.cause_name = ? and i.severity = 2",
         FROZEN,
     )
-    assert datetime.fromisoformat(sent) - datetime.fromisoformat(opened) >= timedelta(seconds=GROUP_WAIT)
-    stranded = {"healthy": AGENTS - ON_IT, "stranded": ON_IT}
-    eventually_sync(lambda: console.counts() == stranded, seconds=_PATIENCE)
+    assert datetime.fromisoformat(sent_at) - datetime.fromisoformat(opened_at) >= timedelta(
+        seconds=GROUP_WAIT
+    )
+    stranded_counts = {"healthy": AGENTS - ON_IT, "stranded": ON_IT}
+    eventually_sync(lambda: console.counts() == stranded_counts, seconds=_PATIENCE)
     console.fault("resume", FROZEN)
     console.await_kinds("firing", "resolved")
-    (_, page), (_, resolve) = console.told()
-    assert page.startswith(f"CRIT default: {ON_IT} agents stranded, {FROZEN}")
+    (_, page), (_, resolve) = console.notifications()
+    assert page.startswith(f"CRIT default: {ON_IT} agents stranded ({FROZEN})")
     assert resolve.startswith(f"RESOLVED default: {FROZEN} after ")
     assert resolve.endswith(f" s, peak {ON_IT} agents")
     for body in console.hook.bodies:
         assert body["incident"]["cause"]["name"] == FROZEN
-        assert body["incident"]["peak"] == ON_IT
+        assert body["incident"]["peak_count"] == ON_IT
         assert body["incident"]["duration_seconds"] > 0
         assert f"peak {ON_IT}" in body["text"]
     assert console.incidents() == [("proxy", FROZEN, "resolved", ON_IT)]
@@ -240,15 +244,15 @@ def test_fleet_behind_a_dead_backend_is_one_incident(console: Console) -> None:
     assert [(kind, name) for kind, name, *_ in console.incidents()] == [
         ("backend", "auth backend of cluster default")
     ]
-    ((peak,),) = console.incidents("peak")
+    ((peak,),) = console.incidents("peak_count")
     assert peak > AGENTS * 0.9
-    assert console.told()[0][1].startswith("CRIT default: All auths failed at the same time")
+    assert console.notifications()[0][1].startswith("CRIT default: All auths failed at the same time")
 
 
 def test_killed_pollers_are_one_alert_about_the_console(console: Console) -> None:
-    """Nobody polls, and a proxy fails meanwhile: nothing of agents, one page that we are blind, one resolve."""
-    console.running["worker-polls"].kill()
-    console.running.pop("worker-polls").wait()
+    """A proxy fails while no poller runs: one notification on the console, none on agents, one resolve."""
+    console.processes["worker-polls"].kill()
+    console.processes.pop("worker-polls").wait()
     console.fault("freeze", FROZEN)
     eventually_sync(lambda: bool(console.hook.requests), seconds=_PATIENCE)
     eventually_sync(lambda: console.counts() == {"unknown": AGENTS}, seconds=_PATIENCE)
@@ -256,4 +260,4 @@ def test_killed_pollers_are_one_alert_about_the_console(console: Console) -> Non
     console.start(programs.worker("polls", "polls,actions"))
     console.await_kinds("firing", "resolved")
     assert [(kind, name) for kind, name, *_ in console.incidents()] == [("console", "Refloat monitoring")]
-    assert console.told()[0][1].startswith("CRIT default: Refloat monitoring has stopped")
+    assert console.notifications()[0][1].startswith("CRIT default: Refloat monitoring has stopped")

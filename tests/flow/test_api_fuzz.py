@@ -87,11 +87,11 @@ class Fuzzed:
             "cluster": lambda: "default",
             "agent_id": lambda: "agent-1-id",
             "instance_id": lambda: "proxy-1-id",
-            "change_id": lambda: self._created("reconnect/plan", {"proxy": "proxy-1"})["id"],
+            "change_id": lambda: self._create("reconnect/plan", {"proxy": "proxy-1"})["id"],
             "number": lambda: (
                 NUMBER
                 if "/incidents/" in path
-                else self._created("silences", {"matchers": self._matchers(), "reason": "upgrade"})["number"]
+                else self._create("silences", {"matchers": self._matchers(), "reason": "upgrade"})["number"]
             ),
         }
         return {name: str(make[name]()) for name in _parameters(path)}
@@ -101,12 +101,12 @@ class Fuzzed:
         return f"cause=proxy-{next(self.numbers)}"
 
     def etag(self, path: str, parameters: dict[str, str]) -> dict[str, str]:
-        """Return the If-Match of a write: the ETag of the object above it, as the API's sentences say."""
+        """Return the If-Match of a write: the ETag of the object in its path."""
         above = path.rpartition("/")[0].format(**parameters)
         answer = self.session.get(self.console.url + above, headers=self.headers(all_scopes=True), timeout=60)
         return {"If-Match": answer.headers["ETag"]}
 
-    def _created(self, path: str, body: Any) -> Any:
+    def _create(self, path: str, body: Any) -> Any:
         answer = self.send(f"POST /api/v1/{path}", self.headers(all_scopes=True), body)
         assert answer.status_code == 201, answer.text
         return answer.json()
@@ -115,10 +115,10 @@ class Fuzzed:
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     """A web process with a record of some agents in every state."""
-    with web_console(tmp_path_factory.mktemp("web")) as running:
-        token = _prepare(running)
-        fill(running.writer(), STATES, as_of=time.time() + AHEAD)
-        yield Fuzzed(running, token)
+    with web_console(tmp_path_factory.mktemp("web")) as console:
+        token = _prepare(console)
+        fill(console.writer(), STATES, as_of=time.time() + AHEAD)
+        yield Fuzzed(console, token)
 
 
 @pytest.fixture(scope="module")
@@ -149,29 +149,31 @@ def _operations() -> dict[str, Any]:
 OPERATIONS = _operations()
 #: Operations that a token with the scope view_fleet may not use.
 BEYOND_VIEWERS = [
-    each for each in OPERATIONS if not each.startswith("GET ") or each.endswith(("/audit", "/drain"))
+    endpoint
+    for endpoint in OPERATIONS
+    if not endpoint.startswith("GET ") or endpoint.endswith(("/audit", "/drain"))
 ]
-FOR_VIEWERS = [each for each in OPERATIONS if each not in BEYOND_VIEWERS]
+FOR_VIEWERS = [endpoint for endpoint in OPERATIONS if endpoint not in BEYOND_VIEWERS]
 
 
 def _has_if_match(operation: str) -> bool:
-    return any(each["name"] == "If-Match" for each in OPERATIONS[operation]["parameters"])
+    return any(parameter["name"] == "If-Match" for parameter in OPERATIONS[operation]["parameters"])
 
 
 def _varies(operation: str, *, existing: bool, wrongly: bool = False) -> bool:
     """Return whether requests can differ from each other; `wrongly`: whether they can differ from the document."""
     # What exists has a fixed path and If-Match; any text is a valid name in a path.
     free = [
-        each
-        for each in OPERATIONS[operation]["parameters"]
-        if not (existing and each["in"] in ("path", "header"))
-        and not (wrongly and each["in"] == "path" and each["schema"]["type"] == "string")
+        parameter
+        for parameter in OPERATIONS[operation]["parameters"]
+        if not (existing and parameter["in"] in ("path", "header"))
+        and not (wrongly and parameter["in"] == "path" and parameter["schema"]["type"] == "string")
     ]
     return bool(free) or "requestBody" in OPERATIONS[operation]
 
 
-def _wanderings(operations: list[str]) -> list[Any]:
-    """Each operation, as the document says and otherwise, for what does not exist and for what does."""
+def _call_sequences(operations: list[str]) -> list[Any]:
+    """Call each operation with valid and invalid requests, for existing and missing objects."""
     return [
         pytest.param(operation, mode, existing, id=f"{operation}-{mode.value}{'-existing' * existing}")
         for operation in operations
@@ -184,9 +186,9 @@ def _wanderings(operations: list[str]) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("operation", "mode", "existing"),
-    _wanderings(FOR_VIEWERS),
+    _call_sequences(FOR_VIEWERS),
 )
-def test_any_read_gets_a_described_answer(
+def test_any_read_gets_a_documented_response(
     fuzzed: Fuzzed, document: Any, operation: str, mode: GenerationMode, existing: bool
 ) -> None:
     """No 5xx, no status, type or shape that the document does not name, and no way around the token."""
@@ -195,8 +197,8 @@ def test_any_read_gets_a_described_answer(
         assert 200 in statuses, "no request found what exists"
 
 
-@pytest.mark.parametrize(("operation", "mode", "existing"), _wanderings(BEYOND_VIEWERS))
-def test_any_write_gets_a_described_answer(
+@pytest.mark.parametrize(("operation", "mode", "existing"), _call_sequences(BEYOND_VIEWERS))
+def test_any_write_gets_a_documented_response(
     fuzzed: Fuzzed, document: Any, operation: str, mode: GenerationMode, existing: bool
 ) -> None:
     """The same, with a token that may do everything: no guard stands before the handler and its validation."""
@@ -208,7 +210,7 @@ def test_any_write_gets_a_described_answer(
         assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
 
 
-def test_reading_token_is_refused_by_every_other_operation(fuzzed: Fuzzed) -> None:
+def test_read_only_token_is_refused_by_every_write(fuzzed: Fuzzed) -> None:
     """403 with a sentence that names the scope, whatever else is wrong with the request."""
     wrong = []
     for operation in BEYOND_VIEWERS:
@@ -219,7 +221,7 @@ def test_reading_token_is_refused_by_every_other_operation(fuzzed: Fuzzed) -> No
     assert not wrong, "\n".join(wrong)
 
 
-def test_nobody_gets_in_without_a_token(fuzzed: Fuzzed) -> None:
+def test_requests_without_a_token_are_refused(fuzzed: Fuzzed) -> None:
     """No token, a wrong one, or none of Refloat: 401 with a sentence, for every operation."""
     wrong = []
     for operation in OPERATIONS:
@@ -273,7 +275,7 @@ def _prepare(console: Console) -> str:
     stored = with_defaults(
         NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
     )
-    scopes = [word for permission in Permission for word in ("--scope", permission.value)]
+    scopes = [scope for permission in Permission for scope in ("--scope", permission.value)]
     output = io.StringIO()
     with database(console.home):
         revisions.record_revision(
@@ -290,8 +292,8 @@ def _prepare(console: Console) -> str:
             state="firing",
             severity=2,
             opened_at=time.time(),
-            affected=2,
-            peak=2,
+            affected_count=2,
+            peak_count=2,
         )
         call_command("token", "create", USERNAME, "--name", "fuzz", *scopes, stdout=output)
     return output.getvalue().strip()

@@ -24,18 +24,18 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """Two auths and two proxies with short TTLs; agents do not leave sick auths by themselves."""
     shape = ("--auths", "2", "--proxies", "2", "--agents", str(AGENTS))
     ttls = ("--announce-ttl", "10s", "--agent-announce-ttl", "12s")
-    running = start_demo(tmp_path_factory.mktemp("demo"), *shape, *ttls)
+    demo_process = start_demo(tmp_path_factory.mktemp("demo"), *shape, *ttls)
     try:
-        yield running
+        yield demo_process
     finally:
-        running.end()
+        demo_process.stop()
 
 
 def _agents(demo: Demo) -> dict[str, dict[str, Any]]:
     return {agent["id"]: agent for agent in demo.get(f"agents?limit={AGENTS}")["agents"]}
 
 
-def _at(demo: Demo, auth: str) -> set[str]:
+def _agent_ids_at(demo: Demo, auth: str) -> set[str]:
     """Agents whose heartbeats an auth wrote last."""
     return {
         agent_id
@@ -52,21 +52,21 @@ def _proxies(demo: Demo) -> dict[str, list[str]]:
     }
 
 
-def _reconnect(demo: Demo, *words: str) -> dict[str, Any]:
-    """`refloat reconnect`, watched to its end."""
-    argv = [sys.executable, "-m", "fleet.cli", "reconnect", "start", *words]
+def _reconnect(demo: Demo, *args: str) -> dict[str, Any]:
+    """Run `refloat reconnect` to its end; return the change."""
+    argv = [sys.executable, "-m", "fleet.cli", "reconnect", "start", *args]
     argv += ["--yes", "--reason", "the auth is sick", "--json", "--home", str(demo.home)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    process = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    output: dict[str, Any] = json.loads(process.stdout)
+    return output
 
 
 def test_agents_leave_a_sick_auth(demo: Demo) -> None:
     """The cut strands the agents of auth-2, whose policy is pick_first; the campaign brings each back while the auth
     is as sick as before, through the tunnels, which stay."""
     demo.await_counts({"healthy": AGENTS}, seconds=PATIENCE)
-    victims = _at(demo, "auth-2")
+    victims = _agent_ids_at(demo, "auth-2")
     assert victims
     tunnels = _proxies(demo)
     demo.fleet("block-backend", "auth-2")
@@ -77,15 +77,21 @@ def test_agents_leave_a_sick_auth(demo: Demo) -> None:
         seconds=PATIENCE,
     )
 
-    done = _reconnect(demo, "--auth", "auth-2", "--setting", "hold=1")
-    assert (done["state"], done["ok"], done["failed"]) == ("verified", len(victims), 0)
-    change = demo.get(f"changes/{done['id']}")
-    assert change["plan"]["leaving"] == {"auth-2": len(victims)}
+    output = _reconnect(demo, "--auth", "auth-2", "--setting", "soak_seconds=1")
+    assert (output["state"], output["succeeded_count"], output["failed_count"]) == (
+        "verified",
+        len(victims),
+        0,
+    )
+    change = demo.get(f"changes/{output['id']}")
+    assert change["plan"]["agents_by_instance"] == {"auth-2": len(victims)}
     assert list(change["plan"]["destinations"]) == ["auth-1"]
-    results = demo.get(f"changes/{done['id']}/agents")["agents"]
-    assert {(row["leaves"], row["new_auth"], row["state"]) for row in results} == {("auth-2", "auth-1", "ok")}
+    results = demo.get(f"changes/{output['id']}/agents")["agents"]
+    assert {(row["from_instance"], row["new_auth"], row["state"]) for row in results} == {
+        ("auth-2", "auth-1", "succeeded")
+    }
     assert {row["id"] for row in results} == victims
     demo.await_counts({"healthy": AGENTS}, seconds=PATIENCE)
-    assert not _at(demo, "auth-2")
+    assert not _agent_ids_at(demo, "auth-2")
     assert _proxies(demo) == tunnels
     demo.fleet("unblock-backend", "auth-2")

@@ -1,4 +1,4 @@
-"""The web process behind a proxy that ends TLS: requests come in the clear, and say how they came to the proxy."""
+"""A web process behind a proxy that ends TLS: requests arrive over HTTP with the original scheme in a header."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         "REFLOAT_TRUSTED_PROXIES": "1",
         "REFLOAT_ALLOWED_HOSTS": "console.example,127.0.0.1",
     }
-    with web_console(tmp_path_factory.mktemp("proxied"), settings) as running:
-        yield running
+    with web_console(tmp_path_factory.mktemp("proxied"), settings) as console:
+        yield console
 
 
-async def test_pages_come_without_an_end_of_redirects(console: Console) -> None:
-    """Over https the sign-in page comes, with secure cookies; in the clear, one redirect leads to https."""
+async def test_pages_load_without_endless_redirects(console: Console) -> None:
+    """Over HTTPS the sign-in page loads with secure cookies; over HTTP one redirect leads to HTTPS."""
     async with aiohttp.ClientSession(console.url) as http:
         async with http.get("/accounts/login/", headers=FORWARDED, allow_redirects=False) as answer:
             assert answer.status == 200
@@ -44,8 +44,8 @@ async def test_pages_come_without_an_end_of_redirects(console: Console) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-async def test_probes_come_in_the_clear(console: Console, path: str) -> None:
-    """Whoever asks is no browser, and asks the process itself."""
+async def test_probes_are_answered_without_tls(console: Console, path: str) -> None:
+    """Probes connect to the process directly, without the proxy."""
     async with (
         aiohttp.ClientSession(console.url) as http,
         http.get(path, allow_redirects=False) as answer,
@@ -63,19 +63,19 @@ async def test_sign_in_and_live_link(console: Console) -> None:
             csrf = page.cookies["csrftoken"].value
         assert field is not None
         form = {"csrfmiddlewaretoken": field[1], "login": USERNAME, "password": PASSWORD}
-        sent = {**browser, "Cookie": f"csrftoken={csrf}"}
-        async with http.post("/accounts/login/", data=form, headers=sent, allow_redirects=False) as answer:
+        headers = {**browser, "Cookie": f"csrftoken={csrf}"}
+        async with http.post("/accounts/login/", data=form, headers=headers, allow_redirects=False) as answer:
             assert answer.status == 302
             session = answer.cookies["sessionid"].value
     address = console.socket.replace("127.0.0.1", "console.example")
     port = int(console.url.rpartition(":")[2])
-    sent = {"Cookie": f"sessionid={session}", "X-Forwarded-Proto": "https"}
+    headers = {"Cookie": f"sessionid={session}", "X-Forwarded-Proto": "https"}
     async with connect(
         address.replace(f":{port}", ""),
         host="127.0.0.1",
         port=port,
         origin=PUBLIC,  # type: ignore[arg-type] # a NewType of str
-        additional_headers=sent,
+        additional_headers=headers,
     ) as link:
         assert await link.recv()
     with pytest.raises(InvalidStatus):
@@ -84,6 +84,6 @@ async def test_sign_in_and_live_link(console: Console) -> None:
             host="127.0.0.1",
             port=port,
             origin="https://evil.example",  # type: ignore[arg-type] # a NewType of str
-            additional_headers=sent,
+            additional_headers=headers,
         ):
             raise AssertionError("a page of another origin has the live link")

@@ -23,17 +23,18 @@ from playwright.sync_api import Page, expect, sync_playwright
 from fleet.processes import children, valkey
 from tests.browser.chromium import ARGUMENTS, LAUNCH_MS, executable
 from tests.browser.visits import DEADLINE_MS
-from tests.fakes.waiting import gone
+from tests.fakes.waiting import is_gone
 from tests.flow.producers import Database, produced
 from tests.meta.house import ROOT
 
 AGENTS = 5_000
-LOST = 30
+STRANDED_COUNT = 30
 USERNAME, PASSWORD = "ada", "correct horse battery"
 #: 25 a second: it lasts longer than the restarts. On a busy machine rounds are late, and nobody has failed for that.
 PACE = {
-    "rate": 1_500, "per_proxy": 5_000, "canaries": 5, "hold": 1, "jitter": 1, "patience": 40, "max_failed": 5,
-    "max_stranded": 1_000,
+    "rate_per_minute": 1_500, "concurrency": 5_000, "canary_size": 5, "soak_seconds": 1,
+    "jitter_seconds": 1, "timeout_seconds": 40,
+    "failure_threshold_percent": 5, "stranded_threshold": 1_000,
 }  # fmt: skip
 # Away from most tests: an agent that moves late because of them would count as failed.
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.browser, pytest.mark.timeout(1800)]
@@ -57,10 +58,10 @@ call_command("token", "create", "{USERNAME}", "--name", "test", "--scope", "view
 PATIENCE = 300.0
 
 
-def until(met: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
-    """Wait for it; looks four times a second, for each look costs the console work."""
+def await_condition(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
+    """Poll four times a second until the condition holds: each check costs the console work."""
     deadline = time.monotonic() + seconds
-    while not met():
+    while not condition():
         assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
         time.sleep(0.25)
 
@@ -71,8 +72,8 @@ class Installation:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.port = valkey.free_port()
-        ours = ("REFLOAT_", "REDIS_", "DATABASE_", "DJANGO_")
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        own_prefixes = ("REFLOAT_", "REDIS_", "DATABASE_", "DJANGO_")
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(own_prefixes)}
         self.env |= {"REFLOAT_HOME": str(home), "DJANGO_SETTINGS_MODULE": "dashboards.config.settings"}
         self.env |= {
             "REFLOAT_ROUND_INTERVAL": "2.0",
@@ -83,10 +84,10 @@ class Installation:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Simulation and console; both are up when it returns."""
+        """Start the simulation and the console, and wait until both are ready."""
         size = ("--agents", str(AGENTS), "--proxies", "6", "--auths", "1", "--processes", "1", "--json")
         simulation = self._spawn("simulate", sys.executable, "-m", "fleet.cli", "fleet", "simulate", *size)
-        made = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _PREPARE],
             env=self.env,
             cwd=ROOT,
@@ -94,83 +95,88 @@ class Installation:
             capture_output=True,
             text=True,
         )
-        self.token = made.stdout.strip()
+        self.token = process.stdout.strip()
         self._await("simulate", simulation, '"ready"')
-        ready = json.loads(self._said("simulate").splitlines()[0])
+        ready = json.loads(self._log_text("simulate").splitlines()[0])
         self.env["REFLOAT_AUTHS"] = ",".join(ready["auths"])
         console = self._spawn("console", sys.executable, "manage.py", "console", "--port", str(self.port))
         self._await("console", console, "Ctrl-C stops everything")
 
-    def end(self) -> None:
-        """End both, and see that nothing is left."""
-        family = [child for one in self._processes if one.poll() is None for child in _family(one)]
+    def stop(self) -> None:
+        """Stop both, and check that no process is left."""
+        family = [
+            child
+            for started_process in self._processes
+            if started_process.poll() is None
+            for child in _processes_of(started_process)
+        ]
         children.stop(self._processes, grace=60.0)
-        until(lambda: all(gone(process.pid) for process in family))
+        await_condition(lambda: all(is_gone(process.pid) for process in family))
 
-    def fleet(self, *words: str) -> str:
-        """What `refloat fleet simulate …` prints."""
-        argv = [sys.executable, "-m", "fleet.cli", "fleet", "simulate", *words]
-        done = subprocess.run(argv, env=self.env, cwd=ROOT, check=True, capture_output=True, text=True)
-        return done.stdout
+    def fleet(self, *args: str) -> str:
+        """Run `refloat fleet simulate …` and return its output."""
+        argv = [sys.executable, "-m", "fleet.cli", "fleet", "simulate", *args]
+        process = subprocess.run(argv, env=self.env, cwd=ROOT, check=True, capture_output=True, text=True)
+        return process.stdout
 
     def api(self, path: str, body: object = None, if_match: str = "") -> Any:
-        """The JSON of what the API answers. Raises AssertionError when it refuses."""
-        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
+        """Return the JSON of an API request. Raises AssertionError when it is refused."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         headers |= {"If-Match": if_match} if if_match else {}
-        with closing(asked):
-            method, sent = ("GET", None) if body is None else ("POST", json.dumps(body))
-            asked.request(method, f"/api/v1{path}", sent, headers)
-            answer = asked.getresponse()
+        with closing(connection):
+            method, payload = ("GET", None) if body is None else ("POST", json.dumps(body))
+            connection.request(method, f"/api/v1{path}", payload, headers)
+            answer = connection.getresponse()
             text = answer.read()
         assert answer.status < 300, f"{path}: {answer.status} {text[:500]!r}"
         return json.loads(text)
 
-    def tell(self, change: str, word: str, body: object) -> Any:
-        """Ask something of a change as it is now."""
-        return self.api(f"{change}/{word}", body, self.api(change)["revision"])
+    def change_step(self, change: str, action: str, body: object) -> Any:
+        """Send a step of a change with its current revision."""
+        return self.api(f"{change}/{action}", body, self.api(change)["revision"])
 
-    def ask(self, query: str) -> int:
-        """A number out of the database."""
+    def read_number(self, query: str) -> int:
+        """Return the number that a query selects."""
         with closing(sqlite3.connect(self.home / "refloat.sqlite3", timeout=60)) as database:
             return int(database.execute(query).fetchone()[0] or 0)
 
-    def count(self, where: str) -> int:
-        """Agents of the campaign."""
-        return self.ask(f"select count(*) from fleet_campaignagent where {where}")
+    def count(self, condition: str) -> int:
+        """Return the number of campaign agents that match a condition."""
+        return self.read_number(f"select count(*) from fleet_campaignagent where {condition}")
 
-    def process(self, word: str) -> psutil.Process | None:
-        """The process of the console with that word in its command line."""
-        for process in _family(self._processes[1]):
+    def process(self, keyword: str) -> psutil.Process | None:
+        """Return the console's process with that keyword in its command line."""
+        for process in _processes_of(self._processes[1]):
             try:
-                if word in process.cmdline():
+                if keyword in process.cmdline():
                     return process
             except psutil.Error:
                 continue
         return None
 
-    def kill(self, word: str) -> psutil.Process:
-        """As a power cut does; who it was."""
-        one = self.process(word)
-        assert one is not None
-        one.send_signal(signal.SIGKILL)
-        until(lambda: gone(one.pid))
-        return one
+    def kill(self, keyword: str) -> psutil.Process:
+        """Kill that process with SIGKILL and return it."""
+        process = self.process(keyword)
+        assert process is not None
+        process.send_signal(signal.SIGKILL)
+        await_condition(lambda: is_gone(process.pid))
+        return process
 
-    def await_another(self, word: str, one: psutil.Process) -> None:
-        """Wait until it was started again."""
-        until(lambda: (new := self.process(word)) is not None and new.pid != one.pid)
+    def await_another(self, keyword: str, old_process: psutil.Process) -> None:
+        """Wait until the process was restarted."""
+        await_condition(lambda: (new := self.process(keyword)) is not None and new.pid != old_process.pid)
 
     def kill_worker(self) -> None:
-        """Wait until there is another that makes steps."""
+        """Kill the worker and wait until another one runs."""
         self.await_another(WORKER, self.kill(WORKER))
 
     def await_steps(self, number: int) -> None:
-        """Wait until so many more have been made, by the second each was made in."""
+        """Wait for that many more steps, by the second of each."""
         query = "select json_extract(progress, '$.stepped_at') from fleet_change"
         for _ in range(number):
-            before = self.ask(query)
-            until(lambda before=before: self.ask(query) > before)
+            before = self.read_number(query)
+            await_condition(lambda before=before: self.read_number(query) > before)
 
     def _spawn(self, name: str, *argv: str) -> subprocess.Popen[bytes]:
         with (self.home / f"{name}.log").open("wb") as log:
@@ -178,138 +184,152 @@ class Installation:
         self._processes.append(process)
         return process
 
-    def _said(self, name: str) -> str:
+    def _log_text(self, name: str) -> str:
         return (self.home / f"{name}.log").read_text(errors="replace")
 
-    def _await(self, name: str, process: subprocess.Popen[bytes], words: str) -> None:
-        until(lambda: process.poll() is not None or words in self._said(name))
-        assert process.poll() is None, self._said(name)
+    def _await(self, name: str, process: subprocess.Popen[bytes], ready_text: str) -> None:
+        await_condition(lambda: process.poll() is not None or ready_text in self._log_text(name))
+        assert process.poll() is None, self._log_text(name)
 
 
-def _family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    mine = psutil.Process(process.pid)
-    return [mine, *mine.children(recursive=True)]
+def _processes_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    root = psutil.Process(process.pid)
+    return [root, *root.children(recursive=True)]
 
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
-    """With all its agents seen, of which a few have lost their tunnels."""
-    made = Installation(tmp_path)
+    """An installation with all agents known, a few of them stranded."""
+    new_installation = Installation(tmp_path)
     try:
-        made.start()
-        made.fleet("fault", "strand", "proxy-2", str(LOST))
-        until(lambda: made.api("/fleet/summary")["counts"]["healthy"] == AGENTS - LOST)
-        yield made
+        new_installation.start()
+        new_installation.fleet("fault", "strand", "proxy-2", str(STRANDED_COUNT))
+        await_condition(
+            lambda: new_installation.api("/fleet/summary")["counts"]["healthy"] == AGENTS - STRANDED_COUNT
+        )
+        yield new_installation
     finally:
-        made.end()
+        new_installation.stop()
 
 
 @pytest.fixture
 def page(installation: Installation) -> Iterator[Page]:
-    """Somebody's browser, signed in."""
+    """A page of a browser that is signed in."""
     path = executable()
     expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=LAUNCH_MS)
-        opened = browser.new_page()
-        opened.set_default_timeout(2 * DEADLINE_MS)
-        opened.goto(f"http://127.0.0.1:{installation.port}/accounts/login/")
-        opened.fill("input[name=login]", USERNAME)
-        opened.fill("input[type=password]", PASSWORD)
-        opened.click("main button[type=submit]")
-        opened.wait_for_url(f"http://127.0.0.1:{installation.port}/")
-        yield opened
+        tab = browser.new_page()
+        tab.set_default_timeout(2 * DEADLINE_MS)
+        tab.goto(f"http://127.0.0.1:{installation.port}/accounts/login/")
+        tab.fill("input[name=login]", USERNAME)
+        tab.fill("input[type=password]", PASSWORD)
+        tab.click("main button[type=submit]")
+        tab.wait_for_url(f"http://127.0.0.1:{installation.port}/")
+        yield tab
         browser.close()
 
 
-def _shown(page: Page, *, above: int) -> int:
-    """Wait until the bar of the page stands higher; where it stands."""
+def _await_progress(page: Page, *, above: int) -> int:
+    """Wait until the page's progress bar is above a value; return its value."""
     bar = "document.querySelector('#campaign progress').value"
     page.wait_for_function(f"() => {bar} > {above}")
     return int(page.evaluate(bar))
 
 
-def _web_dies(one: Installation, page: Page) -> None:
-    """The campaign goes on without it; it is started again; the page, not loaded anew, shows how it went on."""
+def _kill_web_server(installation: Installation, page: Page) -> None:
+    """Kill the web server: the campaign continues, the server restarts, and the page keeps up without a reload."""
     page.evaluate("window.neverLeft = true")
-    seen, answered = _shown(page, above=0), []
-    page.on("response", lambda answer: answered.append(answer.status))
-    killed = one.kill(WEB)
-    del answered[:]
-    moved = one.count("state = 'ok'")
-    until(lambda: one.count("state = 'ok'") > moved)
-    one.await_another(WEB, killed)
-    _shown(page, above=seen)
-    assert set(answered) == {200}
+    bar_value, statuses = _await_progress(page, above=0), []
+    page.on("response", lambda answer: statuses.append(answer.status))
+    dead_process = installation.kill(WEB)
+    del statuses[:]
+    moved_count = installation.count("state = 'succeeded'")
+    await_condition(lambda: installation.count("state = 'succeeded'") > moved_count)
+    installation.await_another(WEB, dead_process)
+    _await_progress(page, above=bar_value)
+    assert set(statuses) == {200}
     assert page.evaluate("window.neverLeft")
     expect(page.locator("#change-state .tag")).to_have_text("running")
 
 
-def test_killed_paused_resumed_aborted(installation: Installation, page: Page) -> None:
+def test_campaign_survives_kills_pause_resume_and_abort(installation: Installation, page: Page) -> None:
     """The web server dies under way, workers do under way and in a pause; failures above the threshold abort it; nobody
     is asked twice, or cut; who is under way is working, and nobody is when it is over."""
-    one = installation
-    planned = one.api("/reconnect/plan", {"q": "agent", "pace": PACE})
-    assert (planned["agents"], planned["plan"]["asked"]) == (AGENTS, AGENTS - LOST)
-    change = f"/changes/{planned['id']}"
-    one.tell(change, "confirm", {"reason": "to try", "typed": "default"})
+    console = installation
+    plan = console.api("/reconnect/plan", {"q": "agent", "settings": PACE})
+    assert (plan["affected_count"], plan["plan"]["reconnect_count"]) == (AGENTS, AGENTS - STRANDED_COUNT)
+    change = f"/changes/{plan['id']}"
+    console.change_step(change, "confirm", {"reason": "to try", "confirmation": "default"})
 
-    page.goto(f"http://127.0.0.1:{one.port}{change}/")
+    page.goto(f"http://127.0.0.1:{console.port}{change}/")
 
-    until(lambda: one.count("state = 'ok'") >= 300)
-    _web_dies(one, page)
-    one.kill_worker()
-    one.await_steps(2)
-    one.tell(change, "do", {"do": "pause"})
-    until(lambda: one.count("state in ('due', 'asked')") == 0)
-    asked = json.loads(one.fleet("advice", "--json"))["agents"]
-    one.kill_worker()
-    one.await_steps(3)
-    assert json.loads(one.fleet("advice", "--json"))["agents"] == asked
-    assert one.api(f"{change}/progress")["state"] == "paused"
+    await_condition(lambda: console.count("state = 'succeeded'") >= 300)
+    _kill_web_server(console, page)
+    console.kill_worker()
+    console.await_steps(2)
+    console.change_step(change, "actions", {"action": "pause"})
+    await_condition(lambda: console.count("state in ('scheduled', 'in-progress')") == 0)
+    advised_agents = json.loads(console.fleet("advice", "--json"))["agent_counts"]
+    console.kill_worker()
+    console.await_steps(3)
+    assert json.loads(console.fleet("advice", "--json"))["agent_counts"] == advised_agents
+    assert console.api(f"{change}/progress")["state"] == "paused"
 
-    one.fleet("fault", "deaf", "all", "1500")
-    one.tell(change, "do", {"do": "resume"})
-    until(lambda: one.api(f"{change}/progress")["state"] == "failed", seconds=2 * PATIENCE)
+    console.fleet("fault", "ignore-advice", "all", "1500")
+    console.change_step(change, "actions", {"action": "resume"})
+    await_condition(lambda: console.api(f"{change}/progress")["state"] == "failed", seconds=2 * PATIENCE)
 
-    said = one.api(f"{change}/progress")
-    assert "agents failed" in said["detail"]
+    progress = console.api(f"{change}/progress")
+    assert "agents failed" in progress["detail"]
     expect(page.locator("#change-state .tag")).to_have_text("failed")
     expect(page.locator("#campaign .status-line")).to_contain_text(f"{AGENTS:,} of {AGENTS:,} agents")
-    assert said["ok"] + said["failed"] + said["skipped"] == said["done"] == said["total"] == AGENTS
-    assert said["ok"] >= 300
-    assert said["failed"] > 0
-    book = json.loads(one.fleet("advice", "--json"))
-    told = one.count("asked_at is not null and reason not like 'the agent''s tunnel had closed%'")
-    assert list(book["agents"].values()) == [told]
-    assert said["ok"] + said["failed"] <= told < AGENTS
-    assert (book["most"], book["fewest"]) == (1, 2)
+    succeeded_count, failed_count, skipped_count = (
+        progress[f"{state}_count"] for state in ("succeeded", "failed", "skipped")
+    )
+    assert (
+        succeeded_count + failed_count + skipped_count
+        == progress["finished_count"]
+        == progress["total_count"]
+        == AGENTS
+    )
+    assert succeeded_count >= 300
+    assert failed_count > 0
+    advice = json.loads(console.fleet("advice", "--json"))
+    advised_count = console.count(
+        "requested_at is not null and reason not like 'the agent''s tunnel had closed%'"
+    )
+    assert list(advice["agent_counts"].values()) == [advised_count]
+    assert succeeded_count + failed_count <= advised_count < AGENTS
+    assert (advice["max_sent_count"], advice["min_tunnel_count"]) == (1, 2)
     # A round that sees an agent elsewhere calls it working first: the history has it, however short it was.
-    worked = "select count(distinct agent) from fleet_transition where new = 'working'"
-    until(lambda: one.ask(worked) > 0)
-    assert one.ask(worked) <= one.count("asked_at is not null")
-    until(lambda: one.api("/fleet/summary")["counts"]["working"] == 0)
-    log = [entry["action"] for entry in one.api("/audit?q=reconnect")["entries"]]
+    working_query = "select count(distinct agent) from fleet_transition where new = 'working'"
+    await_condition(lambda: console.read_number(working_query) > 0)
+    assert console.read_number(working_query) <= console.count("requested_at is not null")
+    await_condition(lambda: console.api("/fleet/summary")["counts"]["working"] == 0)
+    log = [entry["action"] for entry in console.api("/audit?q=reconnect")["entries"]]
     assert log == [
-        f"reconnect.{word}" for word in ("failed", "running", "paused", "start", "confirm", "plan")
+        f"reconnect.{action}" for action in ("failed", "running", "paused", "start", "confirm", "plan")
     ]
     produced(
-        Database(one.home),
+        Database(console.home),
         verdicts=("working",),
         reasons=("reconnecting",),
         recoveries=("by-itself",),
         change_kinds=("reconnect",),
         change_words=("plan", "confirm", "start", "paused", "running", "failed"),
     )
-    _is_stopped(one)
-    produced(Database(one.home), actions=("reconnect.stop",), change_words=("cancelled",))
+    _is_stopped(console)
+    produced(Database(console.home), actions=("reconnect.stop",), change_words=("cancelled",))
 
 
-def _is_stopped(one: Installation) -> None:
-    """Another campaign is stopped under way: nobody new is asked."""
-    planned = one.api("/reconnect/plan", {"q": "agent", "pace": {**PACE, "max_failed": 100}})
-    change = f"/changes/{planned['id']}"
-    one.tell(change, "confirm", {"reason": "to stop it", "typed": "default"})
-    until(lambda: one.api(f"{change}/progress")["state"] == "running")
-    one.tell(change, "do", {"do": "stop"})
-    until(lambda: one.api(f"{change}/progress")["state"] == "cancelled")
+def _is_stopped(console: Installation) -> None:
+    """Stop another running campaign: no further agent is advised."""
+    plan = console.api(
+        "/reconnect/plan", {"q": "agent", "settings": {**PACE, "failure_threshold_percent": 100}}
+    )
+    change = f"/changes/{plan['id']}"
+    console.change_step(change, "confirm", {"reason": "to stop it", "confirmation": "default"})
+    await_condition(lambda: console.api(f"{change}/progress")["state"] == "running")
+    console.change_step(change, "actions", {"action": "stop"})
+    await_condition(lambda: console.api(f"{change}/progress")["state"] == "cancelled")

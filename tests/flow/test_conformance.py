@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.flow import conformance
-from tests.flow.conformance import SUBJECTS, Seen
+from tests.flow.conformance import SUBJECTS, CaseOutcome
 from tests.flow.conformance_cases import CASES, GROUPS
 from tests.meta.house import ROOT
 
-Results = dict[tuple[str, str, str], Seen]
+Results = dict[tuple[str, str, str], CaseOutcome]
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +28,17 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 @pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_conformance(group: str, subject: str, results: Results) -> None:
-    """Status and tries are as the case wants; waits are never shorter. What is known to be otherwise is no surprise."""
+    """Status and tries match the case; waits are never shorter. Known differences are expected."""
     cases = [case for case in CASES if case.group == group]
     complaints = {
-        case.title: conformance.complaint(case, results[group, case.title, subject]) for case in cases
+        case.title: conformance.describe_failure(case, results[group, case.title, subject]) for case in cases
     }
 
-    assert complaints == {case.title: case.known.get(subject, "") for case in cases}
+    assert complaints == {case.title: case.expected_failures.get(subject, "") for case in cases}
 
 
-def test_report_says_what_was_seen(results: Results) -> None:
-    """Else: `python -m tests.flow.conformance` writes it anew."""
-    written = (ROOT / "docs" / "reference" / "conformance.md").read_text(encoding="utf-8")
+def test_report_matches_the_results(results: Results) -> None:
+    """If it does not: `python -m tests.flow.conformance` writes the page."""
+    page = (ROOT / "docs" / "reference" / "conformance.md").read_text(encoding="utf-8")
 
-    assert conformance.report(results) in written
+    assert conformance.report(results) in page

@@ -15,21 +15,21 @@ import psutil
 import pytest
 
 from fleet.processes import children
-from tests.fakes.waiting import eventually_sync, gone
+from tests.fakes.waiting import eventually_sync, is_gone
 from tests.flow.producers import Answers, Database, Frames, Pages, produced
 from tests.flow.running import AGENTS, Demo, start_demo
 from tests.meta.house import ROOT
 
 
 def test_demo_comes_up_with_every_agent_healthy(whole_demo: Demo) -> None:
-    """Every agent and every instance is seen and well; the terminal says where, and who may sign in."""
+    """Every agent and instance is healthy; the terminal shows the address and the account."""
     instances = whole_demo.get("instances")["instances"]
 
     assert whole_demo.counts() == {"healthy": AGENTS}
     assert len(instances) == 4
-    assert whole_demo.url in whole_demo.said()
-    assert whole_demo.password in whole_demo.said()
-    assert whole_demo.token not in whole_demo.said()
+    assert whole_demo.url in whole_demo.terminal_text()
+    assert whole_demo.password in whole_demo.terminal_text()
+    assert whole_demo.token not in whole_demo.terminal_text()
     assert stat.S_IMODE((whole_demo.home / "demo.json").stat().st_mode) == 0o600
 
 
@@ -41,8 +41,8 @@ def test_processes_of_the_fleet_are_listed(whole_demo: Demo) -> None:
     assert all(row["pid"] for row in rows)
 
 
-def test_frozen_proxy_shows_and_thawed_proxy_heals(whole_demo: Demo) -> None:
-    """Its agents are told from the others within moments, with a reason that names it; then they come back."""
+def test_frozen_proxy_strands_agents_until_resumed(whole_demo: Demo) -> None:
+    """Its agents are stranded within seconds, with a reason that names the proxy; after the resume they recover."""
     whole_demo.fleet("freeze", "proxy-1")
     try:
         proxy = next(i for i in whole_demo.get("instances")["instances"] if i["name"] == "proxy-1")
@@ -65,17 +65,17 @@ def test_silent_pollers_make_everything_unknown(whole_demo: Demo) -> None:
     Pollers are frozen, and ended afterwards: a killed one is back before the data is too old.
     """
     silent = whole_demo.pollers()
-    seen: set[str] = set()
+    states: set[str] = set()
 
     def all_unknown() -> bool:
-        said = whole_demo.get("fleet/summary")
-        counts = {slug: count for slug, count in said["counts"].items() if count}
-        seen.update(counts)
+        summary = whole_demo.get("fleet/summary")
+        counts = {slug: count for slug, count in summary["counts"].items() if count}
+        states.update(counts)
         # By the answer's own age: when we ask, and how long we wait for it, is the machine's.
-        assert counts == {"unknown": AGENTS} or said["age_ms"] <= 15_000, said
+        assert counts == {"unknown": AGENTS} or summary["age_ms"] <= 15_000, summary
         return counts == {"unknown": AGENTS}
 
-    with whole_demo.watching() as frames:
+    with whole_demo.collect_frames() as frames:
         eventually_sync(lambda: bool(frames))
         for poller in silent:
             poller.send_signal(signal.SIGSTOP)
@@ -84,33 +84,42 @@ def test_silent_pollers_make_everything_unknown(whole_demo: Demo) -> None:
             Answers(whole_demo.get), verdicts=("unknown",), reasons=("stale",), instance_states=("unknown",)
         )
         produced(Frames(frames), events=("stale", "beat"))
-        produced(Pages(lambda: [whole_demo.metrics()]), metrics=("refloat_data_stale", "refloat_sockets"))
-    assert seen <= {"healthy", "unknown"}
+        produced(
+            Pages(lambda: [whole_demo.metrics()]),
+            metrics=("refloat_data_stale", "refloat_websocket_connections"),
+        )
+    assert states <= {"healthy", "unknown"}
     for number in (signal.SIGTERM, signal.SIGCONT):
         for poller in silent:
             poller.send_signal(number)
     whole_demo.await_counts({"healthy": AGENTS}, seconds=180.0)
-    eventually_sync(lambda: all(gone(poller.pid) for poller in silent))
+    eventually_sync(lambda: all(is_gone(poller.pid) for poller in silent))
 
 
 def test_killed_programs_run_again(whole_demo: Demo) -> None:
     """SIGKILL of the web server, the workers, beat and what looks for incidents: each is back, by its own name."""
 
     def programs() -> dict[str, int]:
-        found = {}
-        for process in whole_demo.family():
+        pids = {}
+        for process in whole_demo.processes():
             with contextlib.suppress(psutil.Error):
                 line = " ".join(process.cmdline())
-                found |= {word: process.pid for word in words if word in line}
-        return found
+                pids |= {keyword: process.pid for keyword in keywords if keyword in line}
+        return pids
 
-    words = ("uvicorn", "polls@%h", "actions@%h", "celery --quiet -A dashboards.config.beat", "django alerts")
+    keywords = (
+        "uvicorn",
+        "polls@%h",
+        "actions@%h",
+        "celery --quiet -A dashboards.config.beat",
+        "django alerts",
+    )
     before = programs()
-    assert set(before) == set(words)
+    assert set(before) == set(keywords)
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
 
-    eventually_sync(lambda: all(programs().get(word, pid) != pid for word, pid in before.items()))
+    eventually_sync(lambda: all(programs().get(keyword, pid) != pid for keyword, pid in before.items()))
     eventually_sync(lambda: _answers(whole_demo))
     whole_demo.await_counts({"healthy": AGENTS}, seconds=180.0)
 
@@ -135,7 +144,7 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
     argv = [sys.executable, "-m", "fleet.nodes", "agent", "--name-prefix", "guest", "--announce-ttl", "10s"]
     for role in ("auth", "proxy"):
         argv += [f"--{role}", ",".join(row["grpc"] for row in rows if row["role"] == role)]
-    with demo.watching() as frames:
+    with demo.collect_frames() as frames:
         agent = children.spawn(argv, env=dict(os.environ), cwd=str(ROOT))
         try:
             demo.await_counts({"healthy": AGENTS + 1})
@@ -144,9 +153,9 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
             agent.wait()
         demo.await_counts({"healthy": AGENTS, "offline": 1})
         refloat = [sys.executable, "-m", "fleet.cli", "retire", "guest-1", "--reason", "it is switched off"]
-        argv = [*refloat, "--alive", "--home", str(demo.home)]
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
-        assert done.returncode == 0, done.stderr
+        argv = [*refloat, "--confirm-alive", "--home", str(demo.home)]
+        process = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+        assert process.returncode == 0, process.stderr
         demo.await_counts({"healthy": AGENTS, "retired": 1})
         produced(
             home,
@@ -164,12 +173,12 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
                 *(
                     "refloat_agents",
                     "refloat_data_age_seconds",
-                    "refloat_record_reachable",
-                    "refloat_sockets",
+                    "refloat_redis_reachable",
+                    "refloat_websocket_connections",
                 ),
                 *("refloat_instance_health", "refloat_instance_health_since_timestamp_seconds"),
                 *("refloat_instance_draining", "refloat_incidents"),
-                *("refloat_watchdog_timestamp_seconds", "refloat_alert_look_seconds"),
+                *("refloat_watchdog_timestamp_seconds", "refloat_alert_evaluation_seconds"),
             ),
         )
         # Incidents of the tests before this one are in the other lists too: only this one is a proxy's.
@@ -180,12 +189,12 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
 
 @pytest.mark.slow
 def test_demo_with_tls_is_polled_with_the_consoles_keys(tmp_path: Path) -> None:
-    """Every agent is seen, healthy, though no port of an instance answers who shows no certificate."""
+    """Every agent is healthy, although no port of an instance accepts clients without a certificate."""
     small = start_demo(tmp_path, "--tls", "--auths", "1", "--proxies", "1", "--agents", "3")
     try:
         small.await_counts({"healthy": 3})
     finally:
-        small.end()
+        small.stop()
 
 
 def test_killed_command_leaves_no_process(demo: Demo) -> None:
@@ -194,11 +203,11 @@ def test_killed_command_leaves_no_process(demo: Demo) -> None:
     The last test of the shared demo: it would run beside all others to the end. Ctrl-C ends that of test_redis_lost.py,
     with the same demand.
     """
-    family = demo.family()
+    family = demo.processes()
     demo.fleet("freeze", "proxy-1")
 
     demo.process.kill()
     demo.process.wait(timeout=180)
 
     assert len(family) > 10
-    eventually_sync(lambda: all(gone(process.pid) for process in family))
+    eventually_sync(lambda: all(is_gone(process.pid) for process in family))

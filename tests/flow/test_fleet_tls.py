@@ -1,4 +1,4 @@
-"""A fleet with mutual TLS: agents and console come in with the keys of its own CA, and nobody else does."""
+"""A fleet with mutual TLS: only agents and consoles with keys of its own CA can connect."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def fleet(home: Path) -> Iterator[dict[str, Any]]:
                 children.stop([process], grace=20.0)
 
 
-def _keys(said: dict[str, Any]) -> TLSFiles:
-    files = {name: Path(path) for name, path in said["console"].items()}
+def _tls_files(ready: dict[str, Any]) -> TLSFiles:
+    files = {name: Path(path) for name, path in ready["console"].items()}
     return TLSFiles(files["REFLOAT_TLS_CERT"], files["REFLOAT_TLS_KEY"], files["REFLOAT_TLS_CA"])
 
 
 async def test_fleet_with_tls_is_read_with_the_consoles_keys(fleet: dict[str, Any]) -> None:
     """All agents are listed by the auth and have a tunnel; the keys are their owner's alone."""
-    keys = _keys(fleet)
+    keys = _tls_files(fleet)
     assert keys.key is not None
     assert keys.key.stat().st_mode & 0o077 == 0
     async with (
@@ -75,9 +75,9 @@ async def test_fleet_with_tls_is_read_with_the_consoles_keys(fleet: dict[str, An
         await eventually(all_are_there)
 
 
-async def test_fleet_with_tls_refuses_who_has_no_certificate(fleet: dict[str, Any]) -> None:
-    """Neither a client without TLS, nor one that trusts the CA and shows nothing, is answered."""
-    ca = _keys(fleet).authority
+async def test_fleet_with_tls_refuses_clients_without_certificate(fleet: dict[str, Any]) -> None:
+    """A client without TLS and a client without a certificate are refused."""
+    ca = _tls_files(fleet).authority
     for stranger in (TLSFiles(), TLSFiles(authority=ca)):
         async with channels.open_channel(f"dns:///{fleet['auths'][0]}", stranger) as channel:
             call = fleet_pb2_grpc.AgentFeedStub(channel).ListAgents(fleet_pb2.ListAgentsRequest(), timeout=60)
@@ -86,12 +86,12 @@ async def test_fleet_with_tls_refuses_who_has_no_certificate(fleet: dict[str, An
             assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_gateway_says_that_its_certificates_are_valid(home: Path, fleet: dict[str, Any]) -> None:
-    """And since when it has them."""
-    said = subprocess.run(
+def test_gateway_reports_valid_certificates(home: Path, fleet: dict[str, Any]) -> None:
+    """The status has the moment of the last reload."""
+    output = subprocess.run(
         [*_REFLOAT, "fleet", "ps", "--json", "--home", str(home)], cwd=ROOT, check=True, capture_output=True
     )
-    diag = next(row["diag"] for row in json.loads(said.stdout) if row["role"] == "gateway")
+    diag = next(row["diag"] for row in json.loads(output.stdout) if row["role"] == "gateway")
 
     def pages() -> Iterator[str]:
         with urllib.request.urlopen(f"http://{diag}/metrics", timeout=PATIENCE) as answer:
@@ -106,20 +106,22 @@ def test_gateway_says_that_its_certificates_are_valid(home: Path, fleet: dict[st
     )
 
 
-def test_connect_with_the_fleets_keys_and_no_others(fleet: dict[str, Any], home: Path) -> None:
+def test_connect_requires_the_keys_of_the_fleet(fleet: dict[str, Any], home: Path) -> None:
     """With the fleet's own keys it connects; without a certificate, or with an agent's, it is told why not."""
 
-    def get(*how: str) -> subprocess.CompletedProcess[bytes]:
-        argv = [*_REFLOAT, "connect", *how, "--home", str(home), "web.agent-1"]
-        given = b"GET /x HTTP/1.0\r\n\r\n"
-        return subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=PATIENCE, check=False)
+    def get(*flags: str) -> subprocess.CompletedProcess[bytes]:
+        argv = [*_REFLOAT, "connect", *flags, "--home", str(home), "web.agent-1"]
+        http_request = b"GET /x HTTP/1.0\r\n\r\n"
+        return subprocess.run(
+            argv, input=http_request, capture_output=True, cwd=ROOT, timeout=PATIENCE, check=False
+        )
 
     eventually_sync(lambda: get().stdout.endswith(b"page /x\n"), seconds=PATIENCE)
     keys = Path(fleet["console"]["REFLOAT_TLS_CA"]).parent
     at = ("--proxy", fleet["connect"][0], "--tls-ca", str(keys / "ca.crt"))
-    done = get(*at)
-    assert done.returncode == 2
-    assert done.stderr == b"refloat: authentication required: send a client certificate of this fleet\n"
-    done = get(*at, "--tls-cert", str(keys / "agents-1.crt"), "--tls-key", str(keys / "agents-1.key"))
-    assert done.returncode == 2
-    assert b"an agent's certificate" in done.stderr
+    process = get(*at)
+    assert process.returncode == 2
+    assert process.stderr == b"refloat: authentication required: send a client certificate of this fleet\n"
+    process = get(*at, "--tls-cert", str(keys / "agents-1.crt"), "--tls-key", str(keys / "agents-1.key"))
+    assert process.returncode == 2
+    assert b"an agent's certificate" in process.stderr

@@ -36,7 +36,7 @@ from fleet.protocol.recovery.service_config import RFD_VARIABLE
 from fleet.protocol.tunnel.messages import WireVersion
 from fleet.transport.tunnel.client import TunnelClient
 from tests.fakes import commands
-from tests.fakes.commands import Result
+from tests.fakes.commands import CommandOutcome
 from tests.fakes.plane import channel_to
 from tests.fakes.waiting import eventually_sync
 
@@ -60,14 +60,14 @@ POLICY = {
 EXTRA = 3
 
 
-def refloat(home: Path, *words: str) -> Result:
-    return commands.refloat("fleet", *words, REFLOAT_HOME=str(home))
+def refloat(home: Path, *args: str) -> CommandOutcome:
+    return commands.refloat("fleet", *args, REFLOAT_HOME=str(home))
 
 
-def program(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def program(home: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The same as a process of its own, as people run it."""
     return subprocess.run(
-        [sys.executable, "-m", "fleet.cli", "fleet", *words],
+        [sys.executable, "-m", "fleet.cli", "fleet", *args],
         env={**os.environ, "REFLOAT_HOME": str(home), **environment},
         capture_output=True,
         text=True,
@@ -104,10 +104,10 @@ class Fleet:
     process: subprocess.Popen[str]
     ready: dict[str, Any]
 
-    def do(self, *words: str) -> str:
-        done = refloat(self.home, *words)
-        assert done.code == 0, done.stderr
-        return done.stdout
+    def do(self, *args: str) -> str:
+        outcome = refloat(self.home, *args)
+        assert outcome.code == 0, outcome.stderr
+        return outcome.stdout
 
     def ps(self) -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in json.loads(self.do("ps", "--json"))}
@@ -163,17 +163,17 @@ def end(fleet: Fleet) -> int:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    made = start(tmp_path_factory.mktemp("home"), *SHAPE, **{RFD_VARIABLE: json.dumps(POLICY)})
-    yield made
-    end(made)
+def started_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    new_fleet = start(tmp_path_factory.mktemp("home"), *SHAPE, **{RFD_VARIABLE: json.dumps(POLICY)})
+    yield new_fleet
+    end(new_fleet)
 
 
 @pytest.fixture
-def fleet(running: Fleet) -> Fleet:
+def fleet(started_fleet: Fleet) -> Fleet:
     """The fleet with nothing wrong in it."""
-    eventually_sync(running.whole)
-    return running
+    eventually_sync(started_fleet.whole)
+    return started_fleet
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,9 @@ class Group:
 
 
 @pytest.fixture(scope="module")
-def groups(running: Fleet) -> Iterator[list[Group]]:
+def groups(started_fleet: Fleet) -> Iterator[list[Group]]:
     """Agents that reach auths directly, and agents that reach them through proxies."""
-    record = fleet_record.load(running.home, "default")
+    record = fleet_record.load(started_fleet.home, "default")
     common = [
         "--auth",
         record.auth_balancer,
@@ -203,7 +203,7 @@ def groups(running: Fleet) -> Iterator[list[Group]]:
     ]
     # Agents find a frozen auth dead after three of the intervals.
     common += ["--count", str(EXTRA), "--announce-ttl", "8s", "--auth-keep-alive-interval", "2s"]
-    started = [
+    agent_groups = [
         subprocess.Popen(
             [sys.executable, "-m", "fleet.nodes", "agent", *common, "--first", first, "--auth-via", way],
             stdout=subprocess.PIPE,
@@ -212,10 +212,12 @@ def groups(running: Fleet) -> Iterator[list[Group]]:
         for first, way in (("101", "direct"), ("201", "proxy"))
     ]
     try:
-        yield [Group(json.loads(process.stdout.readline())["diag"]) for process in started if process.stdout]
+        yield [
+            Group(json.loads(process.stdout.readline())["diag"]) for process in agent_groups if process.stdout
+        ]
     finally:
-        children.stop(started)
-        for process in started:
+        children.stop(agent_groups)
+        for process in agent_groups:
             assert process.stdout is not None
             process.stdout.close()
 
@@ -262,10 +264,10 @@ async def id_at(address: str) -> str:
 
 def test_config_is_read_through_the_gateway(fleet: Fleet) -> None:
     """It counts the call, and passes it to an auth that is well."""
-    counted = 'refloat_gateway_calls_total{rule="operators/0",status="OK"}'
+    call_counter = 'refloat_gateway_calls_total{rule="operators/0",status="OK"}'
 
     def calls() -> float:
-        lines = [line for line in fleet.metrics("gateway").splitlines() if line.startswith(counted)]
+        lines = [line for line in fleet.metrics("gateway").splitlines() if line.startswith(call_counter)]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
     before = calls()
@@ -274,7 +276,7 @@ def test_config_is_read_through_the_gateway(fleet: Fleet) -> None:
 
 
 def test_freeze_the_proxy_is_silent_and_out_of_rotation_until_thawed(fleet: Fleet) -> None:
-    """SIGSTOP: connections are accepted, nobody answers; the tunnels stay."""
+    """SIGSTOP: connections are accepted without a response; the tunnels stay."""
     before = fleet.connections("proxy")
     fleet.do("freeze", "proxy-1")
     assert fleet.ps()["proxy-1"]["state"] == "frozen"
@@ -313,7 +315,7 @@ def test_cut_backend_the_auth_turns_unready_its_agents_leave_and_it_recovers(
 
 
 def test_freeze_an_auth_its_agents_leave(fleet: Fleet, groups: list[Group]) -> None:
-    """It says nothing at all: pings find it dead, and agents connect anew, directly and through proxies."""
+    """The auth is silent: pings detect it, and agents reconnect, directly and through proxies."""
     eventually_sync(lambda: all(group.at(fleet, "auth-2") for group in groups))
     fleet.do("freeze", "auth-2")
     eventually_sync(lambda: all(group.at(fleet, "auth-1") for group in groups))
@@ -322,7 +324,7 @@ def test_freeze_an_auth_its_agents_leave(fleet: Fleet, groups: list[Group]) -> N
 
 
 def test_blackhole_nothing_passes_until_undone(fleet: Fleet) -> None:
-    """The process runs and is well, and nobody can tell."""
+    """The process runs and is healthy, but is unreachable."""
     fleet.do("blackhole", "proxy-2")
     assert fleet.ps()["proxy-2"]["state"] == "running"
     assert fleet.silent("proxy-2")
@@ -332,7 +334,7 @@ def test_blackhole_nothing_passes_until_undone(fleet: Fleet) -> None:
 
 
 def test_kill_is_seen_and_restart_brings_the_same_instance_back(fleet: Fleet) -> None:
-    """A dead process stays dead until somebody starts it again; then it has its name, id and addresses."""
+    """A killed process stays down until it is restarted, with the same name, id and addresses."""
     before = fleet.ps()["proxy-1"]
     fleet.do("kill", "proxy-1")
     eventually_sync(lambda: fleet.ps()["proxy-1"]["state"] == "dead")
@@ -350,15 +352,15 @@ def test_kill_is_seen_and_restart_brings_the_same_instance_back(fleet: Fleet) ->
 
 
 def test_up_twice_on_one_home_is_refused(fleet: Fleet) -> None:
-    """The second says what to do, and the first goes on."""
+    """The second command explains what to do, and the first fleet keeps running."""
     second = program(fleet.home, "up", *SHAPE)
     assert second.returncode == 2
     assert "refloat fleet down" in second.stderr
     assert fleet.process.poll() is None
 
 
-def test_unknown_name_does_nothing_to_anybody(fleet: Fleet) -> None:
-    """All names are looked at first."""
+def test_unknown_name_changes_no_process(fleet: Fleet) -> None:
+    """All names are checked before any action."""
     wrong = program(fleet.home, "freeze", "proxy-1", "proxy-9")
     assert wrong.returncode == 2
     assert "'proxy-9' was not found in fleet default; its processes: " in wrong.stderr
@@ -373,32 +375,32 @@ def test_parent_killed_no_process_is_left(fleet: Fleet) -> None:
     fleet.process.kill()
     fleet.process.wait(PATIENCE)
     eventually_sync(lambda: {pids.state(pid, at) for pid, at in born.items()} == {ProcessState.DEAD})
-    gone = refloat(fleet.home, "ps")
-    assert gone.code == 2
-    assert "refloat fleet up" in gone.stderr
+    listing = refloat(fleet.home, "ps")
+    assert listing.code == 2
+    assert "refloat fleet up" in listing.stderr
 
 
-def test_start_fails_one_line_with_the_log_and_nothing_left(tmp_path: Path) -> None:
-    """An instance that cannot start stops the fleet: who, why, where the rest is; code 2."""
+def test_failed_start_prints_one_line_with_the_log_and_leaves_nothing(tmp_path: Path) -> None:
+    """An instance that cannot start stops the fleet: its name, the reason and the log; exit code 2."""
     shape = ("--auths", "1", "--proxies", "1", "--agents", "1")
-    failed = program(tmp_path, "up", *shape, **{RFD_VARIABLE: "{"})
-    assert failed.returncode == 2
-    assert len(failed.stderr.strip().splitlines()) == 1
-    assert failed.stderr.startswith("refloat: auth-1 ended with exit code 2 before it was ready: ")
-    assert str(tmp_path / "fleet" / "default" / "logs" / "auth-1.log") in failed.stderr
+    process = program(tmp_path, "up", *shape, **{RFD_VARIABLE: "{"})
+    assert process.returncode == 2
+    assert len(process.stderr.strip().splitlines()) == 1
+    assert process.stderr.startswith("refloat: auth-1 ended with exit code 2 before it was ready: ")
+    assert str(tmp_path / "fleet" / "default" / "logs" / "auth-1.log") in process.stderr
     assert refloat(tmp_path, "ps").code == 2
 
 
-def test_flags_wrong_are_told_before_anything_starts(tmp_path: Path) -> None:
+def test_wrong_flags_are_reported_before_anything_starts(tmp_path: Path) -> None:
     """No folder, no process."""
-    for wrong, says in (
+    for wrong, message in (
         (("--announce-ttl", "soon"), "--announce-ttl"),
         (("--mesh", "--connections", "2"), "exclude each other"),
         (("--auths", "0"), "0 is not in the range"),
     ):
-        done = refloat(tmp_path, "up", *wrong)
-        assert done.code == 2
-        assert says in done.stderr
+        outcome = refloat(tmp_path, "up", *wrong)
+        assert outcome.code == 2
+        assert message in outcome.stderr
     assert not (tmp_path / "fleet").exists()
 
 
@@ -413,6 +415,6 @@ def test_interrupted_while_starting_ends_everything(tmp_path: Path) -> None:
     log = tmp_path / "fleet" / "default" / "logs" / "forwarder.log"
     eventually_sync(log.exists)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=PATIENCE)[1]
+    stderr = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 2
-    assert said == "refloat: interrupted before all processes were ready\n"
+    assert stderr == "refloat: interrupted before all processes were ready\n"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fakes import go_grpc
 from tests.fakes.echoing import route, write_routes
-from tests.fakes.programs import running, skip_without
+from tests.fakes.programs import run_program, skip_without
 from tests.fakes.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,7 +27,7 @@ STREAM = "/refloat.test.Go/Stream"
 
 @pytest.fixture(autouse=True)
 def _peers() -> None:
-    skip_without(go_grpc.missing())
+    skip_without(go_grpc.missing_reason())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def front(
     path = write_routes(folder / "routes.yaml", route(rule or {}))
     argv = [sys.executable, "-m", "fleet.nodes", "gateway", "--routes", str(path)]
     argv += ["--backend", f"svc:1={','.join(backends)}", "--probe-timeout", "10s", *flags.split()]
-    with running("gateway", argv, folder) as peer:
-        ready = json.loads(peer.await_words(r"\{.*\"grpc\".*\}").group())
+    with run_program("gateway", argv, folder) as peer:
+        ready = json.loads(peer.await_output(r"\{.*\"grpc\".*\}").group())
         yield Front(ready["grpc"], ready["diag"])
 
 
@@ -74,7 +74,7 @@ async def test_deadline_below_a_millisecond_ends_its_call_alone(tmp_path: Path) 
         report = await go_grpc.calls(gateway.address, {"method": METHOD}, stream, short, {"method": METHOD})
 
     assert report.connections == 1
-    assert [(result.code, result.messages) for result in report.results[1]] == [("OK", 40)]
+    assert [(outcome.code, outcome.messages) for outcome in report.results[1]] == [("OK", 40)]
     assert report.codes(2) <= {"DeadlineExceeded", "OK"}
     assert report.codes(0) == report.codes(3) == {"OK"}
 
@@ -89,7 +89,7 @@ async def test_many_short_deadlines_leave_the_connection_alone(tmp_path: Path) -
         report = await go_grpc.calls(gateway.address, {"method": METHOD}, stream, *[short] * 8)
 
     assert report.connections == 1
-    assert [(result.code, result.messages) for result in report.results[1]] == [("OK", 60)]
+    assert [(outcome.code, outcome.messages) for outcome in report.results[1]] == [("OK", 60)]
     assert {code for number in range(2, 10) for code in report.codes(number)} == {"DeadlineExceeded"}
 
 
@@ -124,7 +124,7 @@ async def test_stream_outlasts_the_timeouts_of_its_rule(limit: str, tmp_path: Pa
     ):
         report = await go_grpc.calls(gateway.address, stream)
 
-    assert [(result.code, result.messages) for result in report.results[0]] == [("OK", 30)]
+    assert [(outcome.code, outcome.messages) for outcome in report.results[0]] == [("OK", 30)]
 
 
 async def test_answer_without_an_end_is_over_in_time(tmp_path: Path) -> None:
@@ -136,15 +136,15 @@ async def test_answer_without_an_end_is_over_in_time(tmp_path: Path) -> None:
     ):
         report = await go_grpc.calls(gateway.address, call)
 
-    (result,) = report.results[0]
-    assert (result.code, result.messages) == ("DeadlineExceeded", 1)
-    assert 1 <= result.seconds < 30
+    (outcome,) = report.results[0]
+    assert (outcome.code, outcome.messages) == ("DeadlineExceeded", 1)
+    assert 1 <= outcome.seconds < 30
 
 
 async def test_backend_that_came_back_takes_over(tmp_path: Path) -> None:
     """A was killed and is back, then B is killed: no call fails, though A is not yet trusted as before."""
     rule = {"retry": {"reasons": ["unavailable"], "attempts": 3, "backoff": "25ms"}}
-    some = {"method": METHOD, "times": 100, "timeout": "60s"}
+    calls = {"method": METHOD, "times": 100, "timeout": "60s"}
     with contextlib.ExitStack() as stack:
         first = contextlib.ExitStack()
         peer, a = first.enter_context(go_grpc.backend(tmp_path, "a"))
@@ -163,7 +163,7 @@ async def test_backend_that_came_back_takes_over(tmp_path: Path) -> None:
         first.close()
         deadline = time.monotonic() + 60
         while await state(a, "health") != "unhealthy":
-            assert (await go_grpc.calls(gateway.address, some)).codes(0) == {"OK"}
+            assert (await go_grpc.calls(gateway.address, calls)).codes(0) == {"OK"}
             assert time.monotonic() < deadline
         stack.enter_context(go_grpc.backend(tmp_path, "a-again", listen=a))
 
@@ -172,16 +172,16 @@ async def test_backend_that_came_back_takes_over(tmp_path: Path) -> None:
 
         await eventually(answers_again)
         second.close()
-        assert (await go_grpc.calls(gateway.address, {**some, "times": 500})).codes(0) == {"OK"}
+        assert (await go_grpc.calls(gateway.address, {**calls, "times": 500})).codes(0) == {"OK"}
         assert peer.process.returncode is not None
 
 
 async def test_dead_backend_of_two_fails_no_call(tmp_path: Path) -> None:
     """The rule has no retries; what was never sent goes to the other one."""
     with contextlib.ExitStack() as stack:
-        gone = contextlib.ExitStack()
-        _, dead = gone.enter_context(go_grpc.backend(tmp_path, "dead"))
-        gone.close()
+        dead_backend = contextlib.ExitStack()
+        _, dead = dead_backend.enter_context(go_grpc.backend(tmp_path, "dead"))
+        dead_backend.close()
         _, alive = stack.enter_context(go_grpc.backend(tmp_path, "alive"))
         gateway = stack.enter_context(front(tmp_path, dead, alive))
         report = await go_grpc.calls(gateway.address, {"method": METHOD, "times": 300})

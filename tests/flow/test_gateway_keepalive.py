@@ -13,7 +13,7 @@ from google.protobuf.wrappers_pb2 import BytesValue
 
 from fleet.transport.channels import channel_options
 from tests.fakes import go_echo
-from tests.fakes.echoing import gateway_before
+from tests.fakes.echoing import run_gateway
 from tests.fakes.programs import skip_without
 
 pytestmark = [pytest.mark.slow]
@@ -37,16 +37,16 @@ async def _echo(call: Any, value: bytes) -> None:
 
 
 async def test_idle_stream_to_a_stock_server(tmp_path: Path) -> None:
-    """By default no ping is punished; a gateway that was told to ping each second loses its connection."""
-    skip_without(go_echo.missing())
+    """By default the server accepts all pings; a gateway configured to ping each second loses its connection."""
+    skip_without(go_echo.missing_reason())
     folders = [tmp_path / name for name in ("default", "eager")]
     for folder in folders:
         folder.mkdir()
     with go_echo.serving(tmp_path) as backend:
         backends = {"svc:1": [backend]}
         async with (
-            gateway_before(folders[0], backends, probe_interval=_NO_PROBES) as (_, default),
-            gateway_before(folders[1], backends, probe_interval=_NO_PROBES, backend_keepalive=1.0) as (
+            run_gateway(folders[0], backends, probe_interval=_NO_PROBES) as (_, default),
+            run_gateway(folders[1], backends, probe_interval=_NO_PROBES, backend_keepalive=1.0) as (
                 _,
                 eager,
             ),
@@ -57,8 +57,8 @@ async def test_idle_stream_to_a_stock_server(tmp_path: Path) -> None:
 
             assert await cut.code() is grpc.StatusCode.UNAVAILABLE
             assert "too_many_pings" in await cut.details()
-            await asyncio.wait({ended := asyncio.ensure_future(idle.code())}, timeout=_OBSERVED)
-            assert not ended.done(), await idle.details()
+            await asyncio.wait({code_task := asyncio.ensure_future(idle.code())}, timeout=_OBSERVED)
+            assert not code_task.done(), await idle.details()
             await _echo(idle, b"last")
             await idle.done_writing()
-            assert await ended is grpc.StatusCode.OK
+            assert await code_task is grpc.StatusCode.OK

@@ -13,7 +13,7 @@ import pytest
 from tests.fakes import h2spec
 from tests.fakes.echoing import write_routes
 from tests.fakes.h2spec import Report
-from tests.fakes.programs import running, skip_without
+from tests.fakes.programs import run_program, skip_without
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -22,7 +22,7 @@ _TABLE = (
     "acknowledged that"
 )
 #: Cases that the gateway fails, each with its reason. At most five.
-KNOWN: dict[str, str] = {
+ACCEPTED_FAILURES: dict[str, str] = {
     "generic/5: Sends a dynamic table size update": _TABLE,
     "generic/5: Sends multiple dynamic table size update": _TABLE,
     "http2/6.10: Sends multiple CONTINUATION frames preceded by a HEADERS frame": _TABLE,
@@ -51,51 +51,51 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def gateway(folder: Path) -> Iterator[Report]:
     """Our program, without a backend: h2spec sends GET, and POST without a content-type."""
-    skip_without(h2spec.missing())
+    skip_without(h2spec.missing_reason())
     routes = write_routes(folder / "routes.yaml")
     command = (sys.executable, "-m", "fleet.nodes", "gateway", "--routes", str(routes))
-    with running("gateway", [*command, "--backend", "svc:1=127.0.0.1:1"], folder) as peer:
-        address = peer.await_words(r'"grpc": ?"([^"]+)"')[1]
+    with run_program("gateway", [*command, "--backend", "svc:1=127.0.0.1:1"], folder) as peer:
+        address = peer.await_output(r'"grpc": ?"([^"]+)"')[1]
         yield h2spec.run(int(address.rpartition(":")[2]), folder, name="gateway")
 
 
 @pytest.fixture(scope="module")
 def haproxy(folder: Path) -> Report:
     """Debian's, which answers by itself."""
-    skip_without(h2spec.missing())
+    skip_without(h2spec.missing_reason())
     program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
     skip_without("" if program else "haproxy is missing: apt-get install haproxy, or make peers")
     assert program is not None
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
     config = folder / "haproxy.conf"
     config.write_text(_HAPROXY % port)
-    with running("haproxy", [program, "-db", "-f", str(config)], folder) as peer:
-        peer.await_met(lambda: _listens(port), "to listen")
+    with run_program("haproxy", [program, "-db", "-f", str(config)], folder) as peer:
+        peer.await_condition(lambda: _listens(port), "to listen")
         return h2spec.run(port, folder, name="haproxy")
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_gateway_fails_no_other_case(gateway: Report) -> None:
     """Every case passes but the named ones, and none is skipped."""
-    assert gateway.failed.keys() == KNOWN.keys(), gateway.failed
-    assert not gateway.skipped
-    assert len(gateway.passed) + len(KNOWN) > 140
+    assert gateway.failures.keys() == ACCEPTED_FAILURES.keys(), gateway.failures
+    assert not gateway.skipped_cases
+    assert len(gateway.passed) + len(ACCEPTED_FAILURES) > 140
 
 
-def test_named_failures_are_few_and_have_reasons() -> None:
+def test_accepted_failures_are_few_and_have_reasons() -> None:
     """A case that passes again is named no longer."""
-    assert len(KNOWN) <= 5
-    assert all(KNOWN.values())
+    assert len(ACCEPTED_FAILURES) <= 5
+    assert all(ACCEPTED_FAILURES.values())
 
 
-def test_haproxy_meets_the_same_cases(gateway: Report, haproxy: Report) -> None:
+def test_haproxy_passes_the_same_cases(gateway: Report, haproxy: Report) -> None:
     """In the same run; those that the gateway fails by choice can be passed."""
-    assert haproxy.passed | haproxy.failed.keys() == gateway.passed | gateway.failed.keys()
-    assert haproxy.passed >= KNOWN.keys()
-    print(f"HAProxy fails {sorted(haproxy.failed)}")
+    assert haproxy.passed | haproxy.failures.keys() == gateway.passed | gateway.failures.keys()
+    assert haproxy.passed >= ACCEPTED_FAILURES.keys()
+    print(f"HAProxy fails {sorted(haproxy.failures)}")

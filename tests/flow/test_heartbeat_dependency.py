@@ -1,4 +1,4 @@
-"""Proxies whose only auth is frozen, as real processes: what the console says of them, and the one incident."""
+"""Proxies whose only auth is frozen, as real processes: their verdicts and the single incident."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.processes.supervisor import Child, Supervisor, is_json_ready
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
-from tests.fakes.alerting import Watch
+from tests.fakes.alerting import AlertSimulation
 from tests.fakes.waiting import eventually_sync
 from tests.meta.house import ROOT
 
@@ -91,16 +91,16 @@ class Scene:
         conclude(self.writer, CLUSTER, self.round, now=time.time(), timing=timing, clock=time.monotonic)
         return self.reader.table(CLUSTER, time.time())
 
-    def until(self, met: Callable[[FleetTable], bool]) -> FleetTable:
+    def until(self, condition: Callable[[FleetTable], bool]) -> FleetTable:
         """Look until something is met."""
-        seen: list[FleetTable] = []
+        tables: list[FleetTable] = []
 
-        def looked() -> bool:
-            seen[:] = [self.look()]
-            return met(seen[0])
+        def is_reached() -> bool:
+            tables[:] = [self.look()]
+            return condition(tables[0])
 
-        eventually_sync(looked, seconds=PATIENCE)
-        return seen[0]
+        eventually_sync(is_reached, seconds=PATIENCE)
+        return tables[0]
 
 
 @pytest.fixture
@@ -109,11 +109,11 @@ def scene(valkey_url: str, prefix: str, tmp_path: Path) -> Iterator[Scene]:
     backend = ("--backend", valkey_url, "--backend-prefix", f"{prefix}nodes")
     redis = connect(valkey_url)
     with Supervisor(tmp_path / "logs") as supervisor:
-        made = Scene(supervisor, backend, Writer(redis, prefix), Reader(redis, prefix))
-        made.start()
-        yield made
-        made.freeze(frozen=False)
-        made.worker.close()
+        new_scene = Scene(supervisor, backend, Writer(redis, prefix), Reader(redis, prefix))
+        new_scene.start()
+        yield new_scene
+        new_scene.freeze(frozen=False)
+        new_scene.worker.close()
 
 
 def view(table: FleetTable, name: str) -> InstanceView:
@@ -127,13 +127,15 @@ def facts(table: FleetTable) -> Facts:
 
 
 def all_well(table: FleetTable) -> bool:
-    """Whether every instance and agent is known, none is sick, and nobody is harmed."""
+    """Return whether every instance and agent is known and healthy, and no agent is affected."""
     if len(table.instances) < 4 or len(table.ids) < AGENTS:
         return False
-    found = facts(table)
+    instance_facts = facts(table)
     states = [view.state for view in table.instances.values()]
     return (
-        states == [InstanceState.OK] * 4 and not found.groups and State.UNKNOWN not in table.verdicts["state"]
+        states == [InstanceState.OK] * 4
+        and not instance_facts.groups
+        and State.UNKNOWN not in table.verdicts["state"]
     )
 
 
@@ -146,7 +148,7 @@ def test_frozen_auth_is_the_one_cause_of_its_proxies_and_their_agents(scene: Sce
 
     scene.freeze(frozen=True)
 
-    def harmed(table: FleetTable) -> bool:
+    def has_harmed_agents(table: FleetTable) -> bool:
         causes = [view(table, name).cause for name in ("proxy-1", "proxy-2")]
         rows = table.verdicts
         return (
@@ -156,7 +158,7 @@ def test_frozen_auth_is_the_one_cause_of_its_proxies_and_their_agents(scene: Sce
             and rows["cause"].tolist() == [auth.index] * AGENTS
         )
 
-    down = scene.until(harmed)
+    down = scene.until(has_harmed_agents)
     for name in ("proxy-1", "proxy-2"):
         assert view(down, name).sentence.endswith(": its auth auth-1 is not responding.")
     sentence = scene.reader.agent(down, 0).verdict.sentence
@@ -165,9 +167,9 @@ def test_frozen_auth_is_the_one_cause_of_its_proxies_and_their_agents(scene: Sce
     scene.freeze(frozen=False)
     after = scene.until(all_well)
 
-    watch = Watch(now=time.time(), interval=INTERVAL)
+    simulation = AlertSimulation(now=time.time(), poll_interval=INTERVAL)
     for seconds, table in ((20, before), (300, down), (900, after)):
-        watch.run(seconds, facts(table))
-    assert watch.kinds == ["firing", "resolved"]
-    assert {notice.incident.cause.name for _, notice in watch.notices} == {"auth-1"}
-    assert watch.notices[0][1].incident.affected == AGENTS
+        simulation.run(seconds, facts(table))
+    assert simulation.notification_kinds == ["firing", "resolved"]
+    assert {notice.incident.cause.name for _, notice in simulation.notifications} == {"auth-1"}
+    assert simulation.notifications[0][1].incident.affected_count == AGENTS

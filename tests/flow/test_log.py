@@ -38,7 +38,7 @@ SECOND = "grace"
 
 @dataclass
 class Person:
-    """Somebody who is signed in, and sends forms."""
+    """A signed-in user who sends forms."""
 
     console: Console
     username: str = USERNAME
@@ -74,7 +74,7 @@ class Person:
         """The metrics of the console."""
         yield self.session.get(f"{self.console.url}/metrics", timeout=60).text
 
-    def made(self, table: str) -> int:
+    def count_rows(self, table: str) -> int:
         """The newest row of a table."""
         ((number,),) = sql(self.console.home, f"select max(id) from fleet_{table}")
         return int(number)
@@ -83,16 +83,16 @@ class Person:
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """A web process with a record of some agents, and a networking config that was read."""
-    with web_console(tmp_path_factory.mktemp("web")) as running:
-        fill(running.writer(), [State.HEALTHY] * 4, as_of=time.time() + AHEAD)
+    with web_console(tmp_path_factory.mktemp("web")) as web:
+        fill(web.writer(), [State.HEALTHY] * 4, as_of=time.time() + AHEAD)
         stored = with_defaults(
             NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
         )
-        with database(running.home):
+        with database(web.home):
             revisions.record_revision(
                 "default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
             )
-        yield running
+        yield web
 
 
 @pytest.fixture(scope="module")
@@ -101,50 +101,52 @@ def person(console: Console) -> Person:
     return Person(console)
 
 
-def test_acts_on_alerting(person: Person) -> None:
+def test_alerting_actions_are_logged(person: Person) -> None:
     """Silences, windows, channels, routes, rules and labels are made, changed and deleted."""
-    person.post("/silences/", do="silence", hours="1", matchers="cause=x", reason=REASON, cluster="default")
-    silence = person.made("silence")
+    person.post(
+        "/silences/", do="silence", duration="1 h", matchers="cause=x", reason=REASON, cluster="default"
+    )
+    silence = person.count_rows("silence")
     person.post("/silences/", do="extend", id=silence)
     person.post("/silences/", do="end", id=silence)
     person.post(
         "/silences/",
-        do="window", name="mine", matchers="cause=x", rule="FREQ=DAILY", first_day="2026-01-01", starts="22:00",
-        zone="UTC", reason=REASON, hours="2", cluster="default",
+        do="window", name="mine", matchers="cause=x", rule="FREQ=DAILY", first_day="2026-01-01", start_time="22:00",
+        time_zone="UTC", reason=REASON, duration="2 h", cluster="default",
     )  # fmt: skip
-    window = person.made("maintenancewindow")
+    window = person.count_rows("maintenancewindow")
     person.post("/silences/", do="switch", id=window)
     person.post("/silences/", do="remove", id=window)
 
     form = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10", "cluster": "default"}
     person.post("/alerts/channels/0/", **form)
-    channel = f"/alerts/channels/{person.made('channel')}/"
+    channel = f"/alerts/channels/{person.count_rows('channel')}/"
     person.post(channel, **form)
     person.post(channel, do="test")
-    person.post("/alerts/channels/", do="again", id=person.made("delivery"))
-    produced(Pages(person.metrics), metrics=("refloat_messages",))
+    person.post("/alerts/channels/", do="again", id=person.count_rows("delivery"))
+    produced(Pages(person.metrics), metrics=("refloat_notifications",))
     person.post(channel, do="delete", confirm="yes")
 
     ((root,),) = sql(person.console.home, "select min(id) from fleet_route")
-    route_form = {"name": "mine", "position": "0", "least": "1", "parent": root, "cluster": "default"}
+    route_form = {"name": "mine", "position": "0", "min_severity": "1", "parent": root, "cluster": "default"}
     person.post("/alerts/routes/0/", **route_form)
-    route = f"/alerts/routes/{person.made('route')}/"
+    route = f"/alerts/routes/{person.count_rows('route')}/"
     person.post(route, **route_form)
     person.post(route, do="delete", confirm="yes")
 
     rule_form = {
         "name": "mine", "kind": "stranded", "severity": "1", "min_count": "1", "pending_rounds": "2",
-        "pending_seconds": "0", "recover_seconds": "300", "group_wait": "30", "group_interval": "300",
-        "repeat_seconds": "3600", "share_percent": "0", "cluster": "default",
+        "pending_seconds": "0 s", "recover_seconds": "5 min", "group_wait": "30 s", "group_interval": "5 min",
+        "repeat_seconds": "1 h", "share_percent": "0", "cluster": "default",
     }  # fmt: skip
     person.post("/alerts/rules/0/", **rule_form)
-    rule = f"/alerts/rules/{person.made('alertrule')}/"
+    rule = f"/alerts/rules/{person.count_rows('alertrule')}/"
     person.post(rule, **rule_form)
     person.post(rule, do="delete", confirm="yes")
     ((builtin,),) = sql(person.console.home, "select min(id) from fleet_alertrule where builtin")
     person.post(f"/alerts/rules/{builtin}/", do="override")
     person.post("/alerts/rules/", do="label", pattern="agent-1", label="critical")
-    person.post("/alerts/rules/", do="unlabel", label_id=person.made("agentlabel"))
+    person.post("/alerts/rules/", do="unlabel", label_id=person.count_rows("agentlabel"))
     person.post(
         "/alerts/rules/", do="import", document="rules: [{name: own, kind: stranded, severity: info}]"
     )
@@ -152,17 +154,17 @@ def test_acts_on_alerting(person: Person) -> None:
         Database(person.console.home),
         actions=(
             *("silence.create", "silence.extend", "silence.end"),
-            *("window.create", "window.switch", "window.remove"),
-            *("channel.create", "channel.change", "channel.test", "channel.delete", "delivery.again"),
-            *("route.create", "route.change", "route.delete"),
-            *("alert-rule.create", "alert-rule.change", "alert-rule.delete", "alert-rule.override"),
+            *("window.create", "window.toggle", "window.remove"),
+            *("channel.create", "channel.update", "channel.test", "channel.delete", "delivery.retry"),
+            *("route.create", "route.update", "route.delete"),
+            *("alert-rule.create", "alert-rule.update", "alert-rule.delete", "alert-rule.override"),
             *("alert-rules.import", "agent-label.create", "agent-label.delete"),
         ),
     )
 
 
-def test_acts_on_an_incident(person: Person) -> None:
-    """Each is a line of its timeline."""
+def test_incident_actions_are_logged(person: Person) -> None:
+    """Each action is an entry of the timeline."""
     with database(person.console.home):
         row = Incident.objects.create(
             cluster_id="default",
@@ -182,37 +184,39 @@ def test_acts_on_an_incident(person: Person) -> None:
     person.post(page, do="silence", reason=REASON)
     produced(
         Database(person.console.home),
-        timeline=("acknowledged", "let go", "note", "silenced"),
+        timeline=("acknowledged", "unacknowledged", "note", "silenced"),
         actions=("page",),
     )
 
 
-def test_acts_on_the_fleet(person: Person) -> None:
-    """What is wanted of an instance or of an agent; what cannot be is refused, and is a row too."""
-    person.post("/instances/proxy-1-id/drain/", wanted="drain", reason=REASON)
-    person.post("/instances/proxy-1-id/drain/", wanted="undrain", reason=REASON)
-    person.request("/instances/proxy-1-id/degrade", degraded=True, reason=REASON)
-    person.request("/instances/proxy-1-id/degrade", degraded=False, reason=REASON)
-    person.post("/agents/agent-1-id/retire/", wanted="retire", reason=REASON, sure="on")
-    person.post("/agents/agent-1-id/retire/", wanted="unretire", reason=REASON)
+def test_fleet_actions_are_logged(person: Person) -> None:
+    """Actions on instances and agents; an impossible one is refused, and logged too."""
+    person.post("/instances/proxy-1-id/drain/", action="drain", reason=REASON)
+    person.post("/instances/proxy-1-id/drain/", action="undrain", reason=REASON)
+    person.request("/instances/proxy-1-id/degrade", is_degraded=True, reason=REASON)
+    person.request("/instances/proxy-1-id/degrade", is_degraded=False, reason=REASON)
+    person.post("/agents/agent-1-id/retire/", action="retire", reason=REASON, sure="on")
+    person.post("/agents/agent-1-id/retire/", action="reinstate", reason=REASON)
     person.post("/networking/", try_closing="yes")
-    sent = {"Authorization": f"Bearer {person.console.token}"}
-    answer = requests.post(f"{person.console.url}/api/v1/reconnect/plan", json={}, headers=sent, timeout=60)
+    headers = {"Authorization": f"Bearer {person.console.token}"}
+    answer = requests.post(
+        f"{person.console.url}/api/v1/reconnect/plan", json={}, headers=headers, timeout=60
+    )
     assert answer.status_code == 403
     produced(
         Database(person.console.home),
         actions=(
-            *("instance.drain", "instance.undrain", "instance.degrade", "instance.restore"),
-            *("agent.retire", "agent.unretire"),
-            *("networking-config.try-closing", "api"),
+            *("instance.drain", "instance.undrain", "instance.degrade", "instance.undegrade"),
+            *("agent.retire", "agent.reinstate"),
+            *("networking-config.reset-closing-support", "api"),
         ),
     )
 
 
-def test_acts_on_accounts(person: Person) -> None:
+def test_account_actions_are_logged(person: Person) -> None:
     """Tokens by their page; users and clusters by commands, beside the web process."""
     person.post("/tokens/", 200, name="mine", scopes="view_fleet", days="1")
-    person.post("/tokens/", revoke=person.made("apitoken"))
+    person.post("/tokens/", revoke=person.count_rows("apitoken"))
     with database(person.console.home):
         call_command("user", "create", "eve", "--role", "viewer")
         call_command("user", "role", "eve", "operator")
@@ -222,24 +226,24 @@ def test_acts_on_accounts(person: Person) -> None:
     produced(
         Database(person.console.home),
         actions=(
-            *("token.make", "token.revoke", "cluster.set"),
-            *("user.create", "user.role", "user.off", "user.on"),
+            *("token.create", "token.revoke", "cluster.set"),
+            *("user.create", "user.role", "user.disable", "user.enable"),
         ),
     )
 
 
-def test_change_that_two_people_agree_to_and_call_off(person: Person) -> None:
+def test_change_that_two_people_approve_and_cancel(person: Person) -> None:
     """Planned, confirmed, approved; nothing carries it out here."""
     console = person.console
-    sql(console.home, "update fleet_cluster set second_approver = 1")
+    sql(console.home, "update fleet_cluster set review_required = 1")
     console.add_user(SECOND, "admin")
     second = Person(console, SECOND)
     person.post("/reconnect/", q="agent")
-    change = f"/changes/{person.made('change')}/"
+    change = f"/changes/{person.count_rows('change')}/"
     person.post(change, do="confirm", reason=REASON)
     second.post(change, do="approve")
     second.post(change, do="cancel")
-    sql(console.home, "update fleet_cluster set second_approver = 0")
+    sql(console.home, "update fleet_cluster set review_required = 0")
     produced(
         Database(console.home),
         change_kinds=("reconnect",),

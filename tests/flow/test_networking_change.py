@@ -31,7 +31,7 @@ PATIENCE = 300.0
 
 
 class User:
-    """Somebody with a connection to an agent's service through a proxy."""
+    """A user with a connection to an agent's service through a proxy."""
 
     def __init__(self, connect: str, target: str) -> None:
         host, _, port = connect.rpartition(":")
@@ -42,10 +42,10 @@ class User:
             head += self._sock.recv(1)
         assert b" 200 " in head, head
 
-    def says(self, word: bytes) -> bytes:
-        """What the service answers; it says what it hears."""
-        self._sock.sendall(word)
-        return self._sock.recv(len(word), socket.MSG_WAITALL)
+    def exchange(self, message: bytes) -> bytes:
+        """Send a message and return the service's response: it echoes."""
+        self._sock.sendall(message)
+        return self._sock.recv(len(message), socket.MSG_WAITALL)
 
     def leave(self) -> None:
         """End."""
@@ -53,12 +53,12 @@ class User:
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """A service that says what it hears."""
+    """A service that echoes."""
 
     def handle(self) -> None:
         """Until its user leaves."""
-        while heard := self.request.recv(4096):
-            self.request.sendall(heard)
+        while message := self.request.recv(4096):
+            self.request.sendall(message)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, echo: str) -> Iterator[Demo]
     finally:
         if agent is not None:
             children.stop([agent])
-        demo.end()
+        demo.stop()
 
 
 @pytest.fixture
@@ -112,30 +112,30 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def _terminal(demo: Demo, *words: str) -> str:
-    """What `refloat config ...` says that changes something, without being asked."""
-    words = ("config", *words, "--yes", "--reason", "set the stage", "--home", str(demo.home))
-    done = subprocess.run(
-        [sys.executable, "-m", "fleet.cli", *words],
+def _run_config(demo: Demo, *args: str) -> str:
+    """Run a changing `refloat config …` command without confirmation prompts; return its output."""
+    args = ("config", *args, "--yes", "--reason", "set the stage", "--home", str(demo.home))
+    process = subprocess.run(
+        [sys.executable, "-m", "fleet.cli", *args],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
-def _closed(demo: Demo) -> int:
+def _count_closed_tunnels(demo: Demo) -> int:
     """Tunnels that ended, as the proxies count them."""
     total = 0.0
     for row in _proxies(demo):
         with urllib.request.urlopen(f"http://{row['diag']}/metrics", timeout=PATIENCE) as answer:
-            found = re.findall(
+            closed_tunnels = re.findall(
                 r"^refloat_tunnels_closed_total\S* (\S+)$", answer.read().decode(), re.MULTILINE
             )
-        total += sum(map(float, found))
+        total += sum(map(float, closed_tunnels))
     return int(total)
 
 
@@ -159,7 +159,7 @@ def _signed_in(chromium: Browser, demo: Demo) -> Page:
 
 
 def _confirm(page: Page, demo: Demo, reason: str) -> int:
-    """Agree to the plan on the page, proving who one is; the number of the change."""
+    """Confirm the plan on the page, with recent proof; return the number of the change."""
     page.fill("#reason", reason)
     page.click(".panel-actions .button-main")
     page.wait_for_load_state()
@@ -172,24 +172,24 @@ def _confirm(page: Page, demo: Demo, reason: str) -> int:
 
 def _await_state(demo: Demo, change: int, *states: str) -> dict[str, Any]:
     eventually_sync(lambda: demo.get(f"changes/{change}")["state"] in states, seconds=PATIENCE)
-    found: dict[str, Any] = demo.get(f"changes/{change}")
-    return found
+    change_state: dict[str, Any] = demo.get(f"changes/{change}")
+    return change_state
 
 
 def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Browser) -> None:
     """The plan's number equals the closes that the proxies count, no user connection breaks, the log has before and
     after; and a second person who edited at the same time loses nothing."""
-    _terminal(
+    _run_config(
         fleet,
         "set", "graceful_tunnel_closing=false", "agent_connection_count=2", "tunnel_closing_wait_min=5s",
         "tunnel_closing_wait_max=10s",
     )  # fmt: skip
     eventually_sync(lambda: _tunnels(fleet) == [2] * AGENTS, seconds=PATIENCE)
-    _terminal(fleet, "set", "agent_connection_count=1")
+    _run_config(fleet, "set", "agent_connection_count=1")
     fleet.await_counts({"excess": AGENTS}, seconds=PATIENCE)
     users = [User(row["connect"], "echo.user-1") for row in _proxies(fleet)]
-    assert [user.says(b"hello") for user in users] == [b"hello"] * len(users)
-    closed_before = _closed(fleet)
+    assert [user.exchange(b"hello") for user in users] == [b"hello"] * len(users)
+    closed_before = _count_closed_tunnels(fleet)
 
     alice, bob = _signed_in(chromium, fleet), _signed_in(chromium, fleet)
     alice.check("#id_graceful_tunnel_closing")
@@ -212,26 +212,29 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
     assert (spec["graceful_tunnel_closing"], spec["keep_alive_count_max"]) == (True, 5)
 
     # One of the two of `user-1` may wait for its users; all others close.
-    eventually_sync(lambda: _closed(fleet) - closed_before >= AGENTS - 1, seconds=PATIENCE)
-    assert [user.says(b"still here") for user in users] == [b"still here"] * len(users)
+    eventually_sync(lambda: _count_closed_tunnels(fleet) - closed_before >= AGENTS - 1, seconds=PATIENCE)
+    assert [user.exchange(b"still here") for user in users] == [b"still here"] * len(users)
     for user in users:
         user.leave()
 
-    done = _await_state(fleet, first, "verified", "failed")
-    assert (done["state"], done["detail"]) == ("verified", f"{AGENTS} tunnels closed, as expected")
-    assert done["plan"]["closing"]["closes"] == [AGENTS, AGENTS]
-    eventually_sync(lambda: _closed(fleet) - closed_before == AGENTS, seconds=PATIENCE)
+    final_state = _await_state(fleet, first, "verified", "failed")
+    assert (final_state["state"], final_state["detail"]) == (
+        "verified",
+        f"{AGENTS} tunnels closed, as expected",
+    )
+    assert final_state["plan"]["closing"]["closing_count"] == [AGENTS, AGENTS]
+    eventually_sync(lambda: _count_closed_tunnels(fleet) - closed_before == AGENTS, seconds=PATIENCE)
     eventually_sync(lambda: _tunnels(fleet) == [1] * AGENTS, seconds=PATIENCE)
 
     entries = fleet.get("audit?q=networking-config.verifying")["entries"]
-    written = next(entry for entry in entries if entry["change"] == first)
-    assert written["before"]["spec"]["graceful_tunnel_closing"] is False
-    assert written["after"]["spec"]["graceful_tunnel_closing"] is True
-    assert written["reason"] == "too many tunnels"
+    audit_entry = next(entry for entry in entries if entry["change_id"] == first)
+    assert audit_entry["before"]["spec"]["graceful_tunnel_closing"] is False
+    assert audit_entry["after"]["spec"]["graceful_tunnel_closing"] is True
+    assert audit_entry["reason"] == "too many tunnels"
 
     # Taken back in the terminal: what bob changed, on top of what alice wrote.
-    said = _terminal(fleet, "undo", str(second), "--verify")
-    assert said.startswith("verified · written as revision")
+    output = _run_config(fleet, "undo", str(second), "--verify")
+    assert output.startswith("verified · written as revision")
     spec = fleet.get("networking-config")["document"]["spec"]
     assert (spec["graceful_tunnel_closing"], spec["keep_alive_count_max"]) == (True, 3)
     assert fleet.get(f"changes/{second}")["state"] == "undone"
@@ -243,7 +246,7 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
         seconds=PATIENCE,
         verdicts=("excess",),
         reasons=("too-many-tunnels",),
-        actions=("networking-config.seen",),
+        actions=("networking-config.external-write",),
         change_kinds=("networking-config",),
         change_words=("plan", "confirm", "start", "verifying", "verified", "undone"),
     )

@@ -9,9 +9,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,14 @@ from typing import Any
 import grpc
 import pytest
 
+from fleet.cli.local.members import console_tls_files_of
+from fleet.nodes.local import record as fleet_record
+from fleet.nodes.shared import addresses
 from fleet.processes import children
 from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
+from fleet.transport import channels
+from fleet.transport.admin import NetworkingConfigClient, UnreachableError
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes import commands
 from tests.fakes.auths import FakeAuth
@@ -58,14 +65,14 @@ class Fleet:
     beside: list[subprocess.Popen[bytes]] = field(default_factory=list)
     diags: list[str] = field(default_factory=list)
 
-    def do(self, *words: str) -> str:
+    def do(self, *args: str) -> str:
         """What `refloat fleet …` prints."""
-        done = commands.refloat("fleet", *words, REFLOAT_HOME=str(self.home))
-        assert done.code == 0, done.stderr
-        return done.stdout
+        process = commands.refloat("fleet", *args, REFLOAT_HOME=str(self.home))
+        assert process.code == 0, process.stderr
+        return process.stdout
 
     def add(self, *argv: str, **environment: str) -> dict[str, Any]:
-        """Run one more node; what it says when it is ready."""
+        """Run one more node and return its ready line."""
         process = subprocess.Popen(
             [sys.executable, "-m", "fleet.nodes", *argv, "--diag-listen", "127.0.0.1:0"],
             cwd=ROOT,
@@ -98,14 +105,14 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def checked() -> Iterator[str]:
+def target_service() -> Iterator[str]:
     """The address of a service."""
-    with service() as running:
-        yield running.address
+    with service() as service_target:
+        yield service_target.address
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory, checked: str) -> Iterator[Fleet]:
+def fleet(tmp_path_factory: pytest.TempPathFactory, target_service: str) -> Iterator[Fleet]:
     """A fleet, and an agent that reaches auths through proxies and cuts its users when a tunnel has drained."""
     home = tmp_path_factory.mktemp("home")
     with (home / "up.log").open("wb") as log:
@@ -117,26 +124,26 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, checked: str) -> Iterator[Fl
             stderr=log,
         )
     assert process.stdout is not None
-    made = Fleet(home, json.loads(process.stdout.readline()), process)
+    new_fleet = Fleet(home, json.loads(process.stdout.readline()), process)
     try:
-        made.add(
+        new_fleet.add(
             *(
                 "agent",
                 "--name-prefix",
                 "own",
                 "--proxy",
-                made.ready["proxy_balancer"],
+                new_fleet.ready["proxy_balancer"],
                 "--auth-via",
                 "proxy",
             ),
-            *("--service", f"check={checked}", "--drain", "1s", "--announce-ttl", "8s"),
+            *("--service", f"check={target_service}", "--drain", "1s", "--announce-ttl", "8s"),
         )
-        yield made
+        yield new_fleet
     finally:
-        made.end()
+        new_fleet.end()
 
 
-def _ask(address: str, target: str) -> tuple[socket.socket, bool]:
+def _connect(address: str, target: str) -> tuple[socket.socket, bool]:
     """A connection to a proxy's port for users, and whether it was let through."""
     host, _, port = address.rpartition(":")
     sock = socket.create_connection((host, int(port)), timeout=PATIENCE)
@@ -151,21 +158,21 @@ def _ask(address: str, target: str) -> tuple[socket.socket, bool]:
 
 def _open(address: str, target: str) -> socket.socket:
     """A connection to a service; its agent may still be on its way."""
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
 
     def is_there() -> bool:
-        sock, let_through = _ask(address, target)
+        sock, let_through = _connect(address, target)
         if let_through:
-            found.append(sock)
+            sockets.append(sock)
         else:
             sock.close()
         return let_through
 
     eventually_sync(is_there, seconds=PATIENCE)
-    return found[0]
+    return sockets[0]
 
 
-def test_fleet_that_is_well(fleet: Fleet) -> None:
+def test_metrics_of_a_healthy_fleet(fleet: Fleet) -> None:
     """What counts by itself, and what operators do: read and write the config, and move agents."""
     fleet.do("config", "get")
     fleet.do("config", "set", "keep_alive_count_max=4")
@@ -179,7 +186,7 @@ def test_fleet_that_is_well(fleet: Fleet) -> None:
             *("refloat_proxy_heartbeats", "teleport_build_info"),
             *("backend_write_requests", "backend_write_seconds"),
             *("heartbeat_connections_received", "teleport_connected_resources", "refloat_auth_agents"),
-            *("refloat_networking_config_writes", "refloat_networking_config_pushed"),
+            *("refloat_networking_config_writes", "refloat_networking_config_pushes"),
             *("teleport_reverse_tunnels_connected", "refloat_tunnels", "refloat_tunnels_closed"),
             *("refloat_discovery_messages", "refloat_discovery_bytes", "refloat_proxy_auth_connections"),
             *("refloat_advisories", "refloat_advisory_replies", "refloat_agent_advisories"),
@@ -193,13 +200,13 @@ def test_fleet_that_is_well(fleet: Fleet) -> None:
     )
 
 
-def test_users_of_an_agent(fleet: Fleet) -> None:
+def test_metrics_of_users_of_an_agent(fleet: Fleet) -> None:
     """Through the proxy that has its tunnel, and through the other; some are refused, and some are cut."""
     through = [_open(address, "check.own-1") for address in fleet.ready["connect"]]
     for sock in through:
         transfer(sock, 1000)
-    refused, let_through = _ask(fleet.ready["connect"][0], "check.nobody")
-    refused.close()
+    refused_user, let_through = _connect(fleet.ready["connect"][0], "check.nobody")
+    refused_user.close()
     assert not let_through
     # The tunnel that they are on is let go, and they stay for longer than it drains.
     fleet.do("reconnect", "proxy-1", "proxy-2")
@@ -207,18 +214,22 @@ def test_users_of_an_agent(fleet: Fleet) -> None:
         Pages(fleet.pages),
         seconds=PATIENCE,
         metrics=(
-            *("refloat_connect_opened", "refloat_connect_peered", "refloat_connect_bytes"),
-            *("refloat_connect_refused", "refloat_connect_aborted", "refloat_agent_sessions_cut"),
+            *("refloat_connect_connections", "refloat_connect_peered_connections", "refloat_connect_bytes"),
+            *(
+                "refloat_connect_refused_requests",
+                "refloat_connect_aborted_connections",
+                "refloat_agent_sessions_terminated",
+            ),
         ),
     )
     for sock in through:
         sock.close()
     with _open(fleet.ready["connect"][0], "check.own-1"):
-        produced(Pages(fleet.pages), seconds=PATIENCE, metrics=("refloat_connect_open",))
+        produced(Pages(fleet.pages), seconds=PATIENCE, metrics=("refloat_connect_open_connections",))
 
 
-async def test_messages_that_cannot_be_used(fleet: Fleet) -> None:
-    """Auths, proxies and agents count what others send them, and nobody else suffers."""
+async def test_metrics_of_invalid_messages(fleet: Fleet) -> None:
+    """Auths, proxies and agents count invalid messages, and other peers are not affected."""
     async with grpc.aio.insecure_channel(fleet.ready["auths"][0]) as channel:
         stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError):
@@ -233,7 +244,7 @@ async def test_messages_that_cannot_be_used(fleet: Fleet) -> None:
             produced,
             Pages(fleet.pages),
             seconds=PATIENCE,
-            metrics=("refloat_heartbeats_refused", "refloat_refused"),
+            metrics=("refloat_heartbeats_refused", "refloat_refused_inputs"),
         )
         call.cancel()
     auth = FakeAuth("garbled")
@@ -244,32 +255,31 @@ async def test_messages_that_cannot_be_used(fleet: Fleet) -> None:
         argv = ("agent", "--name-prefix", "puzzled", "--auth", f"{host}:{port}")
         await asyncio.to_thread(fleet.add, *argv, "--proxy", fleet.ready["proxy_balancer"])
         await asyncio.to_thread(
-            produced, Pages(fleet.pages), seconds=PATIENCE, metrics=("refloat_agent_refused",)
+            produced, Pages(fleet.pages), seconds=PATIENCE, metrics=("refloat_agent_refused_inputs",)
         )
     finally:
         await auth.stop()
 
 
-def test_fleet_that_is_not(fleet: Fleet) -> None:
-    """Auths and proxies die, the backend freezes, and nobody is behind a balancer. The last test of the fleet."""
+def test_metrics_of_an_unhealthy_fleet(fleet: Fleet) -> None:
+    """Auths and proxies end, the backend freezes, and a balancer has no target. The last test of the fleet."""
     auth = fleet.add(
         *("auth", "--name", "auth-3", "--backend", fleet.ready["backend"], "--announce-ttl", "2s"),
         *("--backend-password-file", _password_file(fleet)),
         **{HTTP_CLOSE_VARIABLE: "true"},
     )
     _get(f"http://{auth['http']}/v2/proxies")
-    gone = "127.0.0.1:1"
-    alone = fleet.add("balancer", "--name", "alone", "--target", f"gone={gone},{gone}")
-    retried = Pages(fleet.pages)
+    dead_address = "127.0.0.1:1"
+    alone = fleet.add("balancer", "--name", "alone", "--target", f"gone={dead_address},{dead_address}")
+    pages_of_dead = Pages(fleet.pages)
 
     def is_retried() -> bool:
-        """Kill an auth, and call before anybody knows of it."""
-        fleet.do("kill", "auth-1")
-        for _ in range(4):
-            fleet.do("config", "get")
-        found = "refloat_gateway_retries" in set(retried("metrics"))
+        """Kill an auth while calls are on their way to it: those are retried on the other one."""
+        with _calls_through_gateway(fleet):
+            fleet.do("kill", "auth-1")
+        has_retries = "refloat_gateway_retries" in set(pages_of_dead("metrics"))
         fleet.do("restart", "auth-1")
-        return found
+        return has_retries
 
     eventually_sync(is_retried, seconds=PATIENCE)
     host, _, port = alone["listen"].rpartition(":")
@@ -290,12 +300,38 @@ def test_fleet_that_is_not(fleet: Fleet) -> None:
         Pages(fleet.pages),
         seconds=PATIENCE,
         metrics=(
-            *("refloat_agent_auth_failovers", "refloat_gateway_retries", "refloat_balancer_refused"),
+            *(
+                "refloat_agent_auth_failovers",
+                "refloat_gateway_retries",
+                "refloat_balancer_refused_connections",
+            ),
             *("backend_write_requests_failed", "process_state"),
             *("refloat_auth_http_requests", "refloat_auth_http_connections_closed"),
         ),
     )
     fleet.do("resume", "backend")
+
+
+@contextlib.contextmanager
+def _calls_through_gateway(fleet: Fleet) -> Iterator[None]:
+    """Read the networking config through the gateway again and again, one call after the other."""
+    record = fleet_record.load(fleet.home, fleet.ready["cluster"])
+    stop = threading.Event()
+
+    async def call_until_stopped() -> None:
+        target = channels.target_of([addresses.parse(record.gateway)])
+        async with channels.open_channel(target, console_tls_files_of(record).for_role("gateway")) as channel:
+            while not stop.is_set():
+                with contextlib.suppress(UnreachableError):
+                    await NetworkingConfigClient(channel).get()
+
+    with ThreadPoolExecutor(1) as pool:
+        calls = pool.submit(asyncio.run, call_until_stopped())
+        try:
+            yield
+        finally:
+            stop.set()
+            calls.result()
 
 
 def _get(url: str) -> int:
@@ -314,5 +350,5 @@ def _password_file(fleet: Fleet) -> str:
     """Where the password of the fleet's backend is, as its nodes are told."""
     rows = json.loads(fleet.do("ps", "--json"))
     pid = next(row["pid"] for row in rows if row["name"] == "auth-1")
-    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    return words[words.index("--backend-password-file") + 1]
+    argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return argv[argv.index("--backend-password-file") + 1]

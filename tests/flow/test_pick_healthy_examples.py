@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("example", ["pick_healthy_aio.py", "pick_healthy_blocking.py"])
 async def test_example_leaves_a_sick_server(example: str) -> None:
-    """It says who answers, and once that one says NOT_SERVING, that another does."""
+    """The example prints which server responds, and another one after that server reports NOT_SERVING."""
     first, second = await FakeAuth("a").start(), await FakeAuth("b").start()
     program = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -29,7 +29,7 @@ async def test_example_leaves_a_sick_server(example: str) -> None:
         assert program.stdout is not None
         async with asyncio.timeout(240):
             assert await _line_of(program.stdout, "a") == "a: reconnect, SERVING"
-            first.turn(healthy=False)
+            first.set_health(healthy=False)
             assert await _line_of(program.stdout, "b") == "b: reconnect, SERVING"
     finally:
         program.kill()
@@ -38,8 +38,8 @@ async def test_example_leaves_a_sick_server(example: str) -> None:
         await second.stop()
 
 
-async def _line_of(said: asyncio.StreamReader, name: str) -> str:
-    while line := (await said.readline()).decode():
+async def _line_of(stdout: asyncio.StreamReader, name: str) -> str:
+    while line := (await stdout.readline()).decode():
         if line.startswith(f"{name}:"):
             return line.strip()
     raise AssertionError(f"it ended, and never spoke of {name}")

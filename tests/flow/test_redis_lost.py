@@ -13,7 +13,7 @@ from tests.flow.running import start_demo
 
 @pytest.mark.slow
 def test_redis_given_by_url_is_lost_and_comes_back(tmp_path: Path) -> None:
-    """While it is away nobody reads *healthy*; the processes live on; when it is back, so is the truth."""
+    """Without Redis no agent reads *healthy* and the processes keep running; with Redis back, states are correct."""
     server = valkey.start(tmp_path / "redis")
     port = int(server.url.rsplit(":", 1)[1].partition("/")[0])
     demo = start_demo(
@@ -21,7 +21,7 @@ def test_redis_given_by_url_is_lost_and_comes_back(tmp_path: Path) -> None:
     )
     try:
         demo.await_counts({"healthy": 3})
-        before = {process.pid for process in demo.family()}
+        before = {process.pid for process in demo.processes()}
         server.stop()
 
         eventually_sync(lambda: demo.status("fleet/summary") == 503)
@@ -29,7 +29,7 @@ def test_redis_given_by_url_is_lost_and_comes_back(tmp_path: Path) -> None:
 
         server = valkey.start(tmp_path / "redis", port=port)
         demo.await_counts({"healthy": 3})
-        assert {process.pid for process in demo.family()} == before
+        assert {process.pid for process in demo.processes()} == before
     finally:
-        demo.end()
+        demo.stop()
         server.stop()

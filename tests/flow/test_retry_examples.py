@@ -20,14 +20,14 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 class _FailingTwice(health_pb2_grpc.HealthServicer):
-    """Says how it is when it is asked for the third time."""
+    """Responds to the third call; fails the first two."""
 
-    asked = 0
+    call_count = 0
 
     @override
     async def Check(self, request: health_pb2.HealthCheckRequest, context: Any) -> Any:
-        self.asked += 1
-        if self.asked < 3:
+        self.call_count += 1
+        if self.call_count < 3:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
@@ -35,8 +35,8 @@ class _FailingTwice(health_pb2_grpc.HealthServicer):
 @pytest.mark.parametrize(
     ("example", "more"), [("retry_aio.py", [str(EXAMPLES / "retry_route.yaml")]), ("retry_blocking.py", [])]
 )
-async def test_example_asks_again(example: str, more: list[str]) -> None:
-    """It gets its answer from a server that fails twice."""
+async def test_example_retries_the_call(example: str, more: list[str]) -> None:
+    """The call succeeds on a server that fails twice."""
     health = _FailingTwice()
     server = grpc.aio.server(options=server_options())
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
@@ -52,12 +52,12 @@ async def test_example_asks_again(example: str, more: list[str]) -> None:
     )
     try:
         async with asyncio.timeout(240):
-            said, _ = await program.communicate()
+            output, _ = await program.communicate()
     finally:
         if program.returncode is None:
             program.kill()
             await program.wait()
         await server.stop(None)
 
-    assert said.decode() == "SERVING\n"
-    assert health.asked == 3
+    assert output.decode() == "SERVING\n"
+    assert health.call_count == 3

@@ -19,26 +19,26 @@ from tests.flow.rounds import AGENTS, Console
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """One for all tests here; each leaves it healthy."""
-    made = Console(tmp_path_factory.mktemp("console"))
-    made.start_polling()
-    yield made
-    made.stop()
+    new_console = Console(tmp_path_factory.mktemp("console"))
+    new_console.start_polling()
+    yield new_console
+    new_console.stop()
 
 
-def test_fleet_is_found_and_judged(console: Console) -> None:
+def test_fleet_is_discovered_and_classified(console: Console) -> None:
     """From the address of one auth to a verdict on every agent, in a few rounds, none of it stranded on the way."""
     console.await_counts({"healthy": AGENTS})
     assert not [row for row in console.transitions() if row[2] in {"stranded", "offline"}]
 
 
-def test_held_proxy_strands_its_agents_and_is_their_cause(console: Console) -> None:
+def test_frozen_proxy_strands_its_agents_and_is_their_cause(console: Console) -> None:
     """Only its own; with a transition each; and they come back when it does."""
     console.await_counts({"healthy": AGENTS})
-    console.proxies[1].held.set()
+    console.proxies[1].freeze_event.set()
     try:
         console.await_counts({"healthy": AGENTS // 2, "stranded": AGENTS // 2})
     finally:
-        console.proxies[1].held.clear()
+        console.proxies[1].freeze_event.clear()
     console.await_counts({"healthy": AGENTS})
     fell = [(f"agent-{n}-id", "healthy", "stranded", "proxy-2-id") for n in (1, 3, 5)]
     eventually_sync(lambda: set(fell) <= set(console.transitions()))
@@ -61,7 +61,7 @@ def test_held_proxy_strands_its_agents_and_is_their_cause(console: Console) -> N
 
 
 def test_redis_restarts_empty(console: Console) -> None:
-    """Worker and beat outlive it; the record is made anew, with everybody at their old place."""
+    """Worker and beat survive; the record is rebuilt, with every agent at its previous position."""
     console.await_counts({"healthy": AGENTS})
     before = console.reader.layout("default")
     console.redis.process.send_signal(signal.SIGKILL)
@@ -70,15 +70,15 @@ def test_redis_restarts_empty(console: Console) -> None:
     console.redis = console.start_redis()
     console.await_counts({"healthy": AGENTS})
     after = console.reader.layout("default")
-    assert all(process.poll() is None for process in console.running.values())
+    assert all(process.poll() is None for process in console.processes.values())
     assert after.version != before.version
     assert (after.ids, after.homes, after.blocks) == (before.ids, before.homes, before.blocks)
 
 
 def test_pollers_killed(console: Console) -> None:
-    """What is read grows too old: unknown, never stranded. (The clock is handed on, not waited for.)"""
+    """The data becomes too old: agents are unknown, never stranded. (The test sets the clock.)"""
     console.await_counts({"healthy": AGENTS})
-    worker = console.running["worker-polls"]
+    worker = console.processes["worker-polls"]
     worker.kill()
     worker.wait()
     reader: Reader = console.reader

@@ -25,7 +25,7 @@ from tests.fakes import openssh
 from tests.fakes.openssh import Sshd
 from tests.fakes.programs import skip_without
 from tests.fakes.waiting import eventually_sync
-from tests.flow.local_fleet import PATIENCE, Fleet, up
+from tests.flow.local_fleet import PATIENCE, Fleet, run_fleet
 from tests.flow.transfers import service, transfer
 from tests.meta.house import ROOT
 
@@ -44,7 +44,7 @@ _WAIT = ("--networking", "tunnel_closing_wait_min=1s", "--networking", "tunnel_c
 @pytest.fixture
 def sshd(tmp_path: Path) -> Iterator[Sshd]:
     """The server behind the agent."""
-    skip_without(openssh.missing())
+    skip_without(openssh.missing_reason())
     with openssh.sshd(tmp_path) as server:
         yield server
 
@@ -54,13 +54,13 @@ def fleet(tmp_path: Path, sshd: Sshd) -> Iterator[Fleet]:
     """A fleet of one agent that has both its tunnels."""
     home = tmp_path / "home"
     home.mkdir()
-    with service() as checked:
-        services = ("--service", f"ssh={sshd.address}", "--service", f"check={checked.address}")
-        with up(home, *_SHAPE, *_WAIT, *services) as running:
+    with service() as target_service:
+        services = ("--service", f"ssh={sshd.address}", "--service", f"check={target_service.address}")
+        with run_fleet(home, *_SHAPE, *_WAIT, *services) as started_fleet:
             eventually_sync(
-                lambda: [_tunnels(proxy) for proxy in running.proxies] == [1, 1], seconds=PATIENCE
+                lambda: [_tunnels(proxy) for proxy in started_fleet.proxies] == [1, 1], seconds=PATIENCE
             )
-            yield running
+            yield started_fleet
 
 
 def _tunnels(proxy: str) -> int:
@@ -92,13 +92,13 @@ class Transfer:
 
 
 @contextlib.contextmanager
-def _copying(fleet: Fleet, sshd: Sshd, source: str, target: str, written: Path) -> Iterator[Transfer]:
+def _start_copy(fleet: Fleet, sshd: Sshd, source: str, target: str, target_file: Path) -> Iterator[Transfer]:
     """Run scp through the first proxy."""
-    command = " ".join(fleet.refloat("connect", "ssh.agent-1", "--proxy", fleet.connect))
+    command = " ".join(fleet.refloat_argv("connect", "ssh.agent-1", "--proxy", fleet.connect))
     argv = sshd.scp("-l", str(_KILOBITS_PER_SECOND), source, target, proxy_command=command)
     with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         try:
-            yield Transfer(process, written)
+            yield Transfer(process, target_file)
         finally:
             process.kill()
 
@@ -111,27 +111,27 @@ def test_scp_across_graceful_closing(fleet: Fleet, sshd: Sshd, tmp_path: Path) -
     with contextlib.ExitStack() as stack:
         idle = _idle_connections(fleet, stack, count=3)
         up_and_down = [
-            stack.enter_context(_copying(fleet, sshd, *words))
-            for words in (
+            stack.enter_context(_start_copy(fleet, sshd, *settings))
+            for settings in (
                 (str(source), f"{sshd.host}:{uploaded}", uploaded),
                 (f"{sshd.host}:{source}", str(downloaded), downloaded),
             )
         ]
         eventually_sync(lambda: all(copy.size() > 0 for copy in up_and_down), seconds=PATIENCE)
-        assert _closing(fleet) is None
+        assert _match_closing_line(fleet) is None
 
-        changed = fleet.run(
+        config_change = fleet.run(
             "fleet", "config", "set", "--confirm", "agent_connection_count=1", "graceful_tunnel_closing=true"
         )
-        assert changed.returncode == 0, changed.stderr
+        assert config_change.returncode == 0, config_change.stderr
         _await_closing(fleet, up_and_down)
         sizes = [copy.size() for copy in up_and_down]
         assert all(0 < size < _SIZE for size in sizes), sizes
-        assert not _closed(fleet)
+        assert not _has_closed_line(fleet)
 
         for copy in up_and_down:
             copy.end()
-        eventually_sync(lambda: _closed(fleet), seconds=PATIENCE)
+        eventually_sync(lambda: _has_closed_line(fleet), seconds=PATIENCE)
         for sock in idle:
             transfer(sock, 1000)
     assert {_digest(path) for path in (uploaded, downloaded)} == {_digest(source)}
@@ -139,19 +139,21 @@ def test_scp_across_graceful_closing(fleet: Fleet, sshd: Sshd, tmp_path: Path) -
 
 def _idle_connections(fleet: Fleet, stack: contextlib.ExitStack, *, count: int) -> list[socket.socket]:
     """Open connections through the second proxy, over its own tunnel."""
-    return [stack.enter_context(fleet.open("check.agent-1", fleet.connects[1])) for _ in range(count)]
+    return [
+        stack.enter_context(fleet.open_connection("check.agent-1", fleet.connects[1])) for _ in range(count)
+    ]
 
 
 def _await_closing(fleet: Fleet, transfers: Sequence[Transfer]) -> None:
     """Wait until the agent closes the tunnel of both transfers, and let no transfer end before."""
 
-    def begun() -> bool:
+    def has_begun() -> bool:
         for copy in transfers:
             copy.hold_before_its_end()
-        return _closing(fleet) is not None
+        return _match_closing_line(fleet) is not None
 
-    eventually_sync(begun, seconds=PATIENCE)
-    line = _closing(fleet)
+    eventually_sync(has_begun, seconds=PATIENCE)
+    line = _match_closing_line(fleet)
     assert line is not None
     assert (line["reason"], line["sessions"]) == ("excess", "2"), line[0]
 
@@ -160,13 +162,13 @@ def _log(fleet: Fleet) -> str:
     return (fleet.home / "fleet" / "default" / "logs" / "agents-1.log").read_text()
 
 
-def _closing(fleet: Fleet) -> re.Match[str] | None:
+def _match_closing_line(fleet: Fleet) -> re.Match[str] | None:
     """Return the line of the agent's log on the tunnel that takes nobody new from now on."""
     pattern = r"tunnel\.closing: agent-1: proxy \S+: (?P<reason>\w+), (?P<sessions>\d+) open sessions"
     return re.search(pattern, _log(fleet))
 
 
-def _closed(fleet: Fleet) -> bool:
+def _has_closed_line(fleet: Fleet) -> bool:
     return "tunnel.closed: agent-1" in _log(fleet)
 
 

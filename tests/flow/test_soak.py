@@ -55,32 +55,32 @@ FAULTS = (
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Demo]:
     """A demo of its own, small, with all its agents healthy."""
-    running = start_demo(tmp_path, "--auths", "2", "--proxies", "2", "--agents", str(AGENTS))
+    demo_process = start_demo(tmp_path, "--auths", "2", "--proxies", "2", "--agents", str(AGENTS))
     try:
-        running.await_counts({"healthy": AGENTS})
-        yield running
+        demo_process.await_counts({"healthy": AGENTS})
+        yield demo_process
     finally:
-        running.end()
+        demo_process.stop()
 
 
 def test_faults_for_minutes_leave_no_trace(demo: Demo) -> None:
     """Each fault is seen and heals; at the end every process is the one it was, as big as it was, with clean logs."""
-    watched = _watched(demo)
-    before = {process.pid for process in demo.family()}
-    started = time.monotonic()
+    processes = _processes_of(demo)
+    before = {process.pid for process in demo.processes()}
+    start = time.monotonic()
 
-    _play(demo, lambda: time.monotonic() - started > WARM_UP)
-    warm = _sizes(watched)
-    _play(demo, lambda: time.monotonic() - started > SOAK)
+    _inject_faults(demo, lambda: time.monotonic() - start > WARM_UP)
+    warm = _sizes(processes)
+    _inject_faults(demo, lambda: time.monotonic() - start > SOAK)
 
-    assert {process.pid for process in demo.family()} == before
-    assert "; restarting in" not in demo.said()
+    assert {process.pid for process in demo.processes()} == before
+    assert "; restarting in" not in demo.terminal_text()
     assert _tracebacks(demo) == {}
     grown = {}
 
     def steady() -> bool:
         nonlocal grown
-        grown = _grown(warm, _sizes(watched))
+        grown = _grown(warm, _sizes(processes))
         return not grown
 
     with contextlib.suppress(AssertionError):  # the next line says more
@@ -88,7 +88,7 @@ def test_faults_for_minutes_leave_no_trace(demo: Demo) -> None:
     assert grown == {}
 
 
-def _play(demo: Demo, enough: Callable[[], bool]) -> None:
+def _inject_faults(demo: Demo, enough: Callable[[], bool]) -> None:
     """Play every fault at least once, and go on until it is enough."""
     while True:
         for fault, undo, name in FAULTS:
@@ -97,12 +97,12 @@ def _play(demo: Demo, enough: Callable[[], bool]) -> None:
                 eventually_sync(lambda name=name: _instance_states(demo)[name] != "ok", seconds=SEEN)
             finally:
                 demo.fleet(undo, name)
-            eventually_sync(lambda: _well(demo), seconds=HEALED)
+            eventually_sync(lambda: _is_healthy(demo), seconds=HEALED)
         if enough():
             return
 
 
-def _well(demo: Demo) -> bool:
+def _is_healthy(demo: Demo) -> bool:
     """Every instance is ok; every agent works: an agent that opened a tunnel in need keeps it and reads excess."""
     counts = demo.counts()
     return (
@@ -116,29 +116,29 @@ def _instance_states(demo: Demo) -> dict[str, str]:
     return {instance["name"]: instance["state"] for instance in demo.get("instances")["instances"]}
 
 
-def _watched(demo: Demo) -> dict[str, psutil.Process]:
+def _processes_of(demo: Demo) -> dict[str, psutil.Process]:
     """What must not grow, by name: the web process, the worker of the rounds, the balancers."""
     marks = {"uvicorn": "web", "polls@%h": "worker-polls"}
-    found = {
+    processes = {
         name: process
-        for process in demo.family()
+        for process in demo.processes()
         for mark, name in marks.items()
         if mark in process.cmdline()
     }
     for row in json.loads(demo.fleet("ps", "--json")):
         if row["role"] == "balancer":
-            found[row["name"]] = psutil.Process(row["pid"])
-    assert {"web", "worker-polls"} < set(found), sorted(found)
-    return found
+            processes[row["name"]] = psutil.Process(row["pid"])
+    assert {"web", "worker-polls"} < set(processes), sorted(processes)
+    return processes
 
 
-def _sizes(watched: dict[str, psutil.Process]) -> dict[str, tuple[int, int]]:
+def _sizes(processes: dict[str, psutil.Process]) -> dict[str, tuple[int, int]]:
     """Bytes of memory and open files by name."""
-    return {name: (process.memory_info().rss, process.num_fds()) for name, process in watched.items()}
+    return {name: (process.memory_info().rss, process.num_fds()) for name, process in processes.items()}
 
 
 def _grown(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> dict[str, str]:
-    """What is bigger than a steady process becomes, by name."""
+    """Return the processes that grew more than a steady process does, by name."""
     return {
         name: f"{(after[name][0] - rss) / 1e6:+.0f} MB, {after[name][1] - fds:+d} files"
         for name, (rss, fds) in before.items()
@@ -149,9 +149,9 @@ def _grown(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]
 
 def _tracebacks(demo: Demo) -> dict[str, str]:
     """By file, the last traceback that any process wrote and that is not of a wait."""
-    found = {}
+    tracebacks = {}
     for log in demo.home.rglob("*.log"):
-        for told in _TRACEBACK.findall(log.read_text(errors="replace")):
-            if not _STALLED.match(told.rpartition("\n")[2]):
-                found[str(log.relative_to(demo.home))] = told[-4000:]
-    return found
+        for traceback in _TRACEBACK.findall(log.read_text(errors="replace")):
+            if not _STALLED.match(traceback.rpartition("\n")[2]):
+                tracebacks[str(log.relative_to(demo.home))] = traceback[-4000:]
+    return tracebacks

@@ -18,7 +18,7 @@ from fleet.protocol.destination.instance_status import DEGRADED_HEADER
 from fleet.protocol.instance_labels import GROUP_ID_LABEL, REGION_LABEL
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeInstance, agent_entry
-from tests.fakes.receivers import receiving
+from tests.fakes.receivers import run_receiver
 from tests.fakes.waiting import eventually_sync
 from tests.flow.alerting import add_channel, sql
 from tests.flow.producers import Database, Record, produced
@@ -39,30 +39,34 @@ GROUP, REGION = (2, 3), (4, 5)
 
 @dataclass
 class Agent:
-    """What the fleet says of one agent."""
+    """What the fleet reports on one agent."""
 
     name: str
     #: Places of the proxies that it has a tunnel to.
     on: tuple[int, ...] = (0,)
     auth: int = 1
     mode: str = "reconnect"
-    desired: int = 1
-    claimed: int = 0
+    desired_count: int = 1
+    claimed_count: int = 0
     #: When its resource expires.
     expires_at: float = field(default_factory=lambda: time.time() + LONG)
 
     def entry(self, now: float) -> fleet_pb2.AgentEntry:
         """Its entry in the lists of auths."""
-        left = self.expires_at - now
-        entry = agent_entry(f"{self.name}-id", f"auth-{self.auth}-id", expires_in=left, desired=self.desired)
+        remaining = self.expires_at - now
+        entry = agent_entry(
+            f"{self.name}-id", f"auth-{self.auth}-id", expires_in=remaining, desired_count=self.desired_count
+        )
         entry.agent.policy.mode = self.mode
         entry.agent.policy.health_check = self.mode == "reconnect"
-        entry.agent.tracker.claimed.extend(f"proxy-{n + 1}-id" for n in range(self.claimed or len(self.on)))
+        entry.agent.tracker.claimed.extend(
+            f"proxy-{n + 1}-id" for n in range(self.claimed_count or len(self.on))
+        )
         return entry
 
 
 class Fleet:
-    """A console, and what its instances say of agents."""
+    """A console, and the agents that its instances report."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -72,25 +76,25 @@ class Fleet:
         for auth in console.auths:
             auth.agents = self._list
         self.list_all()
-        self.say()
+        self.report()
 
-    def say(self, *agents: Agent) -> None:
-        """Have all instances say this from now on."""
+    def report(self, *agents: Agent) -> None:
+        """Let all instances report these agents from now on."""
         self._edition += 1
         self.agents = list(agents)
         for place, proxy in enumerate(self.console.proxies):
             names = [agent.name for agent in agents if place in agent.on]
             proxy.tunnels = tunnels_of(names, f"edition {self._edition}")
 
-    def list_all(self, *, expired: int | None = None, gone: int | None = None) -> None:
+    def list_all(self, *, expired_index: int | None = None, gone_index: int | None = None) -> None:
         """Have the auths list all instances, but one that has gone, and one of them as expired; by place."""
         now = time.time()
         for auth in self.console.auths:
-            auth.auths = [one.resource(now + LONG, "60s") for one in self.console.auths]
+            auth.auths = [instance.resource(now + LONG, "60s") for instance in self.console.auths]
             auth.proxies = [
-                proxy.resource(now - 1 if place == expired else now + LONG, "60s", **_labels(place))
+                proxy.resource(now - 1 if place == expired_index else now + LONG, "60s", **_labels(place))
                 for place, proxy in enumerate(self.console.proxies)
-                if place != gone
+                if place != gone_index
             ]
 
     @property
@@ -100,10 +104,10 @@ class Fleet:
 
     def heal(self) -> None:
         """Undo everything that was done to instances."""
-        for one in self.instances:
-            one.held.clear()
-            one.serving, one.readyz = health_pb2.HealthCheckResponse.SERVING, 200
-            one.says.clear()
+        for instance in self.instances:
+            instance.freeze_event.clear()
+            instance.serving, instance.readyz = health_pb2.HealthCheckResponse.SERVING, 200
+            instance.metadata.clear()
         self.list_all()
 
     def _list(self, request: fleet_pb2.ListAgentsRequest) -> fleet_pb2.ListAgentsResponse:
@@ -121,17 +125,17 @@ def _labels(place: int) -> dict[str, str]:
     return {REGION_LABEL: "north"} if place in REGION else {}
 
 
-def _unwell(*instances: FakeInstance) -> None:
+def _make_unhealthy(*instances: FakeInstance) -> None:
     """Have them answer that they are not well."""
-    for one in instances:
-        one.serving, one.readyz = health_pb2.HealthCheckResponse.NOT_SERVING, 503
+    for instance in instances:
+        instance.serving, instance.readyz = health_pb2.HealthCheckResponse.NOT_SERVING, 503
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """One for all tests here. Alerting fires at once, for each cause, and tells nobody."""
+    """The fleet of all tests here. Alerting fires at once for each cause and notifies nobody."""
     console = Console(tmp_path_factory.mktemp("console"), auths=2, proxies=PROXIES)
-    made = Fleet(console)
+    new_fleet = Fleet(console)
     sql(
         console.home,
         "update fleet_alertrule set min_count = 1, min_share = 0, pending_rounds = 1, pending_seconds = 0,"
@@ -140,23 +144,23 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     console.env["REFLOAT_ALERT_INTERVAL"] = "0.5"
     console.start_polling()
     console.start(programs.alerts())
-    yield made
+    yield new_fleet
     console.stop()
 
 
-def test_trouble_of_an_agents_own(fleet: Fleet) -> None:
-    """All instances are well, and each agent has another trouble."""
-    lonely, killed, forgotten = Agent("lonely"), Agent("killed"), Agent("forgotten")
+def test_verdicts_of_agent_faults(fleet: Fleet) -> None:
+    """All instances are healthy, and each agent has another fault."""
+    lonely, stopped_agent, expiring_agent = Agent("lonely"), Agent("killed"), Agent("forgotten")
     pick_first = Agent("forgotten-too", mode="pick_first")
-    others = (
+    other_agents = (
         Agent("well"),
         Agent("never", on=()),
-        Agent("few", desired=2),
+        Agent("few", desired_count=2),
         Agent("many", on=(0, 1)),
-        Agent("claims", claimed=2),
+        Agent("claims", claimed_count=2),
     )
-    everybody = (lonely, killed, forgotten, pick_first, *others)
-    fleet.say(*everybody)
+    all_agents = (lonely, stopped_agent, expiring_agent, pick_first, *other_agents)
+    fleet.report(*all_agents)
     produced(
         fleet.record,
         seconds=PATIENCE,
@@ -165,11 +169,11 @@ def test_trouble_of_an_agents_own(fleet: Fleet) -> None:
     )
     now = time.time()
     # The last heartbeat of the one, and of the other none after its tunnel was lost.
-    lonely.on = killed.on = ()
-    killed.expires_at = now + TTL
+    lonely.on = stopped_agent.on = ()
+    stopped_agent.expires_at = now + TTL
     # What an auth that is well lets expire: nobody is to blame.
-    forgotten.expires_at = pick_first.expires_at = now + 5
-    fleet.say(*everybody)
+    expiring_agent.expires_at = pick_first.expires_at = now + 5
+    fleet.report(*all_agents)
     produced(
         Database(fleet.console.home),
         seconds=PATIENCE,
@@ -189,22 +193,22 @@ def test_trouble_of_an_agents_own(fleet: Fleet) -> None:
     )
 
 
-def test_trouble_of_instances(fleet: Fleet) -> None:
+def test_verdicts_of_instance_faults(fleet: Fleet) -> None:
     """Agents suffer from an auth, from proxies, from the backend, and from a network that is gone."""
     auths, proxies = fleet.console.auths, fleet.console.proxies
     home = Database(fleet.console.home)
-    fleet.say(
+    fleet.report(
         Agent("well"),
         Agent("moves", auth=2),
         Agent("stays", auth=2, mode="pick_first"),
         *(Agent(f"of-proxy-{place + 1}", on=(place,)) for place in range(PROXIES)),
     )
     eventually_sync(lambda: fleet.console.counts().get("healthy", 0) == 3 + PROXIES, seconds=PATIENCE)
-    _unwell(auths[1], *(proxies[place] for place in REGION))
-    proxies[1].says[DEGRADED_HEADER] = "slow disk"
+    _make_unhealthy(auths[1], *(proxies[place] for place in REGION))
+    proxies[1].metadata[DEGRADED_HEADER] = "slow disk"
     for place in GROUP:
-        proxies[place].held.set()
-    fleet.list_all(gone=6, expired=7)
+        proxies[place].freeze_event.set()
+    fleet.list_all(gone_index=6, expired_index=7)
     produced(
         home,
         seconds=PATIENCE,
@@ -215,7 +219,7 @@ def test_trouble_of_instances(fleet: Fleet) -> None:
         instance_states=("ok", "silent", "unhealthy", "expired", "gone"),
         incident_causes=("auth", "proxy", "proxy-group", "region"),
     )
-    _unwell(auths[0])
+    _make_unhealthy(auths[0])
     produced(
         home,
         seconds=PATIENCE,
@@ -224,8 +228,8 @@ def test_trouble_of_instances(fleet: Fleet) -> None:
         causes=("backend",),
         incident_causes=("backend",),
     )
-    for one in fleet.instances:
-        one.held.set()
+    for instance in fleet.instances:
+        instance.freeze_event.set()
     produced(
         home,
         seconds=PATIENCE,
@@ -234,21 +238,21 @@ def test_trouble_of_instances(fleet: Fleet) -> None:
         incident_causes=("cluster",),
     )
     fleet.heal()
-    produced(home, seconds=PATIENCE, timeline=("firing", "notice", "recovering", "resolved"))
+    produced(home, seconds=PATIENCE, timeline=("firing", "notification", "recovering", "resolved"))
 
 
-def test_incident_that_comes_and_goes(fleet: Fleet) -> None:
-    """Its timeline says so, who was called in, what was sent, and that a silence of it ends."""
+def test_incident_is_opened_and_resolved(fleet: Fleet) -> None:
+    """The timeline has the escalation, the deliveries and the end of a silence."""
     console, proxy = fleet.console, fleet.console.proxies[0]
     home = Database(console.home)
     fleet.heal()
-    fleet.say(Agent("well"))
+    fleet.report(Agent("well"))
     eventually_sync(lambda: set(fleet.record("instance_states")) == {"ok"}, seconds=PATIENCE)
     # What was stronger explains others for a minute after it is over.
     sql(console.home, "delete from fleet_incidentevent")
     sql(console.home, "delete from fleet_incident")
     sql(console.home, "update fleet_alertrule set recover_seconds = 300, severity = 2")
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         add_channel(console.home, "webhook", "url", receiver.url)
         sql(console.home, "update fleet_route set escalate_after = 0")
         sql(
@@ -257,38 +261,43 @@ def test_incident_that_comes_and_goes(fleet: Fleet) -> None:
             " select r.id, c.id from fleet_route r, fleet_channel c",
         )
         for _ in range(2):
-            _unwell(proxy)
+            _make_unhealthy(proxy)
             _await_incident(console, "firing")
             fleet.heal()
             _await_incident(console, "recovering")
-        _unwell(proxy)
+        _make_unhealthy(proxy)
         _await_incident(console, "firing")
-        produced(home, seconds=PATIENCE, timeline=("firing", "back", "flapping", "escalated", "delivery"))
+        produced(home, seconds=PATIENCE, timeline=("firing", "recurred", "flapping", "escalated", "delivery"))
 
         def is_steady() -> bool:
             """Half an hour without a turn is written, not waited for; who takes the cluster over reads it."""
-            sql(console.home, "update fleet_incident set flips = '[]' where state = 'firing'")
+            sql(console.home, "update fleet_incident set flap_times = '[]' where state = 'firing'")
             sql(
                 console.home,
                 "update fleet_clusterlease set holder = '', token = token + 1 where purpose = 'alerts'",
             )
-            return bool(sql(console.home, "select 1 from fleet_incidentevent where kind = 'steady'"))
+            return bool(sql(console.home, "select 1 from fleet_incidentevent where kind = 'stable'"))
 
         eventually_sync(is_steady, seconds=PATIENCE)
         now = time.time()
         sql(
             console.home,
-            "insert into fleet_silence (cluster, matchers, reason, creator, created_at, starts_at, ends_at, warned)"
-            " values ('', ?, 'to see its end', 'ada', ?, ?, ?, 0)",
-            *(f"cause=proxy/{proxy.id}", _column(now - 600), _column(now - 600), _column(now + LONG)),
+            "insert into fleet_silence (cluster, matchers, reason, creator, created_at, starts_at, ends_at,"
+            " expiry_notified) values ('', ?, 'to see its end', 'ada', ?, ?, ?, 0)",
+            *(
+                f"cause=proxy/{proxy.id}",
+                _to_sqlite_moment(now - 600),
+                _to_sqlite_moment(now - 600),
+                _to_sqlite_moment(now + LONG),
+            ),
         )
-        silenced = "select 1 from fleet_incident where silenced_by != ''"
-        eventually_sync(lambda: bool(sql(console.home, silenced)), seconds=PATIENCE)
-        sql(console.home, "update fleet_silence set ends_at = ?", _column(now + 300))
-        produced(home, seconds=PATIENCE, timeline=("steady", "silence ends"))
+        silenced_query = "select 1 from fleet_incident where silenced_by != ''"
+        eventually_sync(lambda: bool(sql(console.home, silenced_query)), seconds=PATIENCE)
+        sql(console.home, "update fleet_silence set ends_at = ?", _to_sqlite_moment(now + 300))
+        produced(home, seconds=PATIENCE, timeline=("stable", "silence ends"))
 
 
-def _column(seconds: float) -> str:
+def _to_sqlite_moment(seconds: float) -> str:
     """Return a moment as SQLite keeps it."""
     return str(to_moment(seconds).replace(tzinfo=None))
 

@@ -28,16 +28,16 @@ STATES = [State.HEALTHY, State.STRANDED, State.RETIRED]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+def started_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """One web process for all tests here."""
     with web_console(tmp_path_factory.mktemp("web")) as console:
         yield console
 
 
 @pytest.fixture
-def console(running: Console) -> Console:
+def console(started_console: Console) -> Console:
     """The web process; `http` gives it a record of three agents."""
-    return running
+    return started_console
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ async def http(console: Console) -> AsyncIterator[aiohttp.ClientSession]:
 
 async def _sign_in(http: aiohttp.ClientSession) -> None:
     async with http.get("/accounts/login/") as page:
-        found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', await page.text())
-    assert found is not None
-    form = {"csrfmiddlewaretoken": found[1], "login": USERNAME, "password": PASSWORD}
+        csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', await page.text())
+    assert csrf is not None
+    form = {"csrfmiddlewaretoken": csrf[1], "login": USERNAME, "password": PASSWORD}
     async with http.post("/accounts/login/", data=form, allow_redirects=False) as answer:
         assert answer.status == 302
 
@@ -62,7 +62,7 @@ def _cookies(http: aiohttp.ClientSession) -> dict[str, str]:
     return {cookie.key: cookie.value for cookie in http.cookie_jar}
 
 
-async def _until(link: ClientConnection, kind: str) -> dict[str, Any]:
+async def _await_frame(link: ClientConnection, kind: str) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE):
         while True:
             frame = await link.recv()
@@ -93,16 +93,16 @@ async def test_sign_out_ends_the_socket(console: Console, http: aiohttp.ClientSe
     """Signed in, a socket opens; signed out in another request, it closes with 4401."""
     await _sign_in(http)
     cookies = _cookies(http)
-    sent = {"Cookie": f"sessionid={cookies['sessionid']}"}
+    headers = {"Cookie": f"sessionid={cookies['sessionid']}"}
     async with connect(
-        console.socket, origin=console.url, additional_headers=sent, open_timeout=PATIENCE
+        console.socket, origin=console.url, additional_headers=headers, open_timeout=PATIENCE
     ) as link:  # type: ignore[arg-type]
-        await _until(link, "bytes")
+        await _await_frame(link, "bytes")
         form = {"csrfmiddlewaretoken": cookies["csrftoken"]}
         async with http.post("/accounts/logout/", data=form, allow_redirects=False) as answer:
             assert answer.status == 302
         with pytest.raises(ConnectionClosed) as closed:
-            await _until(link, "never")
+            await _await_frame(link, "never")
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4401
 
@@ -110,49 +110,54 @@ async def test_sign_out_ends_the_socket(console: Console, http: aiohttp.ClientSe
 async def test_idle_socket_lives_and_valkey_may_restart(
     console: Console, http: aiohttp.ClientSession
 ) -> None:
-    """Longer idle than any layer's time-out, the socket stays; Valkey lost, it says stale; Valkey back, it heals.
+    """The socket survives idle times longer than any timeout; without Valkey its data is stale until Valkey is back.
 
     The API refuses meanwhile: nobody reads *healthy* of a record that is not there.
     """
-    sent = {"Authorization": f"Bearer {console.token}"}
+    headers = {"Authorization": f"Bearer {console.token}"}
     async with connect(
-        console.socket, additional_headers=sent, open_timeout=PATIENCE, ping_timeout=PATIENCE
+        console.socket, additional_headers=headers, open_timeout=PATIENCE, ping_timeout=PATIENCE
     ) as link:
-        hello = await _until(link, "hello")
+        hello = await _await_frame(link, "hello")
         assert (hello["agents"], hello["stale"]) == (3, False)
         assert await asyncio.to_thread(conclude, console.writer(), STATES, as_of=time.time())
         # Beats come every 5 s: two of them are more than 5 s of nothing else, and the data is stale by then.
-        await _until(link, "stale")
-        await _until(link, "beat")
+        await _await_frame(link, "stale")
+        await _await_frame(link, "beat")
         console.server.stop()
-        beat = await _until(link, "beat")
+        beat = await _await_frame(link, "beat")
         assert beat["stale"] is True
-        assert await _summary(http, sent) == 503
+        assert await _summary(http, headers) == 503
         port = int(console.server.url.rpartition(":")[2].partition("/")[0])
         console.server = valkey.start(console.data, port=port)
-        changed = [State.AT_RISK, *STATES[1:]]
-        assert await asyncio.to_thread(conclude, console.writer(), changed, as_of=time.time() + AHEAD)
-        fresh = await _until(link, "hello")
+        new_states = [State.AT_RISK, *STATES[1:]]
+        assert await asyncio.to_thread(conclude, console.writer(), new_states, as_of=time.time() + AHEAD)
+        fresh = await _await_frame(link, "hello")
         assert (fresh["stale"], fresh["epoch"]) == (False, hello["epoch"])
-        assert (await _until(link, "bytes"))["bytes"] == bytes(changed)
-        assert await _summary(http, sent) == 200
+        assert (await _await_frame(link, "bytes"))["bytes"] == bytes(new_states)
+        assert await _summary(http, headers) == 200
 
 
 async def test_large_frame_ends_the_socket_alone(console: Console, http: aiohttp.ClientSession) -> None:
     """Two hundred thousand brackets are refused unread, and nothing of that socket stays."""
-    sent = {"Authorization": f"Bearer {console.token}"}
-    async with connect(console.socket, additional_headers=sent, open_timeout=PATIENCE) as link:
-        await _until(link, "bytes")
+    headers = {"Authorization": f"Bearer {console.token}"}
+    async with connect(console.socket, additional_headers=headers, open_timeout=PATIENCE) as link:
+        await _await_frame(link, "bytes")
         await link.send("[" * 200_000)
         with pytest.raises(ConnectionClosed) as closed:
-            await _until(link, "never")
+            await _await_frame(link, "never")
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
 
     async def is_gone() -> bool:
-        async with http.get("/metrics", headers=sent) as answer:
+        async with http.get("/metrics", headers=headers) as answer:
             lines = (await answer.text()).splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith("refloat_sockets{")) == 0
+        return (
+            sum(
+                float(line.split()[-1]) for line in lines if line.startswith("refloat_websocket_connections{")
+            )
+            == 0
+        )
 
     await eventually(is_gone)
 
@@ -162,12 +167,12 @@ async def test_endless_head_is_cut(console: Console, http: aiohttp.ClientSession
     host, _, port = console.url.removeprefix("http://").rpartition(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"GET / HTTP/1.1\r\n")
-    sent = 0
+    sent_bytes = 0
     with contextlib.suppress(ConnectionError):
-        while sent < 64 * 1024 * 1024:
+        while sent_bytes < 64 * 1024 * 1024:
             writer.write(b"x: " + b"a" * 16_384 + b"\r\n")
             await writer.drain()
-            sent += 16_384
+            sent_bytes += 16_384
     writer.close()
-    assert sent < 16 * 1024 * 1024
+    assert sent_bytes < 16 * 1024 * 1024
     assert await _summary(http, {"Authorization": f"Bearer {console.token}"}) == 200

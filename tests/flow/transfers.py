@@ -32,31 +32,31 @@ def _blocks(size: int, seed: int) -> Iterator[bytes]:
 
 def digest(size: int, seed: int) -> bytes:
     """Of those bytes."""
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     for part in _blocks(size, seed):
-        found.update(part)
-    return found.digest()
+        checksum.update(part)
+    return checksum.digest()
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
-    got = bytearray()
-    while len(got) < size:
-        part = sock.recv(size - len(got))
+    content = bytearray()
+    while len(content) < size:
+        part = sock.recv(size - len(content))
         if not part:
-            raise ConnectionError(f"ended after {len(got)} of {size} bytes")
-        got += part
-    return bytes(got)
+            raise ConnectionError(f"ended after {len(content)} of {size} bytes")
+        content += part
+    return bytes(content)
 
 
 def _hashed(sock: socket.socket, size: int) -> bytes:
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     while size:
         part = sock.recv(min(size, _BLOCK))
         if not part:
             raise ConnectionError(f"ended with {size} bytes to come")
-        found.update(part)
+        checksum.update(part)
         size -= len(part)
-    return found.digest()
+    return checksum.digest()
 
 
 class Service:
@@ -66,7 +66,7 @@ class Service:
         self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         #: Connections that ended orderly, by the user's end of stream.
-        self.ended = 0
+        self.closed_count = 0
         self.open = 0
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -89,7 +89,7 @@ class Service:
                     for part in _blocks(size, seed=2):
                         sock.sendall(part)
                 with self._lock:
-                    self.ended += 1
+                    self.closed_count += 1
         except (OSError, struct.error):
             return
         finally:
@@ -104,11 +104,11 @@ class Service:
 @contextlib.contextmanager
 def service(port: int = 0) -> Iterator[Service]:
     """Run one."""
-    running = Service(port)
+    new_service = Service(port)
     try:
-        yield running
+        yield new_service
     finally:
-        running.stop()
+        new_service.stop()
 
 
 def connect(address: str) -> socket.socket:

@@ -48,7 +48,7 @@ START_DEADLINE = 180.0
 _DATABASE = "refloat.sqlite3"
 
 
-class _Unguarded(DatabaseWrapper):
+class _UnguardedDatabase(DatabaseWrapper):
     """A connection that pytest-django, which guards the database of the tests, does not refuse to open."""
 
     @override
@@ -63,7 +63,7 @@ class _Unguarded(DatabaseWrapper):
 def database(home: Path) -> Iterator[None]:
     """Point the models, in this thread, at the database of the console with its state in `home`."""
     previous = connections[DEFAULT_DB_ALIAS]
-    connection = _Unguarded({**previous.settings_dict, "NAME": home / _DATABASE}, DEFAULT_DB_ALIAS)
+    connection = _UnguardedDatabase({**previous.settings_dict, "NAME": home / _DATABASE}, DEFAULT_DB_ALIAS)
     connections[DEFAULT_DB_ALIAS] = connection
     try:
         yield
@@ -121,7 +121,7 @@ class Console:
         return RedisPubSubChannelLayer(hosts=[self.server.url], prefix=f"{PREFIX}:layer")
 
     def add_cluster(self, name: str) -> None:
-        """Add a cluster that nobody polls."""
+        """Add a cluster that is not polled."""
         with database(self.home):
             Cluster.objects.create(id=name, name=name)
 

@@ -38,7 +38,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     """
     now, user = record_reader.current_time(), signed_in_user_of(request)
     is_limited_user = is_limited(user)
-    log = Delivery.objects.filter(cluster__in=log_clusters_of(cluster, has_limit=is_limited_user))
+    log = Delivery.objects.filter(cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user))
     if request.method == "POST":
         require_write(request, Permission.CHANGE_CONFIG, cluster)
         sendable = log.exclude(channel=None)
@@ -205,7 +205,7 @@ def _channel_context(
     newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
     is_failing = newest is not None and newest.sent_at is None
     is_hidden = is_limited_user and not row.cluster
-    visible_deliveries = log.filter(cluster__in=log_clusters_of(cluster, has_limit=is_limited_user))
+    visible_deliveries = log.filter(cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user))
     return {
         "row": row,
         "owner": format_owner(row.cluster),
@@ -234,7 +234,7 @@ def _route_tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]
 
 
 def _route_texts(row: Route) -> dict[str, str]:
-    conditions = [f"severity {Severity(row.least).slug} or higher"]
+    conditions = [f"severity {Severity(row.min_severity).slug} or higher"]
     conditions += [row.matchers] if row.matchers else []
     conditions += [f"cluster {row.cluster}"] if row.cluster else []
     extra = []
@@ -247,7 +247,7 @@ def _route_texts(row: Route) -> dict[str, str]:
         extra.append(
             f"quiet hours {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone} (not for critical)"
         )
-    if row.goes_on:
+    if row.continue_matching:
         extra.append("continues with the next routes")
     names = ", ".join(channel_row.name for channel_row in row.channels.all())
     return {"takes": ", ".join(conditions), "channels": names, "extra": "; ".join(extra)}

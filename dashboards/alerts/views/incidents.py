@@ -24,7 +24,7 @@ from fleet.alerts import incident_actions, store
 from fleet.alerts.evaluator import count_open
 from fleet.alerts.facts import agents_of
 from fleet.alerts.incident_actions import ActionError
-from fleet.alerts.lifecycle import Evaluation
+from fleet.alerts.lifecycle import EvaluationContext
 from fleet.alerts.matchers import MatchError
 from fleet.models.access import Permission, has_permission, is_limited
 from fleet.models.alerting import AlertClock
@@ -37,10 +37,10 @@ _PAST = 50
 _AGENTS = 50
 #: Labels of timeline entries whose kind is not a label by itself.
 _KIND_LABELS = {
-    TimelineKind.BACK.value: "firing again",
-    TimelineKind.STEADY.value: "flapping ended",
-    TimelineKind.NOTICE.value: "notification",
-    TimelineKind.LET_GO.value: "acknowledgement removed",
+    TimelineKind.RECURRED.value: "firing again",
+    TimelineKind.STABLE.value: "flapping ended",
+    TimelineKind.NOTIFICATION.value: "notification",
+    TimelineKind.UNACKNOWLEDGED.value: "acknowledgement removed",
 }
 
 
@@ -58,7 +58,9 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     unresolved_rows = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
         explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
     )
-    current_rows = list(unresolved_rows.order_by("explained", "-severity", "-affected", "-opened_at")[:500])
+    current_rows = list(
+        unresolved_rows.order_by("explained", "-severity", "-affected_count", "-opened_at")[:500]
+    )
     names, active_silences = (
         alert_presenters.cause_names_of(current_rows),
         alert_presenters.active_silences_in(cluster, now),
@@ -80,8 +82,8 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             alert_presenters.incident_view(row, now, prefix, active_silences=active_silences)
             for row in past_rows
         ],
-        "looked": presenters.moment(clock.looked_at if clock else None),
-        "looked_ms": presenters.age_ms(clock.looked_at if clock else None, now),
+        "looked": presenters.moment(clock.evaluated_at if clock else None),
+        "looked_ms": presenters.age_ms(clock.evaluated_at if clock else None, now),
     }
     return render(request, "dashboards/incidents.html", context)
 
@@ -93,7 +95,7 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     """Return the number of open incidents and the newest notification, for pages without a live connection."""
     rows = Incident.objects.filter(cluster=cluster, state__in=OPEN_STATES)
     notification_events = IncidentEvent.objects.filter(
-        incident__cluster=cluster, kind=TimelineKind.NOTICE.value
+        incident__cluster=cluster, kind=TimelineKind.NOTIFICATION.value
     ).select_related("incident")
     newest = notification_events.order_by("-pk").first()
     active_silences = alert_presenters.active_silences_in(cluster, record_reader.current_time())
@@ -121,7 +123,9 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     now, is_limited_user = record_reader.current_time(), is_limited(signed_in_user_of(request))
     rules, active_silences = store.read_rules(cluster), alert_presenters.active_silences_in(cluster, now)
     incident_value = store.incident_of(row)
-    strongest = Evaluation(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(incident_value)
+    strongest = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(
+        incident_value
+    )
     context: dict[str, Any] = {
         "page": "incidents",
         "incident": alert_presenters.incident_view(row, now, prefix_of(cluster), active_silences=active_silences),
@@ -154,7 +158,12 @@ def _time_before(now: float, ms: int | None) -> float | None:
 def _event_line(event_row: IncidentEvent, now: float) -> dict[str, Any]:
     at = {"at": presenters.moment(event_row.at), "ms": presenters.age_ms(event_row.at, now)}
     label = _KIND_LABELS.get(event_row.kind, event_row.kind)
-    return at | {"kind": event_row.kind, "label": label, "who": event_row.who, "text": event_row.text}
+    return at | {
+        "kind": event_row.kind,
+        "label": label,
+        "actor": event_row.actor_name,
+        "text": event_row.text,
+    }
 
 
 def _live_context(row: Incident, cluster: str, now: float) -> dict[str, Any]:

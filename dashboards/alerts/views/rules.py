@@ -26,7 +26,7 @@ from dashboards.shared.permissions import (
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import backtest, rules_yaml, setup_actions, store
-from fleet.alerts.facts import match_names
+from fleet.alerts.facts import backend_cause_of, cluster_cause_of, match_names
 from fleet.alerts.notifications import format_duration
 from fleet.alerts.rules import THRESHOLD_KINDS, Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
@@ -238,16 +238,17 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     history = alert_history.read(cluster, now, _DAYS, with_instances=rule.kind in backtest.INSTANCE_KINDS)
     if not history.days:
         return "The history is still empty, so this rule cannot be backtested yet.", []
-    agents = Agent.objects.filter(cluster=cluster, retired=False).count()
+    agents = Agent.objects.filter(cluster=cluster, is_retired=False).count()
     firing_periods = backtest.run_backtest(
         rule, history.agent_changes, agents, now, _agents_with_label(rule, cluster), history.instance_changes
     )
     names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
+    names |= {cause.key: cause.name for cause in (backend_cause_of(cluster), cluster_cause_of(cluster))}
     lines = [
         {
             "at": to_moment(firing_period.began_at),
             "lasted": format_duration(firing_period.seconds),
-            "peak": firing_period.peak,
+            "peak_count": firing_period.peak_count,
             "cause": names.get(firing_period.cause, firing_period.cause),
         }
         for firing_period in reversed(firing_periods)

@@ -56,7 +56,9 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     `blank`: the form has no matchers yet.
     """
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
-    window_form = WindowForm(auto_id=_WINDOW_IDS, initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
+    window_form = WindowForm(
+        auto_id=_WINDOW_IDS, initial={"time_zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"}
+    )
     if request.method == "POST":
         require_write(request, Permission.ACT_ON_FLEET, cluster)
         do = request.POST.get("do")
@@ -176,14 +178,14 @@ def _handle_post(
         return True
     if do == "silence" and form.is_valid():
         form_data = form.cleaned_data
-        if form_data["typed"].strip().lower() == CONFIRMATION_WORD:
+        if form_data["confirmation"].strip().lower() == CONFIRMATION_WORD:
             _prove_for_everything(request, form_data["matchers"])
         try:
             begins = incident_actions.starts_at_of(form_data["starts"], now)
-            until = begins + form_data["hours"] * 3600
+            until = begins + form_data["duration"]
             incident_actions.create_silence(
                 form_data["matchers"], form_data["reason"], actor.identity.name, begins, until, actor,
-                cluster=cluster, typed_word=form_data["typed"],
+                cluster=cluster, confirmation=form_data["confirmation"],
             )  # fmt: skip
         except (ActionError, MatchError) as error:
             form.add_error(None, sentence_of(error))
@@ -209,7 +211,7 @@ def _with_names(matchers: str, cluster: str) -> str:
     if not keys:
         return matchers
     names = dict(Incident.objects.filter(cluster=cluster, key__in=keys).values_list("key", "cause_name"))
-    return _CAUSE_KEYS.sub(lambda found: quote(names.get(found[0], found[0])), matchers)
+    return _CAUSE_KEYS.sub(lambda match: quote(names.get(match[0], match[0])), matchers)
 
 
 def _silence_context(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:
@@ -240,7 +242,7 @@ def _window_context(row: MaintenanceWindow, now: float, writable: Collection[str
         "owner": format_owner(row.cluster),
         "may_act": row.cluster in writable,
         "what": row.matchers or "everything",
-        "when": f"{row.rule}, {row.starts:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.zone}",
+        "when": f"{row.rule}, {row.start_time:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.time_zone}",
         "reason": row.reason,
         "creator": row.creator,
         "enabled": row.enabled,

@@ -14,23 +14,24 @@ from pydantic import Field
 from dashboards.changes import change_rows
 from dashboards.changes.audit_query import AuditQuery
 from dashboards.shared import request_actor
-from dashboards.shared.api.access import ApiAccess
+from dashboards.shared.api.access import ApiAccess, describe_missing_scope
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
-    ChangeAnswer,
     ChangeItem,
-    actor_of,
+    ChangeResponse,
     caller_of,
     document_etag,
     document_if_match,
     fields_of,
+    request_actor_of,
     require_cluster,
     require_if_match,
     require_reauthentication,
     respond_with_change,
 )
-from dashboards.shared.api.parameters import Body, Parameters, Schema
+from dashboards.shared.api.parameters import Parameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.permissions import describe_missing_permission
 from dashboards.shared.record_reader import record
 from fleet.changes import engine as changes
 from fleet.changes import kinds
@@ -50,24 +51,24 @@ _LIST_LIMIT = 100
 _STEP_202, _STEP_201, _STEP_200 = (document_if_match("/changes/{id}", status) for status in (202, 201, 200))
 
 
-class ChangesAnswer(Schema):
+class ChangesResponse(Schema):
     """A list of changes."""
 
     cluster: str
     """Id of the cluster."""
-    busy: str
+    busy_reason: str
     """Which change is running in the cluster now, as a sentence; empty when none is."""
     changes: list[ChangeItem]
     """Changes, the newest first."""
 
 
-class Confirmation(Body):
+class ConfirmChangeRequest(RequestBody):
     """Confirmation of a plan."""
 
     reason: Annotated[str, Field(max_length=2000)]
     """Reason for the change, for the audit log."""
-    typed: Annotated[str, Field(max_length=200)] = ""
-    """The word in `asks_typed` of the change, when that is not empty."""
+    confirmation: Annotated[str, Field(max_length=200)] = ""
+    """The text in `confirmation_required` of the change, when that is not empty."""
 
 
 class AuditFilters(Parameters):
@@ -76,8 +77,8 @@ class AuditFilters(Parameters):
     q: str = ""
     """Text to search for."""
     outcome: str = ""
-    """Outcome: `done`, `refused` or `failed`."""
-    kind: str = ""
+    """Outcome: `succeeded`, `refused` or `failed`."""
+    actor_kind: str = ""
     """Kind of the actor: `person`, `token` or `system`."""
     days: str = ""
     """Only entries of the last `1`, `7` or `30` days; empty: all entries."""
@@ -92,21 +93,21 @@ class AuditItem(Schema):
 
     at: datetime
     """When the action was attempted."""
-    who: str
+    actor_name: str
     """User or process that attempted the action."""
-    kind: str
+    actor_kind: str
     """Kind of the actor: `person`, `token` or `system`."""
     action: str
     """Action: `policy.confirm`, `silence.create`."""
     subject: str
     """Object of the action."""
     outcome: str
-    """Outcome: `done`, `refused` or `failed`."""
+    """Outcome: `succeeded`, `refused` or `failed`."""
     detail: str
     """Result, or why the action was refused or failed."""
     reason: str
     """Reason that the user gave."""
-    change: int | None
+    change_id: int | None
     """Number of the change; null when the action belongs to none."""
     request_id: str
     """Id of the request, as in the console's log."""
@@ -116,7 +117,7 @@ class AuditItem(Schema):
     """Values after the action."""
 
 
-class AuditAnswer(Schema):
+class AuditResponse(Schema):
     """One page of the audit log."""
 
     cluster: str
@@ -127,8 +128,8 @@ class AuditAnswer(Schema):
     """Entries, the newest first."""
 
 
-@per_cluster.get("/changes", auth=_VIEW, response={200: ChangesAnswer, **REFUSAL_RESPONSES})
-def change_list(request: HttpRequest, cluster: str) -> Any:
+@per_cluster.get("/changes", auth=_VIEW, response={200: ChangesResponse, **REFUSAL_RESPONSES})
+def list_changes(request: HttpRequest, cluster: str) -> Any:
     """List changes.
 
     The list has the newest 100 changes.
@@ -136,9 +137,9 @@ def change_list(request: HttpRequest, cluster: str) -> Any:
     rows = Change.objects.filter(cluster=require_cluster(cluster)).defer(
         "plan", "parameters", "before", "after"
     )
-    return ChangesAnswer(
+    return ChangesResponse(
         cluster=cluster,
-        busy=changes.describe_running_change(cluster),
+        busy_reason=changes.describe_running_change(cluster),
         changes=[ChangeItem(**fields_of(row)) for row in rows[:_LIST_LIMIT]],
     )
 
@@ -146,10 +147,10 @@ def change_list(request: HttpRequest, cluster: str) -> Any:
 @per_cluster.get(
     "/changes/{int:change_id}",
     auth=_VIEW,
-    response={200: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={200: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=document_etag(),
 )
-def change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+def get_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Get a change.
 
     The response has the plan and the result. Send its ETag as If-Match with requests that act on the change.
@@ -160,59 +161,62 @@ def change(request: HttpRequest, response: HttpResponse, cluster: str, change_id
 @per_cluster.post(
     "/changes/{int:change_id}/confirm",
     auth=_ACT,
-    response={202: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={202: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_STEP_202,
 )
-def confirm(
-    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: Confirmation
+def confirm_change(
+    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ConfirmChangeRequest
 ) -> Any:
     """Confirm a change.
 
     A worker starts the change when no other change is running in the cluster and required reviews are approved.
     """
     row = require_permitted_change(request, cluster, change_id)
-    kinds.confirm(row, actor_of(request), reason=body.reason, typed_name=body.typed, now=timezone.now())
+    kinds.confirm(
+        row, request_actor_of(request), reason=body.reason, typed_name=body.confirmation, now=timezone.now()
+    )
     return _start_change(response, row)
 
 
 @per_cluster.post(
     "/changes/{int:change_id}/approve",
     auth=_ACT,
-    response={202: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={202: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_STEP_202,
 )
-def approve(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+def approve_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Approve a change.
 
     Only for clusters that require a review: a second person approves the plan.
     """
     row = require_permitted_change(request, cluster, change_id)
-    changes.approve(row, actor_of(request), now=timezone.now())
+    changes.approve(row, request_actor_of(request), now=timezone.now())
     return _start_change(response, row)
 
 
 @per_cluster.post(
     "/changes/{int:change_id}/cancel",
     auth=_ACT,
-    response={200: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={200: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_STEP_200,
 )
-def cancel(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+def cancel_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Cancel a change.
 
-    Only before the change starts to run.
+    A change that has not started is cancelled; a running campaign or rollout is aborted. A networking config that is
+    being written cannot be cancelled.
     """
     row = require_permitted_change(request, cluster, change_id)
-    return respond_with_change(response, kind_of(row).cancel(row, actor_of(request), timezone.now()))
+    return respond_with_change(response, kind_of(row).cancel(row, request_actor_of(request), timezone.now()))
 
 
 @per_cluster.post(
     "/changes/{int:change_id}/undo",
     auth=_CONFIG,
-    response={201: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={201: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_STEP_201,
 )
-def undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+def undo_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Plan the undo of a change.
 
     The response is a new change that restores the previous networking config or policies. Nothing runs before you
@@ -220,23 +224,25 @@ def undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: 
     """
     row = require_change(cluster, change_id)
     require_if_match(request, row)
-    undo_change = kind_of(row).undo(row, actor_of(request), timezone.now(), record())
+    undo_change = kind_of(row).undo(row, request_actor_of(request), timezone.now(), record())
     return Status(201, respond_with_change(response, undo_change))
 
 
-@per_cluster.get("/audit", auth=_AUDIT, response={200: AuditAnswer, **REFUSAL_RESPONSES})
-def audit(request: HttpRequest, cluster: str, filters: Query[AuditFilters]) -> Any:
+@per_cluster.get("/audit", auth=_AUDIT, response={200: AuditResponse, **REFUSAL_RESPONSES})
+def list_audit_entries(request: HttpRequest, cluster: str, filters: Query[AuditFilters]) -> Any:
     """List audit log entries.
 
     The log has every attempt to change something, also refused and failed ones.
     """
-    query = AuditQuery.from_parameters(filters.dict(exclude={"limit"}))
-    has_limit = is_limited(caller_of(request))
+    query = AuditQuery.from_parameters({**filters.dict(exclude={"limit"}), "kind": filters.actor_kind})
+    is_limited_user = is_limited(caller_of(request))
     rows = list(
-        query.find_rows(require_cluster(cluster), timezone.now(), has_limit=has_limit)[: filters.limit + 1]
+        query.find_rows(require_cluster(cluster), timezone.now(), is_limited_user=is_limited_user)[
+            : filters.limit + 1
+        ]
     )
     page_rows = rows[: filters.limit]
-    return AuditAnswer(
+    return AuditResponse(
         cluster=cluster,
         next=str(page_rows[-1].pk) if len(rows) > filters.limit else None,
         entries=[AuditItem(**change_rows.audit_item_of(row)) for row in page_rows],
@@ -263,10 +269,10 @@ def require_permitted_change(request: HttpRequest, cluster: str, change_id: int)
     row = require_change(cluster, change_id)
     permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
     token = getattr(request, "refloat_token", None)
-    if not has_permission(caller_of(request), permission, cluster) or (
-        token is not None and not token.allows(permission)
-    ):
-        raise HttpError(403, f'Not allowed: this action needs the permission "{permission.label}".')
+    if not has_permission(caller_of(request), permission, cluster):
+        raise HttpError(403, describe_missing_permission(permission))
+    if token is not None and not token.allows(permission):
+        raise HttpError(403, describe_missing_scope(token, permission))
     # The effect outlasts the session.
     require_reauthentication(request)
     require_if_match(request, row)
@@ -275,5 +281,5 @@ def require_permitted_change(request: HttpRequest, cluster: str, change_id: int)
 
 def _start_change(response: HttpResponse, row: Change) -> Any:
     if changes.is_ready(row):
-        request_actor.start_change(row)
+        request_actor.enqueue_change(row)
     return Status(202, respond_with_change(response, row))

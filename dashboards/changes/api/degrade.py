@@ -16,11 +16,15 @@ from pydantic import Field
 
 from dashboards.changes.api.drain import require_reason, require_target
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, actor_of, require_reauthentication
-from dashboards.shared.api.parameters import Body, Schema
+from dashboards.shared.api.change_responses import (
+    REFUSAL_RESPONSES,
+    request_actor_of,
+    require_reauthentication,
+)
+from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
-from fleet.changes.standing import degradations
-from fleet.changes.standing.degradations import DegradeRequest
+from fleet.changes.operations import degradations
+from fleet.changes.operations.degradations import DegradeRequest
 from fleet.models.access import Permission
 from fleet.protocol.destination.instance_status import LONGEST_REASON
 
@@ -31,10 +35,10 @@ _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _TASK_EXPIRY_SECONDS = 60
 
 
-class DegradeBody(Body):
+class DegradeInstanceRequest(RequestBody):
     """A request to mark an instance as degraded, or to clear the mark."""
 
-    degraded: bool
+    is_degraded: bool
     """`true`: mark the instance as degraded; `false`: clear that."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)]
     """Reason, which the instance reports."""
@@ -42,34 +46,44 @@ class DegradeBody(Body):
     """Duration in minutes; then the instance clears the mark."""
 
 
-class DegradeAnswer(Schema):
+class DegradeInstanceResponse(Schema):
     """The request as it was sent; `GET /instances` shows what the instance reports."""
 
     id: str
     """Host UUID of the instance."""
     name: str
     """Name of the instance."""
-    degraded: bool
+    is_degraded: bool
     """Requested value."""
     reason: str
     """Reason in the request."""
-    until: datetime | None
+    ends_at: datetime | None
     """When the instance clears the mark; null for a request to clear it now."""
 
 
 @per_cluster.post(
-    "/instances/{instance_id}/degrade", auth=_ACT, response={202: DegradeAnswer, **REFUSAL_RESPONSES}
+    "/instances/{instance_id}/degrade",
+    auth=_ACT,
+    response={202: DegradeInstanceResponse, **REFUSAL_RESPONSES},
 )
-def degrade(request: HttpRequest, cluster: str, instance_id: str, body: DegradeBody) -> Any:
+def degrade_instance(
+    request: HttpRequest, cluster: str, instance_id: str, body: DegradeInstanceRequest
+) -> Any:
     """Mark an instance as degraded, or clear the mark.
 
     A worker asks the instance to report itself as degraded, so that balancers prefer other instances.
     """
     facts = require_target(cluster, instance_id).view.facts
     require_reauthentication(request)
-    actor, seconds = actor_of(request), body.minutes * 60 if body.degraded else 0.0
+    actor, seconds = request_actor_of(request), body.minutes * 60 if body.is_degraded else 0.0
     degrade_request = DegradeRequest(
-        cluster, facts.id, facts.name, body.degraded, require_reason(body.reason), seconds, actor.request_id
+        cluster,
+        facts.id,
+        facts.name,
+        body.is_degraded,
+        require_reason(body.reason),
+        seconds,
+        actor.request_id,
     )
 
     def send_task() -> None:
@@ -80,10 +94,14 @@ def degrade(request: HttpRequest, cluster: str, instance_id: str, body: DegradeB
             raise HttpError(503, "No worker is reachable, so the request was not sent. Try again.") from error
 
     degradations.submit_degrade_request(degrade_request, actor.identity, send_task)
-    until = timezone.now() + timedelta(seconds=seconds) if body.degraded else None
+    ends_at = timezone.now() + timedelta(seconds=seconds) if body.is_degraded else None
     return Status(
         202,
-        DegradeAnswer(
-            id=facts.id, name=facts.name, degraded=body.degraded, reason=degrade_request.reason, until=until
+        DegradeInstanceResponse(
+            id=facts.id,
+            name=facts.name,
+            is_degraded=body.is_degraded,
+            reason=degrade_request.reason,
+            ends_at=ends_at,
         ),
     )

@@ -15,11 +15,11 @@ from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
-    actor_of,
+    request_actor_of,
     require_cluster,
     require_reauthentication,
 )
-from dashboards.shared.api.parameters import Body, Schema
+from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.models.access import Permission
 from fleet.models.drains import Drain
@@ -31,25 +31,25 @@ _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _MIN_REASON_LENGTH = 3
 
 
-class DrainBody(Body):
+class DrainInstanceRequest(RequestBody):
     """A request to drain or to undrain an instance."""
 
-    drained: bool
+    is_drained: bool
     """`true`: drain the instance; `false`: undrain it."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)]
     """Reason, which the instance reports."""
-    even_last: bool = False
+    allow_last: bool = False
     """Drain the instance although no other instance of its kind accepts connections."""
 
 
-class DrainAnswer(Schema):
+class DrainResponse(Schema):
     """The last drain request for an instance, and what the instance reports."""
 
     id: str
     """Host UUID of the instance."""
     name: str
     """Name of the instance."""
-    drained: bool | None
+    is_drained: bool | None
     """Requested value; null when nobody drained this instance with Refloat."""
     reason: str
     """Reason of the request; empty without a request."""
@@ -61,14 +61,14 @@ class DrainAnswer(Schema):
     """When the instance last accepted the request; null before that."""
     error: str
     """Why the instance did not accept the request; a worker repeats the request until it does."""
-    draining: bool
+    is_draining: bool
     """Whether the instance reports that it drains, requested by Refloat or by another program."""
 
 
 @per_cluster.get(
-    "/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES}
+    "/instances/{instance_id}/drain", auth=_ACT, response={200: DrainResponse, **REFUSAL_RESPONSES}
 )
-def drain_request(request: HttpRequest, cluster: str, instance_id: str) -> Any:
+def get_drain_request(request: HttpRequest, cluster: str, instance_id: str) -> Any:
     """Get the drain request of an instance.
 
     The response has the last request, and whether the instance accepted it.
@@ -78,9 +78,9 @@ def drain_request(request: HttpRequest, cluster: str, instance_id: str) -> Any:
 
 
 @per_cluster.post(
-    "/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES}
+    "/instances/{instance_id}/drain", auth=_ACT, response={200: DrainResponse, **REFUSAL_RESPONSES}
 )
-def drain(request: HttpRequest, cluster: str, instance_id: str, body: DrainBody) -> Any:
+def drain_instance(request: HttpRequest, cluster: str, instance_id: str, body: DrainInstanceRequest) -> Any:
     """Drain or undrain an instance.
 
     A worker sends the request to the instance within seconds. A drained instance accepts no new connections.
@@ -88,14 +88,14 @@ def drain(request: HttpRequest, cluster: str, instance_id: str, body: DrainBody)
     target = require_target(cluster, instance_id)
     require_reauthentication(request)
     reason = require_reason(body.reason)
-    if body.drained and target.is_last and not body.even_last:
+    if body.is_drained and target.is_last and not body.allow_last:
         facts = target.view.facts
         raise HttpError(
             409,
-            f"No other {facts.kind.value} accepts connections. Send `even_last: true` to drain {facts.name} anyway.",
+            f"No other {facts.kind.value} accepts connections. Send `allow_last: true` to drain {facts.name} anyway.",
         )
     return _create_response(
-        target, request_drain(target, actor_of(request), should_drain=body.drained, reason=reason)
+        target, request_drain(target, request_actor_of(request), should_drain=body.is_drained, reason=reason)
     )
 
 
@@ -117,16 +117,16 @@ def require_reason(text: str) -> str:
     return reason
 
 
-def _create_response(target: DrainTarget, row: Drain | None) -> DrainAnswer:
+def _create_response(target: DrainTarget, row: Drain | None) -> DrainResponse:
     facts = target.view.facts
-    return DrainAnswer(
+    return DrainResponse(
         id=facts.id,
         name=facts.name,
-        drained=None if row is None else row.drained,
+        is_drained=None if row is None else row.is_drained,
         reason="" if row is None else row.reason,
-        requested_by="" if row is None else row.who,
-        requested_at=None if row is None else row.asked_at,
-        applied_at=None if row is None else row.told_at,
+        requested_by="" if row is None else row.actor_name,
+        requested_at=None if row is None else row.requested_at,
+        applied_at=None if row is None else row.applied_at,
         error="" if row is None else row.error,
-        draining=target.view.drain_request is not None,
+        is_draining=target.view.drain_request is not None,
     )

@@ -12,17 +12,17 @@ from ninja import Router, Status
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
-    ChangeAnswer,
-    actor_of,
+    ChangeResponse,
     document_etag,
     document_if_match,
     path_of,
     read_if_match,
+    request_actor_of,
     require_cluster,
     respond_with_change,
     set_etag,
 )
-from dashboards.shared.api.parameters import Body, Schema
+from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.record_reader import record
 from fleet.changes import ChangeRefusedError, engine
@@ -42,7 +42,7 @@ _REVISIONS = 100
 _PLANS = document_if_match("/networking-config", 201)
 
 
-class ConfigAnswer(Schema):
+class NetworkingConfigResponse(Schema):
     """The networking config as it was last read."""
 
     cluster: str
@@ -55,13 +55,13 @@ class ConfigAnswer(Schema):
     """When the config was last read."""
     error: str
     """Why the last attempt to read the config failed; empty after a success."""
-    knows_closing: bool | None
+    supports_graceful_closing: bool | None
     """Whether the auths keep the field GracefulTunnelClosing when it is written; null before anybody tried."""
     document: dict[str, Any]
     """The config as Teleport shows it: kind, metadata and spec."""
 
 
-class NetworkingPlanBody(Body):
+class NetworkingPlanRequest(RequestBody):
     """A change of the networking config: exactly one of the fields."""
 
     fields: dict[str, str] | None = None
@@ -72,39 +72,39 @@ class NetworkingPlanBody(Body):
     """An earlier revision to restore."""
 
 
-class RevisionItem(Schema):
+class NetworkingRevisionItem(Schema):
     """A revision of the networking config."""
 
     revision: str
     """Revision of the config."""
     at: datetime
     """When Refloat first read this revision."""
-    who: str
+    author: str
     """User who wrote the revision; empty when it was not written with Refloat."""
     reason: str
     """Reason that the user gave."""
-    change: int | None
+    change_id: int | None
     """Number of the change that wrote the revision; null without one."""
     document: dict[str, Any]
     """The config as Teleport shows it: kind, metadata and spec."""
 
 
-class RevisionsAnswer(Schema):
+class NetworkingRevisionsResponse(Schema):
     """A list of revisions."""
 
     cluster: str
     """Id of the cluster."""
-    revisions: list[RevisionItem]
+    revisions: list[NetworkingRevisionItem]
     """Revisions, the current one first."""
 
 
 @per_cluster.get(
     "/networking-config",
     auth=_VIEW,
-    response={200: ConfigAnswer, **REFUSAL_RESPONSES},
+    response={200: NetworkingConfigResponse, **REFUSAL_RESPONSES},
     openapi_extra=document_etag(),
 )
-def networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
+def get_networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Get the networking config.
 
     Send its ETag as If-Match when you plan a change.
@@ -113,35 +113,37 @@ def networking_config(request: HttpRequest, response: HttpResponse, cluster: str
     row = networking.read_state_of(cluster)
     assert row is not None, "it was read, so there is a row"
     set_etag(response, current.revision)
-    return ConfigAnswer(
+    return NetworkingConfigResponse(
         cluster=cluster,
         revision=current.revision,
         origin=networking.resource_of(current).origin,
         read_at=row.read_at,
         error=row.error,
-        knows_closing=row.knows_closing,
+        supports_graceful_closing=row.knows_closing,
         document=current.document,
     )
 
 
 @per_cluster.get(
-    "/networking-config/revisions", auth=_VIEW, response={200: RevisionsAnswer, **REFUSAL_RESPONSES}
+    "/networking-config/revisions",
+    auth=_VIEW,
+    response={200: NetworkingRevisionsResponse, **REFUSAL_RESPONSES},
 )
-def revisions(request: HttpRequest, cluster: str) -> Any:
+def list_networking_revisions(request: HttpRequest, cluster: str) -> Any:
     """List networking config revisions.
 
     The list has the newest 100 revisions, the current one first.
     """
     rows = NetworkingRevision.objects.filter(cluster=require_cluster(cluster))[:_REVISIONS]
-    return RevisionsAnswer(
+    return NetworkingRevisionsResponse(
         cluster=cluster,
         revisions=[
-            RevisionItem(
+            NetworkingRevisionItem(
                 revision=row.revision,
                 at=row.at,
-                who=row.who,
+                author=row.author,
                 reason=row.reason,
-                change=row.change_id,
+                change_id=row.change_id,
                 document=row.document,
             )
             for row in rows
@@ -152,10 +154,12 @@ def revisions(request: HttpRequest, cluster: str) -> Any:
 @per_cluster.post(
     "/networking-config/plan",
     auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={201: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_PLANS,
 )
-def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: NetworkingPlanBody) -> Any:
+def plan_networking_change(
+    request: HttpRequest, response: HttpResponse, cluster: str, body: NetworkingPlanRequest
+) -> Any:
     """Plan a networking config change.
 
     The change is based on the revision in If-Match. Nothing is written before you confirm the change.
@@ -163,16 +167,20 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: Netwo
     base_revision, now = read_if_match(request, path_of(cluster, "networking-config")), timezone.now()
     current = networking.require_current_revision(require_cluster(cluster))
     after = body.dict(exclude_none=True)
-    with engine.record_refused_plan(ChangeKind.NETWORKING_CONFIG, cluster, actor_of(request), now, after):
+    with engine.record_refused_plan(
+        ChangeKind.NETWORKING_CONFIG, cluster, request_actor_of(request), now, after
+    ):
         if current.revision != base_revision:
             raise networking.NetworkingConflictError(current)
         config = _read_desired_config(cluster, current, body)
-        change = networking.plan_change(cluster, base_revision, config, actor_of(request), now, record())
+        change = networking.plan_change(
+            cluster, base_revision, config, request_actor_of(request), now, record()
+        )
     return Status(201, respond_with_change(response, change))
 
 
 def _read_desired_config(
-    cluster: str, current: NetworkingRevision, body: NetworkingPlanBody
+    cluster: str, current: NetworkingRevision, body: NetworkingPlanRequest
 ) -> NetworkingConfig:
     """Return the requested config. Raises ChangeRefusedError, with problems by field."""
     if sum(field_value is not None for field_value in (body.fields, body.spec, body.revision)) != 1:

@@ -12,20 +12,20 @@ from pydantic import Field
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
-    ChangeAnswer,
-    actor_of,
+    ChangeResponse,
     document_etag,
     document_if_match,
     path_of,
     read_if_match,
+    request_actor_of,
     require_cluster,
     respond_with_change,
     set_etag,
 )
-from dashboards.shared.api.parameters import Body, Schema
+from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.record_reader import record
-from fleet.changes.policies import desired, matrix, planning
+from fleet.changes.policies import desired_state, matrix, planner
 from fleet.models.access import Permission
 
 router = Router()
@@ -40,24 +40,24 @@ class PolicyItem(Schema):
     name: str
     """Name of the environment variable."""
     state: str
-    """`free` (not managed), `same` (matches), `restart` (matches after a restart), `drift`, `left` (not managed any
-    more, but still in the instance's file) or `unknown`.
+    """How the value compares with the desired value: `not-managed` (there is no desired value), `matches`,
+    `restart-required`, `drift`, `left-over` (not managed any more, but still in the instance's file) or `unknown`.
     """
-    desired: str
+    desired_value: str
     """Desired value; empty when the policy is not managed."""
-    desired_of: str
+    desired_source: str
     """Where the desired value comes from: `role` or `instance`; empty when the policy is not managed."""
-    value: str | None
+    current_value: str | None
     """Value that the instance runs with; null when unknown."""
     source: str | None
     """Source of that value: `flag`, `file`, `env` or `default`; null when unknown."""
     next_value: str | None
     """Value after the next restart; null when unknown."""
-    beneath: str | None
+    unmanaged_value: str | None
     """Value without any desired value; null when the instance does not report it."""
 
 
-class InstancePolicies(Schema):
+class InstancePoliciesItem(Schema):
     """An instance with its policies."""
 
     id: str
@@ -66,7 +66,7 @@ class InstancePolicies(Schema):
     """Name of the instance."""
     role: str
     """Role: `auth` or `proxy`."""
-    takes: bool
+    accepts_policies: bool
     """Whether the instance accepts policies over the network and restarts itself."""
     note: str
     """Why the instance does not; empty when it does."""
@@ -74,73 +74,73 @@ class InstancePolicies(Schema):
     """Policies of the instance."""
 
 
-class PoliciesAnswer(Schema):
+class PoliciesResponse(Schema):
     """Desired values, and the values that instances run with."""
 
     cluster: str
     """Id of the cluster."""
     revision: str
     """Revision of the desired values; the ETag has it too."""
-    desired: dict[str, dict[str, str]]
+    desired_values: dict[str, dict[str, str]]
     """Desired values by role or instance id, then by policy."""
-    instances: list[InstancePolicies]
+    instances: list[InstancePoliciesItem]
     """Instances with their policies."""
-    gone: dict[str, dict[str, str]]
+    deregistered: dict[str, dict[str, str]]
     """Desired values of deregistered instances, by instance id."""
 
 
-class PolicyPlanBody(Body):
+class PolicyPlanRequest(RequestBody):
     """A change of desired values."""
 
-    desired: dict[str, dict[str, str]]
+    desired_values: dict[str, dict[str, str]]
     """Desired values by role or instance id. A target that is named gets exactly these policies; other targets
     stay as they are.
     """
     roll_out: bool = True
     """Whether instances are restarted so that the new values take effect."""
-    terms: Annotated[dict[str, int | str], Field(default_factory=dict)]
-    """Rollout settings as whole numbers: `at_once` (instances at a time), `drain`, `settle` and `patience`
-    (seconds).
+    settings: Annotated[dict[str, int | str], Field(default_factory=dict)]
+    """Rollout settings as whole numbers: `concurrency` (instances at a time), `drain_seconds`, `soak_seconds` and
+    `timeout_seconds`.
     """
 
 
 @per_cluster.get(
     "/policies",
     auth=_VIEW,
-    response={200: PoliciesAnswer, **REFUSAL_RESPONSES},
+    response={200: PoliciesResponse, **REFUSAL_RESPONSES},
     openapi_extra=document_etag(),
 )
-def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
+def get_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Get the policies.
 
     The response has the desired values and the values that instances run with. Send its ETag as If-Match when you
     plan a change.
     """
-    desired_values = desired.desired_values_of(require_cluster(cluster))
-    rows = planning.instance_rows_of(cluster, desired_values, record())
-    revision = desired.revision_of(desired_values)
+    desired_values = desired_state.desired_values_of(require_cluster(cluster))
+    rows = planner.instance_rows_of(cluster, desired_values, record())
+    revision = desired_state.revision_of(desired_values)
     set_etag(response, revision)
-    return PoliciesAnswer(
+    return PoliciesResponse(
         cluster=cluster,
         revision=revision,
-        desired=desired_values,
+        desired_values=desired_values,
         instances=[
-            InstancePolicies(
+            InstancePoliciesItem(
                 id=row.id,
                 name=row.name,
                 role=row.role,
-                takes=row.is_managed,
+                accepts_policies=row.is_managed,
                 note=row.note,
                 policies=[
                     PolicyItem(
                         name=cell.policy.name,
                         state=cell.state.value,
-                        desired=cell.desired_value,
-                        desired_of=cell.desired_source,
-                        value=cell.current_value,
+                        desired_value=cell.desired_value,
+                        desired_source=cell.desired_source,
+                        current_value=cell.current_value,
                         source=cell.source.value if cell.source else None,
                         next_value=cell.next_value,
-                        beneath=cell.report.fallback_value.text
+                        unmanaged_value=cell.report.fallback_value.text
                         if cell.report and cell.report.fallback_value
                         else None,
                     )
@@ -149,29 +149,31 @@ def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
             )
             for row in rows
         ],
-        gone=matrix.deregistered_values_of(rows, desired_values),
+        deregistered=matrix.desired_values_of_deregistered(rows, desired_values),
     )
 
 
 @per_cluster.post(
     "/policies/plan",
     auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={201: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_PLANS,
 )
-def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: PolicyPlanBody) -> Any:
+def plan_policy_change(
+    request: HttpRequest, response: HttpResponse, cluster: str, body: PolicyPlanRequest
+) -> Any:
     """Plan a policy change.
 
     The change is based on the revision in If-Match. Nothing runs before you confirm the change.
     """
-    change = planning.plan_change(
+    change = planner.plan_change(
         require_cluster(cluster),
-        {**desired.desired_values_of(cluster), **body.desired},
+        {**desired_state.desired_values_of(cluster), **body.desired_values},
         record(),
         revision=read_if_match(request, path_of(cluster, "policies")),
-        rollout_settings=body.terms,
+        rollout_settings=body.settings,
         should_roll_out=body.roll_out,
-        actor=actor_of(request),
+        actor=request_actor_of(request),
         now=timezone.now(),
     )
     return Status(201, respond_with_change(response, change))

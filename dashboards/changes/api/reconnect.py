@@ -14,16 +14,16 @@ from dashboards.changes.api import changes as change_routes
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
-    ChangeAnswer,
-    actor_of,
+    ChangeResponse,
     document_etag,
     document_if_match,
+    request_actor_of,
     require_cluster,
     respond_with_change,
     set_etag,
     version_of,
 )
-from dashboards.shared.api.parameters import Body, Parameters, Schema
+from dashboards.shared.api.parameters import Parameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
@@ -37,7 +37,7 @@ _VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEE
 _STEP = document_if_match("/changes/{id}", 200)
 
 
-class CampaignPlanBody(Body):
+class CampaignPlanRequest(RequestBody):
     """Target agents and settings of a reconnect campaign. Agents must match every filter that is set."""
 
     connection: Literal["", "tunnel", "auth"] = ""
@@ -52,14 +52,14 @@ class CampaignPlanBody(Body):
     """Name or id of the auth that agents leave."""
     agents: Annotated[list[str], Field(default_factory=list)]
     """Names or ids of agents."""
-    pace: Annotated[dict[str, int | str], Field(default_factory=dict)]
-    """Campaign settings: `rate` (agents per minute), `per_proxy` (agents in progress per proxy or auth),
-    `canaries`, `hold`, `jitter`, `patience` (seconds), `max_failed` (percent), `max_stranded` (agents),
-    `window_from` and `window_to` (UTC).
+    settings: Annotated[dict[str, int | str], Field(default_factory=dict)]
+    """Campaign settings: `rate_per_minute`, `concurrency` (agents in progress per proxy or auth), `canary_size`,
+    `soak_seconds`, `jitter_seconds`, `timeout_seconds`, `failure_threshold_percent`, `stranded_threshold` (agents),
+    `window_start` and `window_end` (UTC).
     """
 
 
-class ChangeProgress(Schema):
+class ChangeProgressResponse(Schema):
     """Progress of a change: agents of a campaign, instances of a rollout, or tunnels to close."""
 
     id: int
@@ -72,27 +72,31 @@ class ChangeProgress(Schema):
     """State of the change."""
     detail: str
     """Progress in one sentence."""
-    total: int
+    total_count: int
     """Number of agents, instances or tunnels."""
-    done: int
+    finished_count: int
     """How many of them are finished."""
     percent: int
     """Percentage that is finished."""
-    failed: int
+    failed_count: int
     """How many of them failed."""
-    ok: int | None = None
+    pending_count: int | None = None
+    """Campaigns: number of pending agents; otherwise null."""
+    scheduled_count: int | None = None
+    """Campaigns: number of agents that Refloat asks to reconnect within seconds; otherwise null."""
+    in_progress_count: int | None = None
+    """Campaigns: number of agents in progress; otherwise null."""
+    succeeded_count: int | None = None
     """Campaigns: number of agents that succeeded; otherwise null."""
-    skipped: int | None = None
+    skipped_count: int | None = None
     """Campaigns: number of skipped agents; otherwise null."""
-    remaining: int | None = None
-    """Campaigns: number of agents that are not finished; otherwise null."""
     eta_seconds: float | None = None
     """Campaigns: estimated seconds to the end; otherwise null."""
-    waits_for: str = ""
-    """Why no agent is asked at present; empty otherwise."""
+    waiting_for: str = ""
+    """Campaigns and rollouts: why no further agent or instance starts now; empty otherwise."""
 
 
-class ResultItem(Schema):
+class CampaignAgentItem(Schema):
     """An agent of a campaign."""
 
     id: str
@@ -100,33 +104,31 @@ class ResultItem(Schema):
     name: str
     """Hostname of the agent."""
     state: str
-    """State of the agent in the campaign: `waiting` (pending), `due` (scheduled), `asked` (in progress), `ok`
-    (succeeded), `failed` or `skipped`.
-    """
+    """State of the agent in the campaign: `pending`, `scheduled`, `in-progress`, `succeeded`, `failed` or `skipped`."""
     reason: str
     """Why the agent failed or was skipped."""
-    leaves: str
+    from_instance: str
     """Proxy or auth that the agent is asked to leave."""
-    via: str
+    via_proxy: str
     """Proxy that asks the agent to leave an auth."""
     new_proxy: str
     """Proxy that the agent moved to."""
     new_auth: str
     """Auth that the agent moved to."""
-    seconds: float | None
+    duration_seconds: float | None
     """Seconds from the request to the result; null before that."""
 
 
-class ResultsAnswer(Schema):
+class CampaignAgentsResponse(Schema):
     """One page of a campaign's agents."""
 
     next: int | None
     """Value of `after` for the next page; null on the last page."""
-    agents: list[ResultItem]
+    agents: list[CampaignAgentItem]
     """Agents in the order of the campaign."""
 
 
-class ResultFilters(Parameters):
+class CampaignAgentFilters(Parameters):
     """Query parameters of the list of a campaign's agents."""
 
     state: str = ""
@@ -137,23 +139,26 @@ class ResultFilters(Parameters):
     """Most agents in the response."""
 
 
-class ChangeActionBody(Body):
+class ChangeActionRequest(RequestBody):
     """An action on a running change."""
 
-    do: Literal["pause", "resume", "stop", "abort"]
+    action: Literal["pause", "resume", "stop", "abort"]
     """`pause`, `resume`, `stop` (skip what is pending, finish what is in progress) or `abort` (campaigns: end now)."""
 
 
 @per_cluster.post(
     "/reconnect/plan",
     auth=_ACT,
-    response={201: ChangeAnswer, **REFUSAL_RESPONSES},
+    response={201: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=document_etag(201),
 )
-def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: CampaignPlanBody) -> Any:
+def plan_reconnect_campaign(
+    request: HttpRequest, response: HttpResponse, cluster: str, body: CampaignPlanRequest
+) -> Any:
     """Plan a reconnect campaign.
 
-    The target list is fixed when the plan is made. No agent is asked to reconnect before you confirm the change.
+    The list of target agents is fixed when the plan is made. No agent is asked to reconnect before you confirm the
+    change.
     """
     filters = {
         "connection": body.connection,
@@ -163,7 +168,7 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: Campa
         "agents": "\n".join(body.agents),
     }
     change = campaign_plans.plan_campaign(
-        require_cluster(cluster), filters, body.pace, actor_of(request), timezone.now()
+        require_cluster(cluster), filters, body.settings, request_actor_of(request), timezone.now()
     )
     return Status(201, respond_with_change(response, change))
 
@@ -171,10 +176,10 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: Campa
 @per_cluster.get(
     "/changes/{int:change_id}/progress",
     auth=_VIEW,
-    response={200: ChangeProgress, **REFUSAL_RESPONSES},
+    response={200: ChangeProgressResponse, **REFUSAL_RESPONSES},
     openapi_extra=document_etag(),
 )
-def progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+def get_change_progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Get the progress of a change.
 
     The numbers are agents of a campaign, instances of a rollout, or tunnels to close.
@@ -183,9 +188,11 @@ def progress(request: HttpRequest, response: HttpResponse, cluster: str, change_
 
 
 @per_cluster.get(
-    "/changes/{int:change_id}/agents", auth=_VIEW, response={200: ResultsAnswer, **REFUSAL_RESPONSES}
+    "/changes/{int:change_id}/agents", auth=_VIEW, response={200: CampaignAgentsResponse, **REFUSAL_RESPONSES}
 )
-def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[ResultFilters]) -> Any:
+def list_campaign_agents(
+    request: HttpRequest, cluster: str, change_id: int, filters: Query[CampaignAgentFilters]
+) -> Any:
     """List the agents of a campaign.
 
     Each agent has its state and its result.
@@ -194,13 +201,13 @@ def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[R
 
 
 @per_cluster.post(
-    "/changes/{int:change_id}/do",
+    "/changes/{int:change_id}/actions",
     auth=_ACT,
-    response={200: ChangeProgress, **REFUSAL_RESPONSES},
+    response={200: ChangeProgressResponse, **REFUSAL_RESPONSES},
     openapi_extra=_STEP,
 )
-def act(
-    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ChangeActionBody
+def run_change_action(
+    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ChangeActionRequest
 ) -> Any:
     """Pause, resume, stop or abort a change.
 
@@ -208,11 +215,11 @@ def act(
     """
     row = change_routes.require_permitted_change(request, cluster, change_id)
     return _create_progress_response(
-        response, kinds.run_action(row, body.do, actor_of(request), timezone.now())
+        response, kinds.run_action(row, body.action, request_actor_of(request), timezone.now())
     )
 
 
-def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProgress:
+def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProgressResponse:
     set_etag(response, version_of(row))
     common: dict[str, Any] = {
         "id": row.pk,
@@ -221,16 +228,18 @@ def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProg
         "state": row.state,
         "detail": row.detail,
     }
-    return ChangeProgress(**common, **kind_of(row).progress_of(row, to_seconds(timezone.now())))
+    return ChangeProgressResponse(**common, **kind_of(row).progress_of(row, to_seconds(timezone.now())))
 
 
-def _create_results_response(row: Change, filters: ResultFilters) -> ResultsAnswer:
+def _create_results_response(row: Change, filters: CampaignAgentFilters) -> CampaignAgentsResponse:
     agent_rows = row.campaign_agents.filter(position__gt=filters.after)
     if filters.state:
         agent_rows = agent_rows.filter(state=filters.state.replace("\0", ""))
     rows, names = list(agent_rows[: filters.limit + 1]), change_rows.instance_names_of(row)
     page_rows = rows[: filters.limit]
-    return ResultsAnswer(
+    return CampaignAgentsResponse(
         next=page_rows[-1].position if len(rows) > filters.limit else None,
-        agents=[ResultItem(**campaign_rows.agent_result_of(agent_row, names)) for agent_row in page_rows],
+        agents=[
+            CampaignAgentItem(**campaign_rows.agent_result_of(agent_row, names)) for agent_row in page_rows
+        ],
     )

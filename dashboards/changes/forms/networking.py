@@ -10,6 +10,7 @@ from django import forms
 from django.forms import BoundField
 from typing_extensions import override
 
+from dashboards.shared.duration_fields import ReadableDurationField
 from fleet.changes.networking.plan import SUPPORTED_FIELDS
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
@@ -131,7 +132,9 @@ class NetworkingForm(forms.Form):
         current_text = (
             ("on" if field_value else "off")
             if isinstance(field_value, bool)
-            else str(rules.format_value(field, field_value))
+            else durations.format_exact(float(field_value))
+            if field.kind is FieldKind.DURATION
+            else str(field_value)
         )
         return NetworkingFieldRow(
             self[field.name],
@@ -154,7 +157,7 @@ def initial_values_of(config: NetworkingConfig, revision: str) -> dict[str, Any]
 def _initial_value_of(field: ConfigField, field_value: FieldValue) -> FieldValue:
     if field.kind in {FieldKind.DURATION, FieldKind.INTEGER} and field_value == 0:
         return ""
-    return rules.format_value(field, field_value)
+    return durations.format_exact(float(field_value)) if field.kind is FieldKind.DURATION else field_value
 
 
 def _parse_field(field: ConfigField, raw_value: Any) -> FieldValue:
@@ -162,16 +165,18 @@ def _parse_field(field: ConfigField, raw_value: Any) -> FieldValue:
         return bool(raw_value)
     if field.kind is FieldKind.TEXT:
         return str(raw_value).replace("\r\n", "\n")
+    if field.kind is FieldKind.DURATION:
+        return float(raw_value or 0)
     text = str(raw_value).strip()
-    if not text and field.kind in {FieldKind.DURATION, FieldKind.INTEGER}:
+    if not text and field.kind is FieldKind.INTEGER:
         return 0
     return rules.parse_value(field, text)
 
 
 def _create_form_field(field: ConfigField, base: NetworkingConfig) -> forms.Field:
     label = field.key.rpartition(".")[2] if field.key != "tunnel_strategy.type" else "tunnel_strategy"
-    words = label.replace("_", " ").capitalize().replace("Ssh", "SSH")
-    field_options: dict[str, Any] = {"label": words, "help_text": field.help, "required": False}
+    label_text = label.replace("_", " ").capitalize().replace("Ssh", "SSH")
+    field_options: dict[str, Any] = {"label": label_text, "help_text": field.help, "required": False}
     if field.kind is FieldKind.SWITCH:
         return forms.BooleanField(**field_options)
     if field.kind is FieldKind.CHOICE:
@@ -182,6 +187,13 @@ def _create_form_field(field: ConfigField, base: NetworkingConfig) -> forms.Fiel
             choices=[(choice, choice.replace("_", " ")) for choice in choices], **field_options
         )
     hint = {"placeholder": field.zero, "autocomplete": "off", "spellcheck": "false"}
+    if field.kind is FieldKind.DURATION:
+        return ReadableDurationField(
+            minimum=None,
+            maximum=None,
+            widget=forms.TextInput(attrs={"placeholder": field.zero}),
+            **field_options,
+        )
     widget = (
         forms.Textarea(attrs={"rows": 2}) if field.kind is FieldKind.TEXT else forms.TextInput(attrs=hint)
     )
@@ -191,7 +203,7 @@ def _create_form_field(field: ConfigField, base: NetworkingConfig) -> forms.Fiel
 def _format_range(name: str) -> str:
     field = _BY_NAME[name]
     if field.kind is FieldKind.DURATION:
-        return f"{durations.format_seconds(field.lowest)} to {durations.format_seconds(field.highest)}"
+        return f"{durations.format_readable(field.lowest)} to {durations.format_readable(field.highest)}"
     if field.kind is FieldKind.INTEGER:
         return f"{field.lowest:.0f} to {field.highest:.0f}"
     return f"At most {field.highest:.0f} characters" if field.kind is FieldKind.TEXT else ""

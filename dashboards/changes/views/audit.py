@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
 from dashboards.changes.audit_query import PAGE_SIZE, PERIODS, AuditQuery
-from dashboards.changes.audit_words import describe_action, differences
+from dashboards.changes.audit_text import describe_action, differences
 from dashboards.changes.change_rows import AUDIT_COLUMNS
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
@@ -98,7 +98,7 @@ def _create_csv(request: HttpRequest, query: AuditQuery, cluster: str) -> str:
 
 
 def _find_rows(request: HttpRequest, query: AuditQuery, cluster: str) -> QuerySet[AuditEntry]:
-    return query.find_rows(cluster, timezone.now(), has_limit=is_limited(signed_in_user_of(request)))
+    return query.find_rows(cluster, timezone.now(), is_limited_user=is_limited(signed_in_user_of(request)))
 
 
 def _create_file_response(text: str, kind: str, name: str) -> HttpResponseBase:

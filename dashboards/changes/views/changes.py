@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import presenters
-from dashboards.changes.audit_words import describe_action
+from dashboards.changes.audit_text import describe_action
 from dashboards.shared import recent_proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in_user_of
 from dashboards.shared.permissions import require_permission, requires
@@ -44,9 +44,11 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
 
     Template `dashboards/change.html`: `page`, `change`, `question`, `asks`, `entries`, `busy`, `can_act`,
-    `can_approve`, `can_undo`, `problems`, `reason`, `typed`, and `presenters.context`'s.
+    `can_approve`, `can_undo`, `problems`, `reason`, `confirmation`, and `presenters.context`'s.
     """
-    row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
+    row = Change.objects.select_related("cluster", "undoes").filter(cluster=cluster, pk=change_id).first()
+    if row is None:
+        raise Http404(f"Change {change_id} was not found in cluster {cluster}.")
     if request.method != "POST":
         return _render_change(request, row)
     require_permission(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
@@ -86,10 +88,10 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
     if form_action == "approve":
         engine.approve(row, actor, now=now)
     else:
-        reason, typed_name = (request.POST.get(name, "") for name in ("reason", "typed"))
+        reason, typed_name = (request.POST.get(name, "") for name in ("reason", "confirmation"))
         kinds.confirm(row, actor, reason=reason, typed_name=typed_name, now=now)
     if engine.is_ready(row):
-        request_actor.start_change(row)
+        request_actor.enqueue_change(row)
     return row
 
 
@@ -110,12 +112,12 @@ def _render_change(
         ],
         "busy": engine.describe_running_change(row.cluster_id) if row.state not in LOGGED_STATES else "",
         "can_act": can_act,
-        "can_approve": can_act and row.state == "confirmed" and row.needs_second and not row.approved_by
+        "can_approve": can_act and row.state == "confirmed" and row.review_required and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),
         "problems": problems,
         "sentence": "" if error is None or problems else sentence_of(error),
         "reason": request.POST.get("reason", ""),
-        "typed": request.POST.get("typed", ""),
+        "confirmation": request.POST.get("confirmation", ""),
         "can_undo": can_act and kind_of(row).can_undo(row),
         "live": row.state in LIVE_STATES,
         **presenters.context_of(row, request.GET.get("state", "")),

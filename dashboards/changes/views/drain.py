@@ -25,7 +25,7 @@ from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 @never_cache
 @needs_record
 def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the form (GET), or drain or undrain the instance (POST with `wanted`: `drain` or `undrain`).
+    """Show the form (GET), or drain or undrain the instance (POST with `action`: `drain` or `undrain`).
 
     Template `dashboards/drain.html`: the frame's, `card` (InstanceCard), `row` (Drain or None), `drained` (it drains,
     or a drain was requested), `last` (no other instance of its kind accepts connections), `cut_off` (Refloat cannot
@@ -36,7 +36,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     if target is None:
         raise Http404(f"Instance {instance_id} was not found.")
     view, row = target.view, target.row
-    form_action = request.POST.get("wanted")
+    form_action = request.POST.get("action")
     form = DrainForm(
         request.POST if request.method == "POST" else None, last=target.is_last and form_action != "undrain"
     )
@@ -54,7 +54,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     context = {
         "card": presenters.instance_card(view, now, target.names),
         "row": row,
-        "drained": view.drain_request is not None or (row is not None and row.drained),
+        "drained": view.drain_request is not None or (row is not None and row.is_drained),
         # Agents of an unreachable auth can still move: requests reach them through their tunnels.
         "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF_STATES,
         "last": target.is_last,

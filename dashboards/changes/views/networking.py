@@ -101,7 +101,7 @@ def _handle_post(
         if base_revision is None:
             tab = _create_editor_tab(read_state, current, request.POST.get("tab", "form"))
             tab.sentence = (
-                "Out of date: the revision that you edited is unknown. The form shows the present config."
+                "Out of date: the revision that you edited is unknown. The form shows the current config."
             )
             return _render_page(request, cluster, read_state, tab)
         tab = _read_posted_tab(request, read_state, base_revision)
@@ -121,7 +121,7 @@ def _handle_post(
                 _config_of(base_revision), rules.with_defaults(desired_config), _config_of(current)
             )
             tab = _create_editor_tab(read_state, current, tab.name, rebased_config)
-            tab.sentence = "Your change is rebased on the present config. Review it, then preview the change."
+            tab.sentence = "Your change is rebased on the current config. Review it, then preview the change."
             return _render_page(request, cluster, read_state, tab)
     try:
         change = networking.plan_change(
@@ -138,7 +138,7 @@ def _handle_post(
         rows = change_rows.three_way_rows_of(
             _config_of(base_revision), _config_of(conflict.stored_revision), desired_config
         )
-        tab.conflict = {"theirs": conflict.stored_revision, "rows": rows, "sentence": str(conflict)}
+        tab.conflict = {"stored_revision": conflict.stored_revision, "rows": rows, "sentence": str(conflict)}
     except ChangeRefusedError as error:
         if error.problems and tab.name == "form":
             tab.form.add_problems(error.problems)

@@ -16,9 +16,9 @@ from dashboards.changes import policy_rows
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import require_permission, requires
-from dashboards.shared.presenters import number_fields
+from dashboards.shared.presenters import number_fields, typed_numbers
 from fleet.changes import ChangeRefusedError, StaleRevisionError, engine
-from fleet.changes.policies import desired, planning
+from fleet.changes.policies import desired_state, planner
 from fleet.changes.policies import matrix as policy_matrix
 from fleet.changes.policies.matrix import DesiredValues, InstanceRow
 from fleet.models.access import Permission, has_permission
@@ -42,8 +42,8 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     Template `dashboards/policies.html`: `page`, `tables`, `drifting` (number of instances), `only_drift`, `can_change`,
     `gone` (desired values of deregistered instances), `revision`.
     """
-    desired_values = desired.desired_values_of(cluster)
-    rows = planning.instance_rows_of(cluster, desired_values, record_reader.record())
+    desired_values = desired_state.desired_values_of(cluster)
+    rows = planner.instance_rows_of(cluster, desired_values, record_reader.record())
     only_drift = request.GET.get("drift") == "1"
     visible_rows = tuple(row for row in rows if row.has_drift or not only_drift)
     context = {
@@ -57,9 +57,11 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "busy": engine.describe_running_change(cluster),
         "gone": [
             {"id": instance_id, "name": _name_of(cluster, instance_id), "values": values}
-            for instance_id, values in policy_matrix.deregistered_values_of(rows, desired_values).items()
+            for instance_id, values in policy_matrix.desired_values_of_deregistered(
+                rows, desired_values
+            ).items()
         ],
-        "revision": desired.revision_of(desired_values),
+        "revision": desired_state.revision_of(desired_values),
     }
     return render(request, "dashboards/policies.html", context)
 
@@ -71,19 +73,19 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the desired values of a role or an instance, or (POST) preview or plan other values.
 
-    Template `dashboards/policy_target.html`: `page`, `target`, `title`, `plural`, `fields`, `terms`, `revision`,
+    Template `dashboards/policy_target.html`: `page`, `target`, `title`, `plural`, `fields`, `settings`, `revision`,
     `snippets`, `previews`, `outlook`, `three_way`, `sentence`, `can_change`, `roll_out`, `restartable`,
     `unasked`, `is_gone`.
     """
-    desired_values = desired.desired_values_of(cluster)
-    rows = planning.instance_rows_of(cluster, desired_values, record_reader.record())
+    desired_values = desired_state.desired_values_of(cluster)
+    rows = planner.instance_rows_of(cluster, desired_values, record_reader.record())
     instance_row = next((row for row in rows if row.id == target), None)
     if target not in ROLES and instance_row is None and target not in desired_values:
         raise Http404(f"Instance {target} was not found in cluster {cluster}.")
     role = (
         target if target in ROLES else instance_row.role if instance_row else _role_of(desired_values[target])
     )
-    edit = PolicyEdit(dict(desired_values.get(target, {})), desired.revision_of(desired_values))
+    edit = PolicyEdit(dict(desired_values.get(target, {})), desired_state.revision_of(desired_values))
     if request.method == "POST":
         require_permission(request, Permission.CHANGE_CONFIG, cluster)
         edit.values, edit.revision = _read_posted_values(request, role), request.POST.get("revision", "")
@@ -107,7 +109,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         "fields": _field_contexts_of(
             role, values, problems, desired_values.get(role, {}) if target not in ROLES else {}, instance_row
         ),
-        "terms": number_fields(rollouts.RolloutSettings(), request.POST, problems),
+        "settings": number_fields(rollouts.RolloutSettings(), request.POST, problems),
         "revision": edit.revision,
         "snippets": snippets.all_of(
             role,
@@ -117,7 +119,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
                 if policy_name not in problems
             },
         ),
-        "previews": _previews_of(effective_values) if role == "auth" else [],
+        "previews": _dialect_previews_of(effective_values) if role == "auth" else [],
         "outlook": edit.outlook,
         "three_way": edit.three_way,
         "conflict": edit.has_conflict,
@@ -166,30 +168,30 @@ def _handle_post(
         edit.problems = {error.name: error.sentence for error in errors}
         if not errors:
             should_roll_out = "roll_out" in request.POST
-            edit.outlook = planning.preview_impact(
+            edit.outlook = planner.preview_impact(
                 cluster, target, edit.values, record_reader.record(), should_roll_out=should_roll_out
             )
         return None
     stored_values = desired_values.get(target, {})
-    base_revision_values = desired.find_base_values(cluster, edit.revision)
+    base_revision_values = desired_state.find_base_values(cluster, edit.revision)
     base_values = stored_values if base_revision_values is None else base_revision_values.get(target, {})
     if "rebase" in request.POST:
         edit.values, edit.revision = (
-            desired.rebase(base_values, edit.values, stored_values),
-            desired.revision_of(desired_values),
+            desired_state.rebase(base_values, edit.values, stored_values),
+            desired_state.revision_of(desired_values),
         )
         edit.is_notice = True
         edit.sentence = (
-            "Your change is rebased on the present desired values. Review it, then preview the change."
+            "Your change is rebased on the current desired values. Review it, then preview the change."
         )
         return None
     try:
-        return planning.plan_change(
+        return planner.plan_change(
             cluster,
             {**desired_values, target: edit.values},
             record_reader.record(),
             revision=edit.revision,
-            rollout_settings={name: request.POST[name] for name in rollouts.RANGES if name in request.POST},
+            rollout_settings=typed_numbers(rollouts.RolloutSettings, rollouts.RANGES, request.POST),
             should_roll_out="roll_out" in request.POST,
             actor=request_actor.signed_in_actor_of(request),
             now=timezone.now(),
@@ -261,7 +263,7 @@ def _config_of(policy: EnvPolicy, text: str) -> service_config.ServiceConfig | N
     return service_config.from_environment({policy.name: text})
 
 
-def _previews_of(values: dict[str, str]) -> list[policy_json.DialectPreview]:
+def _dialect_previews_of(values: dict[str, str]) -> list[policy_json.DialectPreview]:
     try:
         config = service_config.from_environment(values)
     except ServiceConfigError:

@@ -12,7 +12,7 @@ from dashboards.changes import campaign_plans
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import requires
-from dashboards.shared.presenters import number_fields
+from dashboards.shared.presenters import number_fields, typed_numbers
 from fleet.changes import ChangeRefusedError, engine
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -36,9 +36,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     sentence = ""
     table = record_reader.reader().table(cluster, record_reader.current_time())
     if request.method == "POST":
-        raw_settings = {
-            name: form_values[name] for name in campaigns.CAMPAIGN_SETTING_NAMES if name in form_values
-        }
+        raw_settings = typed_numbers(CampaignSettings, campaigns.CAMPAIGN_SETTING_NAMES, form_values)
         actor = request_actor.signed_in_actor_of(request)
         try:
             change = campaign_plans.plan_campaign(
@@ -46,7 +44,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             )
         except ChangeRefusedError as error:
             problems = error.problems
-            sentence = "" if set(problems) - {"chosen"} else sentence_of(error)
+            sentence = "" if set(problems) - {"target_agents"} else sentence_of(error)
         else:
             return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
     context = {
@@ -55,7 +53,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "fields": number_fields(CampaignSettings(), form_values, problems),
         "window": [
             {"name": name, "value": form_values.get(name, "00:00"), "problem": problems.get(name, ""),
-             "label": "Time window from (UTC)" if name == "window_from" else "Time window to (UTC)"}
+             "label": "Time window from (UTC)" if name == "window_start" else "Time window to (UTC)"}
             for name in campaigns.CAMPAIGN_SETTING_NAMES if name not in campaigns.RANGES
         ],
         "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],

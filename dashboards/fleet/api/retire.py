@@ -14,13 +14,13 @@ from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
-    actor_of,
+    request_actor_of,
     require_cluster,
     require_reauthentication,
 )
-from dashboards.shared.api.parameters import Body, Schema
+from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
-from fleet.changes.standing.retirements import MAX_REASON_LENGTH, problem_of
+from fleet.changes.operations.retirements import MAX_REASON_LENGTH, problem_of
 from fleet.models.access import Permission
 
 router = Router()
@@ -28,30 +28,32 @@ per_cluster = PerCluster(router)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 
 
-class Retiring(Body):
+class RetireAgentRequest(RequestBody):
     """A request to retire or to reinstate an agent."""
 
-    retired: bool
+    is_retired: bool
     """`true`: retire the agent; `false`: reinstate it."""
     reason: Annotated[str, Field(max_length=MAX_REASON_LENGTH)]
     """Reason, for the audit log."""
-    alive: bool = False
+    confirm_alive: bool = False
     """Retire the agent although it has a recent heartbeat or a live tunnel."""
 
 
-class RetiredAnswer(Schema):
+class RetireAgentResponse(Schema):
     """An agent after a request to retire or to reinstate it."""
 
     id: str
     """Host UUID of the agent."""
     name: str
     """Hostname of the agent."""
-    retired: bool
+    is_retired: bool
     """Whether the agent is retired now."""
 
 
-@per_cluster.post("/agents/{agent_id}/retire", auth=_ACT, response={200: RetiredAnswer, **REFUSAL_RESPONSES})
-def retire(request: HttpRequest, cluster: str, agent_id: str, body: Retiring) -> Any:
+@per_cluster.post(
+    "/agents/{agent_id}/retire", auth=_ACT, response={200: RetireAgentResponse, **REFUSAL_RESPONSES}
+)
+def retire_agent(request: HttpRequest, cluster: str, agent_id: str, body: RetireAgentRequest) -> Any:
     """Retire or reinstate an agent.
 
     A retired agent has the state `retired` and no longer counts in alerts. The state changes within two polls of
@@ -65,7 +67,12 @@ def retire(request: HttpRequest, cluster: str, agent_id: str, body: Retiring) ->
     require_reauthentication(request)
     if problem := problem_of(body.reason):
         raise HttpError(400, problem)
-    if body.retired and not body.alive and is_alive(explanation):
-        raise HttpError(409, f"{explanation.view.name} is alive. Send `alive: true` to retire it anyway.")
-    request_retirement(cluster, explanation, actor_of(request), retired=body.retired, reason=body.reason)
-    return RetiredAnswer(id=explanation.view.id, name=explanation.view.name, retired=body.retired)
+    if body.is_retired and not body.confirm_alive and is_alive(explanation):
+        raise HttpError(
+            409,
+            f"{explanation.view.name} has a heartbeat or live tunnel. Send `confirm_alive: true` to retire it anyway.",
+        )
+    request_retirement(
+        cluster, explanation, request_actor_of(request), is_retired=body.is_retired, reason=body.reason
+    )
+    return RetireAgentResponse(id=explanation.view.id, name=explanation.view.name, is_retired=body.is_retired)

@@ -26,18 +26,18 @@ class DatedResponse(Schema):
     """When Refloat last finished polling the whole fleet; null before the first time."""
     age_ms: int | None
     """Age of the data in milliseconds; null before the first poll."""
-    stale: bool
+    is_stale: bool
     """Whether the data is too old to use. Then every state except `retired` is `unknown`."""
 
 
-class SummaryAnswer(DatedResponse):
+class SummaryResponse(DatedResponse):
     """Number of agents by state."""
 
     interval_ms: int
     """Interval between two polls of the whole fleet in milliseconds."""
-    agents: int
+    agent_count: int
     """Number of agents."""
-    instances: int
+    instance_count: int
     """Number of auths and proxies."""
     counts: dict[str, int]
     """Number of agents by state; every state is present."""
@@ -74,7 +74,7 @@ class AgentItem(Schema):
     """
     reason: str
     """Reason code of the state: `auth-unhealthy`, `no-tunnel`; empty when nothing is wrong."""
-    sentence: str
+    explanation: str
     """Explanation of the state in one or two sentences, with names and without times."""
     cause: str
     """Id of the instance at fault, or `backend/CLUSTER`; empty without one."""
@@ -96,18 +96,18 @@ class AgentItem(Schema):
     """When the agent read that policy; null when the agent does not report it."""
     proxies: list[ProxyRef]
     """Proxies with a live tunnel to the agent."""
-    home: InstanceRef | None
+    home_proxy: InstanceRef | None
     """First proxy that the agent was seen on; null before its first tunnel."""
     heartbeat_at: datetime | None
     """When the last heartbeat was written; null without one."""
     expires_at: datetime | None
-    """When the agent's resource expires; null without a heartbeat."""
+    """When the agent's heartbeat expires; null without a heartbeat."""
 
 
-class AgentsAnswer(DatedResponse):
+class AgentsResponse(DatedResponse):
     """One page of agents."""
 
-    total: int
+    total_count: int
     """Number of agents that match the filters, on all pages."""
     next: str | None
     """Value of `cursor` for the next page; null on the last page."""
@@ -120,13 +120,13 @@ class AttemptItem(Schema):
 
     at: datetime
     """When the attempt ended."""
-    ok: bool
+    succeeded: bool
     """Whether the instance responded."""
     error: str
     """Why the attempt failed; empty after a success."""
 
 
-class DrainingItem(Schema):
+class DrainItem(Schema):
     """A drain: the instance accepts no new connections."""
 
     reason: str
@@ -148,15 +148,15 @@ class InstanceItem(Schema):
     """State of the instance: `ok`, `silent` (not responding), `unhealthy`, `expired`, `gone` (deregistered) or
     `unknown`.
     """
-    sentence: str
+    explanation: str
     """Why the instance is not OK; empty when it is."""
     health: str
     """Destination health after repeated polls: `healthy`, `degraded`, `unhealthy` or `unknown`."""
     health_since: datetime | None
     """Since when the instance has had this destination health."""
-    health_sentence: str
+    health_explanation: str
     """Why the destination health is `degraded` or `unhealthy`; empty otherwise."""
-    draining: DrainingItem | None
+    drain: DrainItem | None
     """Reason and start of a drain; null when the instance accepts new connections."""
     cause: str
     """What a failing proxy fails because of, when that is not the proxy itself: the id of its auth, or
@@ -166,7 +166,7 @@ class InstanceItem(Schema):
     """Of a proxy: id of the auth that received its last heartbeat; empty when the proxy writes its resource itself."""
     proxies: list[str]
     """Of an auth: names of the proxies that heartbeat through it."""
-    degraded: str | None
+    degraded_reason: str | None
     """Why the instance reports itself as degraded; null when it does not."""
     address: str
     """Address of gRPC, `host:port`."""
@@ -192,13 +192,13 @@ class InstanceItem(Schema):
     """Last HTTP status code of `/readyz`; null without a response."""
     attempts: list[AttemptItem]
     """Last two attempts to reach the instance, the newest first."""
-    agents: int
+    agent_count: int
     """Of a proxy: number of live tunnels. Of an auth: number of agents connected to it, stranded ones included."""
     counts: dict[str, int]
     """Number of its agents by state; states without agents are left out."""
 
 
-class InstancesAnswer(DatedResponse):
+class InstancesResponse(DatedResponse):
     """All auths and proxies that were ever seen."""
 
     instances: list[InstanceItem]
@@ -213,20 +213,20 @@ class HeartbeatItem(Schema):
     via_proxy: InstanceRef | None
     """Proxy that the agent reaches the auth through; null when it connects directly."""
     expires_at: datetime | None
-    """When the agent's resource expires."""
+    """When the agent's heartbeat expires."""
     ttl_seconds: float
-    """Time to live of the agent's resource after a heartbeat, in seconds."""
+    """Time until a heartbeat of the agent expires, in seconds."""
     mode: str
     """Load balancing policy of the auth connection: `reconnect`, `pick_first` or `unknown`."""
     health_check: bool
     """Whether the agent checks the health of its auth."""
     policy_read_at: datetime | None
     """When the agent read that policy; null when the agent does not report it."""
-    desired: int
+    desired_count: int
     """Desired number of tunnels; 0: one to every proxy."""
-    claimed: int
+    claimed_count: int
     """Number of proxies that the agent reports a tunnel to."""
-    tracked: int
+    tracked_count: int
     """Number of unexpired proxies that the agent knows."""
 
 
@@ -248,36 +248,36 @@ class EvidenceItem(Schema):
     """Proxies that the agent was last seen on, the newest first."""
     last_auth: InstanceRef | None
     """Auth that received the last heartbeat."""
-    retired: bool
+    is_retired: bool
     """Whether an operator retired the agent."""
     had_tunnel: bool
     """Whether the agent ever had a tunnel."""
-    working_until: datetime | None
+    reconnecting_until: datetime | None
     """When the reconnect that Refloat requested times out; null without one."""
 
 
-class SaidProxyItem(InstanceRef):
+class ReportedProxyItem(InstanceRef):
     """A proxy that an agent knows, or has a tunnel to."""
 
     group: str
     """Proxy group; empty when the proxy reports none."""
     generation: int
     """Generation of the proxy in its group; 0 when it reports none."""
-    desired: bool
+    is_desired: bool
     """Whether the agent wants a tunnel to the proxy."""
-    claimed: bool
+    is_claimed: bool
     """Whether the agent has a tunnel to the proxy."""
     opened_at: datetime | None
     """When that tunnel was opened; null without one."""
     sessions: int
     """Number of user connections on that tunnel."""
-    retired: bool
+    is_retired: bool
     """Whether that tunnel closes when its last user connection ends."""
-    draining: bool
+    is_draining: bool
     """Whether the proxy accepts no new tunnels."""
-    leaving: bool
+    is_leaving: bool
     """Whether the agent is closing its tunnel to the proxy."""
-    advised: bool
+    reconnect_requested: bool
     """Whether the proxy asked the agent to reconnect."""
     expires_at: datetime | None
     """When the agent forgets the proxy, unless it is announced again."""
@@ -286,47 +286,47 @@ class SaidProxyItem(InstanceRef):
 class AuthReconnectItem(Schema):
     """Settings of an agent's auth reconnects."""
 
-    first_wait_seconds: float | None
+    initial_delay_seconds: float | None
     """Longest wait in seconds from an unhealthy auth to the first attempt at another; null: 2 s to 3 s, as in
     Teleport.
     """
     drain_timeout_seconds: float | None
     """Seconds after which calls on the previous connection are cancelled; null: never."""
-    every_seconds: float | None
+    interval_seconds: float | None
     """Interval in seconds between two moves to a new connection; null: never."""
 
 
-class SaidItem(Schema):
+class AgentReportItem(Schema):
     """An agent's report about itself, read through its tunnel."""
 
-    asked_at: datetime | None
-    """When the agent was asked."""
-    through: InstanceRef | None
+    requested_at: datetime | None
+    """When the report was requested."""
+    via_proxy: InstanceRef | None
     """Proxy whose tunnel carried the request."""
     error: str
     """Why the agent did not respond; empty when it did."""
     version: str
     """Version that the agent reports."""
-    desired: int
+    desired_count: int
     """Desired number of tunnels; 0: one to every proxy."""
-    dials: int
+    dials_in_progress: int
     """Number of dials in progress."""
     services: list[str]
     """Services that the agent offers."""
-    proxies: list[SaidProxyItem]
+    proxies: list[ReportedProxyItem]
     """Proxies that the agent knows or has a tunnel to."""
     auth_reconnect: AuthReconnectItem | None
     """Settings of the agent's auth reconnects; null when the agent does not report them."""
 
 
-class AgentAnswer(AgentItem):
+class AgentResponse(AgentItem):
     """One agent with the data that its state was derived from."""
 
     cluster: str
     """Id of the cluster."""
     evidence: EvidenceItem
     """Data that the state was derived from."""
-    said: SaidItem | None
+    report: AgentReportItem | None
     """The agent's own report, read through its tunnel; null when it was not read recently. Refloat reads the
     reports of agents that are not healthy, and of a sample of healthy agents.
     """
@@ -334,7 +334,7 @@ class AgentAnswer(AgentItem):
     """Instances that the evidence names."""
 
 
-class ClustersAnswer(Schema):
+class ClustersResponse(Schema):
     """Clusters that you may see."""
 
     clusters: list[str]

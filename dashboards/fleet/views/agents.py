@@ -97,15 +97,15 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     """Show one agent; with `?card`, only the card for the side panel of the map.
 
     Template `dashboards/agent.html`: presenters.frame, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
-    (label, value), `said` (AgentReportView or None), `history` (StateChangeRow, newest first), `retirement` (or None),
-    `may_act`. Template `dashboards/_agent_card.html`: `agent`.
+    (label, value), `report` (AgentReportView or None), `history` (StateChangeRow, newest first), `retirement` (or
+    None), `may_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
         raise Http404(f"Agent {agent_id} was not found in cluster {cluster}.")
-    context = presenters.agent_page(explanation, now) | {"said": present_agent_report(explanation, now)}
+    context = presenters.agent_page(explanation, now) | {"report": present_agent_report(explanation, now)}
     context["may_act"] = has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)

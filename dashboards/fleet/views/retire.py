@@ -24,7 +24,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 @never_cache
 @needs_record
 def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the form (GET), or retire or reinstate the agent (POST with `wanted`: `retire` or `unretire`).
+    """Show the form (GET), or retire or reinstate the agent (POST with `action`: `retire` or `reinstate`).
 
     Template `dashboards/retire.html`: presenters.frame, `agent` (AgentRow), `retired`, `retirement`, `alive` (it has
     a heartbeat or live tunnel), `form`.
@@ -37,18 +37,18 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     # The last request of an operator; the record reflects it within two polls.
     retirement = retirement_of(cluster, explanation, now)
     is_retired = retirement is not None and retirement.is_retired
-    alive, action = is_alive(explanation), request.POST.get("wanted")
+    alive, action = is_alive(explanation), request.POST.get("action")
     form = RetireForm(
         request.POST if request.method == "POST" else None,
-        alive=alive and not is_retired and action != "unretire",
+        alive=alive and not is_retired and action != "reinstate",
     )
-    if action in ("retire", "unretire") and form.is_valid():
+    if action in ("retire", "reinstate") and form.is_valid():
         recent_proof.require(request)
         actor, reason = (
             request_actor.actor_of(request, signed_in_user_of(request)),
             form.cleaned_data["reason"],
         )
-        request_retirement(cluster, explanation, actor, retired=action == "retire", reason=reason)
+        request_retirement(cluster, explanation, actor, is_retired=action == "retire", reason=reason)
         outcome = "will be retired" if action == "retire" else "will be reinstated"
         messages.success(request, f"{explanation.view.name} {outcome} with the next poll.")
         return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")

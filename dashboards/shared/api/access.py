@@ -12,10 +12,10 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 from typing_extensions import override
 
-from dashboards.shared.permissions import AccessRequirement
+from dashboards.shared.permissions import AccessRequirement, describe_missing_permission
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.tokens import find_token
+from fleet.models.tokens import ApiToken, find_token
 
 
 class ApiAccess(HttpBearer):
@@ -46,17 +46,17 @@ class ApiAccess(HttpBearer):
         # Changes, also refused ones, are logged as made with this token.
         request.refloat_token = api_token  # type: ignore[attr-defined] # read back by api.change_responses and request_log
         if not api_token.allows(self._permission):
-            raise HttpError(
-                403, f"Not allowed: the token {api_token} does not have the scope {self._permission.value}."
-            )
+            raise HttpError(403, describe_missing_scope(api_token, self._permission))
         return self._admit(request, api_token.user)
 
     def _admit(self, request: HttpRequest, user: User) -> User:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
         if not has_permission(user, self._permission, cluster if self.access.of_cluster else None):
-            raise HttpError(
-                403,
-                f'Not allowed: {user.get_username()} does not have the permission "{self._permission.label}".',
-            )
+            raise HttpError(403, describe_missing_permission(self._permission))
         return user
+
+
+def describe_missing_scope(token: ApiToken, permission: Permission) -> str:
+    """Return the sentence for a token without the scope of a permission."""
+    return f"Not allowed: the token {token} does not have the scope {permission.value}."

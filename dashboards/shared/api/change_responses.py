@@ -16,6 +16,7 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import is_known_cluster
 from fleet.audit import RequestActor
 from fleet.changes import StaleRevisionError, engine
+from fleet.changes.networking.plan import COUNTS_BY_AGENT
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
@@ -59,7 +60,7 @@ def document_if_match(path: str, status: int) -> dict[str, Any]:
 
 
 class ChangeItem(Schema):
-    """A change."""
+    """State, author and times of a change with its plan, progress and result."""
 
     id: int
     """Number of the change."""
@@ -73,13 +74,13 @@ class ChangeItem(Schema):
     """
     title: str
     """Title of the change."""
-    who: str
+    actor_name: str
     """User who requested the change."""
     reason: str
     """Reason that the user gave."""
     detail: str
     """Progress or result in one sentence."""
-    agents: int
+    affected_count: int
     """Number of affected agents."""
     approved_by: str
     """User who approved the change; empty before the approval, or without a review."""
@@ -93,7 +94,7 @@ class ChangeItem(Schema):
     """When the change ended; null before that."""
 
 
-class ChangeAnswer(ChangeItem):
+class ChangeResponse(ChangeItem):
     """A change with its plan and its result."""
 
     cluster: str
@@ -110,15 +111,15 @@ class ChangeAnswer(ChangeItem):
     """Values before the change."""
     after: Any
     """Values after the change."""
-    asks_typed: str
-    """Word to send as `typed` with the confirmation; empty when none is needed."""
-    asks_second: bool
+    confirmation_required: str
+    """Text to send as `confirmation` when you confirm the change; empty when none is needed."""
+    review_required: bool
     """Whether a second person must approve the change."""
-    undoes: int | None
+    undo_of: int | None
     """Number of the change that this change undoes; null otherwise."""
 
 
-def actor_of(request: HttpRequest) -> RequestActor:
+def request_actor_of(request: HttpRequest) -> RequestActor:
     """Return the actor of the request, for the audit log."""
     token: ApiToken | None = getattr(request, "refloat_token", None)
     return request_actor.actor_of(request, caller_of(request), token)
@@ -195,25 +196,22 @@ def require_if_match(request: HttpRequest, change: Change) -> None:
 
 def describe_stale(cluster: str, error: StaleRevisionError) -> str:
     """Return the message for a plan on a revision that is out of date."""
-    return f"{sentence_of(error)} Read GET {path_of(cluster, error.resource)} again and send its ETag as If-Match."
+    sentence = sentence_of(error).replace(" Reload and preview again.", "")
+    return f"{sentence} Read GET {path_of(cluster, error.resource)} again and send its ETag as If-Match."
 
 
 def fields_of(change: Change) -> dict[str, Any]:
     """Return the fields of `ChangeItem`."""
-    columns = [name for name in ChangeItem.model_fields if name not in ("id", "revision")]
-    return {
-        "id": change.pk,
-        "revision": version_of(change),
-        **{name: getattr(change, name) for name in columns},
-    }
+    columns = [name for name in ChangeItem.model_fields if name != "revision"]
+    return {"revision": version_of(change), **{name: getattr(change, name) for name in columns}}
 
 
-def respond_with_change(response: HttpResponse, change: Change) -> ChangeAnswer:
+def respond_with_change(response: HttpResponse, change: Change) -> ChangeResponse:
     """Return the response with one change and its ETag, without the ids of its agents: there may be many thousands."""
     set_etag(response, version_of(change))
     requirements = engine.requirements_of(change)
-    plan = {name: field_value for name, field_value in change.plan.items() if name != "watched"}
-    return ChangeAnswer(
+    plan = {name: field_value for name, field_value in change.plan.items() if name not in COUNTS_BY_AGENT}
+    return ChangeResponse(
         **fields_of(change),
         cluster=change.cluster_id,
         question=plan.get("question", change.title),
@@ -222,7 +220,7 @@ def respond_with_change(response: HttpResponse, change: Change) -> ChangeAnswer:
         progress=change.progress,
         before=change.before,
         after=change.after,
-        asks_typed=requirements.expected_name,
-        asks_second=requirements.second_approver,
-        undoes=change.undoes_id,
+        confirmation_required=requirements.expected_name,
+        review_required=requirements.review_required,
+        undo_of=change.undoes_id,
     )

@@ -17,8 +17,8 @@ class Schema(ninja.Schema):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class Body(Schema):
-    """Body of a request."""
+class RequestBody(Schema):
+    """A request body, in which unknown fields are an error."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,9 +28,9 @@ class Parameters(Schema):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_names(cls, parameters: Any, info: ValidationInfo) -> Any:
+    def _check_names(cls, parameters: Any, validation_info: ValidationInfo) -> Any:
         """Reject unknown parameters; ninja passes on only known ones."""
-        request = (info.context or {}).get("request")
+        request = (validation_info.context or {}).get("request")
         unknown = sorted(set(request.GET) - set(cls.model_fields)) if request is not None else []
         if unknown:
             names = ", ".join(repr(name[:50]) for name in unknown[:5])

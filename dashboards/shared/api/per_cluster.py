@@ -15,6 +15,16 @@ from ninja import NinjaAPI, Router
 from fleet.models.clusters import DEFAULT_CLUSTER
 
 _View = TypeVar("_View", bound=Callable[..., Any])
+#: Name of the first view of each path: Django knows the path by it, whatever the method.
+_url_names: dict[tuple[int, str], str] = {}
+#: Names of views by the name of their URL and their method, where these differ.
+_names_by_method: dict[tuple[str, str], str] = {}
+
+
+def operation_name_of(url_name: str, method: str) -> str:
+    """Return the name of the view behind a URL for a method, without the suffix of routes with a cluster."""
+    name = url_name.rpartition(":")[2].removesuffix("_of_cluster").removesuffix("-of-cluster")
+    return _names_by_method.get((name, method), name)
 
 
 class PerCluster:
@@ -40,6 +50,8 @@ class PerCluster:
             title, _, text = inspect.cleandoc(view.__doc__ or "").partition("\n")
             options.setdefault("summary", title.rstrip("."))
             options.setdefault("description", text.strip() or title)
+            url_name = _url_names.setdefault((id(self._router), path), view.__name__)
+            _names_by_method[url_name, method] = view.__name__
             route([method], path, tags=["default cluster"], **options)(_wrap_for_default_cluster(view))
             route([method], f"/clusters/{{cluster}}{path}", tags=["any cluster"], **options)(
                 _wrap_for_any_cluster(view)
@@ -64,12 +76,12 @@ def _wrap_for_default_cluster(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap_for_any_cluster(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the view under another name: ninja names operations after functions."""
+    """Return the view under another name: operations have the names of functions."""
 
     @functools.wraps(view)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return view(*args, **kwargs)
 
-    wrapper.__name__ = f"cluster_{view.__name__}"
+    wrapper.__name__ = f"{view.__name__}_of_cluster"
     wrapper.__signature__ = inspect.signature(view, eval_str=True)  # type: ignore[attr-defined] # as above
     return wrapper

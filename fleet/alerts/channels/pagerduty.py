@@ -65,11 +65,11 @@ def _details_of(request: SendRequest) -> dict[str, Any]:
     incident = request.incident
     return {
         "text": _truncate(request.payload["text"], _LONGEST_TEXT),
-        "affected": incident["affected"],
-        "peak": incident["peak"],
+        "affected_count": incident["affected_count"],
+        "peak_count": incident["peak_count"],
         "rules": incident["rules"],
         "opened_at": incident["opened_at"],
-        "heals_at": incident["heals_at"],
+        "recovers_at": incident["recovers_at"],
     }
 
 

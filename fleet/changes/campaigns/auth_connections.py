@@ -28,14 +28,14 @@ def find_skip_reason(
     """Return why a campaign must skip an agent now; empty when it can move. `auths_to_leave` empty: any auth."""
     if agent is None:
         return "the agent is no longer in the fleet"
-    if agent.retired:
+    if agent.is_retired:
         return "the agent is retired"
     if not agent.auth:
         return "the agent has not sent a heartbeat, so its auth is unknown"
     if auths_to_leave and agent.auth not in auths_to_leave:
         name = auths[agent.auth].name if agent.auth in auths else agent.auth
         return f"the agent is already connected to {name}"
-    if not any(auth.usable for instance_id, auth in auths.items() if instance_id != agent.auth):
+    if not any(auth.is_usable for instance_id, auth in auths.items() if instance_id != agent.auth):
         return "no other healthy auth that accepts connections is available"
     if not _relay_proxies(agent, proxies):
         return "the agent has no tunnel to a reachable proxy, so Refloat cannot reach it"
@@ -56,7 +56,7 @@ def choose_relay_proxy(
         _relay_proxies(agent, proxies),
         key=lambda proxy: (
             proxy in avoided_proxies,
-            not proxies[proxy].usable,
+            not proxies[proxy].is_usable,
             crc32(f"{proxy} {agent_id}".encode()),
             proxy,
         ),
@@ -73,15 +73,15 @@ def decide_agent_outcome(
 ) -> AgentOutcome | None:
     """Return the result of an agent that Refloat asked to leave an auth; None while there is none."""
     if agent is not None and agent.auth and agent.auth != abandoned_auth:
-        return AgentOutcome(CampaignAgentState.OK, new_auth=agent.auth)
-    if now - requested_at < settings.patience:
+        return AgentOutcome(CampaignAgentState.SUCCEEDED, new_auth=agent.auth)
+    if now - requested_at < settings.timeout_seconds:
         return None
     if agent is None:
         return AgentOutcome(CampaignAgentState.FAILED, "the agent is no longer in the fleet")
     name = auths[abandoned_auth].name if abandoned_auth in auths else abandoned_auth
     return AgentOutcome(
         CampaignAgentState.FAILED,
-        f"timed out: the agent sent no heartbeat through an auth other than {name} within {settings.patience} s",
+        f"timed out: the agent sent no heartbeat through an auth other than {name} within {settings.timeout_seconds} s",
     )
 
 

@@ -17,7 +17,7 @@ from django.db.models import Count
 
 from fleet.audit import RequestActor
 from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
-from fleet.changes.campaigns.moves import CampaignSnapshot, MoveStrategy, create_move_strategy
+from fleet.changes.campaigns.move_strategies import CampaignSnapshot, MoveStrategy, create_move_strategy
 from fleet.changes.engine import ChangeDraft
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
@@ -65,7 +65,9 @@ def plan_campaign(
     """
     require_current_record(table)
     if not len(targets.indices):
-        raise ChangeRefusedError("no agent matches every filter", {"chosen": "no agent matches every filter"})
+        raise ChangeRefusedError(
+            "no agent matches every filter", {"target_agents": "no agent matches every filter"}
+        )
     strategy = create_move_strategy(targets.connection, targets.instances_to_leave)
     indices = [int(index) for index in targets.indices]
     snapshot = CampaignSnapshot(table, {table.ids[index] for index in indices})
@@ -81,30 +83,34 @@ def plan_campaign(
     if not target_count:
         raise ChangeRefusedError(
             f"none of the target agents can reconnect: {skip_reasons.most_common(1)[0][0]}",
-            {"chosen": skip_reasons.most_common(1)[0][0]},
+            {"target_agents": skip_reasons.most_common(1)[0][0]},
         )
     _delete_expired_plan_agents(cluster, now)
     draft = ChangeDraft(
         kind=ChangeKind.RECONNECT,
         title=_title_of(targets, len(indices)),
         before=None,
-        after={"chosen": targets.description, "agents": len(indices), "connection": targets.connection.value},
+        after={
+            "target_agents": targets.description,
+            "agent_count": len(indices),
+            "connection": targets.connection.value,
+        },
         plan={
-            "asked": target_count,
+            "reconnect_count": target_count,
             "connection": targets.connection.value,
             "question": _question_of(targets.connection, target_count, skip_reasons.total()),
-            "skipped": dict(skip_reasons.most_common(8)),
-            "leaving": dict(
+            "skipped_by_reason": dict(skip_reasons.most_common(8)),
+            "agents_by_instance": dict(
                 sorted((snapshot.name_of(instance), count) for instance, count in abandoned_counts.items())
             ),
             "destinations": _count_destinations(targets, snapshot, abandoned_counts),
-            "seconds": campaigns.eta(CampaignCounts(waiting=target_count), settings),
+            "duration_seconds": campaigns.eta(CampaignCounts(pending_count=target_count), settings),
             "as_of": table.as_of,
         },
-        agent_count=len(indices),
+        affected_count=len(indices),
         parameters={
-            "pace": asdict(settings),
-            "leave": list(targets.instances_to_leave),
+            "settings": asdict(settings),
+            "instances_to_leave": list(targets.instances_to_leave),
             "connection": targets.connection.value,
         },
     )
@@ -115,10 +121,10 @@ def plan_campaign(
 
 def _title_of(targets: CampaignTargets, agent_count: int) -> str:
     if targets.connection is ConnectionKind.AUTH:
-        return f"Move the auth connections of {agent_count:,} agent{_s(agent_count)}: {targets.description}"[
+        return f"Move the auth connections of {agent_count:,} agent{_s(agent_count)} {targets.description}"[
             :200
         ]
-    return f"Reconnect {agent_count:,} agent{_s(agent_count)}: {targets.description}"[:200]
+    return f"Reconnect {agent_count:,} agent{_s(agent_count)} {targets.description}"[:200]
 
 
 def _question_of(connection: ConnectionKind, target_count: int, skipped_count: int) -> str:
@@ -142,7 +148,7 @@ def _count_destinations(
     usable_auths = {
         instance: auth
         for instance, auth in snapshot.auths.items()
-        if auth.usable and instance not in excluded_ids
+        if auth.is_usable and instance not in excluded_ids
     }
     return dict(sorted((auth.name, auth.agent_count) for auth in usable_auths.values()))
 
@@ -151,19 +157,24 @@ def move_strategy_of(change: Change) -> MoveStrategy:
     """Return how a campaign moves its agents; campaigns without a stored connection move tunnels."""
     parameters = change.parameters
     return create_move_strategy(
-        parameters.get("connection", ConnectionKind.TUNNEL), parameters.get("leave", ())
+        parameters.get("connection", ConnectionKind.TUNNEL), parameters.get("instances_to_leave", ())
     )
 
 
 def settings_of(change: Change) -> CampaignSettings:
     """Return the settings of a campaign."""
-    return CampaignSettings(**change.parameters["pace"])
+    return CampaignSettings(**change.parameters["settings"])
 
 
 def counts_of(change: Change) -> CampaignCounts:
     """Return the number of agents of a campaign in each state."""
     rows = change.campaign_agents.values_list("state").annotate(n=Count("pk")).order_by()
-    return CampaignCounts(**{str(state): int(count) for state, count in rows})
+    return CampaignCounts(**{count_key_of(state): int(count) for state, count in rows})
+
+
+def count_key_of(state: str) -> str:
+    """Return the field of `CampaignCounts` for a state: `in_progress_count`."""
+    return f"{state.replace('-', '_')}_count"
 
 
 def advisory_id_of(change: Change) -> str:
@@ -174,17 +185,17 @@ def advisory_id_of(change: Change) -> str:
 def close_campaign(change: Change, reason: str, now: float) -> Change:
     """Skip every agent that has no result yet, and store the totals."""
     skip_pending_agents(change, reason, now)
-    change.campaign_agents.filter(state=CampaignAgentState.ASKED.value).update(
+    change.campaign_agents.filter(state=CampaignAgentState.IN_PROGRESS.value).update(
         state=CampaignAgentState.SKIPPED.value,
         reason=f"result unknown: {reason} while the agent was in progress"[:255],
         ended_at=now,
     )
-    return engine.update_change(change, outcome={**asdict(counts_of(change)), "ended": reason})
+    return engine.update_change(change, outcome={**asdict(counts_of(change)), "end_reason": reason})
 
 
 def skip_pending_agents(change: Change, reason: str, now: float) -> None:
     """Skip every agent that Refloat has not asked to reconnect yet."""
-    pending_states = (CampaignAgentState.WAITING.value, CampaignAgentState.DUE.value)
+    pending_states = (CampaignAgentState.PENDING.value, CampaignAgentState.SCHEDULED.value)
     change.campaign_agents.filter(state__in=pending_states).update(
         state=CampaignAgentState.SKIPPED.value, reason=reason[:255], ended_at=now
     )
@@ -234,13 +245,11 @@ def describe_progress(change: Change, now: float) -> dict[str, Any]:
     total_count = max(counts.total_count, 1)
     return {
         **asdict(counts),
-        "total": counts.total_count,
-        "done": counts.finished_count,
-        "remaining": counts.remaining_count,
+        "total_count": counts.total_count,
+        "finished_count": counts.finished_count,
         "percent": 100 * counts.finished_count // total_count,
-        "eta": campaigns.eta(counts, settings) if change.state == ChangeState.RUNNING else None,
-        "waits_for": str(change.progress.get("waits_for", "")) if change.state == ChangeState.RUNNING else "",
-        "stepped_ago": max(0.0, now - change.progress["stepped_at"])
-        if "stepped_at" in change.progress
-        else None,
+        "eta_seconds": campaigns.eta(counts, settings) if change.state == ChangeState.RUNNING else None,
+        "waiting_for": str(change.progress.get("waiting_for", ""))
+        if change.state == ChangeState.RUNNING
+        else "",
     }

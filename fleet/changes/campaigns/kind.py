@@ -19,13 +19,11 @@ from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeState
 
-_PROGRESS_KEYS = ("total", "done", "percent", "failed", "ok", "skipped", "remaining", "waits_for")
-
 
 def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
     """Resume a campaign, also after a canary failed. Raises WrongStateError."""
     # In `parameters`, because the step that a worker is making writes `progress` when it ends.
-    waiver = {"canaries_waived": True} if campaigns.counts_of(change).failed else {}
+    waiver = {"canaries_waived": True} if campaigns.counts_of(change).failed_count else {}
     return engine.transition(
         change, ChangeState.RUNNING, now, actor, parameters={**change.parameters, **waiver}
     )
@@ -76,8 +74,7 @@ class ReconnectKind(Kind):
 
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
-        progress = campaigns.describe_progress(change, now)
-        return {**{name: progress[name] for name in _PROGRESS_KEYS}, "eta_seconds": progress["eta"]}
+        return campaigns.describe_progress(change, now)
 
     @override
     def require_current_plan(self, change: Change) -> None:

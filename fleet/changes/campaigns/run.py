@@ -17,7 +17,7 @@ from fleet import lease
 from fleet.changes import engine
 from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.campaigns import campaigns, working_agents
-from fleet.changes.campaigns.moves import CampaignSnapshot
+from fleet.changes.campaigns.move_strategies import CampaignSnapshot
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
@@ -60,20 +60,28 @@ class _CampaignStep:
             campaigns.skip_pending_agents(self.change, f"stopped by {stopped_by}", self.now)
         in_progress_rows = list(
             self.change.campaign_agents.filter(
-                state__in=[state.value for state in campaign_rules.IN_PROGRESS]
+                state__in=[state.value for state in campaign_rules.ACTIVE_STATES]
             )
         )
         snapshot = CampaignSnapshot(self.table, {row.agent_id for row in in_progress_rows})
-        self.progress.setdefault("stranded", snapshot.stranded_count)
-        requested_rows = [row for row in in_progress_rows if row.state == CampaignAgentState.ASKED]
+        self.progress.setdefault("initial_stranded_count", snapshot.stranded_count)
+        requested_rows = [row for row in in_progress_rows if row.state == CampaignAgentState.IN_PROGRESS]
         self._record_outcomes(requested_rows, snapshot)
         self._record_declined_agents(
-            [row for row in requested_rows if row.state == CampaignAgentState.ASKED and row.told]
+            [
+                row
+                for row in requested_rows
+                if row.state == CampaignAgentState.IN_PROGRESS and row.request_sent
+            ]
         )
         if self._end_if_due(snapshot):
             return
         self._resend_requests(
-            [row for row in requested_rows if row.state == CampaignAgentState.ASKED and not row.told],
+            [
+                row
+                for row in requested_rows
+                if row.state == CampaignAgentState.IN_PROGRESS and not row.request_sent
+            ],
             snapshot,
         )
         wait_reason = ""
@@ -91,9 +99,9 @@ class _CampaignStep:
         finished_rows = []
         for row in rows:
             outcome = self.strategy.decide_outcome(row, snapshot, self.settings, self.now)
-            if outcome is None or (self.table.as_of or 0) <= (row.asked_at or 0.0):
+            if outcome is None or (self.table.as_of or 0) <= (row.requested_at or 0.0):
                 continue
-            if not row.told and outcome.state is CampaignAgentState.FAILED:
+            if not row.request_sent and outcome.state is CampaignAgentState.FAILED:
                 continue  # the timeout starts when the proxy has accepted the request
             row.state, row.reason, row.ended_at = outcome.state.value, outcome.reason, self.now
             row.new_proxy, row.new_auth = outcome.new_proxy, outcome.new_auth
@@ -102,10 +110,13 @@ class _CampaignStep:
 
     def _record_declined_agents(self, rows: list[CampaignAgent]) -> None:
         """Store the results of agents that answered that they keep their connection."""
-        rows = [row for row in rows if self.now - (row.asked_at or 0.0) >= _RESPONSE_DELAY_SECONDS]
-        if not rows or self.now - float(self.progress.get("heard_at", 0.0)) < _RESPONSE_DELAY_SECONDS:
+        rows = [row for row in rows if self.now - (row.requested_at or 0.0) >= _RESPONSE_DELAY_SECONDS]
+        if (
+            not rows
+            or self.now - float(self.progress.get("responses_read_at", 0.0)) < _RESPONSE_DELAY_SECONDS
+        ):
             return
-        self.progress["heard_at"] = self.now
+        self.progress["responses_read_at"] = self.now
         staying_rows = []
         for (proxy, auth), proxy_rows in _group_by_proxy(rows).items():
             self._renew_lease()
@@ -140,36 +151,37 @@ class _CampaignStep:
             counts,
             self.settings,
             stranded_count=snapshot.stranded_count,
-            initial_stranded_count=self.progress["stranded"],
+            initial_stranded_count=self.progress["initial_stranded_count"],
         )
         if abort_reason:
             self._close(ChangeState.FAILED, f"aborted: {abort_reason}")
             return True
-        if counts.remaining_count == 0:
+        if counts.unfinished_count == 0:
             stopped_by = self.change.parameters.get("stopped_by")
             state = ChangeState.CANCELLED if stopped_by else ChangeState.VERIFIED
             detail = (
                 f"stopped by {stopped_by}"
                 if stopped_by
-                else f"{counts.ok:,} of {counts.total_count:,} agents succeeded"
+                else f"{counts.succeeded_count:,} of {counts.total_count:,} agents succeeded"
+                + (f", {counts.skipped_count:,} skipped" if counts.skipped_count else "")
             )
             if self.change.state == ChangeState.PAUSED:
                 engine.transition(self.change, ChangeState.RUNNING, self.moment)
             self._close(state, detail)
             return True
         if self.change.parameters.get("canaries_waived"):
-            self.progress.setdefault("canaries_at", self.now)
-        if self.progress.get("canaries_at") is None and self.settings.canaries:
-            if counts.failed and self.change.state == ChangeState.RUNNING:
+            self.progress.setdefault("canaries_finished_at", self.now)
+        if self.progress.get("canaries_finished_at") is None and self.settings.canary_size:
+            if counts.failed_count and self.change.state == ChangeState.RUNNING:
                 engine.transition(
                     self.change, ChangeState.PAUSED, self.moment, detail="paused: a canary failed"
                 )
                 return True
-            started_count = counts.total_count - counts.waiting - counts.skipped
-            if started_count >= self.settings.canaries and campaign_rules.have_canaries_succeeded(
+            started_count = counts.total_count - counts.pending_count - counts.skipped_count
+            if started_count >= self.settings.canary_size and campaign_rules.have_canaries_succeeded(
                 counts, self.settings
             ):
-                self.progress["canaries_at"] = self.now
+                self.progress["canaries_finished_at"] = self.now
         return False
 
     def _close(self, state: ChangeState, detail: str) -> None:
@@ -189,14 +201,14 @@ class _CampaignStep:
             self.settings,
             credit=float(self.progress.get("credit", 0.0)),
             elapsed_seconds=self.now - float(self.progress.get("stepped_at", self.now)),
-            canaries_finished_at=self.progress.get("canaries_at"),
+            canaries_finished_at=self.progress.get("canaries_finished_at"),
             now=self.now,
         )
         self.progress["credit"] = admission.credit
         if not admission.count:
             return admission.wait_reason
         pending_rows = list(
-            self.change.campaign_agents.filter(state=CampaignAgentState.WAITING.value)[
+            self.change.campaign_agents.filter(state=CampaignAgentState.PENDING.value)[
                 : admission.count * _LOOK_AHEAD_FACTOR
             ]
         )
@@ -213,27 +225,35 @@ class _CampaignStep:
                 row.state, row.reason, row.ended_at = CampaignAgentState.SKIPPED.value, skip_reason, self.now
                 skipped_rows.append(row)
                 continue
-            row.leaves = self.strategy.choose_instance_to_leave(agent, snapshot, row.agent_id)
-            if capacity[row.leaves] <= 0:
+            row.from_instance = self.strategy.choose_instance_to_leave(agent, snapshot, row.agent_id)
+            if capacity[row.from_instance] <= 0:
                 continue
-            capacity[row.leaves] -= 1
-            row.state, row.held = CampaignAgentState.DUE.value, sorted(agent.proxies)
-            row.due_at = self.now + self.context.random() * self.settings.jitter
+            capacity[row.from_instance] -= 1
+            row.state, row.initial_proxies = CampaignAgentState.SCHEDULED.value, sorted(agent.proxies)
+            row.due_at = self.now + self.context.random() * self.settings.jitter_seconds
             due_rows.append(row)
-        self._save([*due_rows, *skipped_rows], "state", "reason", "leaves", "held", "due_at", "ended_at")
+        self._save(
+            [*due_rows, *skipped_rows],
+            "state",
+            "reason",
+            "from_instance",
+            "initial_proxies",
+            "due_at",
+            "ended_at",
+        )
         self.progress["credit"] += admission.count - len(due_rows) if len(due_rows) < admission.count else 0
         if due_rows or skipped_rows:
             return ""
         return (
-            f"concurrency limit reached: {self.settings.per_proxy} agents in progress per "
+            f"concurrency limit reached: {self.settings.concurrency} agents in progress per "
             f"{self.strategy.abandoned_kind}"
         )
 
     def _remaining_capacity(self) -> dict[str, int]:
-        capacity: dict[str, int] = defaultdict(lambda: self.settings.per_proxy)
-        states = [state.value for state in campaign_rules.IN_PROGRESS]
+        capacity: dict[str, int] = defaultdict(lambda: self.settings.concurrency)
+        states = [state.value for state in campaign_rules.ACTIVE_STATES]
         for abandoned_instance in self.change.campaign_agents.filter(state__in=states).values_list(
-            "leaves", flat=True
+            "from_instance", flat=True
         ):
             capacity[abandoned_instance] -= 1
         return capacity
@@ -241,14 +261,18 @@ class _CampaignStep:
     def _unschedule_agents(self) -> None:
         """Return scheduled agents to pending while none may be asked: the fleet may look different later."""
         with lease.fenced_transaction(self.held_lease):
-            self.change.campaign_agents.filter(state=CampaignAgentState.DUE.value).update(
-                state=CampaignAgentState.WAITING.value, leaves="", via="", held=[], due_at=None
+            self.change.campaign_agents.filter(state=CampaignAgentState.SCHEDULED.value).update(
+                state=CampaignAgentState.PENDING.value,
+                from_instance="",
+                via_proxy="",
+                initial_proxies=[],
+                due_at=None,
             )
 
     def _send_due_requests(self) -> None:
         """Ask the scheduled agents that are due, unless there is a reason by now to skip them."""
         due_rows = list(
-            self.change.campaign_agents.filter(state=CampaignAgentState.DUE.value, due_at__lte=self.now)
+            self.change.campaign_agents.filter(state=CampaignAgentState.SCHEDULED.value, due_at__lte=self.now)
         )
         snapshot = CampaignSnapshot(self.table, {row.agent_id for row in due_rows})
         requested_rows = []
@@ -257,17 +281,17 @@ class _CampaignStep:
             skip_reason = self.strategy.find_skip_reason(agent, snapshot)
             if skip_reason or agent is None:
                 row.state, row.reason, row.ended_at = CampaignAgentState.SKIPPED.value, skip_reason, self.now
-            elif not self.strategy.is_connected(agent, row.leaves):
-                row.state = CampaignAgentState.WAITING.value
+            elif not self.strategy.is_connected(agent, row.from_instance):
+                row.state = CampaignAgentState.PENDING.value
             else:
-                row.state, row.asked_at, row.held = (
-                    CampaignAgentState.ASKED.value,
+                row.state, row.requested_at, row.initial_proxies = (
+                    CampaignAgentState.IN_PROGRESS.value,
                     self.now,
                     sorted(agent.proxies),
                 )
-                row.via = self.strategy.choose_relay_proxy(agent, snapshot, row.agent_id)
+                row.via_proxy = self.strategy.choose_relay_proxy(agent, snapshot, row.agent_id)
                 requested_rows.append(row)
-        self._save(due_rows, "state", "reason", "asked_at", "held", "via", "ended_at")
+        self._save(due_rows, "state", "reason", "requested_at", "initial_proxies", "via_proxy", "ended_at")
         # Before the request, so that the round that sees an agent at another instance knows why.
         working_agents.mark_agents(self.change, self.context.writer, self.progress)
         self._send_requests(requested_rows)
@@ -284,14 +308,14 @@ class _CampaignStep:
                 changed_rows.append(row)
             elif (
                 relay_proxy := self.strategy.choose_relay_proxy(
-                    agent, snapshot, row.agent_id, avoided_proxies=(row.via,)
+                    agent, snapshot, row.agent_id, avoided_proxies=(row.via_proxy,)
                 )
-            ) != row.via:
+            ) != row.via_proxy:
                 # The proxy did not respond; try another. An agent that gets the request from both moves once.
-                row.via = relay_proxy
+                row.via_proxy = relay_proxy
                 changed_rows.append(row)
-        self._save(changed_rows, "state", "reason", "via", "ended_at")
-        self._send_requests([row for row in rows if row.state == CampaignAgentState.ASKED])
+        self._save(changed_rows, "state", "reason", "via_proxy", "ended_at")
+        self._send_requests([row for row in rows if row.state == CampaignAgentState.IN_PROGRESS])
 
     def _send_requests(self, rows: list[CampaignAgent]) -> None:
         for (proxy, auth), proxy_rows in _group_by_proxy(rows).items():
@@ -316,21 +340,23 @@ class _CampaignStep:
                 error,
             )
             self._fail_unsent(
-                [row for row in rows if self.now - (row.asked_at or 0.0) >= self.settings.patience]
+                [row for row in rows if self.now - (row.requested_at or 0.0) >= self.settings.timeout_seconds]
             )
             return  # the next step repeats the others
         absent_ids = set(advice.absent_ids)
         for row in rows:
-            if row.agent_id in absent_ids and row.asked_at == self.now:
+            if row.agent_id in absent_ids and row.requested_at == self.now:
                 row.state, row.ended_at = CampaignAgentState.SKIPPED.value, self.now
                 row.reason = "the agent's tunnel had closed before Refloat could ask it"
-            row.told, row.asked_at = True, self.now
-        self._save(rows, "told", "asked_at", "state", "reason", "ended_at")
+            row.request_sent, row.requested_at = True, self.now
+        self._save(rows, "request_sent", "requested_at", "state", "reason", "ended_at")
 
     def _fail_unsent(self, rows: list[CampaignAgent]) -> None:
         for row in rows:
             row.state, row.ended_at = CampaignAgentState.FAILED.value, self.now
-            row.reason = f"timed out: the proxy did not accept the request within {self.settings.patience} s"
+            row.reason = (
+                f"timed out: the proxy did not accept the request within {self.settings.timeout_seconds} s"
+            )
         self._save(rows, "state", "reason", "ended_at")
 
     def _save(self, rows: list[CampaignAgent], *columns: str) -> None:
@@ -342,7 +368,7 @@ class _CampaignStep:
         lease.renew(self.held_lease, self.context.now())
 
     def _save_progress(self, wait_reason: str) -> None:
-        progress = {**self.progress, "stepped_at": self.now, "waits_for": wait_reason}
+        progress = {**self.progress, "stepped_at": self.now, "waiting_for": wait_reason}
         with lease.fenced_transaction(self.held_lease):
             engine.update_change(self.change, progress=progress)
 
@@ -370,5 +396,7 @@ def _group_by_proxy(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[Cam
     """Return agents by the proxy that asks them and the auth that they are to leave, which is empty for tunnels."""
     rows_by_proxy: dict[tuple[str, str], list[CampaignAgent]] = defaultdict(list)
     for row in rows:
-        rows_by_proxy[(row.via, row.leaves) if row.via else (row.leaves, "")].append(row)
+        rows_by_proxy[
+            (row.via_proxy, row.from_instance) if row.via_proxy else (row.from_instance, "")
+        ].append(row)
     return rows_by_proxy

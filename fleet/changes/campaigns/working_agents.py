@@ -22,14 +22,14 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES
 logger = logging.getLogger(__name__)
 
 #: Keys of `Change.progress`: Redis may hold marks of the campaign; and the last write of the marks failed.
-_MARKED_KEY, _UNMARKED_KEY = "working", "working_untold"
+_MARKED_KEY, _UNMARKED_KEY = "has_marks", "has_unwritten_marks"
 
 
 def mark_agents(change: Change, writer: Writer, progress: dict[str, Any]) -> None:
     """Mark the agents in progress of a running campaign until their timeout, and note that in `progress`."""
-    timeout_seconds = campaigns.settings_of(change).patience
-    requested_rows = change.campaign_agents.filter(state=CampaignAgentState.ASKED.value).values_list(
-        "agent_id", "asked_at"
+    timeout_seconds = campaigns.settings_of(change).timeout_seconds
+    requested_rows = change.campaign_agents.filter(state=CampaignAgentState.IN_PROGRESS.value).values_list(
+        "agent_id", "requested_at"
     )
     deadlines = {agent: (requested_at or 0.0) + timeout_seconds for agent, requested_at in requested_rows}
     if not deadlines and not progress.get(_MARKED_KEY):

@@ -89,9 +89,9 @@ class ClosingStep:
     """The nth closing of each agent: number of tunnels, earliest and latest time after the change, seconds."""
 
     nth: int
-    tunnels: int
-    earliest: float
-    latest: float
+    tunnel_count: int
+    earliest_seconds: float
+    latest_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,11 @@ class ProxyOutlook:
 
     id: str
     name: str
-    before: int
-    after: CountRange
+    tunnels_before: int
+    tunnels_after: CountRange
     #: Tunnels that close, and that agents open.
-    closes: CountRange
-    dials: CountRange
+    closing_count: CountRange
+    opening_count: CountRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +112,23 @@ class ClosingPlan:
     """The expected closings. Both ends of a range are equal where the number is certain."""
 
     rule: ClosingRule
-    closes: CountRange
+    closing_count: CountRange
     #: Closings of excess tunnels, and of tunnels to expired proxies.
-    excess: CountRange
-    expired: CountRange
+    excess_count: CountRange
+    expired_count: CountRange
     #: Agents that close at least one tunnel.
-    agents: CountRange
+    agent_count: CountRange
     #: Closing tunnels with user connections; each ends with its last one.
-    carrying: CountRange
+    in_use_count: CountRange
     #: Agents that keep exactly one tunnel after their closings.
-    left_with_one: int
+    single_tunnel_agent_count: int
     #: Tunnels that agents open.
-    opens: int
+    opening_count: int
     steps: tuple[ClosingStep, ...]
     proxies: tuple[ProxyOutlook, ...]
     #: Agents with tunnels to close, whose version does not support the rule; or whose version is unknown.
-    too_old: int
-    version_unknown: int
+    unsupported_agent_count: int
+    unknown_version_agent_count: int
     #: Ids of the affected agents: those that close or open tunnels.
     affected_agents: tuple[str, ...] = field(repr=False, default=())
     #: Present number of tunnels, by agent that closes some.
@@ -136,7 +136,7 @@ class ClosingPlan:
     #: Present number of tunnels and number to open, by agent that opens some and closes none.
     dialing_agents: Mapping[str, CountRange] = field(repr=False, default_factory=dict)
     #: Tunnels of the fleet, now and after the change.
-    tunnels: int = 0
+    tunnels_before: int = 0
     tunnels_after: CountRange = (0, 0)
 
 
@@ -179,11 +179,11 @@ def forecast_closings(
     certain_ids = tracked_ids - {proxy.id for proxy in proxies if proxy.is_uncertain}
     newest_ids = {proxy.id for proxy in proxies if proxy.is_newest}
     policy = ClosingPolicy.of(after)
-    base_scenario = _simulate(before, after, policy, agent_list, tracked_ids, newest_ids)
+    base_scenario = _simulate_scenario(before, after, policy, agent_list, tracked_ids, newest_ids)
     expiry_scenario = (
         base_scenario
         if certain_ids == tracked_ids
-        else _simulate(before, after, policy, agent_list, certain_ids, newest_ids)
+        else _simulate_scenario(before, after, policy, agent_list, certain_ids, newest_ids)
     )
     return _summarize(after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts)
 
@@ -213,15 +213,15 @@ def _summarize(
     open_count, tunnel_count = sum(base_scenario.dial_counts.values()), sum(tunnel_counts.values())
     return ClosingPlan(
         rule=rule_of(after),
-        closes=close_range,
-        excess=_range_of(variant.counts_by_reason[ClosingReason.EXCESS] for variant in scenarios),
-        expired=_range_of(variant.counts_by_reason[ClosingReason.EXPIRED] for variant in scenarios),
-        agents=_range_of(len(variant.closing_tunnel_counts) for variant in scenarios),
-        carrying=range_of(
+        closing_count=close_range,
+        excess_count=_range_of(variant.counts_by_reason[ClosingReason.EXCESS] for variant in scenarios),
+        expired_count=_range_of(variant.counts_by_reason[ClosingReason.EXPIRED] for variant in scenarios),
+        agent_count=_range_of(len(variant.closing_tunnel_counts) for variant in scenarios),
+        in_use_count=range_of(
             (variant.carrying_min for variant in scenarios), (variant.carrying_max for variant in scenarios)
         ),
-        left_with_one=base_scenario.last_tunnel_count,
-        opens=open_count,
+        single_tunnel_agent_count=base_scenario.last_tunnel_count,
+        opening_count=open_count,
         steps=tuple(
             ClosingStep(nth, count, *_closing_times(policy, nth))
             for nth, count in sorted(base_scenario.counts_by_step.items())
@@ -230,8 +230,8 @@ def _summarize(
             _proxy_outlook_of(proxy, tunnel_counts.get(proxy.id, 0), base_scenario, expiry_scenario)
             for proxy in proxies
         ),
-        too_old=base_scenario.old_version_count,
-        version_unknown=base_scenario.unknown_version_count,
+        unsupported_agent_count=base_scenario.old_version_count,
+        unknown_version_agent_count=base_scenario.unknown_version_count,
         affected_agents=tuple(sorted({*base_scenario.closing_tunnel_counts, *base_scenario.dial_counts})),
         closing_tunnel_counts={
             **expiry_scenario.closing_tunnel_counts,
@@ -243,7 +243,7 @@ def _summarize(
             if agent not in base_scenario.closing_tunnel_counts
             and agent not in expiry_scenario.closing_tunnel_counts
         },
-        tunnels=tunnel_count,
+        tunnels_before=tunnel_count,
         tunnels_after=(
             max(tunnel_count - close_range[1] + open_count, 0),
             max(tunnel_count - close_range[0] + open_count, 0),
@@ -274,7 +274,7 @@ def _proxy_outlook_of(
     return ProxyOutlook(proxy.id, proxy.name, before, after, (min_losses, max_losses), dial_range)
 
 
-def _simulate(
+def _simulate_scenario(
     before: NetworkingConfig,
     after: NetworkingConfig,
     policy: ClosingPolicy,

@@ -27,14 +27,19 @@ class NetworkingKind(Kind):
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
         """Return the progress, counted in tunnels that close or open."""
-        expected_count = change.plan.get("closing", {}).get("closes", [0, 0])[
+        expected_count = change.plan.get("closing", {}).get("closing_count", [0, 0])[
             1
         ] + networking_plan.dial_count_of(change.plan)
-        done_count = change.outcome.get("closed", 0) + change.outcome.get("dialled", 0)
-        percent = min(100 * done_count // expected_count, 100) if expected_count else 0
+        finished_count = change.outcome.get("closed_count", 0) + change.outcome.get("opened_count", 0)
+        percent = min(100 * finished_count // expected_count, 100) if expected_count else 0
         if change.state == ChangeState.VERIFIED:
             percent = 100
-        return {"total": expected_count, "done": done_count, "failed": 0, "percent": percent}
+        return {
+            "total_count": expected_count,
+            "finished_count": finished_count,
+            "failed_count": 0,
+            "percent": percent,
+        }
 
     @override
     def require_current_plan(self, change: Change) -> None:

@@ -42,6 +42,10 @@ _DIAL_TIMEOUT_SECONDS = 60.0
 SUPPORTED_FIELDS = TUNNEL_FIELDS | _PING_FIELDS
 
 
+#: Parts of a plan by agent id, which responses leave out: there may be many thousands of agents.
+COUNTS_BY_AGENT = ("closing_tunnel_counts", "dialing_agents")
+
+
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
     """The fleet data from which a plan is made."""
@@ -65,21 +69,27 @@ def moves_tunnels(before: NetworkingConfig, after: NetworkingConfig) -> bool:
 def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnapshot | None) -> dict[str, Any]:
     """Return the plan as JSON. `fleet` may be None where no tunnels open or close."""
     before, after = rules.with_defaults(before), rules.with_defaults(after)
-    plan: dict[str, Any] = {"notes": [], "agents": 0}
+    plan: dict[str, Any] = {"notes": [], "affected_count": 0}
     changed_names = {field.name for field, _, _ in rules.differences(before, after)}
     if fleet is not None:
-        plan |= {"as_of": fleet.as_of, "age": round(fleet.age_seconds, 1), "size": fleet.agent_count}
+        plan |= {
+            "as_of": fleet.as_of,
+            "data_age_seconds": round(fleet.age_seconds, 1),
+            "agent_count": fleet.agent_count,
+        }
     if changed_names & TUNNEL_FIELDS:
         assert fleet is not None, "a change that moves tunnels is planned with fleet data"
         closing_plan = forecast_closings(before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts)
         plan["closing"] = to_json(closing_plan, fleet)
-        plan["watched"] = dict(closing_plan.closing_tunnel_counts)
-        plan["dialling"] = {agent: list(numbers) for agent, numbers in closing_plan.dialing_agents.items()}
-        plan["agents"] = len(closing_plan.affected_agents)
-        plan["rule_before"] = rule_of(before).label
+        plan["closing_tunnel_counts"] = dict(closing_plan.closing_tunnel_counts)
+        plan["dialing_agents"] = {
+            agent: list(numbers) for agent, numbers in closing_plan.dialing_agents.items()
+        }
+        plan["affected_count"] = len(closing_plan.affected_agents)
+        plan["previous_rule"] = rule_of(before).label
         plan["notes"] += _closing_notes(before, after, closing_plan, fleet)
     if changed_names & _PING_FIELDS:
-        plan["agents"] = max(plan["agents"], fleet.agent_count if fleet else 0)
+        plan["affected_count"] = max(plan["affected_count"], fleet.agent_count if fleet else 0)
         plan["notes"].append(_ping_note(before, after))
     unsupported_names = sorted(changed_names - SUPPORTED_FIELDS)
     if unsupported_names:
@@ -96,8 +106,8 @@ def to_json(plan: ClosingPlan, fleet: FleetSnapshot) -> dict[str, Any]:
     public_fields = {field.name: getattr(plan, field.name) for field in fields(plan) if field.repr}
     # As in the database, where tuples are lists.
     document: dict[str, Any] = json.loads(json.dumps(public_fields, default=asdict))
-    unsure = [proxy.name for proxy in fleet.proxies if proxy.is_uncertain]
-    return {**document, "rule_label": plan.rule.label, "unsure_proxies": unsure}
+    uncertain = [proxy.name for proxy in fleet.proxies if proxy.is_uncertain]
+    return {**document, "rule_label": plan.rule.label, "uncertain_proxies": uncertain}
 
 
 def question_of(plan: Mapping[str, Any]) -> str:
@@ -105,11 +115,12 @@ def question_of(plan: Mapping[str, Any]) -> str:
     closing = plan.get("closing")
     if closing is None:
         return "Change the networking config?"
-    if closing["closes"][1]:
-        return f"Close {format_count(closing['closes'], 'tunnel')} of {format_count(closing['agents'], 'agent')}?"
-    if closing["opens"]:
-        opens = closing["opens"]
-        return f"Open {format_count([opens, opens], 'more tunnel')} from {format_count([plan['agents']] * 2, 'agent')}?"
+    if closing["closing_count"][1]:
+        agents = format_count(closing["agent_count"], "agent")
+        return f"Close {format_count(closing['closing_count'], 'tunnel')} of {agents}?"
+    if closing["opening_count"]:
+        agents = format_count([plan["affected_count"]] * 2, "agent")
+        return f"Open {format_count([closing['opening_count']] * 2, 'more tunnel')} from {agents}?"
     return "Change the networking config? No tunnels close."
 
 
@@ -129,56 +140,59 @@ def compare_with_plan(plan: Mapping[str, Any], tunnel_counts: Mapping[str, int])
 
     The tunnels of an agent that is missing there do not count as closed.
     """
-    closing_counts: Mapping[str, int] = plan.get("watched", {})
+    closing_counts: Mapping[str, int] = plan.get("closing_tunnel_counts", {})
     present_counts = {agent: tunnel_counts[agent] for agent in closing_counts if agent in tunnel_counts}
     closed_count = sum(
         max(closing_counts[agent] - tunnel_count, 0) for agent, tunnel_count in present_counts.items()
     )
-    low, high = plan["closing"]["closes"]
+    low, high = plan["closing"]["closing_count"]
     difference = closed_count - high if closed_count > high else min(closed_count - low, 0)
-    dialing_agents: Mapping[str, Sequence[int]] = plan.get("dialling", {})
+    dialing_agents: Mapping[str, Sequence[int]] = plan.get("dialing_agents", {})
     dialed_count = sum(
         min(max(tunnel_counts[agent] - previous_count, 0), missing_count)
         for agent, (previous_count, missing_count) in dialing_agents.items()
         if agent in tunnel_counts
     )
     return {
-        "closed": closed_count,
-        "gone": len(closing_counts)
+        "closed_count": closed_count,
+        "missing_agent_count": len(closing_counts)
         - len(present_counts)
         + sum(agent not in tunnel_counts for agent in dialing_agents),
         "difference": difference,
-        "foreseen": [low, high],
-        "dialled": dialed_count,
-        "to_dial": dial_count_of(plan),
+        "expected_closed_count": [low, high],
+        "opened_count": dialed_count,
+        "expected_opened_count": dial_count_of(plan),
     }
 
 
 def compared_agents_of(plan: Mapping[str, Any]) -> frozenset[str]:
     """Return the ids of the agents whose tunnels `compare_with_plan` needs."""
-    return frozenset({*plan.get("watched", {}), *plan.get("dialling", {})})
+    return frozenset({*plan.get("closing_tunnel_counts", {}), *plan.get("dialing_agents", {})})
 
 
 def dial_count_of(plan: Mapping[str, Any]) -> int:
     """Return the number of tunnels that agents are expected to open."""
-    return sum(missing_count for _, missing_count in plan.get("dialling", {}).values())
+    return sum(missing_count for _, missing_count in plan.get("dialing_agents", {}).values())
 
 
 def has_tunnel_moves(plan: Mapping[str, Any]) -> bool:
     """Return whether a plan closes or opens tunnels, so that its result must be verified."""
-    return plan.get("closing", {}).get("closes", [0, 0])[1] > 0 or bool(plan.get("dialling"))
+    return plan.get("closing", {}).get("closing_count", [0, 0])[1] > 0 or bool(plan.get("dialing_agents"))
 
 
 def is_done(outcome: Mapping[str, Any]) -> bool:
     """Return whether the result has reached everything that the plan expects."""
-    return bool(outcome["closed"] >= outcome["foreseen"][1] and outcome["dialled"] >= outcome["to_dial"])
+    return bool(
+        outcome["closed_count"] >= outcome["expected_closed_count"][1]
+        and outcome["opened_count"] >= outcome["expected_opened_count"]
+    )
 
 
 def end_seconds_of(plan: Mapping[str, Any]) -> float:
     """Return the seconds after the change by which all expected tunnels have closed and opened; 0: none expected."""
     steps = plan.get("closing", {}).get("steps", ())
-    latest = [float(step["latest"]) for step in steps] + (
-        [_DIAL_TIMEOUT_SECONDS] if plan.get("dialling") else []
+    latest = [float(step["latest_seconds"]) for step in steps] + (
+        [_DIAL_TIMEOUT_SECONDS] if plan.get("dialing_agents") else []
     )
     return max(latest, default=0.0)
 
@@ -194,32 +208,33 @@ def _closing_notes(
         )
     if after.connection_count == 0 and plan.rule is ClosingRule.UPSTREAM:
         notes.append(
-            "In agent mesh no tunnel is in excess, and upstream's rule does not close tunnels to expired proxies. It "
+            "In agent mesh no tunnel is in excess, and Teleport's rule does not close tunnels to expired proxies. It "
             "has no effect without proxy peering."
         )
-    if plan.rule is ClosingRule.UPSTREAM and plan.closes[1]:
+    if plan.rule is ClosingRule.UPSTREAM and plan.closing_count[1]:
         notes.append(
-            "Upstream's rule closes the slowest tunnel, by round-trip times that only the agents know. The numbers per "
+            "Teleport's rule closes the slowest tunnel, by round-trip times that only the agents know. The numbers per "
             "proxy are therefore ranges."
         )
     if plan.rule is ClosingRule.NONE and after.connection_count and _lowers_connection_count(before, after):
         notes.append(
             "agent_connection_count decreases, but no closing rule is enabled, so excess tunnels stay open."
         )
-    if plan.carrying[1]:
+    if plan.in_use_count[1]:
         notes.append("A closing tunnel accepts no new user connections and ends with its last one.")
-    if plan.opens:
-        notes.append(f"The load balancer decides which proxies get the {plan.opens:,} new tunnels.")
+    if plan.opening_count:
+        notes.append(f"The load balancer decides which proxies get the {plan.opening_count:,} new tunnels.")
     if any(proxy.is_uncertain for proxy in fleet.proxies):
         names = ", ".join(proxy.name for proxy in fleet.proxies if proxy.is_uncertain)
         notes.append(
             f"Not healthy now: {names}. Agents may consider these proxies expired, so the numbers are ranges."
         )
-    if plan.too_old:
+    if plan.unsupported_agent_count:
         notes.append(
-            f"{plan.too_old:,} agents with excess tunnels are too old to support the rule. Their tunnels stay open."
+            f"{plan.unsupported_agent_count:,} agents with excess tunnels are too old to support the rule. "
+            "Their tunnels stay open."
         )
-    if plan.closes[1]:
+    if plan.closing_count[1]:
         notes.append("Undoing the change does not reopen closed tunnels.")
     return notes
 
@@ -230,10 +245,10 @@ def _lowers_connection_count(before: NetworkingConfig, after: NetworkingConfig) 
 
 def _ping_note(before: NetworkingConfig, after: NetworkingConfig) -> str:
     def format_detection_time(config: NetworkingConfig) -> str:
-        return durations.format_seconds(config.keep_alive_interval * config.keep_alive_count_max)
+        return durations.format_readable(config.keep_alive_interval * config.keep_alive_count_max)
 
     def format_interval(config: NetworkingConfig) -> str:
-        return durations.format_seconds(config.keep_alive_interval)
+        return durations.format_readable(config.keep_alive_interval)
 
     return (
         f"Half-open tunnels will be detected after {format_detection_time(after)} (now "
@@ -244,12 +259,21 @@ def _ping_note(before: NetworkingConfig, after: NetworkingConfig) -> str:
 
 def describe_outcome(outcome: Mapping[str, Any]) -> str:
     """Return a result of `compare_with_plan` as a sentence."""
-    expected_range, dialed_count, expected_dials = outcome["foreseen"], outcome["dialled"], outcome["to_dial"]
+    expected_range, dialed_count, expected_dial_count = (
+        outcome["expected_closed_count"],
+        outcome["opened_count"],
+        outcome["expected_opened_count"],
+    )
     parts = []
-    if expected_range[1] or not expected_dials:
+    if expected_range[1] or not expected_dial_count:
         comparison = f"expected: {format_range(expected_range)}" if outcome["difference"] else "as expected"
-        parts.append(f"{format_count([outcome['closed']] * 2, 'tunnel')} closed, {comparison}")
-    if expected_dials:
-        comparison = f"expected: {expected_dials:,}" if dialed_count != expected_dials else "as expected"
+        parts.append(f"{format_count([outcome['closed_count']] * 2, 'tunnel')} closed, {comparison}")
+    if expected_dial_count:
+        comparison = (
+            f"{abs(expected_dial_count - dialed_count):,} "
+            f"{'fewer' if dialed_count < expected_dial_count else 'more'} than expected ({expected_dial_count:,})"
+            if dialed_count != expected_dial_count
+            else "as expected"
+        )
         parts.append(f"{format_count([dialed_count] * 2, 'tunnel')} opened, {comparison}")
     return "; ".join(parts)

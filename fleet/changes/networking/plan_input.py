@@ -13,7 +13,7 @@ from fleet.changes.plan_input import newest_generations_of, require_evidence
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import LOST_STATES, InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import State
 
 #: First version of agents that supports the fields which close tunnels.
@@ -41,7 +41,7 @@ def fleet_snapshot_of(
         observed_agents.append(
             ObservedAgent(
                 id=table.ids[index],
-                desired_count=int(table.heartbeats["desired"][index]),
+                desired_count=int(table.heartbeats["desired_count"][index]),
                 tunnels=tuple(
                     _observed_tunnel_of(ids[proxy], response.at if response else 0.0, report)
                     for proxy in proxies

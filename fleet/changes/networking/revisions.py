@@ -74,7 +74,7 @@ def record_revision(
         defaults={
             "document": config_yaml.to_document(resource),
             "previous": before,
-            "who": change.who if change else "",
+            "author": change.actor_name if change else "",
             "reason": change.reason if change else "",
             "change": change,
             "at": now,
@@ -86,14 +86,14 @@ def record_revision(
         NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=True)
     if is_created and change is None and before is not None:
         attempt = CONSOLE_ACTOR.create_attempt(
-            AuditAction.NETWORKING_SEEN,
+            AuditAction.NETWORKING_EXTERNAL_WRITE,
             cluster,
             "written outside of Refloat",
             before=before.document,
             after=row.document,
             detail=f"revision {row.revision} was written outside of Refloat",
         )
-        audit.record(attempt, AuditOutcome.DONE, now)
+        audit.record(attempt, AuditOutcome.SUCCEEDED, now)
     return row
 
 
@@ -105,14 +105,18 @@ def record_read_error(cluster: str, error: str) -> None:
 def reset_closing_support(cluster: str, actor: RequestActor, now: datetime) -> None:
     """Allow GracefulTunnelClosing again for a cluster that did not support it: its auths may have been upgraded."""
     NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
-    audit.record(actor.create_attempt(AuditAction.NETWORKING_TRY_CLOSING, cluster), AuditOutcome.DONE, now)
+    audit.record(
+        actor.create_attempt(AuditAction.NETWORKING_RESET_CLOSING_SUPPORT, cluster),
+        AuditOutcome.SUCCEEDED,
+        now,
+    )
 
 
 class NetworkingConflictError(StaleRevisionError):
     """The config was written after the plan was made; `stored_revision`: the present revision."""
 
     def __init__(self, stored_revision: NetworkingRevision) -> None:
-        author = stored_revision.who or "someone outside of Refloat"
+        author = stored_revision.author or "someone outside of Refloat"
         super().__init__(
             f"out of date: {author} wrote revision {stored_revision.revision} in the meantime. Your "
             "change was not applied",
@@ -173,7 +177,7 @@ def _draft_change(
         before=current.document,
         after=config_yaml.to_document(replace(resource, config=desired_config)),
         plan=impact,
-        agent_count=impact["agents"],
+        affected_count=impact["affected_count"],
         undone_change_id=undone_change_id,
     )
 
@@ -217,13 +221,15 @@ def verify(change: Change, table: FleetTable, now: datetime) -> None:
         plan, tunnel_counts_of(table, networking_plan.compared_agents_of(plan))
     )
     elapsed_seconds = round((now - change.ended_at).total_seconds(), 1)
-    closing_curve = list(change.outcome.get("curve", ()))
-    recorded_outcome = {**outcome, "at": table.as_of, "curve": closing_curve}
-    if not closing_curve or closing_curve[-1][1] != outcome["closed"]:
-        recorded_outcome["curve"] = [*closing_curve, [elapsed_seconds, outcome["closed"]]][
+    closing_curve = list(change.outcome.get("closing_curve", ()))
+    recorded_outcome = {**outcome, "as_of": table.as_of, "closing_curve": closing_curve}
+    if not closing_curve or closing_curve[-1][1] != outcome["closed_count"]:
+        recorded_outcome["closing_curve"] = [*closing_curve, [elapsed_seconds, outcome["closed_count"]]][
             -_MAX_CURVE_POINTS:
         ]
-    if recorded_outcome["curve"] != closing_curve or outcome["dialled"] != change.outcome.get("dialled"):
+    if recorded_outcome["closing_curve"] != closing_curve or outcome["opened_count"] != change.outcome.get(
+        "opened_count"
+    ):
         engine.update_change(change, outcome=recorded_outcome)
     is_overdue = (
         now > change.ended_at + timedelta(seconds=networking_plan.end_seconds_of(plan)) + _VERIFY_SLACK

@@ -20,7 +20,7 @@ from fleet.models.networking import NetworkingReading
 from fleet.protocol.networking import config as rules
 from fleet.transport.admin import (
     AdminError,
-    NetworkingConfigAdmin,
+    NetworkingConfigClient,
     RevisionConflict,
     StoredConfig,
     UnreachableError,
@@ -68,7 +68,7 @@ def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> 
         _conclude(change, stored_config, context.now())
 
 
-async def _update_config(client: NetworkingConfigAdmin, change: Change, *, is_resumed: bool) -> StoredConfig:
+async def _update_config(client: NetworkingConfigClient, change: Change, *, is_resumed: bool) -> StoredConfig:
     """Write the config and read it back; `is_resumed`: do not repeat a write of a worker that died."""
     stored_config = await client.get()
     desired_config = revisions.config_of(change.after)
@@ -129,7 +129,7 @@ def _record_stored_revision(change: Change, context: StepContext) -> None:
         revisions.record_read_error(change.cluster_id, str(error))
 
 
-async def _get_config(client: NetworkingConfigAdmin) -> StoredConfig:
+async def _get_config(client: NetworkingConfigClient) -> StoredConfig:
     return await client.get()
 
 

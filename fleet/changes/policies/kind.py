@@ -11,7 +11,7 @@ from typing_extensions import override
 from fleet.audit import RequestActor
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.base_kind import ChangeAction, Kind, RecordSnapshot
-from fleet.changes.policies import desired, planning
+from fleet.changes.policies import desired_state, planner
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.vocabulary.changes import ChangeState
@@ -23,7 +23,7 @@ def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
 
     def retry(row: Change) -> None:
         row.rollout_steps.filter(state=RolloutStepState.FAILED.value).update(
-            state=RolloutStepState.WAITING.value, detail=""
+            state=RolloutStepState.PENDING.value, detail=""
         )
 
     return engine.transition(change, ChangeState.RUNNING, now, actor, in_transaction=retry)
@@ -33,7 +33,7 @@ def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:
     """End a rollout, and skip its pending instances. An instance that is restarting finishes by itself."""
     reason = f"cancelled by {actor.identity.name}; instances that are already restarting finish by themselves"
     skipped_columns = {"state": RolloutStepState.SKIPPED.value, "detail": reason, "ended_at": to_seconds(now)}
-    pending_filter = {"state": RolloutStepState.WAITING.value}
+    pending_filter = {"state": RolloutStepState.PENDING.value}
     return engine.abort(
         change,
         actor,
@@ -55,11 +55,14 @@ class PolicyKind(Kind):
 
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
-        return {**desired.progress_of(change), "waits_for": str(change.progress.get("waits_for", ""))}
+        return {
+            **desired_state.progress_of(change),
+            "waiting_for": str(change.progress.get("waiting_for", "")),
+        }
 
     @override
     def require_current_plan(self, change: Change) -> None:
-        desired.require_current_plan(change)
+        desired_state.require_current_plan(change)
 
     @override
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
@@ -67,8 +70,8 @@ class PolicyKind(Kind):
 
         Raises ChangeRefusedError when the same values were changed again since.
         """
-        desired_values = desired.desired_values_of(change.cluster_id)
-        revision = desired.revision_of(desired_values)
+        desired_values = desired_state.desired_values_of(change.cluster_id)
+        revision = desired_state.revision_of(desired_values)
         before, after = change.before or {}, change.after or {}
         for target in {*before, *after}:
             old, new, target_values = (
@@ -85,7 +88,7 @@ class PolicyKind(Kind):
                     )
                 target_values.pop(name, None)
                 target_values |= {name: old[name]} if name in old else {}
-        return planning.plan_change(
+        return planner.plan_change(
             change.cluster_id,
             {target: values for target, values in desired_values.items() if values},
             record,

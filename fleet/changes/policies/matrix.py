@@ -1,6 +1,6 @@
 """The comparison of desired and reported values: every policy of every instance. Pure.
 
-docs/reference/policies.md, "Drift". `fleet.changes.policies.desired` stores the desired values.
+docs/reference/policies.md, "Drift". `fleet.changes.policies.desired_state` stores the desired values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import ROLES, EnvPolicy, Source
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.node_policies import NodeReportResponse, PolicyReport
 from fleet.vocabulary.tags import TagEnum, Tone
 
@@ -24,15 +24,15 @@ class PolicyCellState(TagEnum):
     """How the value of one policy of one instance compares with its desired value."""
 
     #: There is no desired value.
-    FREE = "free", Tone.QUIET, "not managed"
+    NOT_MANAGED = "not-managed", Tone.QUIET, "not managed"
     #: The value in effect is the desired value.
-    SAME = "same", Tone.GOOD, "matches"
+    MATCHES = "matches", Tone.GOOD
     #: The instance has accepted the desired value, which takes effect after a restart.
-    RESTART = "restart", Tone.BUSY, "restart required"
+    RESTART_REQUIRED = "restart-required", Tone.BUSY, "restart required"
     #: The instance would not run with the desired value even after a restart.
     DRIFT = "drift", Tone.BAD
     #: There is no desired value any more, but the policies.env of the instance still has an accepted one.
-    LEFT = "left", Tone.BAD, "left over"
+    LEFT_OVER = "left-over", Tone.BAD, "left over"
     #: The instance does not report the policy.
     UNKNOWN = "unknown", Tone.QUIET
 
@@ -80,7 +80,7 @@ class InstanceRow:
     def has_drift(self) -> bool:
         """Whether any policy differs from its desired value."""
         return any(
-            cell.state in (PolicyCellState.DRIFT, PolicyCellState.RESTART, PolicyCellState.LEFT)
+            cell.state in (PolicyCellState.DRIFT, PolicyCellState.RESTART_REQUIRED, PolicyCellState.LEFT_OVER)
             for cell in self.cells
         )
 
@@ -101,7 +101,7 @@ def create_matrix(
     )
 
 
-def deregistered_values_of(
+def desired_values_of_deregistered(
     lines: Iterable[InstanceRow], desired_values: DesiredValues
 ) -> dict[str, dict[str, str]]:
     """Return the remaining desired values of deregistered instances, by instance id."""
@@ -118,14 +118,14 @@ def _instance_row_of(
 ) -> InstanceRow:
     role, identity = view.facts.kind.value, view.facts.id
     report = response.report if response is not None else None
-    instance_values, override_values = (
+    desired_instance_values, override_values = (
         desired_values_for(desired_values, role, identity),
         desired_values.get(identity, {}),
     )
     cells = []
     for policy in env_policies.of_role(role):
         policy_report = report.policies.get(policy.name) if report else None
-        desired_value = instance_values.get(policy.name, "")
+        desired_value = desired_instance_values.get(policy.name, "")
         state = PolicyCellState.UNKNOWN
         if policy_report is not None:
             state = _cell_state_of(policy.name, desired_value, policy_report)
@@ -157,16 +157,18 @@ def _instance_row_of(
 
 def _cell_state_of(name: str, desired_value: str, policy_report: PolicyReport) -> PolicyCellState:
     if not desired_value:
-        return PolicyCellState.LEFT if _has_leftover_value(policy_report) else PolicyCellState.FREE
+        return (
+            PolicyCellState.LEFT_OVER if _has_leftover_value(policy_report) else PolicyCellState.NOT_MANAGED
+        )
     current_value, next_value = policy_report.current_value.text, policy_report.next_value.text
     if env_policies.is_same_value(name, desired_value, current_value):
         return (
-            PolicyCellState.SAME
+            PolicyCellState.MATCHES
             if env_policies.is_same_value(name, desired_value, next_value)
             else PolicyCellState.DRIFT
         )
     return (
-        PolicyCellState.RESTART
+        PolicyCellState.RESTART_REQUIRED
         if env_policies.is_same_value(name, desired_value, next_value)
         else PolicyCellState.DRIFT
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fleet.changes.policies.plan import (
+from fleet.changes.policies.forecasts import (
     PolicyProcess,
     TakesEffect,
     forecast_restarts,
@@ -27,7 +27,7 @@ from fleet.protocol.recovery.service_config import (
     ServiceConfig,
     ServiceConfigError,
 )
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 
 _BALANCING_VARIABLES = (RFD_VARIABLE, UPSTREAM_VARIABLE)
 _TTL_VARIABLES = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}
@@ -85,10 +85,10 @@ def outlook_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -
         "ttl": ttl_rows,
         "effects": effect_rows,
         "notes": [warning for row in ttl_rows for warning in row["warnings"]]
-        + [row["sentence"] for row in effect_rows],
+        + [row["explanation"] for row in effect_rows],
         "as_of": snapshot.as_of,
-        "age": round(snapshot.age_seconds, 1),
-        "size": snapshot.agent_count,
+        "data_age_seconds": round(snapshot.age_seconds, 1),
+        "agent_count": snapshot.agent_count,
     }
 
 
@@ -96,12 +96,14 @@ def describe_ttl(row: Mapping[str, Any]) -> str:
     """Return a row of `ttl` as a sentence."""
     before, after = row["before"], row["after"]
     sentence = (
-        f"{row['title']}: a lost {row['role']} is detected within {after['detection']} (now "
-        f"{before['detection']})"
+        f"{row['title']}: a lost {row['role']} is detected within {after['detection_time']} (now "
+        f"{before['detection_time']})"
     )
-    sentence += f"; heartbeat writes {after['writes']}/s (now {before['writes']}/s)"
+    sentence += f"; heartbeat writes {after['writes_per_second']}/s (now {before['writes_per_second']}/s)"
     if row["role"] == "proxy":
-        sentence += f"; discovery messages {after['messages']}/s (now {before['messages']}/s)"
+        sentence += (
+            f"; discovery messages {after['messages_per_second']}/s (now {before['messages_per_second']}/s)"
+        )
     return sentence
 
 
@@ -152,13 +154,13 @@ def _ttl_row_of(
         before, tunnels=tunnel_count_of(compact=was_compact), compact=was_compact, role=role, **load_arguments
     )
     number = f"{len(group)} {PLURALS[role] if len(group) > 1 else role}"
-    title = f"{number}, TTL {durations.format_seconds(before)} to {durations.format_seconds(after)}"
+    title = f"{number}, TTL {durations.format_readable(before)} to {durations.format_readable(after)}"
     if was_compact != compact:
         title += f", compact discovery {'on' if compact else 'off'}"
     return {
         "role": role,
         "title": title,
-        "names": sorted((instance.name for instance in group), key=natural_sort_key),
+        "instances": sorted((instance.name for instance in group), key=natural_sort_key),
         "before": _load_row_of(asdict(previous_load)),
         "after": _load_row_of(asdict(ttl_outlook.after)),
         "warnings": list(ttl_outlook.warnings),
@@ -167,9 +169,12 @@ def _ttl_row_of(
 
 def _load_row_of(load: Mapping[str, float]) -> dict[str, Any]:
     return {
-        "detection": durations.format_seconds(round(load["detection"], 1)),
-        "detection_seconds": load["detection"],
-        **{name: float(f"{load[name]:.3g}") for name in ("writes", "messages", "names")},
+        "detection_time": durations.format_readable(round(load["detection_seconds"], 1)),
+        "detection_seconds": load["detection_seconds"],
+        **{
+            name: float(f"{load[name]:.3g}")
+            for name in ("writes_per_second", "messages_per_second", "names_per_second")
+        },
     }
 
 
@@ -196,7 +201,7 @@ def _balancing_rows_of(
         if mode != _balancing_mode_of(config)
     )
     effect_row = _effect_row_of(
-        "Clients' load balancing",
+        "Load balancing policy of agents",
         _describe_config(desired_config),
         auths,
         changed_auths,
@@ -205,7 +210,7 @@ def _balancing_rows_of(
         stale_count,
     )
     for warning in policy_json.warnings(desired_config) if desired_config is not None else ():
-        effect_row["sentence"] += f" {warning}"
+        effect_row["explanation"] += f" {warning}"
     yield effect_row
 
 
@@ -238,11 +243,14 @@ def _other_rows_of(
             if instance.is_restarted
         )
         if name == env_policies.HTTP_CLOSE_VARIABLE:
-            effect_row["sentence"] += " This policy affects HTTP clients only. Agents keep their connections."
+            effect_row["explanation"] += (
+                " This policy affects HTTP clients only. Agents keep their connections."
+            )
         elif text:
             interval = env_policies.seconds(name, text)
-            effect_row["sentence"] += (
-                f" Each tunnel reconnects {text} to {durations.format_seconds(1.5 * interval)} after it was opened: "
+            effect_row["explanation"] += (
+                f" Each tunnel reconnects {durations.format_readable(interval)} to "
+                f"{durations.format_readable(1.5 * interval)} after it was opened: "
                 f"{tunnel_count / (_MEAN_ADVICE_FACTOR * interval):.2g} reconnects per second for "
                 f"{tunnel_count:,} tunnels."
             )
@@ -272,17 +280,17 @@ def _effect_row_of(
     manual_restarts = sorted(
         (instance.name for instance in changed_instances if not instance.is_restarted), key=natural_sort_key
     )
-    sentence = f"{label} → {value_text}: {restart_outlook.sentence[:1].lower()}{restart_outlook.sentence[1:]}"
+    explanation = f"{label}: {value_text}. {restart_outlook.explanation}"
     if manual_restarts:
-        sentence += f" This change does not restart {', '.join(manual_restarts)}: restart manually."
+        explanation += f" This change does not restart {', '.join(manual_restarts)}: restart manually."
     return {
         "label": label,
         "value": value_text,
-        "restart": list(restart_outlook.restarted_names),
-        "by_hand": manual_restarts,
-        "agents_now": restart_outlook.affected_now_count,
-        "agents_later": restart_outlook.affected_later_count,
-        "sentence": sentence,
+        "restarted_instances": list(restart_outlook.restarted_names),
+        "manual_restarts": manual_restarts,
+        "affected_now_count": restart_outlook.affected_now_count,
+        "affected_later_count": restart_outlook.affected_later_count,
+        "explanation": explanation,
     }
 
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 from fleet import lease
 from fleet.changes import StaleRevisionError, engine
 from fleet.changes.base_runner import Runner, StepContext
-from fleet.changes.policies import desired, matrix
+from fleet.changes.policies import desired_state, matrix
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
@@ -56,7 +56,7 @@ class _RolloutStepRun:
             detail = f"{failed_rows[0].name}: {failed_rows[0].detail}"
             engine.transition(self.change, ChangeState.PAUSED, self.moment, detail=detail)
             return
-        if all(row.state in (RolloutStepState.OK, RolloutStepState.SKIPPED) for row in self.rows):
+        if all(row.state in (RolloutStepState.SUCCEEDED, RolloutStepState.SKIPPED) for row in self.rows):
             detail = (
                 f"{len(self.rows)} instance{'' if len(self.rows) == 1 else 's'} restarted or already up to date"
                 if self.rows
@@ -68,7 +68,7 @@ class _RolloutStepRun:
                 self.moment,
                 detail=detail,
                 reason=self.change.reason,
-                outcome=desired.progress_of(self.change),
+                outcome=desired_state.progress_of(self.change),
             )
             engine.mark_undone(self.change, self.moment)
             return
@@ -78,7 +78,7 @@ class _RolloutStepRun:
         for index in indices:
             self._start_row(self.rows[index])
         with lease.fenced_transaction(self.held_lease):
-            engine.update_change(self.change, progress={"stepped_at": self.now, "waits_for": wait_reason})
+            engine.update_change(self.change, progress={"stepped_at": self.now, "waiting_for": wait_reason})
 
     def _unhealthy_names(self) -> list[str]:
         """Return the names of instances of the same roles, not in progress, that are unhealthy or unknown.
@@ -98,7 +98,7 @@ class _RolloutStepRun:
 
     def _is_next(self, instance_id: str) -> bool:
         """Return whether an instance is next: the rollout may be what repairs an unhealthy one."""
-        pending_ids = [row.instance_id for row in self.rows if row.state == RolloutStepState.WAITING]
+        pending_ids = [row.instance_id for row in self.rows if row.state == RolloutStepState.PENDING]
         return bool(pending_ids) and pending_ids[0] == instance_id
 
     def _start_row(self, row: RolloutStep) -> None:
@@ -109,7 +109,10 @@ class _RolloutStepRun:
             return
         try:
             report, _ = self.dialer.read_policies(row.instance_id)
-            if not report.describe_drift(row.wanted) and dict(row.wanted) == report.accepted_values:
+            if (
+                not report.describe_drift(row.desired_values)
+                and dict(row.desired_values) == report.accepted_values
+            ):
                 self._set_state(
                     row, RolloutStepState.SKIPPED, "the instance already runs with the desired values"
                 )
@@ -118,7 +121,7 @@ class _RolloutStepRun:
                 self._set_state(row, RolloutStepState.FAILED, report.refusal_reason)
                 return
             flag_names = [
-                name for name in row.wanted
+                name for name in row.desired_values
                 if name in report.policies and report.policies[name].current_value.source is Source.FLAG
             ]  # fmt: skip
             if flag_names:
@@ -126,7 +129,7 @@ class _RolloutStepRun:
                     row, RolloutStepState.FAILED, f"a flag of the instance overrides {', '.join(flag_names)}"
                 )
                 return
-            self.dialer.accept(row.instance_id, report.revision, row.wanted)
+            self.dialer.accept(row.instance_id, report.revision, row.desired_values)
             self.dialer.drain(row.instance_id, self.reason)
         except (SourceError, AdminError) as error:
             self._set_state(row, RolloutStepState.FAILED, str(error))
@@ -147,9 +150,9 @@ class _RolloutStepRun:
             case StepAction.RESTART:
                 self._restart_instance(row, probe)
             case StepAction.CHECK:
-                self._set_state(row, RolloutStepState.CHECKING, "running with the desired values")
+                self._set_state(row, RolloutStepState.VERIFYING, "running with the desired values")
             case StepAction.FINISH:
-                self._set_state(row, RolloutStepState.OK, self._describe_fallback(row))
+                self._set_state(row, RolloutStepState.SUCCEEDED, self._describe_fallback(row))
             case StepAction.FAIL:
                 self._set_state(row, RolloutStepState.FAILED, next_step.detail)
             case StepAction.NOTHING:
@@ -162,7 +165,7 @@ class _RolloutStepRun:
             self._set_state(row, RolloutStepState.RESTARTING, "restarting")
             return
         try:
-            self.dialer.restart(row.instance_id, row.run_id, self.reason, float(self.settings.drain))
+            self.dialer.restart(row.instance_id, row.run_id, self.reason, float(self.settings.drain_seconds))
         except AdminError as error:
             self._undrain_instance(row)
             self._set_state(row, RolloutStepState.FAILED, str(error))
@@ -186,14 +189,16 @@ class _RolloutStepRun:
         except SourceError as error:
             return InstanceProbe(error=str(error))
         self.reports[row.instance_id] = report
-        drift = report.describe_drift(row.wanted)
+        drift = report.describe_drift(row.desired_values)
         return InstanceProbe(report.run_id, not drift, drift, is_serving)
 
     def _describe_fallback(self, row: RolloutStep) -> str:
         """Return the values in effect of the policies that this change stopped managing, as a sentence."""
         report = self.reports[row.instance_id]
         previous_values = matrix.desired_values_for(self.change.before or {}, report.role, row.instance_id)
-        names = [name for name in report.policies if name in previous_values and name not in row.wanted]
+        names = [
+            name for name in report.policies if name in previous_values and name not in row.desired_values
+        ]
         policy_values = [report.policies[name].current_value for name in names]
         return "; ".join(
             f"{env_policies.BY_NAME[policy_value.name].label}: {policy_value.text or 'unset'} ({policy_value.source})"
@@ -201,7 +206,7 @@ class _RolloutStepRun:
         )
 
     def _set_state(self, row: RolloutStep, state: RolloutStepState, detail: str, **columns: object) -> None:
-        is_final = state in (RolloutStepState.OK, RolloutStepState.FAILED, RolloutStepState.SKIPPED)
+        is_final = state in (RolloutStepState.SUCCEEDED, RolloutStepState.FAILED, RolloutStepState.SKIPPED)
         ended_at = self.now if is_final else None
         self._save(row, state=state.value, detail=detail, since=self.now, ended_at=ended_at, **columns)
 
@@ -220,7 +225,7 @@ class RolloutRunner(Runner):
         if change.state == ChangeState.CONFIRMED:
             engine.start(change, context.now())
             try:
-                desired.store_desired_values(change)
+                desired_state.store_desired_values(change)
             except StaleRevisionError as error:
                 engine.transition(
                     change, ChangeState.FAILED, context.now(), detail=str(error), reason=change.reason

@@ -10,18 +10,18 @@ from typing import Any
 
 import click
 
-from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import channel_to
+from fleet.cli.output import Failure
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
 from fleet.nodes.shared.flags import DURATION
 from fleet.nodes.shared.options import Command, Decorator, combine
-from fleet.transport.admin import AdminError, InstanceAdmin
+from fleet.transport.admin import AdminError, InstanceAdminClient
 from fleet.transport.tls import TLSError
 
 #: The call to each instance, and the text to print afterwards.
-AdminRequest = tuple[Callable[[InstanceAdmin], Awaitable[None]], str]
+AdminRequest = tuple[Callable[[InstanceAdminClient], Awaitable[None]], str]
 
 
 def _instance_command(*options: Decorator) -> Decorator:
@@ -50,10 +50,10 @@ def _instance_command(*options: Decorator) -> Decorator:
 
 
 async def _call_instance(
-    record: FleetRecord, name: str, call: Callable[[InstanceAdmin], Awaitable[None]]
+    record: FleetRecord, name: str, call: Callable[[InstanceAdminClient], Awaitable[None]]
 ) -> None:
     async with channel_to(record, name) as channel:
-        await call(InstanceAdmin(channel))
+        await call(InstanceAdminClient(channel))
 
 
 _names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
@@ -77,7 +77,7 @@ def drain(reason: str) -> AdminRequest:
 @_instance_command()
 def undrain() -> AdminRequest:
     """Undrain auths and proxies: they accept connections."""
-    return InstanceAdmin.undrain, "accepts new connections again"
+    return InstanceAdminClient.undrain, "accepts new connections again"
 
 
 @click.command()
@@ -95,7 +95,7 @@ def undrain() -> AdminRequest:
 def degrade(reason: str, lasts: float) -> AdminRequest:
     """Mark auths and proxies as degraded.
 
-    Balancers prefer other instances.
+    Load balancers prefer other instances.
     """
     return lambda admin: admin.degrade(reason, lasts), "is marked degraded"
 
@@ -104,4 +104,4 @@ def degrade(reason: str, lasts: float) -> AdminRequest:
 @_instance_command()
 def undegrade() -> AdminRequest:
     """Clear the degraded mark of auths and proxies."""
-    return InstanceAdmin.restore, "is no longer marked degraded"
+    return InstanceAdminClient.restore, "is no longer marked degraded"

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from fleet.cli.answers import Failure, show_json, table
 from fleet.cli.home import cluster_option, home_option
-from fleet.cli.lazy import LazyGroup
+from fleet.cli.lazy_group import LazyGroup
+from fleet.cli.output import Failure, show_json, table
 from fleet.nodes.local import faults
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.forward_names import ForwardMode

@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from fleet.cli import config_editor
-from fleet.cli.answers import Failure, pair, show_json
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import console_tls_files_of
+from fleet.cli.output import Failure, pair, show_json
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.shared.addresses import parse, parse_list
@@ -30,7 +30,7 @@ from fleet.protocol.networking.config import (
 from fleet.transport import channels
 from fleet.transport.admin import (
     AdminError,
-    NetworkingConfigAdmin,
+    NetworkingConfigClient,
     NotAllowedError,
     RevisionConflict,
     StoredConfig,
@@ -40,7 +40,7 @@ from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.read_retries import policy_by_method
 from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
 
-AdminCall = Callable[[NetworkingConfigAdmin], Awaitable[StoredConfig]]
+AdminCall = Callable[[NetworkingConfigClient], Awaitable[StoredConfig]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class AuthConfigClient:
                 )
                 tls = self.tls.for_role(role)
                 async with channels.open_channel(target, tls, interceptors=[retry_interceptor]) as channel:
-                    return await call(NetworkingConfigAdmin(channel))
+                    return await call(NetworkingConfigClient(channel))
             except TLSError as error:
                 raise Failure(str(error)) from error
             except (UnreachableError, NotAllowedError):
@@ -112,6 +112,8 @@ def _auths_options(command: Command) -> Command:
         try:
             auths = _parse_auths(auth, tls) if auth else _auths_of_fleet(home, cluster, tls)
             command(auths=auths, **command_options)
+        except UnreachableError as error:
+            raise Failure(f"no auth can be reached: {error}. Check --auth, or start the fleet") from error
         except (FleetError, NetworkingConfigError, AdminError) as error:
             raise Failure(str(error)) from error
 
@@ -228,7 +230,7 @@ def _rebase_edit(
         base.resource.config, edited_config.resource.config, stored.resource.config
     )
     lines += [f"{field.key} was changed by both: your value would be used" for field in conflicts]
-    config_editor.ask_to_continue(
+    config_editor.confirm_or_save_text(
         "\n".join(lines), "Edit the current config with your changes merged?", edited_config.text
     )
     resource = replace(edited_config.resource, config=config, revision=stored.resource.revision)
@@ -251,16 +253,16 @@ def reset_command(auths: AuthConfigClient) -> None:
     click.echo(_format_written(before.resource.config, auths.call_first(_reset).resource))
 
 
-async def _get(client: NetworkingConfigAdmin) -> StoredConfig:
+async def _get(client: NetworkingConfigClient) -> StoredConfig:
     return await client.get()
 
 
-async def _reset(client: NetworkingConfigAdmin) -> StoredConfig:
+async def _reset(client: NetworkingConfigClient) -> StoredConfig:
     return await client.reset()
 
 
 def _update(before: StoredConfig, resource: NetworkingResource) -> AdminCall:
-    async def call(client: NetworkingConfigAdmin) -> StoredConfig:
+    async def call(client: NetworkingConfigClient) -> StoredConfig:
         return await client.update(before, resource)
 
     return call

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import channel_to
+from fleet.cli.output import Failure, show_json
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
-from fleet.transport.admin import AdminError, ReconnectAdvice, TunnelAdmin
+from fleet.transport.admin import AdminError, ReconnectAdvice, TunnelAdminClient
 from fleet.transport.tls import TLSError
 
 
@@ -27,7 +27,9 @@ from fleet.transport.tls import TLSError
     "--limit", type=click.IntRange(min=1), help="Maximum number of agents to advise now at each proxy."
 )
 @click.option(
-    "--id", "advisory_id", help="Id that an earlier run printed, to continue it: no agent is advised twice."
+    "--id",
+    "advisory_id",
+    help="Continue an earlier run by the id that it printed: skip the agents that it advised.",
 )
 @cluster_option
 @home_option
@@ -90,21 +92,21 @@ async def _advise_agents(
     limit: int,
 ) -> ReconnectAdvice:
     async with channel_to(record, name) as channel:
-        admin = TunnelAdmin(channel)
+        admin = TunnelAdminClient(channel)
         if auth is not None:
             return await admin.advise_auth_reconnect(advisory_id, reason, auth, agents=agents, limit=limit)
         return await admin.advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
 
 
 def _format_advice(advice: ReconnectAdvice) -> str:
-    parts = [f"{advice.advised} agents advised"]
+    parts = [f"{advice.advised_count} agents advised"]
     for count, description in (
-        (advice.already, "advised before and not moved yet"),
-        (advice.left, "left for a later run"),
-        (advice.absent, "not connected to this proxy"),
-        (advice.staying, "without another destination"),
-        (advice.moved, "moved to another auth"),
-        (advice.elsewhere, "on other auths"),
+        (advice.already_advised_count, "advised before and not moved yet"),
+        (advice.remaining_count, "left for a later run"),
+        (advice.absent_count, "not connected to this proxy"),
+        (advice.staying_count, "without another destination"),
+        (advice.moved_count, "moved to another auth"),
+        (advice.elsewhere_count, "on other auths"),
     ):
         if count:
             parts.append(f"{count} {description}")

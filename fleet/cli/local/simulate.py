@@ -15,10 +15,10 @@ from typing import Any, TextIO
 
 import click
 
-from fleet.cli.answers import Failure, show_json
 from fleet.cli.home import home_option
+from fleet.cli.output import Failure, show_json
 from fleet.nodes.shared.flags import DURATION, TTL
-from fleet.nodes.shared.numbers import Number
+from fleet.nodes.shared.numbers import FiniteRange
 from fleet.nodes.simulation import program as simulation
 from fleet.nodes.simulation.fault_script import (
     ScriptStep,
@@ -44,7 +44,7 @@ def _count(ceiling: int) -> click.IntRange:
     return click.IntRange(1, ceiling)
 
 
-_SHARE_TYPE = Number(0.0, 1.0)
+_SHARE_TYPE = FiniteRange(0.0, 1.0)
 
 
 @click.group(invoke_without_command=True)
@@ -54,14 +54,18 @@ _SHARE_TYPE = Number(0.0, 1.0)
 @click.option("--auths", type=_count(50), default=2, show_default=True, help="Number of auths.")
 @click.option("--connections", type=_count(20), default=2, show_default=True, help="Tunnels per agent.")
 @click.option(
-    "--agent-ttl", type=TTL(), default="10m", show_default=True, help="TTL of the resources of agents."
+    "--agent-ttl",
+    type=TTL(),
+    default="10m",
+    show_default=True,
+    help="How long an agent stays registered after a heartbeat.",
 )
 @click.option(
     "--instance-ttl",
     type=TTL(),
     default="10m",
     show_default=True,
-    help="TTL of the resources of auths and proxies.",
+    help="How long an auth or proxy stays registered after a heartbeat.",
 )
 @click.option(
     "--churn",
@@ -76,7 +80,7 @@ _SHARE_TYPE = Number(0.0, 1.0)
     help="Time after which the agents of a dead proxy reconnect to another proxy.",
 )
 @click.option(
-    "--reconnecting",
+    "--reconnect-share",
     type=_SHARE_TYPE,
     default=0.8,
     show_default=True,
@@ -168,15 +172,16 @@ def _run(
 
 @simulate.command("fault")
 @home_option
-@click.argument("words", metavar="ACTION TARGET [COUNT]", nargs=-1, required=True)
-def fault(home: Path, words: tuple[str, ...]) -> None:
+@click.argument("arguments", metavar="ACTION TARGET [COUNT]", nargs=-1, required=True)
+def fault(home: Path, arguments: tuple[str, ...]) -> None:
     """Inject a fault: ACTION TARGET [COUNT].
 
-    Actions: freeze, resume, kill, unhealthy, expire, block-backend, strand, offline, deaf, heal. TARGET is the name of
-    an instance, a pattern such as 'proxy-1*', or all. strand, offline and deaf take COUNT, a number of agents.
+    Actions: freeze, resume, kill, unhealthy, expire, block-backend, strand, offline, ignore-advice, heal. TARGET is
+    the name of an instance, a pattern such as 'proxy-1*', or all. strand, offline and ignore-advice take COUNT, a
+    number of agents.
     """
     with _clear_errors():
-        requested_fault: SimulatedFault = parse_fault(" ".join(words))
+        requested_fault: SimulatedFault = parse_fault(" ".join(arguments))
         running_simulation = _find_running(home)
         click.echo(
             f"{requested_fault.action}: "
@@ -188,17 +193,17 @@ def fault(home: Path, words: tuple[str, ...]) -> None:
 @home_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def advice(home: Path, as_json: bool) -> None:
-    """Show how many agents were advised to reconnect, by id."""
+    """List reconnect requests by id, with the number of agents that each one reached."""
     with _clear_errors():
         summary = asyncio.run(simulation.read_advice(_find_running(home)))
     if as_json:
         show_json(asdict(summary))
         return
-    for name, agents in summary.agents.items():
+    for name, agents in summary.agent_counts.items():
         click.echo(f"{name}: {agents} agents advised")
     click.echo(
-        f"each agent was advised at most {summary.most} times per id; every agent kept at least "
-        f"{summary.fewest} tunnels"
+        f"each agent was advised at most {summary.max_sent_count} times per id; every agent kept at least "
+        f"{summary.min_tunnel_count} tunnels"
     )
 
 

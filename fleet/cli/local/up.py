@@ -10,8 +10,8 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
+from fleet.cli.output import Failure
 from fleet.nodes.agent.services import Services, check_unique_flags, service_option
 from fleet.nodes.local import keys
 from fleet.nodes.local import local_fleet as fleet_up
@@ -128,20 +128,20 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
     type=_DurationText(TTL()),
     default="10s",
     show_default=True,
-    help="TTL of the resources of auths and proxies.",
+    help="How long an auth or proxy stays registered after a heartbeat.",
 )
 @click.option(
     "--agent-announce-ttl",
     type=_DurationText(TTL()),
     default="20s",
     show_default=True,
-    help="TTL of the resources of agents.",
+    help="How long an agent stays registered after a heartbeat.",
 )
 @click.option(
     "--keep-alive-interval",
     type=_DurationText(POSITIVE),
     default=None,
-    help="Time between two pings on a tunnel. Default: the default of agents and proxies.",
+    help="Time between two pings on a tunnel. Default: from the networking config.",
 )
 @click.option(
     "--networking",

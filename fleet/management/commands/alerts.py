@@ -19,12 +19,12 @@ from typing_extensions import override
 from fleet.alerts.alerting_loops import AlertingProcess
 from fleet.alerts.channels.deadman import DeadmanSwitch
 from fleet.alerts.evaluator import Evaluator, LiveUpdate
-from fleet.changes.policies import desired, matrix
+from fleet.changes.policies import desired_state, matrix
 from fleet.monitoring.events import IncidentsChanged
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.connect import map_redis_errors
-from fleet.monitoring.state.policy_book import PolicyReportStore, open_policy_report_store
+from fleet.monitoring.state.policy_report_store import PolicyReportStore, open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
 from fleet.monitoring.views import InstanceView
 
@@ -35,7 +35,7 @@ class Command(BaseCommand):
     """Evaluate the alert rules of every cluster, and send the notifications of the outbox."""
 
     requires_system_checks = ()  # `prepare` and `console` run the checks; running them again imports every page
-    help = "Evaluate alert rules and send notifications until SIGTERM. Works without Redis, not without the database."
+    help = "Evaluate alert rules and send notifications until SIGTERM. Needs the database, but not Redis."
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
@@ -66,7 +66,7 @@ def _policy_book() -> PolicyReportStore:
 
 def _find_drifted(cluster: str, views: Iterable[InstanceView]) -> list[str]:
     """Return the names of instances whose policies differ from the desired values, now or after a restart."""
-    desired_policies = desired.desired_values_of(cluster)
+    desired_policies = desired_state.desired_values_of(cluster)
     if not desired_policies:
         return []
     try:

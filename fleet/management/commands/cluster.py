@@ -13,13 +13,13 @@ from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 _YES_NO = {"yes": True, "no": False}
-_LABELS = {"production": "production", "second_approver": "review required"}
+_LABELS = {"production": "production", "review_required": "review required"}
 
 
 class Command(BaseCommand):
     """Manage clusters without the console."""
 
-    help = "List clusters, and set the confirmation that their changes require."
+    help = "List clusters, and set how changes to a cluster are confirmed and reviewed."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         )
         setting.add_argument(
             "--require-review",
-            dest="second_approver",
+            dest="review_required",
             choices=_YES_NO,
             help="require approval of changes by a second person",
         )
@@ -61,12 +61,12 @@ class Command(BaseCommand):
         attempt = shell_actor_of("cluster").create_attempt(
             AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **audit_fields
         )
-        record(attempt, AuditOutcome.DONE, timezone.now())
+        record(attempt, AuditOutcome.SUCCEEDED, timezone.now())
         self.stdout.write(f"{cluster.pk}  {_format_requirements(cluster)}")
 
 
 def _requirements_of(cluster: Cluster) -> dict[str, bool]:
-    return {"production": cluster.production, "second_approver": cluster.second_approver}
+    return {"production": cluster.production, "review_required": cluster.review_required}
 
 
 def _format_requirements(cluster: Cluster) -> str:

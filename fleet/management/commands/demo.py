@@ -17,12 +17,12 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import connection
 from typing_extensions import override
 
-from fleet.management import demo_account, incidents, startup_checks
+from fleet.management import demo_account, demo_incidents, startup_checks
 from fleet.management.arguments import announce_ttl, make_integer_parser
 from fleet.management.commands.console import add_console_arguments, console_run_of
 from fleet.management.console_processes import STAGE_FLEET, ConsoleRun, exit_on_error, make_timestamped_writer
 from fleet.management.demo_account import DemoAccount
-from fleet.management.incidents import DemoIncident, IncidentPlayer
+from fleet.management.demo_incidents import DemoIncident, IncidentPlayer
 from fleet.models.clusters import DEFAULT_CLUSTER, ensure_default_cluster
 from fleet.nodes.local import keys as fleet_keys
 from fleet.nodes.local.plan import SIZES
@@ -65,10 +65,10 @@ class Command(BaseCommand):
             "--connections", type=make_integer_parser(1), help="desired tunnels per agent (default: 1)"
         )
         tunnels.add_argument(
-            "--mesh", action="store_true", help="every agent connects to every proxy instead"
+            "--mesh", action="store_true", help="every agent connects to every proxy (agent mesh)"
         )
-        for flag, ttl, owner in (("", "10s", "instances"), ("agent-", "20s", "agents")):
-            help_text = f"TTL of the resources of {owner} (default: {ttl})"
+        for flag, ttl, owner in (("", "10s", "an auth or proxy"), ("agent-", "20s", "an agent")):
+            help_text = f"how long {owner} stays registered after a heartbeat (default: {ttl})"
             parser.add_argument(f"--{flag}announce-ttl", type=announce_ttl, default=ttl, help=help_text)
         parser.add_argument(
             "--regions",
@@ -161,7 +161,9 @@ def _create_player(run: ConsoleRun, options: dict[str, Any]) -> IncidentPlayer:
         with (run.supervisor.logs / "incidents.log").open("ab") as log:
             return children.spawn([*_build_fleet_argv(incident.command, run.home), incident.name], log=log)
 
-    script = incidents.select_incidents(options["auths"], options["proxies"]) if options["faults"] else ()
+    script = (
+        demo_incidents.select_incidents(options["auths"], options["proxies"]) if options["faults"] else ()
+    )
     return IncidentPlayer(script, time.monotonic(), play, run.write_line)
 
 

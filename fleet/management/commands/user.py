@@ -92,7 +92,12 @@ class Command(BaseCommand):
         user.save(update_fields=["is_active"])
         if not user.is_active:
             end_sessions(user)
-        _log(AuditAction.USER_ON if user.is_active else AuditAction.USER_OFF, user, before, _facts(user))
+        _log(
+            AuditAction.USER_ENABLE if user.is_active else AuditAction.USER_DISABLE,
+            user,
+            before,
+            _facts(user),
+        )
         self.stdout.write(f"{user} is {'enabled' if user.is_active else 'disabled'}")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -137,4 +142,4 @@ def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
     attempt = shell_actor_of("user").create_attempt(
         action, subject=user.get_username(), before=before, after=after
     )
-    record(attempt, AuditOutcome.DONE, timezone.now())
+    record(attempt, AuditOutcome.SUCCEEDED, timezone.now())

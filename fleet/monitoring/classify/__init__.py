@@ -16,10 +16,10 @@ from fleet.monitoring.classify.destination_health import (
     update_watch,
 )
 from fleet.monitoring.classify.frame import FleetFrame, prepare_frame
+from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.classify.instances import instance_sentence, instance_state
 from fleet.monitoring.classify.memory import MemoryUpdate, update_memory
 from fleet.monitoring.classify.rows import count_states, evidence_of, find_changed_agents
-from fleet.monitoring.classify.standings import InstanceCondition
 
 __all__ = [
     "FleetFrame",

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from fleet.monitoring.classify import recovery
 from fleet.monitoring.classify.frame import FleetFrame, prepare_frame
+from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.classify.recovery import NOT_NEEDED, UNCLEAR, Outlook
 from fleet.monitoring.classify.sentences import explain
 from fleet.monitoring.classify.situation import ResourceState, Situation, read_situation
-from fleet.monitoring.classify.standings import InstanceCondition
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode
 from fleet.vocabulary.instances import LOST_STATES, InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
@@ -71,7 +71,7 @@ def _diagnose(situation: Situation) -> Diagnosis:
 
 
 def _match_retired(s: Situation) -> Diagnosis | None:
-    return Diagnosis(State.RETIRED) if s.agent.retired else None
+    return Diagnosis(State.RETIRED) if s.agent.is_retired else None
 
 
 def _match_unknown(s: Situation) -> Diagnosis | None:
@@ -193,7 +193,7 @@ def _match_degraded(s: Situation) -> Diagnosis | None:
     degraded_index = _first_degraded_dependency(s)
     if degraded_index is not None:
         return Diagnosis(State.DEGRADED, Reason.INSTANCE_DEGRADED, degraded_index, UNCLEAR)
-    if heartbeat.claimed > len(s.agent.tunnels) and s.frame.has_all_tunnel_reports and s.is_disagreeing:
+    if heartbeat.claimed_count > len(s.agent.tunnels) and s.frame.has_all_tunnel_reports and s.is_disagreeing:
         return Diagnosis(State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
     return None
 
@@ -219,8 +219,10 @@ def _diagnose_sick_proxies(s: Situation, state: State) -> Diagnosis:
 
 
 def _first_degraded_dependency(s: Situation) -> int | None:
-    indices = (s.auth, s.via_proxy, *s.live)
-    instances = (s.frame.conditions[i] for i in indices if i is not None and i in s.frame.conditions)
+    dependency_indices = (s.auth, s.via_proxy, *s.live)
+    instances = (
+        s.frame.conditions[i] for i in dependency_indices if i is not None and i in s.frame.conditions
+    )
     return next((instance.facts.index for instance in instances if instance.is_degraded), None)
 
 
@@ -228,7 +230,7 @@ def _match_excess(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
     assert heartbeat is not None, "a reachable agent has a resource"
     # In a mesh no tunnel is excess: the agent wants one to every desired proxy.
-    if heartbeat.desired > 0 and len(_desired_proxies(s)) > heartbeat.desired:
+    if heartbeat.desired_count > 0 and len(_desired_proxies(s)) > heartbeat.desired_count:
         return Diagnosis(State.EXCESS, Reason.TOO_MANY_TUNNELS)
     return None
 

@@ -41,10 +41,10 @@ _HEARTBEAT_FIELDS = (
     "via_proxy",
     "mode",
     "flags",
-    "desired",
-    "claimed",
+    "desired_count",
+    "claimed_count",
 )
-_MEMORY_FIELDS = ("working_until", "lost_at", "last_auth", "flags", "tracked")
+_MEMORY_FIELDS = ("working_until", "lost_at", "last_auth", "flags", "tracked_count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ class AgentSubset:
         )
         self.mode = np.where(self.is_listed, heartbeats["mode"], ReconnectMode.UNKNOWN)
         self.health_check: Mask = (heartbeats["flags"] & HEALTH_CHECK) != 0
-        self.desired_counts = heartbeats["desired"]
+        self.desired_counts = heartbeats["desired_count"]
         self.effective_desired_counts = rows.effective_desired_counts(
-            self.desired_counts, memory["tracked"], frame
+            self.desired_counts, memory["tracked_count"], frame
         )
-        self.claimed_counts = heartbeats["claimed"]
+        self.claimed_counts = heartbeats["claimed_count"]
         self.is_retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
         self.is_disagreeing: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.disagreement_rounds

@@ -213,10 +213,10 @@ def _auth_failure(s: AgentSubset, index: Array) -> tuple[Array, Array, Outlooks]
     """Return reason, cause and outlook of resources lost, or about to be, because of the instances at `index`."""
     index = index.astype(np.uint16)
     is_auth = index == s.auth
-    auth_outlook, via_outlook = recovery.from_auth(s, index), recovery.from_via_proxy(s, index)
+    auth_outlook, via_proxy_outlook = recovery.from_auth(s, index), recovery.from_via_proxy(s, index)
     outlook = (
-        np.where(is_auth, auth_outlook[0], via_outlook[0]),
-        np.where(is_auth, auth_outlook[1], via_outlook[1]),
+        np.where(is_auth, auth_outlook[0], via_proxy_outlook[0]),
+        np.where(is_auth, auth_outlook[1], via_proxy_outlook[1]),
     )
     auth_reason, auth_cause = Reason.AUTH_UNHEALTHY, index
     if s.frame.backend_down:

@@ -81,17 +81,19 @@ def _is_plainly_healthy(
         return np.zeros(len(heartbeats), np.bool_)
     flags = frame.tables.flags
     bad = SICK | DEGRADED
-    desired_counts = heartbeats["desired"]
+    desired_counts = heartbeats["desired_count"]
     healthy = heartbeats["expires_at"] > frame.unexpired_from
     healthy &= (flags.take(heartbeats["auth"]) & bad) == 0
     healthy &= (flags.take(heartbeats["via_proxy"]) & bad) == 0
     healthy &= (memory["flags"] & RETIRED) == 0
     healthy &= memory["working_until"] <= frame.now
     healthy &= counts.sound > 0
-    healthy &= counts.sound_desired >= rows.effective_desired_counts(desired_counts, memory["tracked"], frame)
+    healthy &= counts.sound_desired >= rows.effective_desired_counts(
+        desired_counts, memory["tracked_count"], frame
+    )
     healthy &= (desired_counts == 0) | (counts.live_desired <= desired_counts)
     if frame.has_all_tunnel_reports:
-        healthy &= heartbeats["claimed"] <= counts.rows
+        healthy &= heartbeats["claimed_count"] <= counts.rows
     if ((counts.row_flags & DEGRADED) != 0).any():
         healthy[rows.tunnel_agents[(counts.row_flags & (DEGRADED | LIVE)) == DEGRADED | LIVE]] = False
     return healthy

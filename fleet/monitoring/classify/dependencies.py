@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.monitoring.classify.standings import InstanceCondition
+from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.evidence import Timing
 from fleet.protocol.recovery.announce import DEFAULT_TTL, RETRY_AFTER
 from fleet.vocabulary.instances import InstanceKind

@@ -54,11 +54,13 @@ def update_watch(
         active,
         address,
         status.degraded_reason,
-        _drain_request_after(previous.drain_request, status.draining_reason, at),
+        _update_drain_request(previous.drain_request, status.draining_reason, at),
     )
 
 
-def _drain_request_after(previous: DrainRequest | None, reason: str | None, at: float) -> DrainRequest | None:
+def _update_drain_request(
+    previous: DrainRequest | None, reason: str | None, at: float
+) -> DrainRequest | None:
     if reason is None:
         return None
     return previous if previous is not None and previous.reason == reason else DrainRequest(reason, at)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fleet.monitoring.classify.dependencies import Dependency, find_dependencies
+from fleet.monitoring.classify.instance_conditions import InstanceCondition, conditions_of, last_attempt_at
 from fleet.monitoring.classify.instances import is_fresh
-from fleet.monitoring.classify.standings import InstanceCondition, conditions_of, last_attempt_at
 from fleet.monitoring.classify.tables import InstanceTables
 from fleet.monitoring.evidence import FleetEvidence, Timing
 from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState

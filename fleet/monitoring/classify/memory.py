@@ -45,7 +45,7 @@ def update_memory(
     `memory` is not written to; it may be shorter than `heartbeats`.
     """
     count = len(heartbeats)
-    reporting_agents = tunnel_agents
+    reported_tunnel_agents = tunnel_agents
     if frame is not None:
         is_counted = (frame.tables.flags.take(tunnel_proxies) & (LIVE | UNREAD)) != 0
         if not is_counted.all():
@@ -59,12 +59,14 @@ def update_memory(
     was_connected = previous["lost_at"] == 0
     has_new_auth = (heartbeats["expires_at"] > 0) & (heartbeats["auth"] != previous["last_auth"])
     has_first_tunnel = has_tunnel & ~had_tunnel
-    lacks_home = has_tunnel & (previous["home"] == NO_INSTANCE)
+    lacks_home = has_tunnel & (previous["home_proxy"] == NO_INSTANCE)
     has_lost_tunnels = had_tunnel & was_connected & ~has_tunnel
     has_regained_tunnels = has_tunnel & ~was_connected
     is_reordered = _is_out_of_order(slots)
     homes_changed = bool(lacks_home.any())
-    flags = _count_disagreements(previous["flags"], heartbeats["claimed"], reporting_agents, frame)
+    flags = _count_disagreements(
+        previous["flags"], heartbeats["claimed_count"], reported_tunnel_agents, frame
+    )
     has_new_flags = flags != previous["flags"]
     if not (
         has_new_auth
@@ -85,7 +87,7 @@ def update_memory(
     new["lost_at"][has_regained_tunnels] = 0
     if homes_changed:
         agents, homes = _homes(lacks_home, tunnel_agents, tunnel_proxies)
-        new["home"][agents] = homes
+        new["home_proxy"][agents] = homes
     indices = np.flatnonzero(is_reordered)
     new["last_proxies"][indices] = newest_proxies(previous, indices, tunnel_agents, tunnel_proxies)
     return MemoryUpdate(new, homes_changed)
@@ -94,14 +96,14 @@ def update_memory(
 def _count_disagreements(
     flags: npt.NDArray[np.uint8],
     claimed_counts: npt.NDArray[np.uint8],
-    reporting_agents: npt.NDArray[np.uint32],
+    reported_tunnel_agents: npt.NDArray[np.uint32],
     frame: FleetFrame | None,
 ) -> npt.NDArray[np.uint8]:
     """Return the flags with the consecutive rounds in which each agent reported more tunnels than proxies did."""
     other_flags = flags & np.uint8(0xFF & ~DISAGREEMENT)
     if frame is None or not frame.has_all_tunnel_reports:
         return other_flags
-    reported_counts = np.bincount(reporting_agents, minlength=len(flags))
+    reported_counts = np.bincount(reported_tunnel_agents, minlength=len(flags))
     # Agents without any tunnel have another state, so they are not counted.
     claims_more = (claimed_counts > reported_counts) & (reported_counts > 0)
     if not claims_more.any():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fleet.monitoring.classify.dependencies import HEARTBEAT_SHARE
 from fleet.monitoring.classify.frame import FleetFrame
-from fleet.monitoring.classify.standings import InstanceCondition
+from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.evidence import Heartbeat, ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Recovery

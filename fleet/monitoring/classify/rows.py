@@ -27,11 +27,11 @@ def evidence_of(
     tunnels = tunnel_proxies[np.flatnonzero(tunnel_agents == index)]
     return AgentEvidence(
         id=agent_id,
-        heartbeat=_heartbeat_of(heartbeats[index], int(memory_row["tracked"])),
+        heartbeat=_heartbeat_of(heartbeats[index], int(memory_row["tracked_count"])),
         tunnels=tuple(sorted(tunnels.tolist())),
         last_proxies=tuple(proxy for proxy in memory_row["last_proxies"].tolist() if proxy != NO_INSTANCE),
         last_auth=_instance_index(memory_row["last_auth"]),
-        retired=bool(flags & RETIRED),
+        is_retired=bool(flags & RETIRED),
         had_tunnel=bool(flags & HAD_TUNNEL),
         working_until=working_until or None,
         lost_at=lost_at or None,
@@ -67,9 +67,9 @@ def _heartbeat_of(row: np.void, tracked_count: int) -> Heartbeat | None:
         mode=_MODES.get(int(row["mode"]), ReconnectMode.UNKNOWN),
         health_check=bool(row["flags"] & HEALTH_CHECK),
         policy_read_at=float(row["policy_read_at"]) or None,
-        desired=int(row["desired"]),
-        claimed=int(row["claimed"]),
-        tracked=tracked_count,
+        desired_count=int(row["desired_count"]),
+        claimed_count=int(row["claimed_count"]),
+        tracked_count=tracked_count,
         ttl_seen=float(row["ttl_seen"]),
     )
 

@@ -42,7 +42,10 @@ def _unknown_sentence(s: Situation, reason: Reason) -> str:
     if s.frame.blind:
         return "Refloat's own pollers missed polls or failed their self-test."
     if reason is Reason.CLUSTER_UNREACHABLE:
-        return "No instance of the cluster responds, while Refloat's self-test passes: check the network between them."
+        return (
+            "No instance of the cluster responds, although Refloat's connection test to itself passes: check the "
+            "network between Refloat and the cluster."
+        )
     if reason is Reason.DISAGREE:
         return (
             f"The agent has a tunnel to {_name_list(s.live, s.frame)}, but no auth has ever listed the agent."
@@ -53,7 +56,7 @@ def _unknown_sentence(s: Situation, reason: Reason) -> str:
 def _stranded_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if reason is Reason.NO_TUNNEL:
         return "The agent sends heartbeats, but no proxy reports a tunnel to it."
-    loss = "The agent's resource has expired"
+    loss = "The agent's heartbeat has expired"
     if s.frame.frozen:
         loss += " (predicted)"
     if reason is Reason.RESOURCE_EXPIRED:
@@ -77,11 +80,9 @@ def _stranded_sentence(s: Situation, reason: Reason, cause: int) -> str:
 
 def _at_risk_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if cause == BACKEND_CAUSE:
-        return "All auths failed together, so no auth renews the agent's resource."
+        return "All auths failed together, so no auth accepts the agent's heartbeats."
     if cause == s.auth:
-        return (
-            f"The agent's auth {_complaint_clause(cause, s.frame)} and does not renew the agent's resource."
-        )
+        return f"The agent's auth {_complaint_clause(cause, s.frame)} and does not accept the agent's heartbeats."
     if cause == s.via_proxy and cause not in s.live:
         return f"The agent's auth connection goes through {s.frame.name_of(cause)}, which {_complaint(cause, s.frame)}."
     return f"No proxy that the agent is connected to is OK: {_complaint_clause(cause, s.frame)}."
@@ -107,16 +108,19 @@ def _recovery_sentence(s: Situation, state: State, cause: int, recovery: Recover
     heartbeat = s.agent.heartbeat
     keeps_auth_connection = cause == s.auth and s.frame.ok_auth_count > 0
     if keeps_auth_connection and heartbeat is not None and heartbeat.mode is ReconnectMode.PICK_FIRST:
-        return f"The agent recovers only when {s.frame.name_of(cause)} does: with pick_first it keeps the connection."
+        return (
+            f"The agent recovers only when {s.frame.name_of(cause)} recovers: "
+            "with pick_first, the agent keeps its connection."
+        )
     if keeps_auth_connection:
         return (
-            f"The agent recovers only when {s.frame.name_of(cause)} does: "
-            "without health checks it keeps the connection."
+            f"The agent recovers only when {s.frame.name_of(cause)} recovers: "
+            "without health checks, the agent keeps its connection."
         )
     root = s.frame.cause_of(cause)
     if root == BACKEND_CAUSE:
-        return "The agent recovers only when the backend does."
-    return f"The agent recovers only when {s.frame.name_of(root)} does: no other instance is available."
+        return "The agent recovers only when the backend recovers."
+    return f"The agent recovers only when {s.frame.name_of(root)} recovers: no other instance is available."
 
 
 def _complaint_clause(index: int, frame: FleetFrame) -> str:
@@ -133,7 +137,7 @@ def _auth_name(s: Situation) -> str:
 
 
 def _desired_count(s: Situation) -> int:
-    return 0 if s.agent.heartbeat is None else s.agent.heartbeat.desired
+    return 0 if s.agent.heartbeat is None else s.agent.heartbeat.desired_count
 
 
 def _name_list(indices: tuple[int, ...], frame: FleetFrame) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from fleet.monitoring.classify.frame import FleetFrame
-from fleet.monitoring.classify.standings import InstanceCondition
+from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.columns import LAST_PROXY_COUNT
 from fleet.monitoring.evidence import AgentEvidence
 from fleet.vocabulary.instances import CUT_OFF_STATES
@@ -91,9 +91,9 @@ class Situation:
         heartbeat = self.agent.heartbeat
         if heartbeat is None:
             return 0
-        if heartbeat.desired > 0:
-            return min(heartbeat.desired, self.frame.max_desired_proxy_count)
-        return min(heartbeat.tracked or self.frame.desired_proxy_count, self.frame.desired_proxy_count)
+        if heartbeat.desired_count > 0:
+            return min(heartbeat.desired_count, self.frame.max_desired_proxy_count)
+        return min(heartbeat.tracked_count or self.frame.desired_proxy_count, self.frame.desired_proxy_count)
 
     def condition_of(self, index: int) -> InstanceCondition | None:
         """Return an instance by index, or None."""
@@ -120,7 +120,9 @@ def read_situation(agent: AgentEvidence, frame: FleetFrame) -> Situation:
     """Return the situation of an agent in a frame."""
     heartbeat = agent.heartbeat
     conditions = [frame.conditions[index] for index in agent.tunnels if index in frame.conditions]
-    desired_count = LAST_PROXY_COUNT if heartbeat is None or heartbeat.desired == 0 else heartbeat.desired
+    desired_tunnel_count = (
+        LAST_PROXY_COUNT if heartbeat is None or heartbeat.desired_count == 0 else heartbeat.desired_count
+    )
     return Situation(
         agent=agent,
         frame=frame,
@@ -128,7 +130,7 @@ def read_situation(agent: AgentEvidence, frame: FleetFrame) -> Situation:
         live=tuple(sorted(condition.facts.index for condition in conditions if condition.live)),
         unread=any(condition.unread for condition in conditions) or len(conditions) < len(agent.tunnels),
         recent_proxies=(agent.last_proxies or tuple(sorted(set(agent.tunnels))))[
-            : min(desired_count, LAST_PROXY_COUNT)
+            : min(desired_tunnel_count, LAST_PROXY_COUNT)
         ],
         auth=agent.last_auth if heartbeat is None else heartbeat.auth,
         via_proxy=None if heartbeat is None else heartbeat.via_proxy,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.classify.dependencies import Dependency
-from fleet.monitoring.classify.standings import InstanceCondition
+from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.vocabulary import instances
 
 #: One entry for every u2 value, also for `NO_INSTANCE`: lookups need no bounds check.
@@ -44,7 +44,7 @@ class InstanceTables:
     def of(
         cls, conditions: Mapping[int, InstanceCondition], dependencies: Mapping[int, Dependency]
     ) -> InstanceTables:
-        """Return standings and dependencies as tables."""
+        """Return conditions and dependencies as tables."""
         flags = np.full(TABLE_SIZE, UNREAD, np.uint8)
         causes = np.arange(TABLE_SIZE, dtype=np.uint16)
         tables = cls(

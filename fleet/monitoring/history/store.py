@@ -48,11 +48,11 @@ def load_record_seed(cluster: str) -> RecordSeed:
     instance_indices = {instance.instance_id: index for index, instance in enumerate(instances)}
     memory = empty_memory(len(agents))
     for row, agent in zip(memory, agents, strict=True):
-        row["home"] = instance_indices.get(agent.home, NO_INSTANCE)
+        row["home_proxy"] = instance_indices.get(agent.home_proxy, NO_INSTANCE)
         row["last_auth"] = instance_indices.get(agent.last_auth, NO_INSTANCE)
         proxies = [instance_indices[proxy] for proxy in agent.last_proxies if proxy in instance_indices]
         row["last_proxies"][: len(proxies)] = proxies
-        row["flags"] = HAD_TUNNEL * agent.had_tunnel | RETIRED * agent.retired
+        row["flags"] = HAD_TUNNEL * agent.had_tunnel | RETIRED * agent.is_retired
         row["lost_at"] = to_seconds(agent.lost_at) if agent.lost_at else 0.0
     return RecordSeed(
         agents=[(agent.agent_id, agent.name) for agent in agents],
@@ -138,7 +138,15 @@ def _save_agents(
             update_conflicts=True,
             unique_fields=["cluster", "agent_id"],
             # `retired` is set by operators: it is copied from the database to the record, never back.
-            update_fields=["name", "position", "home", "last_auth", "last_proxies", "had_tunnel", "lost_at"],
+            update_fields=[
+                "name",
+                "position",
+                "home_proxy",
+                "last_auth",
+                "last_proxies",
+                "had_tunnel",
+                "lost_at",
+            ],
         )
 
 
@@ -148,7 +156,7 @@ def _agent(cluster: str, index: int, row: np.void, record_names: _RecordNames) -
         agent_id=record_names.ids[index],
         name=record_names.names[index],
         position=index,
-        home=record_names.instance(int(row["home"])),
+        home_proxy=record_names.instance(int(row["home_proxy"])),
         last_auth=record_names.instance(int(row["last_auth"])),
         last_proxies=[
             record_names.instance(proxy) for proxy in row["last_proxies"].tolist() if proxy != NO_INSTANCE
@@ -165,14 +173,14 @@ def _save_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names
             agent=record_names.ids[agent],
             old=State(old).slug,
             new=State(new).slug,
-            reason=Reason(reason_and_recovery & REASON_BITS).slug,
-            recovery=Recovery(reason_and_recovery >> RECOVERY_SHIFT).slug,
+            reason=Reason(packed_reason_and_recovery & REASON_BITS).slug,
+            recovery=Recovery(packed_reason_and_recovery >> RECOVERY_SHIFT).slug,
             cause=record_names.cause(cluster, cause),
             at=to_moment(changes.at),
             round=changes.round,
         )
         for changes in rounds
-        for agent, cause, old, new, reason_and_recovery in changes.transitions.tolist()
+        for agent, cause, old, new, packed_reason_and_recovery in changes.transitions.tolist()
         if agent < len(record_names.ids)
     )
     for chunk in _chunks(rows):

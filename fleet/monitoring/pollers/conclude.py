@@ -108,7 +108,7 @@ def judge(record: ClusterRecord, number: int, now: float, timing: Timing) -> Unc
         round=number,
         as_of=now,
         interval=timing.round_interval,
-        home_count=int(np.count_nonzero(memory["home"] != NO_INSTANCE)),
+        agent_home_count=int(np.count_nonzero(memory["home_proxy"] != NO_INSTANCE)),
         instances=len(record.instances),
         counts=tuple(counts[state] for state in State),
     )
@@ -128,12 +128,12 @@ def judge(record: ClusterRecord, number: int, now: float, timing: Timing) -> Unc
         spells=spells,
         outbox_entry=pack_round_changes(round_changes),
         agents_to_query=select_agents(
-            *(verdicts["state"], agents, proxies, record.report_rows),
+            *(verdicts["state"], agents, proxies, record.agent_report_rows),
             number=number,
             now=now,
             interval=timing.round_interval,
         ),
-        reports_to_delete=select_old_reports(record.report_rows, now),
+        reports_to_delete=select_old_reports(record.agent_report_rows, now),
     )
     return UncommittedRound(conclusion, _events(record, header, verdicts, changed_agents, counts, spells))
 
@@ -244,4 +244,4 @@ def _events(
 
 def _visible_state(spell: InstanceSpell) -> tuple[InstanceState, Health, bool]:
     """Return the part of a spell that people see."""
-    return spell.state, spell.health, spell.draining
+    return spell.state, spell.health, spell.is_draining

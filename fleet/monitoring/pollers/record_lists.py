@@ -160,11 +160,11 @@ def _heartbeat_rows(
     rows["expires_at"], rows["ttl"], rows["ttl_seen"] = columns.expires_at, columns.ttl, columns.ttl_seen
     rows["policy_read_at"], rows["mode"] = columns.policy_read_at, columns.mode
     rows["flags"] = np.array(columns.health_check, np.uint8) * HEALTH_CHECK | LIST_PARITY * parity
-    for name in ("desired", "claimed"):
+    for name in ("desired_count", "claimed_count"):
         rows[name] = _byte_counts(getattr(columns, name))
     rows["auth"] = _auth_indices(handle, columns.auth_id)
     rows["via_proxy"] = _proxy_indices(handle, columns.via_proxy_id)
-    return rows, _byte_counts(columns.tracked)  # type: ignore[arg-type]  # a column
+    return rows, _byte_counts(columns.tracked_count)  # type: ignore[arg-type]  # a column
 
 
 def _byte_counts(numbers: Sequence[int]) -> npt.NDArray[np.uint8]:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PollingSettings:
-    """Settings of polling."""
+    """Deadlines of a round, and how often polls use a new connection."""
 
     timing: Timing
     #: Seconds that the requests of one round may take.

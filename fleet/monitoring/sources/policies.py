@@ -25,8 +25,8 @@ async def read_policies(
             policy.name: PolicyReport(
                 PolicyValue(policy.name, policy.value, Source(policy.source)),
                 PolicyValue(policy.name, policy.next_value, Source(policy.next_source)),
-                PolicyValue(policy.name, policy.beneath_value, Source(policy.beneath_source))
-                if policy.beneath_source
+                PolicyValue(policy.name, policy.fallback_value, Source(policy.fallback_source))
+                if policy.fallback_source
                 else None,
             )
             for policy in response.policies
@@ -38,9 +38,9 @@ async def read_policies(
         instance_id=response.instance_id,
         role=response.role,
         run_id=response.run_id,
-        uptime_seconds=response.up_for_ms / 1000,
+        uptime_seconds=response.uptime_ms / 1000,
         revision=response.revision,
-        refusal_reason=response.why_not,
+        refusal_reason=response.refusal_reason,
         policies=policies,
     )
 

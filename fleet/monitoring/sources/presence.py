@@ -41,9 +41,9 @@ class ListedAgent(NamedTuple):
     mode: ReconnectMode
     health_check: bool
     policy_read_at: float
-    desired: int
-    claimed: int
-    tracked: int
+    desired_count: int
+    claimed_count: int
+    tracked_count: int
     ttl_seen: float
 
 
@@ -87,9 +87,9 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
         mode=ReconnectMode.read(policy.mode),
         health_check=policy.health_check,
         policy_read_at=now - durations.from_milliseconds(policy.read_age_ms) if policy.mode else 0.0,
-        desired=tracker.desired_count,
-        claimed=len(tracker.claimed),
-        tracked=tracker.tracked,
+        desired_count=tracker.desired_count,
+        claimed_count=len(tracker.claimed),
+        tracked_count=tracker.tracked,
         ttl_seen=durations.from_milliseconds(tracker.ttl_seen_ms),
     )
 

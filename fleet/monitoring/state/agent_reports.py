@@ -39,11 +39,11 @@ def overlay_reports(heartbeats: Rows, memory: Rows, reports: ReportRows) -> tupl
         return heartbeats, memory
     agents, rows = reports.agents[is_newer], reports.rows[is_newer]
     heartbeats, memory = heartbeats.copy(), memory.copy()
-    for name in ("policy_read_at", "ttl_seen", "mode", "desired", "claimed"):
+    for name in ("policy_read_at", "ttl_seen", "mode", "desired_count", "claimed_count"):
         heartbeats[name][agents] = rows[name]
     other_flags = heartbeats["flags"][agents] & ~np.uint8(HEALTH_CHECK)
     heartbeats["flags"][agents] = other_flags | (rows["flags"] & HEALTH_CHECK)
-    memory["tracked"][agents] = rows["tracked"]
+    memory["tracked_count"][agents] = rows["tracked_count"]
     return heartbeats, memory
 
 
@@ -60,9 +60,9 @@ def pack_report_row(response: AgentReportResponse) -> bytes:
             row["mode"] = ReconnectMode.read(policy.mode)
             row["policy_read_at"] = response.at - policy.read_age_ms / 1000
         row["ttl_seen"] = tracker.ttl_seen_ms / 1000
-        row["desired"] = min(tracker.desired_count, 0xFF)
-        row["claimed"] = min(len(tracker.claimed), 0xFF)
-        row["tracked"] = min(len(tracker.proxies), 0xFF)
+        row["desired_count"] = min(tracker.desired_count, 0xFF)
+        row["claimed_count"] = min(len(tracker.claimed_proxies), 0xFF)
+        row["tracked_count"] = min(len(tracker.proxies), 0xFF)
     return row.tobytes()
 
 

@@ -60,7 +60,7 @@ class RecordHeader:
     #: Seconds between rounds.
     interval: float = 5.0
     #: Number of agents with a home; with `rows` the version of the layout, because both only grow.
-    home_count: int = 0
+    agent_home_count: int = 0
     instances: int = 0
     #: Counts by value of State.
     counts: tuple[int, ...] = (0,) * len(State)
@@ -68,7 +68,7 @@ class RecordHeader:
     @property
     def layout_version(self) -> str:
         """Return the version of the layout. It changes when agents or homes are added, or the record is rebuilt."""
-        return f"{self.epoch}-{self.rows}-{self.home_count}"
+        return f"{self.epoch}-{self.rows}-{self.agent_home_count}"
 
 
 def pack_header(header: RecordHeader) -> bytes:
@@ -81,7 +81,7 @@ def pack_header(header: RecordHeader) -> bytes:
         header.round,
         header.as_of,
         header.interval,
-        header.home_count,
+        header.agent_home_count,
         header.instances,
     )
     return place + _COUNTS.pack(*header.counts)
@@ -94,7 +94,9 @@ def unpack_header(blob: bytes) -> RecordHeader | None:
     """
     if len(blob) < _PLACE.size or not blob.startswith(_MAGIC[:3]):
         return None
-    magic, rows, epoch, seq, round_number, as_of, interval, home_count, instances = _PLACE.unpack_from(blob)
+    magic, rows, epoch, seq, round_number, as_of, interval, agent_home_count, instances = _PLACE.unpack_from(
+        blob
+    )
     if magic != _MAGIC:
         return RecordHeader(
             epoch=epoch.rstrip(b"\0").decode(), seq=seq, round=round_number, interval=interval
@@ -108,7 +110,7 @@ def unpack_header(blob: bytes) -> RecordHeader | None:
         round=round_number,
         as_of=as_of,
         interval=interval,
-        home_count=home_count,
+        agent_home_count=agent_home_count,
         instances=instances,
         counts=_COUNTS.unpack_from(blob, _PLACE.size),
     )
@@ -137,7 +139,7 @@ def rows_of(blob: bytes | None, dtype: np.dtype[np.void], count: int, *, offset:
     return rows
 
 
-def fit_rows(rows: Rows, count: int) -> Rows:
+def resize_rows(rows: Rows, count: int) -> Rows:
     """Return the rows, cut or padded with blank rows to `count`."""
     if len(rows) >= count:
         return rows[:count]
@@ -159,7 +161,7 @@ class InstanceSpell:
     state: InstanceState = InstanceState.UNKNOWN
     sick_since: float | None = None
     health: Health = Health.UNKNOWN
-    draining: bool = False
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,7 @@ def unpack_poll(text: bytes) -> dict[str, Any]:
 def pack_spell(spell: InstanceSpell) -> str:
     """Return a spell as text: `2 1700000000.0 degraded`, or `1 - healthy draining` without a problem."""
     since = "-" if spell.sick_since is None else repr(spell.sick_since)
-    return f"{int(spell.state)} {since} {spell.health}" + (" draining" if spell.draining else "")
+    return f"{int(spell.state)} {since} {spell.health}" + (" draining" if spell.is_draining else "")
 
 
 @lru_cache(_CACHE_SIZE)

@@ -38,4 +38,4 @@ def map_redis_errors() -> Iterator[None]:
     try:
         yield
     except RedisError as error:
-        raise StateUnavailableError(f"Redis is not responding: {error}") from error
+        raise StateUnavailableError(f"Redis is not responding: {str(error).rstrip('.')}") from error

@@ -22,8 +22,8 @@ class Keys:
     prefix: str
     cluster: str
 
-    #: String: random id, created with the record.
-    epoch = _Key("epoch")
+    #: String: random id, created with the record. Rename it when other keys are renamed: the record is then rebuilt.
+    epoch = _Key("record-epoch")
     #: String: append-only `id TAB name LF`, by agent index.
     agents = _Key("agents")
     #: String: append-only `id TAB kind TAB name LF`, by instance index.
@@ -41,7 +41,7 @@ class Keys:
     #: String: header and VERDICT rows, so that one GET is consistent.
     verdicts = _Key("verdicts")
     #: String: the newest round that was concluded.
-    concluded = _Key("concluded")
+    concluded_round = _Key("concluded-round")
     #: Hash: instance index -> its resource.
     resources = _Key("resources")
     #: Hash: instance index -> its last attempts and responses.
@@ -53,11 +53,11 @@ class Keys:
     #: List: history of concluded rounds that the database has not stored yet.
     outbox = _Key("outbox")
     #: Hash: instance index of a proxy -> agents to ask through it in the next round, as u4.
-    asked = _Key("asked")
+    report_requests = _Key("report-requests")
     #: Hash: agent index -> AGENT_REPORT row of a recently asked agent.
-    told = _Key("told")
+    report_rows = _Key("report-rows")
     #: Hash: agent index -> its full report, or the error.
-    answers = _Key("answers")
+    agent_reports = _Key("agent-reports")
     #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
     #: String: the newest round that was begun.
@@ -70,8 +70,9 @@ class Keys:
         """Return the keys that are only valid in one epoch."""
         return (
             *(self.epoch, self.agents, self.instances, self.heartbeats, self.tunnels, self.listings),
-            *(self.memory, self.memory_version, self.verdicts, self.concluded, self.resources, self.polls),
-            *(self.spells, self.feeds, self.outbox, self.probe, self.asked, self.told, self.answers),
+            *(self.memory, self.memory_version, self.verdicts, self.concluded_round, self.resources),
+            *(self.polls, self.spells, self.feeds, self.outbox, self.probe),
+            *(self.report_requests, self.report_rows, self.agent_reports),
         )
 
     def round_claim(self, number: int) -> str:

@@ -37,7 +37,7 @@ from fleet.monitoring.views import (
     StreamHeader,
     Summary,
 )
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import State
 
 T = TypeVar("T")
@@ -157,29 +157,29 @@ class Reader:
         if index is None or index >= len(table.ids) or table.ids[index] != agent_id:
             return None
         explanation = explanation_of(table, index, self._frame(table))
-        opened_at = self._read_opened_at(keys, index, explanation.evidence.tunnels)
+        opened_at = self._read_tunnel_open_times(keys, index, explanation.evidence.tunnels)
         response = self._agent_response(keys, index)
         response_instances = _instances_in(response, table) if response is not None else {}
         return replace(
             explanation,
             opened_at=opened_at,
-            report_response=response,
+            agent_report_response=response,
             instances={**explanation.instances, **response_instances},
         )
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """Return recent agent reports by agent index, at most 2,000. Raises StateUnavailableError."""
         with map_redis_errors():
-            blobs = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys(cluster).answers))
+            blobs = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys(cluster).agent_reports))
         return {int(index): unpack_agent_response(text) for index, text in blobs.items()}
 
     def _agent_response(self, keys: Keys, agent: int) -> AgentReportResponse | None:
         """Return the report of an agent, or None. Reports belong to the epoch, like indices."""
         with map_redis_errors():
-            blob = self._redis.hget(keys.answers, str(agent))
+            blob = self._redis.hget(keys.agent_reports, str(agent))
         return unpack_agent_response(blob) if isinstance(blob, bytes) else None
 
-    def _read_opened_at(self, keys: Keys, agent: int, proxies: Sequence[int]) -> dict[int, float]:
+    def _read_tunnel_open_times(self, keys: Keys, agent: int, proxies: Sequence[int]) -> dict[int, float]:
         """Return when an agent's tunnels were opened, by proxy index. Tables do not include it."""
         if not proxies:
             return {}
@@ -222,7 +222,7 @@ class Reader:
         instances = self._rosters.read(keys.epoch, keys.instances)
         if header.rows and not agents.epoch == instances.epoch == header.epoch:
             raise RecordLostError(f"cluster {cluster}: the record was rebuilt")
-        homes = rows_of(memory, MEMORY, header.rows)["home"]
+        homes = rows_of(memory, MEMORY, header.rows)["home_proxy"]
         # By instance index: instances are numbered in the order in which they were first recorded.
         blocks = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
         place = np.full(NO_INSTANCE + 1, -1, np.int32)
@@ -259,7 +259,7 @@ def _instances_in(response: AgentReportResponse, table: FleetTable) -> dict[int,
     report = response.report
     ids: set[str] = set()
     if report is not None:
-        ids = {*report.tracker.claimed, *(proxy.proxy_id for proxy in report.tracker.proxies)}
+        ids = {*report.tracker.claimed_proxies, *(proxy.proxy_id for proxy in report.tracker.proxies)}
     return {at: view for at, view in table.instances.items() if at == response.proxy or view.facts.id in ids}
 
 

@@ -20,7 +20,7 @@ from fleet.monitoring.state.codec import (
     RecordHeader,
     Rows,
     facts_of,
-    fit_rows,
+    resize_rows,
     rows_of,
     tunnels_of,
     unpack_feed,
@@ -60,7 +60,7 @@ class ClusterRecord:
     #: Last success of a self-probe, seconds since the epoch; None without one.
     probed_at: float | None
     #: Agents that were recently asked through their tunnels; their responses are already in the columns.
-    report_rows: ReportRows = field(default_factory=ReportRows)
+    agent_report_rows: ReportRows = field(default_factory=ReportRows)
 
     def evidence(self, now: float, timing: Timing) -> FleetEvidence:
         """Return the evidence I and F for `classify`. `blind`: no self-probe has succeeded for `stale_after`."""
@@ -113,9 +113,9 @@ def load(
     StateUnavailableError.
     """
     with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
-        for key in (keys.epoch, keys.memory_version, keys.concluded, keys.probe):
+        for key in (keys.epoch, keys.memory_version, keys.concluded_round, keys.probe):
             pipe.get(key)
-        for key in (keys.feeds, keys.told, keys.resources, keys.polls, keys.spells):
+        for key in (keys.feeds, keys.report_rows, keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
         epoch, version, newest, probe, feeds, report_blobs, *hashes = pipe.execute()
     states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
@@ -134,7 +134,7 @@ def load(
         tunnel_agents, tunnel_proxies = tunnel_agents[is_classified], tunnel_proxies[is_classified]
     report_rows = report_rows_of(report_blobs, count)
     heartbeats, memory = overlay_reports(
-        fit_rows(columns.heartbeats, count), fit_rows(columns.memory, count), report_rows
+        resize_rows(columns.heartbeats, count), resize_rows(columns.memory, count), report_rows
     )
     return ClusterRecord(
         cluster=keys.cluster,
@@ -145,7 +145,7 @@ def load(
         heartbeats=heartbeats,
         memory=memory,
         memory_version=version or b"",
-        verdicts=fit_rows(columns.verdicts, count),
+        verdicts=resize_rows(columns.verdicts, count),
         tunnel_agents=tunnel_agents,
         tunnel_proxies=tunnel_proxies,
         instances=_instances_of(instances, hashes, lists),
@@ -154,7 +154,7 @@ def load(
         lists=lists,
         tunnel_feeds=tunnel_feeds,
         probed_at=None if probe is None else float(probe),
-        report_rows=report_rows,
+        agent_report_rows=report_rows,
     )
 
 

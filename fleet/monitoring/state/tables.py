@@ -23,7 +23,7 @@ from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 
 _STALE_SENTENCE = (
@@ -73,7 +73,7 @@ def views_of(
 ) -> dict[int, InstanceView]:
     """Return every instance with its state and the counts of its agents: by home proxy and by auth."""
     size = max(record.instances, default=-1) + 1
-    homes = _counts_by_state(record.memory["home"], states, size)
+    homes = _counts_by_state(record.memory["home_proxy"], states, size)
     auths = _counts_by_state(record.memory["last_auth"], states, size)
     tunnels = np.bincount(record.tunnel_proxies, minlength=size)
     connected_counts = _connected_agents(record, now)
@@ -160,7 +160,7 @@ def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
         proxies=tuple(
             table.instances[proxy].facts.id for proxy in agent_evidence.tunnels if proxy in table.instances
         ),
-        home=_instance_id(table, _index_or_none(table.memory[index]["home"])),
+        home_proxy=_instance_id(table, _index_or_none(table.memory[index]["home_proxy"])),
         heartbeat_at=heartbeat.expires_at - heartbeat.ttl if heartbeat else None,
         expires_at=heartbeat.expires_at if heartbeat else None,
         mode=heartbeat.mode if heartbeat else ReconnectMode.UNKNOWN,
@@ -175,7 +175,7 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
     instance_indices = {
         *agent_evidence.tunnels,
         *agent_evidence.last_proxies,
-        _index_or_none(table.memory[index]["home"]),
+        _index_or_none(table.memory[index]["home_proxy"]),
         agent_evidence.last_auth,
     }
     if agent_evidence.heartbeat:

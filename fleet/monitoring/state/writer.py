@@ -209,7 +209,7 @@ class Writer:
         if not proxies:
             return {}
         with map_redis_errors():
-            reply = self.redis.hmget(self.keys(cluster).asked, [str(proxy) for proxy in proxies])
+            reply = self.redis.hmget(self.keys(cluster).report_requests, [str(proxy) for proxy in proxies])
         blobs = cast("list[bytes | None]", reply)
         return {proxy: np.frombuffer(blob, "<u4") for proxy, blob in zip(proxies, blobs, strict=True) if blob}
 
@@ -222,8 +222,8 @@ class Writer:
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
         for agent, response in responses.items():
-            batch.add_command("HSET", keys.told, str(agent), pack_report_row(response))
-            batch.add_command("HSET", keys.answers, str(agent), pack_agent_response(response))
+            batch.add_command("HSET", keys.report_rows, str(agent), pack_report_row(response))
+            batch.add_command("HSET", keys.agent_reports, str(agent), pack_agent_response(response))
         self._run_batch(batch, keys)
 
     def write_heartbeats(
@@ -255,7 +255,7 @@ class Writer:
         if tracked_counts is not None and len(indices):
             # Without a new version: the next heartbeat corrects a round that overwrites the value with an old one.
             batch.pad(keys.memory, blank_rows(MEMORY, 1).tobytes(), int(indices.max()) + 1)
-            offset = MEMORY.fields["tracked"][1] if MEMORY.fields else 0
+            offset = MEMORY.fields["tracked_count"][1] if MEMORY.fields else 0
             batch.write_rows(keys.memory, offset, MEMORY.itemsize, indices, tracked_counts.tobytes())
         # An agent without any heartbeat has no row to expire: its index is beyond the column, or its row stays blank.
         batch.write_rows(
@@ -385,9 +385,9 @@ class Writer:
         """
         keys = self.keys(cluster)
         batch = self._batch(keys, before.epoch)
-        batch.guard_value(keys.concluded, str(before.header.round) if before.header.round else "")
+        batch.guard_value(keys.concluded_round, str(before.header.round) if before.header.round else "")
         batch.guard_value(keys.memory_version, before.memory_version)
-        batch.add_command("SET", keys.concluded, str(conclusion.header.round))
+        batch.add_command("SET", keys.concluded_round, str(conclusion.header.round))
         header = pack_header(conclusion.header)
         has_new_rows = len(conclusion.verdicts) > before.header.rows
         if has_new_rows or _is_mostly_changed(conclusion.verdicts_changed, conclusion.verdicts):
@@ -405,10 +405,10 @@ class Writer:
             batch.add_command("INCR", keys.memory_version)
         for index, spell in conclusion.spells.items():
             batch.add_command("HSET", keys.spells, str(index), pack_spell(spell))
-        batch.add_command("DEL", keys.asked)
+        batch.add_command("DEL", keys.report_requests)
         for proxy, agents in conclusion.agents_to_query.items():
-            batch.add_command("HSET", keys.asked, str(proxy), agents.astype("<u4").tobytes())
-        for key in (keys.told, keys.answers) if len(conclusion.reports_to_delete) else ():
+            batch.add_command("HSET", keys.report_requests, str(proxy), agents.astype("<u4").tobytes())
+        for key in (keys.report_rows, keys.agent_reports) if len(conclusion.reports_to_delete) else ():
             batch.add_command("HDEL", key, *map(str, conclusion.reports_to_delete.tolist()))
         if conclusion.outbox_entry:
             batch.add_command("RPUSH", keys.outbox, conclusion.outbox_entry)

@@ -204,7 +204,7 @@ class Heartbeats:
                 claimed=snapshot.claimed_proxies,
                 tracked=len(snapshot.tracked_proxies),
                 ttl_seen_ms=int(snapshot.ttl_seen * 1000),
-                wanted=snapshot.desired_tunnel_count,
+                desired_tunnel_count=snapshot.desired_tunnel_count,
             ),
         )
         if policy is not None:

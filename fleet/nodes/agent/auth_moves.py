@@ -24,7 +24,7 @@ from fleet.nodes.shared.auth_advisory import OUTCOMES, outcome_of
 from fleet.processes import background
 from fleet.protocol.destination import instance_status
 from fleet.protocol.recovery import auth_move
-from fleet.protocol.recovery.auth_move import AuthMoveOutcome, Trial
+from fleet.protocol.recovery.auth_move import AuthMoveOutcome, TrialResult
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.tls import TLSError
 from fleet.wire import fleet_pb2
@@ -82,7 +82,7 @@ class AuthMoves:
     def _on_move_end(self, task: asyncio.Task[None]) -> None:
         self._move_task = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("auth.move_failed: %s failed with an internal error", self._name, exc_info=error)
+            log.error("auth.move-failed: %s failed with an internal error", self._name, exc_info=error)
 
     @property
     def _name(self) -> str:
@@ -130,9 +130,9 @@ class AuthMoves:
                 if not is_moved:
                     await channel.close()
         self._paused_until = time.monotonic() + self._heartbeats.interval
-        return _reply(AuthMoveOutcome.STAYS, current_auth_id, auth_move.stay_reason(problems))
+        return _reply(AuthMoveOutcome.STAYED, current_auth_id, auth_move.stay_reason(problems))
 
-    async def _try_auth(self, channel: PickHealthyChannel, leave: str) -> Trial:
+    async def _try_auth(self, channel: PickHealthyChannel, leave: str) -> TrialResult:
         """Connect, check which auth it is, and send a heartbeat if it is another auth that accepts agents."""
         try:
             async with asyncio.timeout(_CONNECT_WITHIN):
@@ -141,21 +141,21 @@ class AuthMoves:
                 await channel.config_response_event.wait()
                 await channel.channel_ready()
         except TimeoutError:
-            return Trial(problem="no healthy auth responded in time")
+            return TrialResult(problem="no healthy auth responded in time")
         auth_id = "" if channel.policy is None else channel.policy.auth_id
         if auth_id and auth_id == leave:
-            return Trial(auth_id)
+            return TrialResult(auth_id)
         try:
             if await _is_draining(channel):
-                return Trial(auth_id, is_draining=True)
+                return TrialResult(auth_id, is_draining=True)
             response = await self._heartbeats.heartbeat_over(channel)
         except grpc.aio.AioRpcError as error:
             details = error.details() or error.code().name
-            return Trial(
+            return TrialResult(
                 auth_id, problem=f"auth {auth_id or 'unknown'} did not accept a heartbeat: {details}"
             )
         is_draining = response.HasField("auth_reconnect_advisory")
-        return Trial(response.auth_id, is_draining=is_draining)
+        return TrialResult(response.auth_id, is_draining=is_draining)
 
     def _close_later(self, channel: PickHealthyChannel) -> None:
         task = asyncio.create_task(self._close_when_idle(channel), name="an auth connection that was left")

@@ -24,7 +24,7 @@ class AgentMetrics:
         self.advisories = Counter(
             "refloat_agent_advisories",
             "Advice to reconnect elsewhere, by reply",
-            ["answer"],
+            ["reply"],
             registry=registry,
         )
         self.auth_failovers = Counter(
@@ -39,8 +39,8 @@ class AgentMetrics:
             ["outcome"],
             registry=registry,
         )
-        self.sessions_cut = Counter(
-            "refloat_agent_sessions_cut",
+        self.terminated_sessions = Counter(
+            "refloat_agent_sessions_terminated",
             "User connections that were closed because they outlasted the drain time of their tunnel",
             registry=registry,
         )
@@ -51,7 +51,7 @@ class AgentMetrics:
             "refloat_agent_discovery_bytes", "Bytes of discovery messages received", registry=registry
         )
         self.refused_messages = Counter(
-            "refloat_agent_refused",
+            "refloat_agent_refused_inputs",
             "Messages refused because they could not be used, by kind",
             ["kind"],
             registry=registry,

@@ -370,7 +370,7 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 @click.option(
     "--upstream-reconnect-wait",
     is_flag=True,
-    help="Wait 2 s to 3 s before the first attempt, as Teleport does.",
+    help="Wait 2 s to 3 s, as Teleport does, instead of --reconnect-wait.",
 )
 @click.option(
     "--auth-drain-timeout",

@@ -67,8 +67,8 @@ service_option = click.option(
     "services",
     type=ParsedOption("name=host:port", parse),
     multiple=True,
-    help="Expose a TCP service to users of the proxies. In the address, {n} is the agent's number; {diag} instead of "
-    "the address is the diag port of this process. Repeatable. Default: none.",
+    help="Expose a TCP service to users of the proxies. {n} in the address stands for the agent's number. NAME={diag} "
+    "exposes the diag port of this process. Repeatable. Default: none.",
 )
 
 

@@ -43,9 +43,9 @@ def document(
                 "open_for_ms": _ms(now - tunnel.opened_at),
                 "sessions": tunnel.sessions,
                 "rtt_ms": None if tunnel.rtt is None else round(tunnel.rtt * 1000, 3),
-                "advised": tunnel.advised_at is not None,
-                "retired": tunnel.is_retired,
-                "retired_for": tunnel.retire_reason,
+                "is_advised": tunnel.advised_at is not None,
+                "is_retired": tunnel.is_retired,
+                "retire_reason": tunnel.retire_reason,
             }
             for tunnel in tunnels
         ],
@@ -59,9 +59,9 @@ def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
     changed_at = snapshot.topology_changed_at
     return {
         "desired_count": snapshot.connection_count,
-        "claimed": list(snapshot.claimed_proxies),
-        "leaving": list(snapshot.leaving_proxies),
-        "going": list(snapshot.departing_proxies),
+        "claimed_proxies": list(snapshot.claimed_proxies),
+        "leaving_proxies": list(snapshot.leaving_proxies),
+        "departing_proxies": list(snapshot.departing_proxies),
         "inflight": snapshot.inflight,
         "ttl_seen_ms": _ms(snapshot.ttl_seen),
         "topology_age_ms": None if changed_at is None else _ms(now - changed_at),
@@ -71,8 +71,8 @@ def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
                 "group": proxy.group,
                 "generation": proxy.generation,
                 "expires_in_ms": _ms(proxy.expires_at - now),
-                "desired": name in desired_proxies,
-                "draining": proxy.is_draining,
+                "is_desired": name in desired_proxies,
+                "is_draining": proxy.is_draining,
             }
             for name, proxy in sorted(tracker.tracked_proxies(now).items())
         ],

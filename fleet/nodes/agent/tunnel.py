@@ -180,7 +180,7 @@ class Tunnel:
         return frame
 
     async def send_advisory_reply(self, advisory_id: str, *, is_accepted: bool) -> None:
-        """Reply to an advisory."""
+        """Tell the proxy whether the agent follows its advice. Raises as `send_auth_advisory_reply` does."""
         reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=is_accepted)
         await self._write(fleet_pb2.AgentFrame(advisory_reply=reply))
 

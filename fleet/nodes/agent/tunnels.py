@@ -52,7 +52,7 @@ class AgentTunnels:
         services: AgentServices,
         metrics: AgentMetrics,
         on_change: Callable[[], None],
-        on_networking_news: Callable[[str, float], None],
+        on_networking_config_notice: Callable[[str, float], None],
         drain: float | None = None,
         on_dial: Callable[[bool], None] = lambda _: None,
         on_auth_advisory: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: (
@@ -75,7 +75,7 @@ class AgentTunnels:
         self._services = services
         self._metrics = metrics
         self._on_change = on_change
-        self._on_networking_news = on_networking_news
+        self._on_networking_config_notice = on_networking_config_notice
         self._drain = drain
         self._on_dial = on_dial
         self._on_auth_advisory = on_auth_advisory
@@ -152,12 +152,12 @@ class AgentTunnels:
             return
         tunnel.is_cut = True
         log.warning(
-            "tunnel.cut: %s: proxy %s: cut %d sessions that outlasted the drain time",
+            "tunnel.drain-timeout: %s: proxy %s: terminated %d sessions that outlasted the drain time",
             self._identity.name,
             tunnel.proxy_id,
             tunnel.sessions,
         )
-        self._metrics.sessions_cut.inc(tunnel.sessions)
+        self._metrics.terminated_sessions.inc(tunnel.sessions)
         tunnel.cancel()
 
     def _ping(self, tunnel: Tunnel, now: float) -> None:
@@ -200,7 +200,7 @@ class AgentTunnels:
             await tunnel.close()
             raise
         self._on_dial(True)
-        self._metrics.dials.labels("made").inc()
+        self._metrics.dials.labels("succeeded").inc()
         log.info("tunnel.opened: %s: proxy %s", self._identity.name, tunnel.proxy_id)
         self._leases[tunnel] = lease
         name = f"tunnel of {self._identity.name}"
@@ -262,8 +262,10 @@ class AgentTunnels:
             self._on_auth_advisory(frame.auth_reconnect_advisory, tunnel.send_auth_advisory_reply)
         elif frame.HasField("pong"):
             self._retire_advised(time.monotonic())
-        elif frame.HasField("networking_news"):
-            self._on_networking_news(frame.networking_news.revision, frame.networking_news.spread_ms / 1000)
+        elif frame.HasField("networking_config_notice"):
+            self._on_networking_config_notice(
+                frame.networking_config_notice.revision, frame.networking_config_notice.spread_ms / 1000
+            )
 
     def _handle_advisory(self, advisory: fleet_pb2.ReconnectAdvisory, tunnel: Tunnel, now: float) -> bool:
         """Prepare to leave for another proxy. Return whether there is one, or may be."""
@@ -276,10 +278,10 @@ class AgentTunnels:
             for other_tunnel in self._tunnels:
                 if other_tunnel is not tunnel and other_tunnel.is_ping_due(math.inf):
                     self._ping(other_tunnel, now)
-        self._metrics.advisories.labels("accepted" if is_accepted else "nowhere").inc()
+        self._metrics.advisories.labels("accepted" if is_accepted else "no-proxy").inc()
         log.info(
             "tunnel.%s: %s: proxy %s: %s",
-            "advised" if is_accepted else "stays",
+            "advised" if is_accepted else "no-proxy",
             self._identity.name,
             tunnel.proxy_id,
             advisory.reason,
@@ -369,5 +371,5 @@ class AgentTunnels:
 
 def _outcome(error: TunnelDialError | ClaimError) -> str:
     if isinstance(error, ClaimError):
-        return "held" if error.benign else "failed"
+        return "duplicate" if error.benign else "failed"
     return "refused" if error.is_refused else "failed"

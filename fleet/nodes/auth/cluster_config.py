@@ -137,7 +137,7 @@ class ClusterConfigServicer:
             peers.role_of(context),
             "change the networking config",
             flags.listen[0],
-            allow_anonymous=flags.anybody,
+            allow_anonymous=flags.allow_anonymous,
         )
         if refusal:
             await self._refuse(context, call, grpc.StatusCode.PERMISSION_DENIED, refusal)

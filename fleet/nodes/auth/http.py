@@ -125,7 +125,7 @@ class AuthHTTP:
 
     def _demand_role(self, call: str, caller: Caller | None) -> None:
         refusal = instance_admission.refusal_of(
-            call, caller, self._host, allow_anonymous=self._instance.flags.anybody
+            call, caller, self._host, allow_anonymous=self._instance.flags.allow_anonymous
         )
         if refusal:
             raise HTTPError(403, refusal)

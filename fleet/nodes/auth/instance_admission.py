@@ -30,8 +30,8 @@ WRITERS: Mapping[str, frozenset[str]] = {
 def refusal_of(call: str, caller: Caller | None, host: str, *, allow_anonymous: bool) -> str:
     """Return why a caller may not make a writing call; empty if it may.
 
-    `host` is the address on which the auth listens. `allow_anonymous`: callers without a certificate may write off
-    loopback too.
+    `host` is the address on which the auth listens. `allow_anonymous`: callers without a certificate may write
+    off loopback too.
     """
     role = None if caller is None else caller.role
     return operators.refusal_of(

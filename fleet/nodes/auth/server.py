@@ -67,11 +67,11 @@ class HeartbeatServicer:
         instance.registry.register(TunnelCountCollector("refloat_auth_agents", self._live_tunnel_counts))
         self._config_cache = NetworkingConfigCache(instance)
         self._pushed_configs = Counter(
-            "refloat_networking_config_pushed",
+            "refloat_networking_config_pushes",
             "Networking configs sent to agents in responses to heartbeats",
             registry=instance.registry,
         )
-        self._new_agents = Counter(
+        self._new_agent_counter = Counter(
             "heartbeat_connections_received",
             "Agents that began to send heartbeats to this auth",
             registry=instance.registry,
@@ -177,9 +177,9 @@ class HeartbeatServicer:
     def _record_heartbeat(self, agent: fleet_pb2.AgentResource) -> None:
         now = time.monotonic()
         if self._expires_at.get(agent.agent_id, 0.0) < now:
-            self._new_agents.inc()
+            self._new_agent_counter.inc()
         self._expires_at[agent.agent_id] = now + agent.ttl_ms / 1000
-        self._tunnel_counts[agent.agent_id] = agent.tracker.wanted, len(agent.tracker.claimed)
+        self._tunnel_counts[agent.agent_id] = agent.tracker.desired_tunnel_count, len(agent.tracker.claimed)
 
     def _count_agents(self) -> float:
         now = time.monotonic()
@@ -388,10 +388,10 @@ async def serve(
     help="YAML file with the cluster's networking config. Stored only if the cluster has none yet.",
 )
 @click.option(
-    "--anybody",
+    "--allow-anonymous",
     is_flag=True,
-    help="On an address other than loopback without --tls-ca: allow every client that reaches the ports to change the "
-    "networking config and to write over HTTP.",
+    help="Allow every client that reaches the ports to change the networking config and to write over HTTP. "
+    "Required to listen on an address other than loopback without --tls-ca.",
 )
 def command(
     networking_config: Path | None,
@@ -402,8 +402,8 @@ def command(
 ) -> None:
     """Run an auth.
 
-    Load balancing policy of clients: TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY (the wrapped JSON of RFD 226) or
-    TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG (the bare JSON). Default: pick_first without health checks. With
+    TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY (the JSON that RFD 226 defines) or TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG (a
+    gRPC service config) sets the load balancing policy of clients. Default: pick_first without health checks. With
     TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY=true, the auth closes HTTP connections while it is unhealthy.
     """
     if networking_config is not None and bootstrap is not None:

@@ -11,7 +11,7 @@ from fleet.nodes.auth.http import AuthHTTP
 from fleet.nodes.shared import addresses, asgi_site
 from fleet.nodes.shared.instance import Instance
 from fleet.protocol.recovery import announce
-from fleet.transport.http_close import App, CloseUnhealthy
+from fleet.transport.http_close import App, CloseUnhealthyMiddleware
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class AuthSite:
         )
         self._app: App = AuthHTTP(instance, flags.listen[0])
         if flags.close_unhealthy:
-            self._app = CloseUnhealthy(
+            self._app = CloseUnhealthyMiddleware(
                 self._app, lambda: announce.is_serving(instance.process.state), closed_connections.inc
             )
 

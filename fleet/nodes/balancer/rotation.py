@@ -69,7 +69,7 @@ class Rotation:
     def __init__(
         self,
         targets: Sequence[BalancerTarget],
-        settings: picker.Settings = picker.DEFAULTS,
+        settings: picker.PickerSettings = picker.DEFAULTS,
         unready_after: int = DEFAULT_UNREADY_AFTER,
     ) -> None:
         self.states = [TargetState(target, unready_after=unready_after) for target in targets]

@@ -29,7 +29,7 @@ from fleet.nodes.balancer.rotation import (
 )
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import destination_health_option
-from fleet.nodes.shared.numbers import Number
+from fleet.nodes.shared.numbers import FiniteRange
 from fleet.nodes.shared.options import ParsedOption
 from fleet.nodes.shared.picking_options import picking_options
 from fleet.nodes.shared.pump import ConnectionPair, Tasks
@@ -58,7 +58,7 @@ def _connection_count(state: TargetState) -> float:
     return float(len(state.links))
 
 
-class Balancer:
+class LoadBalancer:
     """The listening socket, the probes and the open connections."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Balancer:
         name: str,
         targets: Sequence[BalancerTarget],
         interval: float,
-        picking_settings: picker.Settings = picker.DEFAULTS,
+        picking_settings: picker.PickerSettings = picker.DEFAULTS,
         destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS,
         probe_within: float | None = None,
         unready_after: int = DEFAULT_UNREADY_AFTER,
@@ -85,7 +85,7 @@ class Balancer:
             self._probe,
             settings=_dial_settings(destination_health, interval),
             # Each probe has its own timeout; this one is for anything else that hangs.
-            probes=probe_schedule.Settings(
+            probes=probe_schedule.ProbeSettings(
                 interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
             ),
         )
@@ -101,7 +101,7 @@ class Balancer:
             registry=self.registry,
         )
         self._refused_connections = Counter(
-            "refloat_balancer_refused",
+            "refloat_balancer_refused_connections",
             "Connections refused because no target accepted them",
             registry=self.registry,
         )
@@ -129,7 +129,7 @@ class Balancer:
             lambda: ConnectionPair(self._on_accepted, self._on_ended).near, *listen, backlog=_BACKLOG
         )
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._timeout))
-        self._destinations.set_names(self._states)
+        self._destinations.set_destinations(self._states)
         return addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -262,7 +262,7 @@ def _dial_settings(settings: destination.HealthSettings, interval: float) -> des
     )
 
 
-def diagnostics(balancer: Balancer) -> web.Application:
+def diagnostics(balancer: LoadBalancer) -> web.Application:
     """Return the diag port of a balancer: `/healthz`, `/readyz`, `/metrics` and `/targets`."""
 
     async def healthz(request: web.Request) -> web.Response:
@@ -300,12 +300,12 @@ async def serve(
     listen: tuple[str, int],
     diag_listen: tuple[str, int],
     interval: float,
-    picking_settings: picker.Settings = picker.DEFAULTS,
+    picking_settings: picker.PickerSettings = picker.DEFAULTS,
     destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS,
     unready_after: int = DEFAULT_UNREADY_AFTER,
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises `lifecycle.NodeStartError` if a port cannot be used."""
-    balancer = Balancer(
+    balancer = LoadBalancer(
         name, targets, interval, picking_settings, destination_health, unready_after=unready_after
     )
     bound = await lifecycle.start_listening(listen, balancer.start(listen))
@@ -336,21 +336,24 @@ async def serve(
 )
 @click.option(
     "--interval",
-    type=Number(min=0.05),
+    type=FiniteRange(min=0.05),
     default=0.5,
     show_default=True,
-    help="Seconds between probes of a healthy target. It is also the timeout of a probe, up to 1 s.",
+    help="Seconds between two probes of a healthy target. A probe times out after this time, at most 1 s.",
 )
 @click.option(
     "--unready-after",
     type=click.IntRange(min=1),
     default=DEFAULT_UNREADY_AFTER,
     show_default=True,
-    help="Number of probes in a row without HTTP 200 after which a target leaves the rotation. Each one after the "
-    "first takes a fifth of the interval (0.1 s by default).",
+    help="A target leaves the rotation after this number of failed probes in a row (no HTTP 200). After the first "
+    "failure the interval is five times shorter (0.1 s by default).",
 )
 @picking_options
 @destination_health_option
 def command(**options: Any) -> None:
-    """Balance TCP connections over targets by their health, from probes of /readyz."""
+    """Balance TCP connections over healthy targets.
+
+    Probes of /readyz decide which targets are healthy.
+    """
     lifecycle.run(lambda: lifecycle.on_loop(serve(**options)))

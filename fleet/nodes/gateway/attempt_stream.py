@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import ResponseHead
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 
 
@@ -22,7 +22,7 @@ class AttemptListener(Protocol):
     def on_attempt_data(self, attempt: CallAttempt, data: bytes, *, end: bool) -> None:
         """Handle message bytes from the backend."""
 
-    def on_attempt_reset(self, attempt: CallAttempt, code: Code, reason: str) -> None:
+    def on_attempt_reset(self, attempt: CallAttempt, code: ErrorCode, reason: str) -> None:
         """Handle a reset of the attempt by the backend."""
 
     def on_attempt_lost(self, attempt: CallAttempt, reason: str) -> None:
@@ -56,7 +56,7 @@ class CallAttempt:
         self._call.on_attempt_data(self, data, end=end)
 
     @contain_errors
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         """Pass a reset to the call."""
         self._call.on_attempt_reset(self, code, reason)
 

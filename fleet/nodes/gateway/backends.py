@@ -29,7 +29,7 @@ from fleet.protocol.retry.grpc_route import BackendRef
 from fleet.transport.destinations import Destinations, ProbeResponse
 from fleet.transport.http2.backend_dialer import BackendDialer, DialError
 from fleet.transport.http2.fields import BlockCache, encode, plain
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Backends:
         self,
         *,
         fixed_addresses: Mapping[Ref, Sequence[tuple[str, int]]],
-        probes: probe_schedule.Settings,
+        probes: probe_schedule.ProbeSettings,
         options: ConnectionOptions,
         dial_within: float,
         tls: ssl.SSLContext | None,
@@ -162,7 +162,7 @@ class Backends:
             for ref in refs
             for address in resolved_addresses.get(ref, ())
         }
-        self.destinations.set_names(backends_by_name)
+        self.destinations.set_destinations(backends_by_name)
         # An address that belongs to another name now must show a certificate for that name.
         kept_names = {
             name
@@ -216,7 +216,7 @@ class Backends:
         try:
             return await check.response
         finally:
-            stream.reset(Code.CANCEL)
+            stream.reset(ErrorCode.CANCEL)
 
     def _check_head(self, name: str) -> bytes:
         return encode(
@@ -265,7 +265,7 @@ class _HealthCheck:
             self._set_response(ProbeResponse(ProbeOutcome.FAILURE, "the health check ended without a status"))
 
     @contain_errors
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         """Handle a reset by the backend."""
         self._set_response(
             ProbeResponse(ProbeOutcome.FAILURE, reason or f"the backend reset the health check: {code.name}")

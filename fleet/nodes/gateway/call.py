@@ -15,7 +15,7 @@ import time
 
 from fleet.nodes.gateway import heads
 from fleet.nodes.gateway.attempt_stream import CallAttempt
-from fleet.nodes.gateway.context import CallContext, Entry
+from fleet.nodes.gateway.context import CallContext, GatewayRule
 from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import RequestHead, ResponseHead
 from fleet.protocol.destination.health import RequestOutcome
@@ -25,15 +25,15 @@ from fleet.protocol.retry.grpc_http2 import Messages, Status
 from fleet.protocol.retry.policy import (
     EARLY_TOLERANCE,
     NO_RETRY,
-    Bound,
     DeadlineExceeded,
     Finish,
     RetryAfter,
-    Tries,
+    RetryState,
+    TimeoutKind,
 )
 from fleet.transport.http2.backend_dialer import BackendDialer, DialError
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -53,14 +53,14 @@ class Call:
         self._loop = asyncio.get_running_loop()
         self.began_at = time.monotonic()
         self._head: RequestHead | None = None
-        self._entry: Entry | None = None
+        self._entry: GatewayRule | None = None
         #: The request so far; None: it can no longer be sent again.
         self._replay_buffer: list[bytes] | None = []
         self._replay_bytes = 0
         self._request = Messages()
         self._response = Messages()
         self._request_ended = False
-        self._tries: Tries | None = None
+        self._tries: RetryState | None = None
         #: Addresses of all attempts; the last one is that of the current attempt.
         self._attempted_addresses: list[str] = []
         #: Addresses among them that could not be reached, were lost or did not respond.
@@ -120,7 +120,7 @@ class Call:
             self._launch()
 
     @contain_errors
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         """End the call, because the caller cancelled it."""
         del code, reason
         self._close("CANCELLED")
@@ -146,7 +146,7 @@ class Call:
         except Exception:
             log.exception("internal error: a failed call could not be answered")
             self._is_done = True
-            self._stream.reset(Code.INTERNAL_ERROR)
+            self._stream.reset(ErrorCode.INTERNAL_ERROR)
 
     # The kind of call.
 
@@ -187,7 +187,7 @@ class Call:
             return
         assert self._entry is not None
         assert self._head is not None
-        self._tries = Tries(self._entry.policy, self.began_at, self._head.timeout)
+        self._tries = RetryState(self._entry.policy, self.began_at, self._head.timeout)
         self._context.record_first_attempt(time.monotonic())
         self._start()
 
@@ -212,7 +212,7 @@ class Call:
         else:
             self._open(attempt, connection)
 
-    def _pick(self, entry: Entry) -> Pick | None:
+    def _pick(self, entry: GatewayRule) -> Pick | None:
         assert self._head is not None
         address = (
             entry.sessions.address(self._head) if entry.sessions and not self._attempted_addresses else None
@@ -264,7 +264,7 @@ class Call:
             )
             return
         # The rule's timeouts are not sent: a backend would apply them to streams too.
-        block = heads.encode_request(self._head, remaining_seconds, self._tries.try_count - 1)
+        block = heads.encode_request_head(self._head, remaining_seconds, self._tries.try_count - 1)
         body = self._replay_buffer[0] if len(self._replay_buffer) == 1 else b"".join(self._replay_buffer)
         attempt.stream = stream = connection.open(block, end=self._request_ended and not body)
         stream.listener = attempt
@@ -292,12 +292,12 @@ class Call:
             return
         assert self._tries is not None
         assert self._head is not None
-        if self._tries.bound is not Bound.CALLER and self._may_be_stream:
+        if self._tries.bound is not TimeoutKind.CALLER and self._may_be_stream:
             # The call is a stream: it lasts as long as its caller wants.
-            self._tries = Tries(NO_RETRY, self.began_at, self._head.timeout)
+            self._tries = RetryState(NO_RETRY, self.began_at, self._head.timeout)
             self._set_timer(self._tries.start(time.monotonic()))
             return
-        if self._tries.bound is Bound.TRY and self._request_ended and attempt.stream is not None:
+        if self._tries.bound is TimeoutKind.ATTEMPT and self._request_ended and attempt.stream is not None:
             self._record_failure(attempt)
         verb = "finish its response" if self._response.has_bytes else "respond"
         subject = f"{attempt.name} did not {verb}" if attempt.name else "no backend responded"
@@ -421,10 +421,10 @@ class Call:
         self._record_failure(attempt)
         self._fail_attempt(attempt, status, f"{attempt.name} {problem}")
 
-    def on_attempt_reset(self, attempt: CallAttempt, code: Code, reason: str) -> None:
+    def on_attempt_reset(self, attempt: CallAttempt, code: ErrorCode, reason: str) -> None:
         """Handle a reset by the backend."""
         remaining_seconds = self._caller_seconds_left()
-        is_unprocessed = code is Code.REFUSED_STREAM
+        is_unprocessed = code is ErrorCode.REFUSED_STREAM
         if remaining_seconds is not None and remaining_seconds <= EARLY_TOLERANCE and not is_unprocessed:
             # The backend watches the caller's deadline, as grpc-go does, and was first to notice it. That is no
             # failure.
@@ -459,7 +459,7 @@ class Call:
         if self._attempt is attempt:
             self._attempt = None
         if attempt.stream is not None:
-            attempt.stream.reset(Code.CANCEL)
+            attempt.stream.reset(ErrorCode.CANCEL)
             attempt.stream = None
 
     # The end of the call.
@@ -482,7 +482,7 @@ class Call:
         self._stream.send_headers(trailers, end=True)
         if not (self._request_ended or self._stream.has_pending_data):
             # The caller need not send the rest of the request: RFC 9113 section 8.1.
-            self._stream.reset(Code.NO_ERROR)
+            self._stream.reset(ErrorCode.NO_ERROR)
         self._close(status.name)
 
     def _close(self, status: str) -> None:

@@ -10,17 +10,17 @@ from fleet.nodes.shared.pump import Tasks
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import RetryPolicy
 from fleet.protocol.retry.route_table import RouteEntry
-from fleet.transport.destinations import Destinations, Pool
+from fleet.transport.destinations import DestinationPool, Destinations
 from fleet.transport.http2.backend_dialer import BackendDialer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class GatewayRule:
     """A rule with its policy and its pool of backends."""
 
     route_entry: RouteEntry
     policy: RetryPolicy
-    pool: Pool
+    pool: DestinationPool
     #: Session persistence of the rule; None: each call is picked anew.
     sessions: Sessions | None = None
 
@@ -51,7 +51,7 @@ class CallContext(Protocol):
         """Return a random number in [0, 1)."""
         ...
 
-    def find(self, authority: str, path: str) -> Entry | None:
+    def find(self, authority: str, path: str) -> GatewayRule | None:
         """Return the rule of a call; None if no rule matches."""
 
     def dialer(self, name: str) -> BackendDialer:
@@ -65,11 +65,11 @@ class CallContext(Protocol):
         """Return whether a retry may be sent, and count it if so."""
         ...
 
-    def record_retry(self, entry: Entry, status: Status) -> None:
+    def record_retry(self, entry: GatewayRule, status: Status) -> None:
         """Count an attempt that is retried."""
 
     def record_stream_method(self, path: str) -> None:
         """Remember a method whose response is a stream."""
 
-    def on_call_end(self, call: OpenCall, entry: Entry | None, status: str) -> None:
+    def on_call_end(self, call: OpenCall, entry: GatewayRule | None, status: str) -> None:
         """Count the end of a call."""

@@ -124,7 +124,7 @@ def read_response(fields: HeaderFields) -> ResponseHead:
     return ResponseHead(http, grpc, status, message, pushback, is_degraded, draining_reason, encode(fields))
 
 
-def encode_request(head: RequestHead, seconds: float | None, attempts_before: int) -> bytes:
+def encode_request_head(head: RequestHead, seconds: float | None, attempts_before: int) -> bytes:
     """Return the header block of one attempt."""
     block = head.block
     if seconds is not None:

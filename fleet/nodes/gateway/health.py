@@ -15,7 +15,7 @@ from fleet.nodes.gateway import heads
 from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import RequestHead
 from fleet.protocol.retry.grpc_http2 import PREFIX, Status
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 
 SERVICE = "grpc.health.v1.Health"
@@ -71,7 +71,7 @@ class HealthCall:
             self._answer()
 
     @contain_errors
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         """End the call, because the caller cancelled it."""
         del code, reason
         self._close()
@@ -92,7 +92,7 @@ class HealthCall:
     def abort(self) -> None:
         """End the call after an internal error."""
         self._close()
-        self._stream.reset(Code.INTERNAL_ERROR)
+        self._stream.reset(ErrorCode.INTERNAL_ERROR)
 
     def _answer(self) -> None:
         if self._is_done:
@@ -133,7 +133,7 @@ class HealthCall:
         trailers = heads.trailers(status, details, is_trailers_only=not self._head_sent)
         self._stream.send_headers(trailers, end=True)
         if not self._stream.has_pending_data:
-            self._stream.reset(Code.NO_ERROR)  # if the caller has not ended its request
+            self._stream.reset(ErrorCode.NO_ERROR)  # if the caller has not ended its request
         self._close()
 
     def _close(self) -> None:

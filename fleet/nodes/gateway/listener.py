@@ -15,7 +15,7 @@ from typing import Any
 
 from fleet.nodes.gateway.backends import Backends
 from fleet.nodes.gateway.call import Call
-from fleet.nodes.gateway.context import Entry, OpenCall
+from fleet.nodes.gateway.context import GatewayRule, OpenCall
 from fleet.nodes.gateway.heads import RequestHead
 from fleet.nodes.gateway.health import SERVICE, GatewayHealth
 from fleet.nodes.gateway.metrics import GatewayMetrics
@@ -29,11 +29,11 @@ from fleet.protocol.retry.budget import RetryBudget
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import NO_RETRY
 from fleet.protocol.retry.route_table import RouteEntry, RouteTable
-from fleet.transport.destinations import Destinations, Pool
+from fleet.transport.destinations import DestinationPool, Destinations
 from fleet.transport.http2.backend_dialer import BackendDialer
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.fields import BlockCache, HeaderFields
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from fleet.transport.listen_sockets import stop_listening
@@ -58,7 +58,7 @@ class GatewayListener:
         options: ConnectionOptions,
         *,
         max_message: int,
-        picking_settings: picker.Settings,
+        picking_settings: picker.PickerSettings,
         streams: frozenset[str] = frozenset(),
         budget: RetryBudget | None = None,
         chance: Callable[[], float] = random.random,
@@ -82,8 +82,8 @@ class GatewayListener:
         #: Set at the end of the last call, while the gateway is shutting down.
         self._idle: asyncio.Event | None = None
         self._table = RouteTable(())
-        self._entries: dict[tuple[int, int], Entry] = {}
-        self._entry_cache: dict[tuple[str, str], Entry | None] = {}
+        self._entries: dict[tuple[int, int], GatewayRule] = {}
+        self._entry_cache: dict[tuple[str, str], GatewayRule | None] = {}
         self._chance = chance
         self.max_message = max_message
         self.tasks = Tasks()
@@ -174,7 +174,7 @@ class GatewayListener:
         """Return a random number in [0, 1)."""
         return self._chance()
 
-    def find(self, authority: str, path: str) -> Entry | None:
+    def find(self, authority: str, path: str) -> GatewayRule | None:
         """Return the rule of a call; None if no rule matches."""
         key = authority, path
         try:
@@ -213,11 +213,11 @@ class GatewayListener:
         self._entry_cache.clear()
         log.info("%s responds with a stream: its calls are not retried", path)
 
-    def record_retry(self, entry: Entry, status: Status) -> None:
+    def record_retry(self, entry: GatewayRule, status: Status) -> None:
         """Count an attempt that is retried."""
         self._metrics.record_retry(entry.name, status.name)
 
-    def on_call_end(self, call: OpenCall, entry: Entry | None, status: str) -> None:
+    def on_call_end(self, call: OpenCall, entry: GatewayRule | None, status: str) -> None:
         """Count the end of a call."""
         self._calls.discard(call)
         if self._idle is not None and not self._calls:
@@ -237,13 +237,13 @@ class GatewayListener:
         del reason
         self._connections.discard(connection)
 
-    def _make_entry(self, route_entry: RouteEntry) -> Entry:
+    def _make_entry(self, route_entry: RouteEntry) -> GatewayRule:
         weights = self._backends.weights(route_entry.rule.backends)
         persistence = route_entry.rule.sessions
-        return Entry(
+        return GatewayRule(
             route_entry,
             route_entry.rule.policy,
-            Pool(self.destinations, weights, self._picking_settings),
+            DestinationPool(self.destinations, weights, self._picking_settings),
             None if persistence is None else Sessions(persistence, weights),
         )
 
@@ -261,7 +261,7 @@ class GatewayListener:
         except Exception:
             # An error raised while a connection is read would end the connection with all calls on it.
             log.exception("internal error: a call of %s could not be started", head.path)
-            stream.reset(Code.INTERNAL_ERROR)
+            stream.reset(ErrorCode.INTERNAL_ERROR)
             return
         # The listener receives the headers again, with whether the request ends there.
         stream.listener = call = Call(self, stream)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.transport.http2.fields import encode, plain
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 
 #: Most bytes that are read of a refused request's body, so that errors of the peer in it are noticed.
@@ -54,10 +54,10 @@ class RefusedRequest:
         self._remaining_bytes -= len(data)
         if self._remaining_bytes < 0 and not end:
             # The response is complete without the request: RFC 9113 section 8.1.
-            self._stream.reset(Code.NO_ERROR)
+            self._stream.reset(ErrorCode.NO_ERROR)
 
     @contain_errors
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         """Do nothing: the request is refused already."""
 
     @contain_errors
@@ -66,4 +66,4 @@ class RefusedRequest:
 
     def abort(self) -> None:
         """End this request after an internal error."""
-        self._stream.reset(Code.INTERNAL_ERROR)
+        self._stream.reset(ErrorCode.INTERNAL_ERROR)

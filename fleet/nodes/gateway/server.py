@@ -73,7 +73,7 @@ class GatewayFlags:
     #: Largest share of retries among all attempts, percent; None: no limit.
     retry_budget: int | None = None
     drain: float = 10.0
-    picking_settings: picker.Settings = _PICKING_SETTINGS
+    picking_settings: picker.PickerSettings = _PICKING_SETTINGS
     #: Paths of methods with streaming responses.
     streams: frozenset[str] = frozenset()
     destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
@@ -165,9 +165,9 @@ class Gateway:
         self.listener.reroute()
 
 
-def _probes(flags: GatewayFlags) -> probe_schedule.Settings:
+def _probes(flags: GatewayFlags) -> probe_schedule.ProbeSettings:
     fast = min(probe_schedule.DEFAULTS.fast_interval, flags.probe_interval)
-    return probe_schedule.Settings(
+    return probe_schedule.ProbeSettings(
         interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout
     )
 

@@ -80,9 +80,9 @@ def modes(fleet: FleetRecord) -> dict[str, str]:
     return {forward["name"]: forward["mode"] for forward in call_control_api(fleet, "/forwards")["forwards"]}
 
 
-def point(fleet: FleetRecord, forward: str, to: str) -> None:
+def point(fleet: FleetRecord, forward: str, target_address: str) -> None:
     """Set the destination of a forward, host:port. Raises FaultError."""
-    call_control_api(fleet, f"/forwards/{forward}", {"to": to})
+    call_control_api(fleet, f"/forwards/{forward}", {"target_address": target_address})
 
 
 def end(fleet: FleetRecord) -> None:

@@ -1,8 +1,8 @@
 """The forwarder: one process with many named TCP forwards, in which faults are injected.
 
 The ports and the backend connection of every instance pass through forwards, so that nodes need no code for faults.
-Control: HTTP on loopback, `GET /forwards` and `POST /forwards/NAME {"mode": "pass|hold|cut", "to": "host:port"}`,
-with a bearer token, which is in the fleet's state file.
+Control: HTTP on loopback, `GET /forwards` and `POST /forwards/NAME {"mode": "pass|hold|cut", "target_address":
+"host:port"}`, with a bearer token, which is in the fleet's state file.
 """
 
 from __future__ import annotations
@@ -32,37 +32,41 @@ class ForwardSpec:
 
     name: str
     listen: tuple[str, int]
-    to: tuple[str, int] | None
+    target_address: tuple[str, int] | None
 
 
 def parse_flag(text: str) -> ForwardSpec:
     """Read `NAME=HOST:PORT,HOST:PORT`, or `NAME=HOST:PORT,-` without a destination. Raises ValueError."""
     name, equals, rest = text.partition("=")
-    listen, comma, to = rest.partition(",")
+    listen, comma, target_address = rest.partition(",")
     if not name or not equals or not comma:
         raise ValueError(f"{text!r} is not NAME=LISTEN_HOST:PORT,TO_HOST:PORT")
-    return ForwardSpec(name, addresses.parse(listen), None if to == "-" else addresses.parse(to))
+    return ForwardSpec(
+        name, addresses.parse(listen), None if target_address == "-" else addresses.parse(target_address)
+    )
 
 
 def parse_file(path: Path) -> list[ForwardSpec]:
-    """Read `{"NAME": {"listen": "host:port", "to": "host:port" or null}}`. Raises ValueError, OSError."""
+    """Read `{"NAME": {"listen": "host:port", "target_address": "host:port" or null}}`. Raises ValueError, OSError."""
     try:
         document = json.loads(path.read_text())
         return [
             ForwardSpec(
                 name,
                 addresses.parse(entry["listen"]),
-                addresses.parse(entry["to"]) if entry.get("to") else None,
+                addresses.parse(entry["target_address"]) if entry.get("target_address") else None,
             )
             for name, entry in document.items()
         ]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
-            f'{path}: each forward is "NAME": {{"listen": "host:port", "to": "host:port"}}'
+            f'{path}: each forward is "NAME": {{"listen": "host:port", "target_address": "host:port"}}'
         ) from error
 
 
-class Control:
+class ForwarderControl:
     """The control API of the forwarder, over HTTP."""
 
     def __init__(self, forwards: Mapping[str, Forward], token: str) -> None:
@@ -92,24 +96,26 @@ class Control:
         if forward is None:
             return _error(404, f"forward {name!r} was not found; forwards: {', '.join(self._forwards)}")
         try:
-            mode, to = _read_change(await request.json())
+            mode, target_address = _read_change(await request.json())
         except ValueError as error:
             return _error(400, str(error))
         try:
-            await forward.change(mode=mode, to=to)
+            await forward.change(mode=mode, target_address=target_address)
         except OSError as error:
             return _error(409, f"cannot listen on {addresses.join(*forward.listen)} again: {error.strerror}")
         return web.json_response(forward.describe())
 
 
 def _read_change(body: Any) -> tuple[ForwardMode | None, tuple[str, int] | None]:
-    if not isinstance(body, dict) or not body or not body.keys() <= {"mode", "to"}:
-        raise ValueError('expected {"mode": "pass|hold|cut"} or {"to": "host:port"}')
+    if not isinstance(body, dict) or not body or not body.keys() <= {"mode", "target_address"}:
+        raise ValueError('expected {"mode": "pass|hold|cut"} or {"target_address": "host:port"}')
     mode = body.get("mode")
     if mode is not None and mode not in set(ForwardMode):
         raise ValueError(f"mode {mode!r} is not one of {', '.join(ForwardMode)}")
-    to = body.get("to")
-    return (None if mode is None else ForwardMode(mode)), (None if to is None else addresses.parse(str(to)))
+    target_address = body.get("target_address")
+    return (None if mode is None else ForwardMode(mode)), (
+        None if target_address is None else addresses.parse(str(target_address))
+    )
 
 
 def _error(status: int, sentence: str) -> web.Response:
@@ -118,10 +124,10 @@ def _error(status: int, sentence: str) -> web.Response:
 
 async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token: str) -> None:
     """Run the forwarder until SIGTERM or SIGINT. Raises `lifecycle.NodeStartError` if a port cannot be opened."""
-    forwards = {spec.name: Forward(spec.name, spec.listen, spec.to) for spec in specs}
+    forwards = {spec.name: Forward(spec.name, spec.listen, spec.target_address) for spec in specs}
     for forward in forwards.values():
         await lifecycle.start_listening(forward.listen, forward.start())
-    async with http_site.serve(Control(forwards, token).app(), control) as bound:
+    async with http_site.serve(ForwarderControl(forwards, token).app(), control) as bound:
         lifecycle.announce(
             role="forwarder",
             name="forwarder",
@@ -139,7 +145,7 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
     "flags",
     type=ParsedOption("name=host:port,host:port", parse_flag),
     multiple=True,
-    help="Forward: name, listen address, destination (- to set it later). Repeatable.",
+    help="Name, listen address and destination of a forward; - as destination: set by the control API. Repeatable.",
 )
 @click.option(
     "--forwards",

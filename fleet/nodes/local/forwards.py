@@ -19,10 +19,10 @@ _BACKLOG = 1024
 class Forward:
     """A listening port whose connections go to one destination."""
 
-    def __init__(self, name: str, listen: tuple[str, int], to: tuple[str, int] | None) -> None:
+    def __init__(self, name: str, listen: tuple[str, int], target_address: tuple[str, int] | None) -> None:
         self.name = name
         self.listen = listen
-        self.to = to
+        self.target_address = target_address
         self.mode = ForwardMode.PASS
         self.links: set[ConnectionPair] = set()
         self.accepted_count = 0
@@ -49,10 +49,12 @@ class Forward:
         if self._holder is not None:
             self._holder.close()
 
-    async def change(self, *, mode: ForwardMode | None = None, to: tuple[str, int] | None = None) -> None:
+    async def change(
+        self, *, mode: ForwardMode | None = None, target_address: tuple[str, int] | None = None
+    ) -> None:
         """Set the mode, or the destination of new connections. Raises OSError if the port cannot be opened again."""
-        if to is not None:
-            self.to = to
+        if target_address is not None:
+            self.target_address = target_address
         if mode is not None and mode is not self.mode:
             if mode is ForwardMode.CUT:
                 await self._refuse()
@@ -68,14 +70,14 @@ class Forward:
         return {
             "name": self.name,
             "listen": addresses.join(*self.listen),
-            "to": None if self.to is None else addresses.join(*self.to),
+            "target_address": None if self.target_address is None else addresses.join(*self.target_address),
             "mode": self.mode.value,
             "connections": len(self.links),
             "accepted": self.accepted_count,
         }
 
     def _apply_mode(self) -> None:
-        if self.mode is ForwardMode.PASS and self.to is not None:
+        if self.mode is ForwardMode.PASS and self.target_address is not None:
             self._can_pass.set()
         else:
             self._can_pass.clear()
@@ -107,9 +109,9 @@ class Forward:
 
     async def _connect(self, link: ConnectionPair) -> None:
         await self._can_pass.wait()
-        assert self.to is not None, "passing requires a destination"
+        assert self.target_address is not None, "passing requires a destination"
         try:
-            await link.dial(*self.to, within=_DIAL_TIMEOUT)
+            await link.dial(*self.target_address, within=_DIAL_TIMEOUT)
         except OSError:
             link.reset()  # the destination is down: a direct client would see a reset, too
 

@@ -46,7 +46,7 @@ _AGENTS, _PROXIES, _AUTHS, _NETWORK, _BACKEND = 4, 3, 2, 1, 0
 _STAGES = {"auth": _AUTHS, "proxy": _PROXIES}
 
 
-class Watcher(Protocol):
+class FleetObserver(Protocol):
     """Receives events of a fleet that starts and runs."""
 
     def on_progress(self, ready: int, total: int) -> None:
@@ -62,7 +62,7 @@ class Watcher(Protocol):
         """Called when a dead process was restarted."""
 
 
-def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
+def run(plan: FleetPlan, home: Path, watcher: FleetObserver) -> None:
     """Run a fleet until SIGINT or SIGTERM, then stop it. Raises FleetError; no process is left running then."""
     folder = fleet_record.folder(home, plan.cluster)
     started_at = time.monotonic()
@@ -90,7 +90,7 @@ class _LocalFleet:
     home: Path
     folder: Path
     supervisor: Supervisor
-    watcher: Watcher
+    watcher: FleetObserver
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     started_at: float = field(default_factory=time.time)
     roles: dict[str, str] = field(default_factory=dict)

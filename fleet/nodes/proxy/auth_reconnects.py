@@ -35,7 +35,7 @@ class AuthReconnects:
         agents: Collection[str],
         limit: int,
         *,
-        look_only: bool = False,
+        dry_run: bool = False,
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Send the advice to the agents that `choose` returns. The response has the outcomes of earlier recipients."""
         earlier, now, answer = choose(
@@ -43,16 +43,16 @@ class AuthReconnects:
             agents,
             limit,
             lambda tunnel: tunnel.auth_advisory_id == advisory.advisory_id,
-            look_only=look_only,
+            dry_run=dry_run,
         )
         replies = {tunnel.agent_id: tunnel.auth_reply for tunnel in earlier if tunnel.auth_reply is not None}
         self._advise(now, advisory)
         outcomes = [reply.outcome for reply in replies.values()]
-        answer.staying = outcomes.count(_Outcome.OUTCOME_STAYS)
-        answer.moved = outcomes.count(_Outcome.OUTCOME_MOVED)
-        answer.elsewhere = outcomes.count(_Outcome.OUTCOME_ELSEWHERE)
+        answer.staying_count = outcomes.count(_Outcome.OUTCOME_STAYED)
+        answer.moved_count = outcomes.count(_Outcome.OUTCOME_MOVED)
+        answer.elsewhere_count = outcomes.count(_Outcome.OUTCOME_ELSEWHERE)
         for agent, reply in replies.items():
-            if reply.outcome == _Outcome.OUTCOME_STAYS:
+            if reply.outcome == _Outcome.OUTCOME_STAYED:
                 answer.staying_ids.append(agent)
                 if reply.reason:
                     answer.staying_reasons[agent] = reply.reason

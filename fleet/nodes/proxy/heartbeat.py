@@ -111,7 +111,7 @@ class AuthPresence:
         """Send a request to one auth after the other until one accepts it. Raises BackendUnavailableError."""
         # Reading the backend is also a check: a proxy that cannot read it has no list of proxies for its agents, so a
         # heartbeat that succeeded would keep the agents on this proxy.
-        self._choice.update(await self._list_auths())
+        self._choice.update(await self._read_auth_addresses())
         reason = "no auth in the backend advertises an HTTP port"
         for address in self._choice.attempts(time.monotonic(), random.random, most_requests(self._ttl)):
             try:
@@ -120,7 +120,7 @@ class AuthPresence:
                 self._requests.labels("failed").inc()
                 self._choice.record_failure(address, time.monotonic(), random.random())
                 reason = f"auth {address}: {error}"
-                log.info("heartbeat.not-taken: %s", reason)
+                log.info("heartbeat.refused: %s", reason)
                 continue
             self._requests.labels("closed" if closes else "accepted").inc()
             self._choice.record_success(address, time.monotonic(), random.random(), is_closing=closes)
@@ -130,7 +130,7 @@ class AuthPresence:
             return
         raise AuthsUnavailable(f"no auth accepted the heartbeat: {reason}")
 
-    async def _list_auths(self) -> Sequence[str]:
+    async def _read_auth_addresses(self) -> Sequence[str]:
         servers = await self._instance.backend.instances("auth")
         if self._fixed_addresses:
             return self._fixed_addresses

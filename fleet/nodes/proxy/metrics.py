@@ -27,7 +27,7 @@ class ProxyMetrics:
         self.advisory_replies = Counter(
             "refloat_advisory_replies",
             "Replies of agents to the advice to reconnect",
-            ["answer"],
+            ["reply"],
             registry=registry,
         )
         self.auth_advisories = Counter(

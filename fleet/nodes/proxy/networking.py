@@ -33,7 +33,7 @@ class ProxyNetworking:
         #: Last revision seen.
         self.revision = ""
 
-    async def refresh(self) -> None:
+    async def apply_stored_config(self) -> None:
         """Apply the stored config if its revision is new. Raises BackendUnavailableError."""
         revision = await self._backend.networking_revision()
         if revision == self.revision:
@@ -57,8 +57,12 @@ class ProxyNetworking:
             log.info("networking-config.changed: revision %s", self.revision)
             self._table.keep_alive = tunnel_settings.settings(self._overrides, config).keep_alive
         spread = _SPREAD + _SPREAD_PER_TUNNEL * len(self._table)
-        networking_news = fleet_pb2.NetworkingNews(revision=self.revision, spread_ms=int(spread * 1000))
-        self._table.send_all(lambda _: fleet_pb2.ProxyFrame(networking_news=networking_news))
+        networking_config_notice = fleet_pb2.NetworkingConfigNotice(
+            revision=self.revision, spread_ms=int(spread * 1000)
+        )
+        self._table.send_all(
+            lambda _: fleet_pb2.ProxyFrame(networking_config_notice=networking_config_notice)
+        )
 
     def _refuse(self, reason: str) -> None:
         self._refusals.refuse("networking-config", self.revision, f"revision {self.revision}", reason)

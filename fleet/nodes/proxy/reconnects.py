@@ -26,23 +26,23 @@ def choose(
     limit: int,
     is_advised: Callable[[Tunnel], bool],
     *,
-    look_only: bool,
+    dry_run: bool,
 ) -> tuple[list[Tunnel], list[Tunnel], fleet_pb2.AdviseReconnectResponse]:
     """Return the tunnels that already have the advice, those to send it to now, and the counts of the response.
 
     Only tunnels of `agents` count, or all if that is empty. At most `limit` are sent now (0: no limit), none with
-    `look_only`.
+    `dry_run`.
     """
     matching_tunnels = [tunnel for tunnel in table.offered_tunnels if not agents or tunnel.agent_id in agents]
     earlier = [tunnel for tunnel in matching_tunnels if is_advised(tunnel)]
     fresh = [tunnel for tunnel in matching_tunnels if not is_advised(tunnel)]
-    now = [] if look_only else fresh[:limit] if limit else fresh
+    now = [] if dry_run else fresh[:limit] if limit else fresh
     absent = sorted(set(agents) - {tunnel.agent_id for tunnel in matching_tunnels})
     counts = fleet_pb2.AdviseReconnectResponse(
-        advised=len(now),
-        already=len(earlier),
-        left=len(fresh) - len(now),
-        absent=len(absent),
+        advised_count=len(now),
+        already_advised_count=len(earlier),
+        remaining_count=len(fresh) - len(now),
+        absent_count=len(absent),
         absent_ids=absent,
     )
     return earlier, now, counts
@@ -73,7 +73,7 @@ class Reconnects:
             self._advise(due, secrets.token_hex(8), f"periodic reconnect, about every {interval}", "periodic")
 
     def advise_agents(
-        self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, look_only: bool = False
+        self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, dry_run: bool = False
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Send the advice to the agents that `choose` returns; nobody receives it twice."""
         earlier, advised_tunnels, answer = choose(
@@ -81,15 +81,15 @@ class Reconnects:
             agents,
             limit,
             lambda matching_tunnel: matching_tunnel.advisory_id == advisory_id,
-            look_only=look_only,
+            dry_run=dry_run,
         )
-        self._advise(advised_tunnels, advisory_id, reason, "asked")
+        self._advise(advised_tunnels, advisory_id, reason, "requested")
         answer.staying_ids.extend(
             matching_tunnel.agent_id
             for matching_tunnel in earlier
             if matching_tunnel.is_advice_accepted is False
         )
-        answer.staying = len(answer.staying_ids)
+        answer.staying_count = len(answer.staying_ids)
         return answer
 
     def shut_down(self) -> None:
@@ -103,7 +103,7 @@ class Reconnects:
         if reply.advisory_id != tunnel.advisory_id:
             return
         tunnel.is_advice_accepted = reply.accepted
-        self._metrics.advisory_replies.labels("accepted" if reply.accepted else "nowhere").inc()
+        self._metrics.advisory_replies.labels("accepted" if reply.accepted else "no-proxy").inc()
 
     def _advise(self, tunnels: Collection[Tunnel], advisory_id: str, reason: str, cause: str) -> None:
         if not tunnels:

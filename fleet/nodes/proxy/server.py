@@ -224,15 +224,15 @@ class Proxy:
                 servers = await self.instance.backend.instances("proxy")
                 if self._publisher.observe(map(_resource, servers), time.monotonic()):
                     self.table.wake_all()
-                await self.networking.refresh()
+                await self.networking.apply_stored_config()
             except BackendUnavailableError as error:
                 # Nothing is observed, so the proxies that agents know expire, this one included. That is intended.
                 if is_reachable:
-                    log.warning("proxies.unseen: cannot read the backend: %s", error)
+                    log.warning("backend.unreachable: cannot read the backend: %s", error)
                 is_reachable = False
             else:
                 if not is_reachable:
-                    log.info("proxies.seen: the backend responds again")
+                    log.info("backend.reachable: the backend responds again")
                 is_reachable = True
             await asyncio.sleep(interval)
 
@@ -394,10 +394,10 @@ def command(
 ) -> None:
     """Run a proxy.
 
-    Proxy group: TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN. Discovery: agents learn of the
-    proxies that sent heartbeats, with their TTLs. With TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false they receive
-    full lists at intervals instead. TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each agent every 1h
-    to 1h30m to reconnect to another proxy.
+    TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN set the proxy group and its generation. The
+    proxy tells its agents which proxies sent heartbeats; with TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false it sends
+    them full lists of proxies at intervals instead. TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each
+    agent every 1h to 1h30m to reconnect to another proxy.
     """
 
     if auth_http and heartbeat_to != "auth":

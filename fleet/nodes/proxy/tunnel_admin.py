@@ -41,7 +41,7 @@ class TunnelAdminServicer:
             request.reason or _NO_REASON,
             frozenset(request.agent_ids),
             request.limit,
-            look_only=request.look_only,
+            dry_run=request.dry_run,
         )
         answer.proxy_id = self._proxy_id
         return answer
@@ -61,7 +61,7 @@ class TunnelAdminServicer:
             leave_auth_id=request.leave_auth_id,
         )
         response = self._tunnels.auth_reconnects.advise_agents(
-            advisory, frozenset(request.agent_ids), request.limit, look_only=request.look_only
+            advisory, frozenset(request.agent_ids), request.limit, dry_run=request.dry_run
         )
         response.proxy_id = self._proxy_id
         return response

@@ -35,9 +35,9 @@ _DISPLACED = "replaced by a newer tunnel of the same agent"
 SHUTTING_DOWN = "this proxy is shutting down"
 #: Labels of the metric. Other ends of a tunnel are caused by the agent or its network.
 _REASONS = {
-    _SILENT: "silent",
+    _SILENT: "keep-alive-timeout",
     _NOT_REGISTERED: "not-registered",
-    _DISPLACED: "displaced",
+    _DISPLACED: "replaced",
     SHUTTING_DOWN: "shutdown",
 }
 
@@ -182,13 +182,13 @@ class TunnelTable:
         return sum(len(tunnel.sessions) for tunnel in self._open.values())
 
     def states(self) -> dict[str, int]:
-        """Return the number of tunnels that are live, offline, joining (not registered yet) and retiring (replaced)."""
-        counts = dict.fromkeys(("live", "offline", "joining", "retiring"), 0)
+        """Return the number of tunnels that are live, offline, registering and draining (replaced)."""
+        counts = dict.fromkeys(("live", "offline", "registering", "draining"), 0)
         for tunnel in self._open.values():
             if tunnel.is_displaced:
-                counts["retiring"] += 1
+                counts["draining"] += 1
             elif not tunnel.is_joined:
-                counts["joining"] += 1
+                counts["registering"] += 1
             else:
                 counts["live" if self._feed.get(tunnel.agent_id) is tunnel else "offline"] += 1
         return counts
@@ -249,7 +249,7 @@ class TunnelTable:
         """Remove a tunnel whose Control RPC has ended, and end its sessions."""
         del self._open[tunnel.key]
         self._forget(tunnel)
-        self._metrics.closed_tunnels.labels(_REASONS.get(tunnel.end_reason, "agent")).inc()
+        self._metrics.closed_tunnels.labels(_REASONS.get(tunnel.end_reason, "closed-by-agent")).inc()
         if not self._open:
             self._is_empty.set()
         if self._on_closed is not None:

@@ -13,15 +13,10 @@ def parse(text: str) -> tuple[str, int]:
     """Split `host:port` (IPv6 addresses in brackets). Raises ValueError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if (
-        not colon
-        or not host
-        or not port.isascii()
-        or not port.isdigit()
-        or len(port) > 5
-        or int(port) > 65535
-    ):
+    if not colon or not host or not port.isascii() or not port.isdigit():
         raise ValueError(f"{text!r} is not host:port")
+    if len(port) > 5 or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port: the port is above 65535")
     try:
         # What a resolver accepts: no spaces, no empty label, no label of more than 63 bytes.
         usable = host.isprintable() and " " not in host and bool(host.encode("idna"))

@@ -7,7 +7,7 @@ from fleet.wire import fleet_pb2
 
 OUTCOMES = {
     AuthMoveOutcome.MOVED: fleet_pb2.AuthAdvisoryReply.OUTCOME_MOVED,
-    AuthMoveOutcome.STAYS: fleet_pb2.AuthAdvisoryReply.OUTCOME_STAYS,
+    AuthMoveOutcome.STAYED: fleet_pb2.AuthAdvisoryReply.OUTCOME_STAYED,
     AuthMoveOutcome.ELSEWHERE: fleet_pb2.AuthAdvisoryReply.OUTCOME_ELSEWHERE,
 }
 

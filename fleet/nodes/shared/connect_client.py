@@ -35,7 +35,7 @@ class ConnectError(Exception):
         self.status = status
 
 
-class BrokenError(Exception):
+class ServiceConnectionLostError(Exception):
     """The connection to the service was open, and broke."""
 
 
@@ -53,12 +53,12 @@ class ConnectPlan:
     peer: str = ""
 
 
-class NotHereError(ConnectError):
+class NoTunnelError(ConnectError):
     """This proxy has no tunnel to the agent."""
 
 
 async def carry(plan: ConnectPlan) -> None:
-    """Copy standard input and output until both end. Raises ConnectError, BrokenError, TLSError."""
+    """Copy standard input and output until both end. Raises ConnectError, ServiceConnectionLostError, TLSError."""
     proxy = await dial(plan, client_context(plan.tls))
     stdio = await open_stdio()
     await splice(stdio.connection, proxy)
@@ -71,7 +71,7 @@ async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> TcpConnecti
     for address in plan.proxies:
         try:
             return await _dial(plan, address, context)
-        except NotHereError as error:
+        except NoTunnelError as error:
             last = error
         except TimeoutError:
             last = ConnectError(
@@ -83,7 +83,7 @@ async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> TcpConnecti
 
 
 async def splice(user: TcpConnection, proxy: TcpConnection, *, wait_for_both: bool = False) -> None:
-    """Copy bytes until the proxy's direction has ended, or with `wait_for_both` until both have. Raises BrokenError."""
+    """Copy bytes until the direction of the proxy ends (`wait_for_both`: both). Raises ServiceConnectionLostError."""
     outward = asyncio.create_task(_copy(user, proxy))
     inward = asyncio.create_task(_copy(proxy, user))
     try:
@@ -100,7 +100,7 @@ async def splice(user: TcpConnection, proxy: TcpConnection, *, wait_for_both: bo
     except OSError as error:
         user.reset()
         proxy.reset()
-        raise BrokenError(str(error)) from None
+        raise ServiceConnectionLostError(str(error)) from None
     except asyncio.CancelledError:
         user.reset()
         proxy.reset()
@@ -219,7 +219,7 @@ class _ConnectProtocol(asyncio.Protocol):
             elif isinstance(event, h11.Data):
                 self._sentence = (self._sentence + event.data)[:_LONGEST_SENTENCE]
             elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
-                kind = NotHereError if self._status == RefusalReason.NO_AGENT.status else ConnectError
+                kind = NoTunnelError if self._status == RefusalReason.NO_AGENT.status else ConnectError
                 message = self._sentence.decode(errors="replace").strip()
                 self._fail(kind(message or f"the proxy responded with HTTP {self._status}", self._status))
             else:

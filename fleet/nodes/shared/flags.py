@@ -83,8 +83,8 @@ destination_health_option = click.option(
     show_default=True,
     envvar="REFLOAT_DESTINATION_HEALTH",
     show_envvar=True,
-    help="How the health of a destination is decided. literal: only by the state diagram in "
-    "docs/reference/destination-health.md; recommended: also by the failure rates of proxied requests.",
+    help="How the health of a destination is decided. literal: only by health checks and failed requests in a row; "
+    "recommended: also by the failure rates of proxied requests.",
 )
 
 
@@ -92,7 +92,9 @@ _tls_options = combine(
     click.option("--tls-cert", type=_FILE, help="Certificate of this program (PEM)."),
     click.option("--tls-key", type=_FILE, help="Private key of --tls-cert (PEM)."),
     click.option(
-        "--tls-ca", type=_FILE, help="CA of the peers (PEM). On a server: require client certificates."
+        "--tls-ca",
+        type=_FILE,
+        help="CA of the peers (PEM). A server with this flag requires client certificates.",
     ),
     click.option("--tls-server-name", default="", help="Host name to expect in the server's certificate."),
 )
@@ -195,7 +197,7 @@ def instance_options(*, ttl_variable: str) -> Decorator:
             type=DURATION,
             default="0s",
             show_default=True,
-            help="Report degraded while the event loop is often later than this. 0s: never.",
+            help="Report this instance as degraded while its event loop is often delayed by more than this. 0s: never.",
         ),
         tls_options,
     )

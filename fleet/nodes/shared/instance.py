@@ -72,7 +72,7 @@ class InstanceFlags:
     degrade_when_late: float = 0.0
     tls: TLSFiles = field(default_factory=TLSFiles)
     #: Off loopback, without client certificates: everybody who reaches an auth may change the cluster.
-    anybody: bool = False
+    allow_anonymous: bool = False
 
 
 class AuthsUnavailable(BackendUnavailableError):
@@ -195,7 +195,9 @@ class Instance:
         try:
             await self.presence.delete()
         except BackendUnavailableError as error:
-            log.warning("resource.left: cannot deregister; the registration expires by itself: %s", error)
+            log.warning(
+                "deregistration.failed: cannot deregister; the registration expires by itself: %s", error
+            )
 
     async def stop(self) -> None:
         """Deregister and stop. It takes about half a second."""

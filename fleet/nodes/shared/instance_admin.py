@@ -12,7 +12,7 @@ from fleet.transport.declared_status import DeclaredStatus
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
-_StandingRequest = fleet_pb2.SetStandingRequest
+_Request = fleet_pb2.SetDeclaredStatusRequest
 
 
 class InstanceAdminServicer:
@@ -28,27 +28,28 @@ class InstanceAdminServicer:
         """Register the service on a gRPC server."""
         fleet_pb2_grpc.add_InstanceAdminServicer_to_server(self, server)
 
-    async def SetStanding(  # noqa: N802
-        self, request: fleet_pb2.SetStandingRequest, context: Context
-    ) -> fleet_pb2.SetStandingResponse:
+    async def SetDeclaredStatus(  # noqa: N802
+        self, request: fleet_pb2.SetDeclaredStatusRequest, context: Context
+    ) -> fleet_pb2.SetDeclaredStatusResponse:
         """Drain, undrain, mark degraded or clear degraded. Repeating a request changes nothing."""
         await operators.require_operator(context, "drain instances", self._host)
         await operators.require_reason(context, request.reason)
         declared_status, reason = self._declared_status, request.reason
-        match request.word:
-            case _StandingRequest.WORD_DRAIN:
+        match request.declaration:
+            case _Request.DECLARATION_DRAIN:
                 declared_status.drain(reason)
-            case _StandingRequest.WORD_UNDRAIN:
+            case _Request.DECLARATION_UNDRAIN:
                 declared_status.undrain()
-            case _StandingRequest.WORD_DEGRADE:
-                declared_status.degrade(reason, request.lasts_ms / 1000 or None)
-            case _StandingRequest.WORD_RESTORE:
+            case _Request.DECLARATION_DEGRADE:
+                declared_status.degrade(reason, request.duration_ms / 1000 or None)
+            case _Request.DECLARATION_RESTORE:
                 declared_status.restore()
             case _:
                 await context.abort(
-                    grpc.StatusCode.INVALID_ARGUMENT, f"word: {request.word} is not a known action"
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    f"declaration: {request.declaration} is not a known action",
                 )
-        return fleet_pb2.SetStandingResponse(
+        return fleet_pb2.SetDeclaredStatusResponse(
             instance_id=self._instance_id,
             draining=declared_status.drain_declaration is not None,
             degraded=declared_status.degraded_declaration is not None,

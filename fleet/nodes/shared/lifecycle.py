@@ -70,7 +70,7 @@ def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
     import grpc.aio  # imported here, because forwarders and balancers do not need grpc
 
     if isinstance(context.get("exception"), grpc.aio.InternalError) and "future" in context:
-        _log.debug("answer.unsent: %s", context["exception"])
+        _log.debug("response.unsent: %s", context["exception"])
         return
     loop.default_exception_handler(context)
 
@@ -82,7 +82,7 @@ def _is_own_error(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, grpc.aio.InternalError):
         return True
-    _log.debug("answer.unsent: %s", error)
+    _log.debug("response.unsent: %s", error)
     return False
 
 
@@ -134,7 +134,7 @@ class Shutdown:
     is_restart_requested: bool = False
 
     def request_restart(self, drain: float | None) -> None:
-        """Request a restart."""
+        """Stop the program after `drain` seconds and start it again; None: without draining."""
         self.is_restart_requested, self.drain = True, drain
         self.stop_event.set()
 

@@ -233,7 +233,7 @@ class NodePoliciesServicer:
             next_values = env_policies.effective_values(
                 own.role, own.environment, own.read_accepted(), own.flags
             )
-        values_beneath = {
+        fallback_values = {
             policy.name: policy
             for policy in env_policies.effective_values(own.role, own.environment, {}, own.flags)
         }
@@ -241,9 +241,9 @@ class NodePoliciesServicer:
             instance_id=self._instance.flags.id,
             role=own.role,
             run_id=self._run_id,
-            up_for_ms=round((time.monotonic() - self._started_at) * 1000),
+            uptime_ms=round((time.monotonic() - self._started_at) * 1000),
             revision=self._revision(),
-            why_not=self._refusal(),
+            refusal_reason=self._refusal(),
             policies=[
                 fleet_pb2.PolicyReport(
                     name=policy.name,
@@ -251,8 +251,8 @@ class NodePoliciesServicer:
                     source=current_values[policy.name].source.value,
                     next_value=policy.text,
                     next_source=policy.source.value,
-                    beneath_value=values_beneath[policy.name].text,
-                    beneath_source=values_beneath[policy.name].source.value,
+                    fallback_value=fallback_values[policy.name].text,
+                    fallback_source=fallback_values[policy.name].source.value,
                 )
                 for policy in next_values or own.effective_values
             ],

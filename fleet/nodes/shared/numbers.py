@@ -9,7 +9,7 @@ import click
 from typing_extensions import override
 
 
-class Number(click.FloatRange):
+class FiniteRange(click.FloatRange):
     """A range of finite numbers."""
 
     @override

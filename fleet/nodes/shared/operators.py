@@ -40,7 +40,8 @@ def refusal_of(
 ) -> str:
     """Return why a caller may not do `action`; empty if it may. `role` is None for a caller without a certificate.
 
-    Without certificates everybody who reaches the port may, so the port must be on loopback, unless `allow_anonymous`
+    Without certificates everybody who reaches the port may, so the port must be on loopback, unless
+    `allow_anonymous`
     is set.
     """
     if role in roles:

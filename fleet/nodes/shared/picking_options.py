@@ -8,17 +8,17 @@ from typing import Any
 import click
 
 from fleet.nodes.shared.flags import DURATION
-from fleet.nodes.shared.numbers import Number
+from fleet.nodes.shared.numbers import FiniteRange
 from fleet.nodes.shared.options import Command, combine
 from fleet.protocol.destination import picker
 
 _options = combine(
     click.option(
         "--headroom",
-        type=Number(min=1),
-        help="Capacity of each destination, as a multiple of its load when all are healthy. Refloat sends a "
-        "destination no more than that while others have room, and uses unhealthy ones last. Default: unknown, "
-        "so the last healthy destination may get all traffic.",
+        type=FiniteRange(min=1),
+        help="Capacity of each destination, as a multiple of its load while all are healthy. A destination at its "
+        "capacity gets no more traffic while another healthy or degraded one has room. Default: no limit, so "
+        "the last healthy destination may get all traffic.",
     ),
     click.option(
         "--degraded-weight",
@@ -40,8 +40,8 @@ _options = combine(
         type=click.IntRange(min=1),
         default=1,
         show_default=True,
-        help="Degraded destinations share the load when fewer than this number are healthy, whatever capacity the "
-        "healthy ones have.",
+        help="Minimum number of healthy destinations. If fewer are healthy, degraded ones also get traffic, even while "
+        "the healthy ones have room.",
     ),
 )
 
@@ -58,7 +58,7 @@ def picking_options(command: Command) -> Command:
         min_healthy: int,
         **kwargs: Any,
     ) -> Any:
-        settings = picker.Settings(
+        settings = picker.PickerSettings(
             degraded_weight=degraded_weight / 100, slow_start=slow_start, min_healthy=min_healthy
         )
         return command(*args, picking_settings=picker.with_headroom(settings, headroom), **kwargs)

@@ -20,7 +20,7 @@ class Refusals:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counter = Counter(
-            "refloat_refused",
+            "refloat_refused_inputs",
             "Messages and resources refused because they could not be used, by kind",
             ["kind"],
             registry=registry,

@@ -26,7 +26,7 @@ Spread = Callable[[Sequence[Move]], Awaitable[None]]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class SimulatedAdvice:
+class SimulatedReconnectAdvisor:
     """The advice that the proxies of one process have sent."""
 
     def __init__(self, fleet: SimulatedFleet, spread: Spread, chance: Random) -> None:
@@ -46,7 +46,7 @@ class SimulatedAdvice:
         agents: Collection[str],
         limit: int,
         *,
-        look_only: bool,
+        dry_run: bool,
         leave_auth: str | None = None,
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise agents as a proxy does: nobody is advised twice under one id.
@@ -71,7 +71,7 @@ class SimulatedAdvice:
             for agent in places.values()
             if self._advice_by_agent.get((kind, proxy.index, agent), ("", False))[0] != advisory_id
         ]
-        advised_agents = [] if look_only else new_agents[:limit] if limit else new_agents
+        advised_agents = [] if dry_run else new_agents[:limit] if limit else new_agents
         possible_moves = [self._advise(proxy, agent, advisory_id, leave_auth) for agent in advised_agents]
         moves = [move for move in possible_moves if move is not None]
         if moves:
@@ -84,11 +84,11 @@ class SimulatedAdvice:
         ]
         return fleet_pb2.AdviseReconnectResponse(
             proxy_id=proxy.id,
-            advised=len(advised_agents),
-            already=len(places) - len(new_agents),
-            left=len(new_agents) - len(advised_agents),
-            absent=len(absent_ids),
-            staying=len(staying_ids),
+            advised_count=len(advised_agents),
+            already_advised_count=len(places) - len(new_agents),
+            remaining_count=len(new_agents) - len(advised_agents),
+            absent_count=len(absent_ids),
+            staying_count=len(staying_ids),
             staying_ids=staying_ids,
             absent_ids=absent_ids,
         )
@@ -118,7 +118,7 @@ class SimulatedAdvice:
             if instance.can_write and not instance.unhealthy and instance.index not in held_indexes
         ]
         self._advice_by_agent[kind, proxy.index, agent] = (advisory_id, not free)
-        if not free or fleet.is_deaf(agent):
+        if not free or fleet.ignores_advice(agent):
             return None
         return kind, agent, leave_index, self._chance.choice(free)
 
@@ -129,7 +129,7 @@ class SimulatedAdvice:
 class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
     """fleet.v1.TunnelAdmin of one simulated proxy."""
 
-    def __init__(self, advice: SimulatedAdvice, proxy: InstanceModel) -> None:
+    def __init__(self, advice: SimulatedReconnectAdvisor, proxy: InstanceModel) -> None:
         self._advice = advice
         self._proxy = proxy
 
@@ -161,6 +161,6 @@ class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
             request.advisory_id,
             tuple(request.agent_ids),
             request.limit,
-            look_only=request.look_only,
+            dry_run=request.dry_run,
             leave_auth=leave_auth,
         )

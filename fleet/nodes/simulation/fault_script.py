@@ -17,13 +17,13 @@ class SimulatedFaultError(ValueError):
     """A fault or a script cannot be parsed. The message says what is wrong and how to write it."""
 
 
-class Action(StrEnum):
+class SimulatedFaultAction(StrEnum):
     """Faults of an instance, or of agents connected to it."""
 
     #: The ports accept connections, but nothing responds.
     FREEZE = "freeze"
     #: End a freeze; tunnels are still there.
-    THAW = "resume"
+    RESUME = "resume"
     #: The ports refuse connections; tunnels and heartbeats through the instance end.
     KILL = "kill"
     #: The instance reports NOT_SERVING and HTTP 503.
@@ -31,28 +31,30 @@ class Action(StrEnum):
     #: The instance stops sending heartbeats and expires; an auth cannot write agents' heartbeats either.
     EXPIRE = "expire"
     #: A lost backend: unhealthy and expire at once.
-    CUT_BACKEND = "block-backend"
+    BLOCK_BACKEND = "block-backend"
     #: Some of its agents lose every tunnel and continue to send heartbeats.
     STRAND = "strand"
     #: Some of its agents lose every tunnel and stop sending heartbeats.
     OFFLINE = "offline"
     #: Some of its agents ignore advice to reconnect elsewhere.
-    DEAF = "deaf"
+    IGNORE_ADVICE = "ignore-advice"
     #: End all faults of the instance and of the agents affected through it.
     HEAL = "heal"
 
 
-_ACTIONS_WITH_COUNT = frozenset({Action.STRAND, Action.OFFLINE, Action.DEAF})
+_ACTIONS_WITH_COUNT = frozenset(
+    {SimulatedFaultAction.STRAND, SimulatedFaultAction.OFFLINE, SimulatedFaultAction.IGNORE_ADVICE}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFault:
     """One fault to inject now."""
 
-    action: Action
+    action: SimulatedFaultAction
     #: Name of an instance, or a pattern of names: `proxy-1*`, `auth-*`, `all`.
     target: str
-    #: Number of agents, for strand, offline and deaf.
+    #: Number of agents, for strand, offline and ignore-advice.
     count: int = 0
 
     @override
@@ -82,13 +84,13 @@ class ScriptStep:
 def parse_fault(text: str) -> SimulatedFault:
     """Read `ACTION TARGET [COUNT]`. Raises SimulatedFaultError."""
     parts = text.split()
-    actions = ", ".join(Action)
+    actions = ", ".join(SimulatedFaultAction)
     if len(parts) < 2:
         raise SimulatedFaultError(
             f"{text!r} is not a fault: write ACTION TARGET [COUNT]; the actions are {actions}"
         )
     try:
-        action = Action(parts[0])
+        action = SimulatedFaultAction(parts[0])
     except ValueError:
         raise SimulatedFaultError(f"unknown action {parts[0]!r}: use one of {actions}") from None
     has_count = action in _ACTIONS_WITH_COUNT

@@ -16,7 +16,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from fleet.nodes.simulation.fault_script import Action, SimulatedFault
+from fleet.nodes.simulation.fault_script import SimulatedFault, SimulatedFaultAction
 from fleet.nodes.simulation.home_proxies import Homes, assign_homes
 from fleet.protocol.recovery.feed import RevisionFeed
 from fleet.vocabulary.instances import InstanceKind
@@ -45,7 +45,7 @@ class SimulationShape:
     #: Seconds until agents of a killed or frozen proxy open a tunnel to another one; None: they stay.
     reconnect_after: float | None = None
     #: Share of agents with the policy `reconnect`; the others have `pick_first`.
-    reconnecting: float = 0.8
+    reconnect_share: float = 0.8
     #: Number of agents by home proxy. Proxies that are not named share the rest evenly.
     homes: Homes = ()
 
@@ -106,14 +106,14 @@ class SimulatedFleet:
             self._instance(InstanceKind.PROXY, index, chance, now) for index in range(shape.proxies)
         ]
         #: (time, proxy, agent) of tunnels that will open.
-        self._pending_opens: list[tuple[float, int, int]] = []
+        self._pending_tunnel_opens: list[tuple[float, int, int]] = []
         #: (time, old proxy, agent, new proxy) of tunnels that close once the new one is open.
-        self._pending_closes: list[tuple[float, int, int, int]] = []
+        self._pending_tunnel_closes: list[tuple[float, int, int, int]] = []
         #: The fewest open tunnels of an agent when it closed one on advice.
-        self.fewest = shape.tunnels_per_agent
+        self.min_tunnel_count = shape.tunnels_per_agent
         #: By agent: name of the instance whose fault took its tunnels, or made it ignore advice; for `heal`.
         self._fault_by_agent: dict[int, str] = {}
-        self._deaf: dict[int, str] = {}
+        self._advice_ignorers: dict[int, str] = {}
         self._create_agents(chance, now)
 
     def _instance(self, kind: InstanceKind, index: int, chance: Random, now: float) -> InstanceModel:
@@ -142,7 +142,7 @@ class SimulatedFleet:
         self.names = [f"agent-{number:06d}" for number in range(1, count + 1)]
         draws = np.random.default_rng(chance.getrandbits(64))
         self.auth = draws.integers(0, self.shape.auths, count).astype(np.int32)
-        self.reconnect_mask = draws.random(count) < self.shape.reconnecting
+        self.reconnect_mask = draws.random(count) < self.shape.reconnect_share
         self.read_at = now - draws.uniform(0, 86_400, count)
         age = draws.uniform(0, ttl / 2, count)
         self.expires_at = now - age + ttl
@@ -219,10 +219,10 @@ class SimulatedFleet:
 
     def _open_due(self, now: float) -> None:
         # One sort for all: popping 100,000 entries off a heap, when 100 proxies are healed, takes ten times as long.
-        due = sorted(entry for entry in self._pending_opens if entry[0] <= now)
+        due = sorted(entry for entry in self._pending_tunnel_opens if entry[0] <= now)
         if not due:
             return
-        self._pending_opens = [entry for entry in self._pending_opens if entry[0] > now]
+        self._pending_tunnel_opens = [entry for entry in self._pending_tunnel_opens if entry[0] > now]
         for at, proxy, agent in due:
             if (
                 not self.proxies[proxy].is_killed
@@ -238,7 +238,7 @@ class SimulatedFleet:
             return
         places[places == from_proxy] = to_proxy
         self._open_later(agent, to_proxy, now + _MOVES_WITHIN)
-        self._pending_closes.append((now + 2 * _MOVES_WITHIN, from_proxy, agent, to_proxy))
+        self._pending_tunnel_closes.append((now + 2 * _MOVES_WITHIN, from_proxy, agent, to_proxy))
 
     def move_to_auth(self, agent: int, from_auth: int, to_auth: int, now: float) -> None:
         """Have an agent follow advice to connect to another auth, which accepts a heartbeat at once."""
@@ -247,13 +247,13 @@ class SimulatedFleet:
         self.auth[agent], self.read_at[agent] = to_auth, now
         self._renew(np.array([agent]), now)
 
-    def is_deaf(self, agent: int) -> bool:
+    def ignores_advice(self, agent: int) -> bool:
         """Return whether an agent ignores advice."""
-        return agent in self._deaf
+        return agent in self._advice_ignorers
 
     def _close_due(self, now: float) -> None:
-        due = [entry for entry in self._pending_closes if entry[0] <= now]
-        self._pending_closes = [entry for entry in self._pending_closes if entry[0] > now]
+        due = [entry for entry in self._pending_tunnel_closes if entry[0] <= now]
+        self._pending_tunnel_closes = [entry for entry in self._pending_tunnel_closes if entry[0] > now]
         for entry in due:
             _, from_proxy, agent, to_proxy = entry
             if (
@@ -261,11 +261,11 @@ class SimulatedFleet:
                 and to_proxy in self._proxies_of(agent)
                 and not self._has_tunnel(agent, to_proxy)
             ):
-                self._pending_closes.append(entry)  # the new tunnel is not open yet
+                self._pending_tunnel_closes.append(entry)  # the new tunnel is not open yet
             elif from_proxy not in self._proxies_of(agent):
                 self._close(agent, from_proxy)
                 open_now = sum(self._has_tunnel(agent, proxy) for proxy in self._proxies_of(agent))
-                self.fewest = min(self.fewest, open_now)
+                self.min_tunnel_count = min(self.min_tunnel_count, open_now)
 
     def _churn(self, now: float) -> None:
         """Once a second, close some tunnels and open them again; the same ones in every process."""
@@ -289,7 +289,7 @@ class SimulatedFleet:
         return self.proxies[proxy].tunnels.get(self.ids[agent]) is not None
 
     def _open_later(self, agent: int, proxy: int, at: float) -> None:
-        self._pending_opens.append((at, proxy, agent))
+        self._pending_tunnel_opens.append((at, proxy, agent))
 
     # Faults.
 
@@ -303,26 +303,26 @@ class SimulatedFleet:
 
     def _apply_to(self, fault: SimulatedFault, instance: InstanceModel, now: float) -> None:
         match fault.action:
-            case Action.FREEZE:
+            case SimulatedFaultAction.FREEZE:
                 instance.is_frozen = True
                 self._move_away(instance, now)
-            case Action.THAW:
+            case SimulatedFaultAction.RESUME:
                 instance.is_frozen = False
-            case Action.KILL:
+            case SimulatedFaultAction.KILL:
                 self._kill(instance, now)
-            case Action.UNHEALTHY:
+            case SimulatedFaultAction.UNHEALTHY:
                 instance.unhealthy = True
-            case Action.EXPIRE:
+            case SimulatedFaultAction.EXPIRE:
                 instance.is_expiring = True
-            case Action.CUT_BACKEND:
+            case SimulatedFaultAction.BLOCK_BACKEND:
                 instance.unhealthy = instance.is_expiring = True
-            case Action.STRAND | Action.OFFLINE:
+            case SimulatedFaultAction.STRAND | SimulatedFaultAction.OFFLINE:
                 self._disconnect_agents(instance, fault)
-            case Action.DEAF:
-                agents = [agent for agent in self._agents_of(instance) if agent not in self._deaf]
+            case SimulatedFaultAction.IGNORE_ADVICE:
+                agents = [agent for agent in self._agents_of(instance) if agent not in self._advice_ignorers]
                 for agent in self._fault_random.sample(agents, min(fault.count, len(agents))):
-                    self._deaf[agent] = instance.name
-            case Action.HEAL:
+                    self._advice_ignorers[agent] = instance.name
+            case SimulatedFaultAction.HEAL:
                 self._heal(instance, now)
 
     def _agents_of(self, proxy: InstanceModel) -> list[int]:
@@ -360,14 +360,16 @@ class SimulatedFleet:
             self._fault_by_agent[agent] = proxy.name
             for index in self._proxies_of(agent):
                 self._close(agent, index)
-            if fault.action is Action.OFFLINE:
+            if fault.action is SimulatedFaultAction.OFFLINE:
                 self.heartbeat_mask[agent] = False
 
     def _heal(self, instance: InstanceModel, now: float) -> None:
         revived_agents = self._agents_of(instance) if instance.is_killed else []
         instance.is_frozen = instance.is_killed = instance.unhealthy = instance.is_expiring = False
         instance.due_at = now
-        self._deaf = {agent: name for agent, name in self._deaf.items() if name != instance.name}
+        self._advice_ignorers = {
+            agent: name for agent, name in self._advice_ignorers.items() if name != instance.name
+        }
         restored_agents = [agent for agent, name in self._fault_by_agent.items() if name == instance.name]
         for agent in restored_agents:
             del self._fault_by_agent[agent]

@@ -16,7 +16,7 @@ from aiohttp import web
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from typing_extensions import override
 
-from fleet.nodes.simulation.advice import SimulatedAdvice, SimulatedTunnelAdmin
+from fleet.nodes.simulation.advice import SimulatedReconnectAdvisor, SimulatedTunnelAdmin
 from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet
 from fleet.nodes.simulation.services import (
     Clock,
@@ -59,7 +59,7 @@ class SimulatedInstance:
         instance: InstanceModel,
         directory: Directory,
         clock: Clock,
-        advice: SimulatedAdvice,
+        advice: SimulatedReconnectAdvisor,
     ) -> None:
         self._fleet = fleet
         self._instance = instance

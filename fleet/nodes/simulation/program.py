@@ -55,11 +55,11 @@ class AdviceSummary:
     """Statistics of the advice that simulated agents received."""
 
     #: Number of agents by advisory id.
-    agents: dict[str, int]
+    agent_counts: dict[str, int]
     #: Most times that one agent received the same advice.
-    most: int
+    max_sent_count: int
     #: Fewest tunnels of an agent after it followed advice.
-    fewest: int
+    min_tunnel_count: int
 
 
 class Simulation:
@@ -165,23 +165,23 @@ class Simulation:
         """
         async with self._order:
             response = await self._post_to_parts("/fault", {"fault": str(fault), "at": time.time()})
-        names: list[str] = response["done"]
+        names: list[str] = response["affected"]
         return names
 
     async def summarize_advice(self) -> AdviceSummary:
         """Return statistics of the advice so far."""
         counts_by_advice: dict[str, Counter[str]] = {}
-        fewest = []
+        min_tunnel_counts = []
         for session in self._sessions:
             async with session.get("/advice") as response:
                 document = await response.json()
-            fewest.append(int(document["fewest"]))
-            for advice, counts in document["asked"].items():
+            min_tunnel_counts.append(int(document["min_tunnel_count"]))
+            for advice, counts in document["sent_counts"].items():
                 counts_by_advice.setdefault(advice, Counter()).update(counts)
         return AdviceSummary(
             {advisory_id: len(counts) for advisory_id, counts in counts_by_advice.items()},
             max((max(counts.values()) for counts in counts_by_advice.values() if counts), default=0),
-            min(fewest),
+            min(min_tunnel_counts),
         )
 
     async def play(self, script: Sequence[ScriptStep], write_line: Callable[[str], None]) -> None:
@@ -210,7 +210,7 @@ class Simulation:
         app = web.Application()
         app.router.add_post("/fault", self._handle_fault)
         app.router.add_post("/moves", self._handle_moves)
-        app.router.add_get("/advice", self._handle_advice)
+        app.router.add_get("/advice", self._handle_advice_summary)
         app.router.add_get("/directory", self._handle_directory)
         return app
 
@@ -221,13 +221,13 @@ class Simulation:
             await self._post_to_parts("/moves", {"moves": moves, "at": time.time()})
         return web.json_response({})
 
-    async def _handle_advice(self, request: web.Request) -> web.Response:
+    async def _handle_advice_summary(self, request: web.Request) -> web.Response:
         return web.json_response(asdict(await self.summarize_advice()))
 
     async def _handle_fault(self, request: web.Request) -> web.Response:
         try:
             return web.json_response(
-                {"done": await self.inject_fault(parse_fault((await request.json())["fault"]))}
+                {"affected": await self.inject_fault(parse_fault((await request.json())["fault"]))}
             )
         except SimulatedFaultError as error:
             return web.json_response({"error": str(error)}, status=400)
@@ -299,7 +299,7 @@ async def inject_fault(simulation: RunningSimulation, fault: SimulatedFault) -> 
     document = await _request(simulation, "POST", "/fault", {"fault": str(fault)})
     if "error" in document:
         raise SimulatedFaultError(document["error"])
-    names: list[str] = document["done"]
+    names: list[str] = document["affected"]
     return names
 
 

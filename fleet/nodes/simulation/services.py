@@ -178,7 +178,7 @@ class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
             "version": _VERSION,
             "tracker": {
                 "desired_count": fleet.shape.tunnels_per_agent,
-                "claimed": claimed_ids,
+                "claimed_proxies": claimed_ids,
                 "ttl_seen_ms": _milliseconds(fleet.shape.instance_ttl),
                 "proxies": [
                     {
@@ -186,7 +186,7 @@ class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
                         "group": "simulated",
                         "generation": 1,
                         "expires_in_ms": _milliseconds(proxy.expires_at - now),
-                        "desired": True,
+                        "is_desired": True,
                     }
                     for proxy in present
                 ],

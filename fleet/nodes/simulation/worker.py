@@ -20,7 +20,7 @@ import click
 from aiohttp import web
 
 from fleet.nodes.shared import lifecycle
-from fleet.nodes.simulation.advice import Move, SimulatedAdvice
+from fleet.nodes.simulation.advice import Move, SimulatedReconnectAdvisor
 from fleet.nodes.simulation.fault_script import SimulatedFaultError, parse_fault
 from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet, SimulationShape
 from fleet.nodes.simulation.home_proxies import HOMES, format_homes
@@ -49,7 +49,7 @@ class Simulator:
         self._fleet = SimulatedFleet(shape, Random(seed), started_at)
         self._directory: dict[str, tuple[str, str]] = {}
         self._parent = parent
-        self._advice = SimulatedAdvice(self._fleet, self._spread, Random(seed + part))
+        self._advice = SimulatedReconnectAdvisor(self._fleet, self._spread, Random(seed + part))
         self._instances = {
             instance.name: SimulatedInstance(self._fleet, instance, self._directory, time.time, self._advice)
             for instance in instances_of_part(self._fleet, part, parts)
@@ -78,7 +78,7 @@ class Simulator:
         app.router.add_post("/directory", self._handle_directory)
         app.router.add_post("/fault", self._handle_fault)
         app.router.add_post("/moves", self._handle_moves)
-        app.router.add_get("/advice", self._handle_advice)
+        app.router.add_get("/advice", self._handle_advice_summary)
         return app
 
     async def _spread(self, moves: Sequence[Move]) -> None:
@@ -101,9 +101,11 @@ class Simulator:
         self._move(document["moves"], document["at"])
         return web.json_response({})
 
-    async def _handle_advice(self, request: web.Request) -> web.Response:
+    async def _handle_advice_summary(self, request: web.Request) -> web.Response:
         counts_by_advice = {advice: dict(counts) for advice, counts in self._advice.sent_counts.items()}
-        return web.json_response({"asked": counts_by_advice, "fewest": self._fleet.fewest})
+        return web.json_response(
+            {"sent_counts": counts_by_advice, "min_tunnel_count": self._fleet.min_tunnel_count}
+        )
 
     async def _handle_addresses(self, request: web.Request) -> web.Response:
         return web.json_response({name: instance.addresses for name, instance in self._instances.items()})
@@ -123,7 +125,7 @@ class Simulator:
         await asyncio.gather(
             *(self._instances[name].apply_state() for name in names if name in self._instances)
         )
-        return web.json_response({"done": names})
+        return web.json_response({"affected": names})
 
 
 async def serve(simulator: Simulator, control: str) -> None:
@@ -165,7 +167,7 @@ def format_flags(shape: SimulationShape) -> list[str]:
 @click.option("--instance-ttl", type=float, required=True)
 @click.option("--churn", type=float, required=True)
 @click.option("--reconnect-after", type=float, default=None)
-@click.option("--reconnecting", type=float, required=True)
+@click.option("--reconnect-share", type=float, required=True)
 @click.option("--homes", type=HOMES, default=())
 @click.option("--seed", type=int, required=True)
 @click.option(

@@ -64,7 +64,7 @@ async def serve(plan: ServerPlan) -> None:
     }
     if plan.tls.authority is None:
         log.warning("clients do not authenticate without --tls-ca: any client may register any target")
-    claims = "anybody" if plan.tls.authority is None else "certificate"
+    claims = "anonymous" if plan.tls.authority is None else "certificate"
     lifecycle.announce(
         role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
     )
@@ -75,14 +75,14 @@ async def serve(plan: ServerPlan) -> None:
 
 
 def _demand_proof(plan: ServerPlan) -> None:
-    """Check that clients authenticate unless only this machine can connect, or `allow_anonymous` is set.
+    """Check that clients authenticate unless the port is on loopback or `allow_anonymous`.
 
     Raises NodeStartError.
     """
     if plan.tls.authority is None and not plan.allow_anonymous and not addresses.is_loopback(plan.listen[0]):
         raise NodeStartError(
             f"without --tls-ca, any client that reaches {plan.listen[0]} could register any target and receive its "
-            "sessions: set --tls-ca, or --anybody to allow this"
+            "sessions: set --tls-ca, or --allow-anonymous to allow this"
         )
 
 
@@ -94,11 +94,11 @@ def _tunnel(plan: ServerPlan, wire: WireVersion) -> TunnelServer:
         local=services,
         bridge=plan.bridge,
         may_claim=None if plan.tls.authority is None else claims_rule(plan.claims),
-        on_target=_log_target,
+        on_target=_log_target_registration,
     )
 
 
-def _log_target(target: Target, is_registered: bool) -> None:
+def _log_target_registration(target: Target, is_registered: bool) -> None:
     log.info("target %s %s", target, "registered" if is_registered else "deregistered")
 
 

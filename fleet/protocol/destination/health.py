@@ -44,16 +44,16 @@ class RequestOutcome(StrEnum):
 class HealthReason(StrEnum):
     """Why a signal has its health; the text is part of sentences and a metric label."""
 
-    NOTHING_SEEN = "nothing seen yet"
-    RESET = "started over"
+    NOTHING_SEEN = "no observations yet"
+    RESET = "the observations were reset"
     PROBE_SUCCEEDED = "the first probe succeeded"
     PROBE_FAILED = "the first probe failed"
-    PROBE_DEGRADED = "a probe said degraded"
+    PROBE_DEGRADED = "a probe reported degraded"
     FAILURES_IN_WINDOW = "too many of the last probes failed"
     FAILURES_IN_A_ROW = "probes failed in a row"
     SUCCESSES_IN_A_ROW = "probes succeeded in a row"
-    ANSWERED_AGAIN = "a probe was answered again"
-    PROXIED_DEGRADED = "a proxied request was answered as degraded"
+    ANSWERED_AGAIN = "a probe no longer failed"
+    PROXIED_DEGRADED = "the response to a proxied request reported degraded"
     FAILURE_RATE = "too many proxied requests failed"
     DECLARED = "declared itself degraded"
 

@@ -20,7 +20,7 @@ NO_GUARD = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PickerSettings:
     """Preference for healthy destinations. Seconds. A fair share is the share of each if all were alike."""
 
     #: Requests spill over to the next tier when less than 1 / this of the capacity is Healthy.
@@ -55,10 +55,10 @@ class Settings:
             raise ValueError("unknown_tier must be Healthy, Degraded or Unknown")
 
 
-DEFAULTS = Settings()
+DEFAULTS = PickerSettings()
 
 
-def with_headroom(settings: Settings, headroom: float | None) -> Settings:
+def with_headroom(settings: PickerSettings, headroom: float | None) -> PickerSettings:
     """Return the settings with a guard for destinations that can take `headroom` times their normal load.
 
     None, an unknown headroom, means no guard: one that is too low sends requests to
@@ -121,7 +121,9 @@ _REASONS = {
 class Picker:
     """Picks destinations by fixed shares; make a new picker when health changes."""
 
-    def __init__(self, candidates: Iterable[Candidate], now: float, settings: Settings = DEFAULTS) -> None:
+    def __init__(
+        self, candidates: Iterable[Candidate], now: float, settings: PickerSettings = DEFAULTS
+    ) -> None:
         candidate_list = tuple(candidates)
         self._usable_names = {
             candidate.name for candidate in candidate_list if candidate.health is not Health.UNHEALTHY
@@ -154,7 +156,7 @@ class Picker:
 class _Fleet:
     """The candidates that take new requests, in tiers, with the share of all requests that each can take."""
 
-    def __init__(self, candidates: Sequence[Candidate], now: float, settings: Settings) -> None:
+    def __init__(self, candidates: Sequence[Candidate], now: float, settings: PickerSettings) -> None:
         available = [candidate for candidate in candidates if not candidate.is_draining]
         self.settings = settings
         total = sum(candidate.weight for candidate in available)
@@ -184,7 +186,7 @@ class _Fleet:
             yield list(alike)
 
 
-def _tier(candidate: Candidate, settings: Settings) -> Health:
+def _tier(candidate: Candidate, settings: PickerSettings) -> Health:
     return settings.unknown_tier if candidate.health is Health.UNKNOWN else candidate.health
 
 
@@ -192,7 +194,7 @@ def _recency(candidate: Candidate) -> float:
     return float("-inf") if candidate.succeeded_at is None else candidate.succeeded_at
 
 
-def _effective_weight(candidate: Candidate, now: float, settings: Settings) -> float:
+def _effective_weight(candidate: Candidate, now: float, settings: PickerSettings) -> float:
     """Return a candidate's weight, reduced while it is Degraded or in its slow start."""
     if candidate.health is Health.DEGRADED:
         return candidate.weight * (

@@ -13,7 +13,7 @@ from fleet.protocol.destination.health import ActiveHealth, Health, ProbeOutcome
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProbeSettings:
     """Probe intervals, seconds, from the start of one probe to the start of the next."""
 
     #: While the health is settled.
@@ -43,7 +43,7 @@ class Settings:
         return self.interval if self.down_interval is None else self.down_interval
 
 
-DEFAULTS = Settings()
+DEFAULTS = ProbeSettings()
 
 
 def is_open(active: ActiveHealth) -> bool:
@@ -64,27 +64,31 @@ def is_open(active: ActiveHealth) -> bool:
             return False
 
 
-def interval(active: ActiveHealth, settings: Settings = DEFAULTS) -> float:
+def interval(active: ActiveHealth, settings: ProbeSettings = DEFAULTS) -> float:
     """Return the current interval in seconds, without jitter."""
     if is_open(active):
         return settings.fast_interval
     return settings.down if active.signal.health is Health.UNHEALTHY else settings.interval
 
 
-def first_at(now: float, chance: float, settings: Settings = DEFAULTS) -> float:
+def first_at(now: float, chance: float, settings: ProbeSettings = DEFAULTS) -> float:
     """Return when to probe a new destination: soon, but not all new ones at once."""
     return now + chance * settings.fast_interval
 
 
 def next_at(
-    active: ActiveHealth, started_at: float, ended_at: float, chance: float, settings: Settings = DEFAULTS
+    active: ActiveHealth,
+    started_at: float,
+    ended_at: float,
+    chance: float,
+    settings: ProbeSettings = DEFAULTS,
 ) -> float:
     """Return when to probe after a probe that began at `started_at`; never before it ended."""
     return max(started_at + _add_jitter(interval(active, settings), chance, settings), ended_at)
 
 
 def sooner_at(
-    due_at: float, active: ActiveHealth, started_at: float, chance: float, settings: Settings = DEFAULTS
+    due_at: float, active: ActiveHealth, started_at: float, chance: float, settings: ProbeSettings = DEFAULTS
 ) -> float:
     """Return an earlier probe time than `due_at` after another observation, such as a failed request.
 
@@ -96,5 +100,5 @@ def sooner_at(
     return min(due_at, started_at + _add_jitter(settings.fast_interval, chance, settings))
 
 
-def _add_jitter(wait: float, chance: float, settings: Settings) -> float:
+def _add_jitter(wait: float, chance: float, settings: ProbeSettings) -> float:
     return wait * (1 + settings.jitter * (2 * chance - 1))

@@ -7,6 +7,7 @@ does not check ranges: it accepts a negative interval and misbehaves later. Here
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
@@ -103,7 +104,7 @@ FIELDS = (
         "Time between two keep-alive pings on a tunnel.",
         1.0,
         _HOUR,
-        zero="5m",
+        zero="5 min",
     ),
     ConfigField(
         "keep_alive_count_max",
@@ -116,10 +117,10 @@ FIELDS = (
     ConfigField(
         "session_control_timeout",
         FieldKind.DURATION,
-        "Lifetime of a session control lease.",
+        "Time that a session may continue after it loses contact with the auths.",
         1.0,
         _DAY,
-        zero="the default",
+        zero="2 min",
     ),
     ConfigField(
         "proxy_listener_mode",
@@ -130,7 +131,7 @@ FIELDS = (
     ConfigField(
         "routing_strategy",
         FieldKind.CHOICE,
-        "Choice of the agent when several match a host name.",
+        "Which agent receives a connection when several agents match the host name.",
         choices=("unambiguous_match", "most_recent"),
     ),
     ConfigField(
@@ -142,7 +143,7 @@ FIELDS = (
     ConfigField(
         "tunnel_strategy.agent_connection_count",
         FieldKind.INTEGER,
-        "Tunnels that each agent opens. Only with proxy_peering.",
+        "Tunnels that each agent opens. Used only with proxy_peering.",
         1,
         100,
         zero="1",
@@ -158,7 +159,7 @@ FIELDS = (
     ConfigField(
         "assist_command_execution_workers",
         FieldKind.INTEGER,
-        "Workers of Teleport Assist, which was removed.",
+        "Workers of Teleport Assist, a feature that Teleport has removed.",
         1,
         1000,
         zero="off",
@@ -172,7 +173,7 @@ FIELDS = (
         "Timeout of a connection to a host.",
         1.0,
         10 * _MINUTE,
-        zero="30s",
+        zero="30 s",
     ),
     ConfigField(
         "graceful_tunnel_closing",
@@ -185,7 +186,7 @@ FIELDS = (
         "Minimum wait before an excess tunnel is closed.",
         1.0,
         _DAY,
-        zero="30m",
+        zero="30 min",
     ),
     ConfigField(
         "tunnel_closing_wait_max",
@@ -193,12 +194,12 @@ FIELDS = (
         "Maximum wait before an excess tunnel is closed.",
         1.0,
         _DAY,
-        zero="60m",
+        zero="1 h",
     ),
     ConfigField(
         "tunnel_disconnect_threshold",
         FieldKind.DURATION,
-        "Turns on Teleport's own rule for closing tunnels and sets its wait.",
+        "Wait before Teleport's rule, the alternative to RFD 226, closes an excess tunnel. Off: not used.",
         1.0,
         _DAY,
         zero="off",
@@ -331,7 +332,7 @@ def parse_value(field: ConfigField, text: str) -> FieldValue:
     if field.kind is FieldKind.SWITCH:
         if text.lower() not in {"true", "false"}:
             raise NetworkingConfigError(
-                [FieldProblem(field.key, f"{text!r} is not a switch. Use true or false")]
+                [FieldProblem(field.key, f"{text!r} is not a boolean. Use true or false")]
             )
         return text.lower() == "true"
     return text
@@ -345,10 +346,12 @@ def format_value(field: ConfigField, value: FieldValue) -> FieldValue:
 def field_of(key: str) -> ConfigField:
     """Return the field with a key or with a unique last part of a dotted key. Raises NetworkingConfigError."""
     for field in FIELDS:
-        if key in {field.key, field.name}:
+        if key in {field.key, field.name, field.key.rpartition(".")[2]}:
             return field
+    similar = difflib.get_close_matches(key, [field.key for field in FIELDS], cutoff=0.5)
+    hint = f"Did you mean {' or '.join(similar)}? " if similar else ""
     raise NetworkingConfigError(
-        [FieldProblem(key, "is not a field. Fields: " + ", ".join(f.key for f in FIELDS))]
+        [FieldProblem(key, f"is not a field. {hint}Fields: docs/reference/networking-config.md")]
     )
 
 
@@ -435,7 +438,8 @@ def _contradictions(config: NetworkingConfig) -> Iterable[FieldProblem]:
     if low > high:
         yield FieldProblem(
             "tunnel_closing_wait_max",
-            f"{durations.format_seconds(high)} is below tunnel_closing_wait_min, {durations.format_seconds(low)}",
+            f"{durations.format_seconds(high)} is shorter than "
+            f"tunnel_closing_wait_min ({durations.format_seconds(low)})",
         )
     if config.graceful_tunnel_closing and config.tunnel_disconnect_threshold:
         yield FieldProblem(

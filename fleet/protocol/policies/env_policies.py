@@ -64,23 +64,24 @@ class EnvPolicy:
     #: Read the variable from an environment, with its default, as an instance does. Raises ValueError.
     read: Callable[[Mapping[str, str]], object] = field(repr=False, compare=False)
     #: Agents receive it when they connect, and keep it until they reconnect.
-    at_connect: bool = False
+    is_read_at_connect: bool = False
 
 
 POLICIES: tuple[EnvPolicy, ...] = (
     EnvPolicy(
         service_config.RFD_VARIABLE, "auth", PolicyValueKind.JSON, "Client load balancing (RFD 226)",
-        "Whether agents leave an unhealthy auth on their own. JSON, wrapped in grpc_client_lb_policy.", "",
-        read=service_config.from_environment, at_connect=True,
+        "Decides whether agents leave an unhealthy auth. JSON object with the key grpc_client_lb_policy.", "",
+        read=service_config.from_environment, is_read_at_connect=True,
     ),
     EnvPolicy(
         service_config.UPSTREAM_VARIABLE, "auth", PolicyValueKind.JSON, "Client load balancing (Teleport)",
-        "The same setting as plain JSON, Teleport's format. If both are set, they must agree.", "",
-        read=service_config.from_environment, at_connect=True,
+        "The same setting in Teleport's format: JSON without the key grpc_client_lb_policy. "
+        "If both settings are set, they must agree.", "",
+        read=service_config.from_environment, is_read_at_connect=True,
     ),
     EnvPolicy(
         announce.AUTH_TTL_VARIABLE, "auth", PolicyValueKind.DURATION, "Auth announce TTL",
-        "Lifetime of an auth's resource after a heartbeat. The auth sends a heartbeat about every half of it.", "10m",
+        "Time without a heartbeat after which an auth expires. An auth sends about two heartbeats per TTL.", "10m",
         read=partial(announce.ttl_from, variable=announce.AUTH_TTL_VARIABLE),
     ),
     EnvPolicy(
@@ -90,7 +91,7 @@ POLICIES: tuple[EnvPolicy, ...] = (
     ),
     EnvPolicy(
         announce.PROXY_TTL_VARIABLE, "proxy", PolicyValueKind.DURATION, "Proxy announce TTL",
-        "Lifetime of a proxy's resource after a heartbeat. Agents receive it and expire proxies by it.", "10m",
+        "Time without a heartbeat after which a proxy expires. Agents receive this value from the proxies.", "10m",
         read=partial(announce.ttl_from, variable=announce.PROXY_TTL_VARIABLE),
     ),
     EnvPolicy(

@@ -20,5 +20,5 @@ def switch_from(environment: Mapping[str, str], variable: str, *, default: bool)
     if not text:
         return default
     if text not in _SWITCH_TEXTS:
-        raise SwitchError(f"{variable}={text!r} is not a switch. Use true or false")
+        raise SwitchError(f"{variable}={text!r} is not a boolean. Use true or false")
     return _SWITCH_TEXTS[text]

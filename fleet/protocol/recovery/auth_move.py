@@ -24,12 +24,12 @@ class AuthMoveOutcome(StrEnum):
     """Result of the advice to connect to another auth."""
 
     MOVED = "moved"
-    STAYS = "stays"
+    STAYED = "stayed"
     ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialResult:
     """Result of one trial connection."""
 
     #: Id of the auth at the other end; empty if unknown.
@@ -56,7 +56,7 @@ def is_on_another_auth(connected_to: str, leave: str) -> bool:
     return bool(leave and connected_to) and connected_to != leave
 
 
-def unfit_reason(trial: Trial, leave: str) -> str:
+def unfit_reason(trial: TrialResult, leave: str) -> str:
     """Return why an agent does not move to the auth of a trial; empty when it moves."""
     if trial.problem:
         return trial.problem

@@ -53,11 +53,11 @@ DEFAULTS = BalancerSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
-    """Make a connection and keep it connected; `shuffle`: try the addresses in another order."""
+class OpenConnection:
+    """Make a connection and keep it connected; `should_shuffle`: try the addresses in another order."""
 
     connection: int
-    shuffle: bool
+    should_shuffle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class RequestConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchHealth:
     """Watch the health of this one service on the connection, until it is lost; None: end the watch."""
 
     connection: int
@@ -89,11 +89,11 @@ class RetireReason(StrEnum):
     #: The backup was unhealthy, too, or was not ready in time: another one is tried.
     REPLACED = auto()
     #: The connection planned by `reconnect_every` failed.
-    RENEWAL_FAILED = auto()
+    RENEWAL_FAILED = "renewal-failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Retire:
+class RetireConnection:
     """Close a connection once its RPCs have ended; end them after `within` seconds unless that is None."""
 
     connection: int
@@ -101,14 +101,14 @@ class Retire:
     reason: RetireReason
 
 
-Command = Open | RequestConfig | Watch | Retire
+Command = OpenConnection | RequestConfig | WatchHealth | RetireConnection
 
 
 #: Name of the whole server in gRPC health.
 _WHOLE_SERVER = ""
 
 
-class PolicyResponse(Enum):
+class PolicyRequestState(Enum):
     """State of the request for a connection's service config."""
 
     AWAITED = auto()
@@ -128,7 +128,7 @@ class _Connection:
     connectivity: Connectivity = Connectivity.IDLE
     #: Count of READY transitions: events of an earlier life are ignored.
     life: int = 0
-    policy_response: PolicyResponse = PolicyResponse.AWAITED
+    policy_request_state: PolicyRequestState = PolicyRequestState.AWAITED
     #: The service whose health is watched; None: the policy does not check health.
     service: str | None = None
     #: The last reported status of that service.
@@ -148,7 +148,7 @@ class _Connection:
     def health(self) -> ServerHealth:
         """Health for decisions: unknown, not healthy, until the policy is known."""
         health = ServerHealth.HEALTHY if self.service is None else self.status
-        if self.policy_response is PolicyResponse.AWAITED and health is ServerHealth.HEALTHY:
+        if self.policy_request_state is PolicyRequestState.AWAITED and health is ServerHealth.HEALTHY:
             return ServerHealth.UNKNOWN
         return health
 
@@ -175,7 +175,7 @@ class _Connection:
 
     def begin(self, connectivity: Connectivity) -> None:
         """Forget the last server: the next one that answers may be another."""
-        self.connectivity, self.policy_response = connectivity, PolicyResponse.AWAITED
+        self.connectivity, self.policy_request_state = connectivity, PolicyRequestState.AWAITED
         self.service, self.status = None, ServerHealth.UNKNOWN
         self.has_health_service, self.unknown_service, self.was_ready = True, None, False
 
@@ -187,7 +187,7 @@ class _Connection:
             return []
         self.was_ready = self.state is Connectivity.READY
         self.service, self.status, self.has_health_service = service, ServerHealth.UNKNOWN, True
-        return [Watch(self.id, self.life, service)]
+        return [WatchHealth(self.id, self.life, service)]
 
 
 class Balancer:
@@ -265,7 +265,7 @@ class Balancer:
 
     def start(self) -> list[Command]:
         """Return the command for the first connection."""
-        return [Open(self._active.id, shuffle=False)]
+        return [OpenConnection(self._active.id, should_shuffle=False)]
 
     def on_connectivity(
         self, connection_id: int, connectivity: Connectivity, now: float, chance: float
@@ -289,17 +289,17 @@ class Balancer:
     ) -> list[Command]:
         """Process the policy that a server sent."""
         connection = self._find(connection_id, life)
-        if connection is None or connection.policy_response is PolicyResponse.POLICY:
+        if connection is None or connection.policy_request_state is PolicyRequestState.POLICY:
             return []
-        connection.policy_response, connection.policy = PolicyResponse.POLICY, config
+        connection.policy_request_state, connection.policy = PolicyRequestState.POLICY, config
         return connection.watch(_service_to_watch(config)) + self._decide(now, chance)
 
     def on_policy_missing(self, connection_id: int, life: int, now: float, chance: float) -> list[Command]:
         """Process that a server has no policy: it counts as healthy, and the mode stays."""
         connection = self._find(connection_id, life)
-        if connection is None or connection.policy_response is PolicyResponse.POLICY:
+        if connection is None or connection.policy_request_state is PolicyRequestState.POLICY:
             return []
-        connection.policy_response = PolicyResponse.NO_POLICY
+        connection.policy_request_state = PolicyRequestState.NO_POLICY
         return connection.watch(None) + self._decide(now, chance)
 
     def on_config_request_failed(
@@ -310,9 +310,9 @@ class Balancer:
         So does the health watch of that policy: a failed request shows nothing about health.
         """
         connection = self._find(connection_id, life)
-        if connection is None or connection.policy_response is not PolicyResponse.AWAITED:
+        if connection is None or connection.policy_request_state is not PolicyRequestState.AWAITED:
             return []
-        connection.policy_response = PolicyResponse.FAILED
+        connection.policy_request_state = PolicyRequestState.FAILED
         return self._decide(now, chance)
 
     def on_health(
@@ -417,17 +417,17 @@ class Balancer:
         old, self._active, self._backup = self._active, self._backup, None
         self._reset()
         self._plan_renewal(now, chance)
-        return [Retire(old.id, self._settings.drain_timeout, reason)]
+        return [RetireConnection(old.id, self._settings.drain_timeout, reason)]
 
     def _drop_backup(self, reason: RetireReason) -> list[Command]:
         backup, self._backup = self._backup, None
-        return [] if backup is None else [Retire(backup.id, self._settings.drain_timeout, reason)]
+        return [] if backup is None else [RetireConnection(backup.id, self._settings.drain_timeout, reason)]
 
     def _open_backup(self) -> Command:
         self._last_id += 1
         self._tries += 1
         self._backup = _Connection(self._last_id, self._active.policy)
-        return Open(self._last_id, shuffle=True)
+        return OpenConnection(self._last_id, should_shuffle=True)
 
     def _reset(self) -> None:
         self._reconnect_at = self._connect_at = None

@@ -51,12 +51,12 @@ class ReconnectSchedule(Generic[K]):
         self._due: dict[K, float] = {}
 
     def add_tunnel(self, tunnel: K, now: float, chance: float) -> None:
-        """Add a tunnel."""
+        """Advise a new tunnel one interval after `now`, with jitter; `chance` is between 0 and 1."""
         if self.interval > 0:
             self._due[tunnel] = self._next(now, chance)
 
     def remove_tunnel(self, tunnel: K) -> None:
-        """Remove a tunnel."""
+        """Stop advising a closed tunnel."""
         self._due.pop(tunnel, None)
 
     def due(self, now: float, chance: Callable[[], float]) -> tuple[K, ...]:

@@ -32,7 +32,7 @@ class Dialect(Enum):
 
     RFD = "rfd"
     UPSTREAM = "upstream"
-    BOTH = "both"
+    RFD_AND_UPSTREAM = "both"
 
 
 class ServiceConfigError(ValueError):
@@ -68,7 +68,7 @@ _BY_NAME = {
 _VARINT, _LENGTH = 0, 2
 
 
-def encode(config: ServiceConfig, dialect: Dialect = Dialect.BOTH) -> bytes:
+def encode(config: ServiceConfig, dialect: Dialect = Dialect.RFD_AND_UPSTREAM) -> bytes:
     """Return an encoded GetServiceConfigResponse."""
     policy = b""
     if dialect is not Dialect.UPSTREAM:

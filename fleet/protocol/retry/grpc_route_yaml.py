@@ -156,7 +156,8 @@ class _Reader:
         top = self._keys(raw, "", {"apiVersion", "kind", "metadata", "spec", "status"})
         for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
             if top.get(key) != expected:
-                self._add_problem(key, f"{_quote(top.get(key))} is not supported. Use {expected}")
+                problem = f"{_quote(top[key])} is not supported" if key in top else "is missing"
+                self._add_problem(key, f"{problem}. Use {expected}")
         metadata = self._mapping(top.get("metadata", {}), "metadata")
         spec = self._keys(top.get("spec", {}), "spec", {"parentRefs", "hostnames", "rules"})
         if "rules" not in spec:
@@ -278,16 +279,16 @@ class _Reader:
     ) -> int | None:
         if key not in mapping:
             return None
-        raw = mapping[key]
+        raw_number = mapping[key]
         # bool is a subclass of int, and YAML has many words for it.
-        if not isinstance(raw, int) or isinstance(raw, bool):
-            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not a whole number")
+        if not isinstance(raw_number, int) or isinstance(raw_number, bool):
+            self._add_problem(f"{path}.{key}", f"{_quote(raw_number)} is not a whole number")
             return None
-        if raw < lowest or (highest is not None and raw > highest):
+        if raw_number < lowest or (highest is not None and raw_number > highest):
             limit = f"{lowest} to {highest}" if highest is not None else f"{lowest} or more"
-            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is out of range. Use {limit}")
+            self._add_problem(f"{path}.{key}", f"{_quote(raw_number)} is out of range. Use {limit}")
             return None
-        return raw
+        return raw_number
 
     def _name(
         self,

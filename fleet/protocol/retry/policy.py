@@ -127,7 +127,7 @@ class DeadlineExceeded:
 RetryDecision = RetryAfter | Finish | DeadlineExceeded
 
 
-class Bound(Enum):
+class TimeoutKind(Enum):
     """Limit that ends an attempt."""
 
     #: The caller's own deadline.
@@ -135,34 +135,34 @@ class Bound(Enum):
     #: `request`, for the whole call.
     REQUEST = auto()
     #: `backend_request`, for each attempt.
-    TRY = auto()
+    ATTEMPT = auto()
 
 
-class Tries:
+class RetryState:
     """The attempts of one call; `now` is of a monotonic clock."""
 
     def __init__(self, policy: RetryPolicy, now: float, timeout: float | None = None) -> None:
         """Begin a call; `timeout` is the caller's own, in seconds."""
         self._policy = policy
         self._whole: float | None = timeout
-        self._whole_bound = None if timeout is None else Bound.CALLER
+        self._whole_bound = None if timeout is None else TimeoutKind.CALLER
         # Of equal limits the caller's counts: a caller's deadline is never held against a backend.
         if policy.request and (timeout is None or policy.request < timeout):
-            self._whole, self._whole_bound = policy.request, Bound.REQUEST
+            self._whole, self._whole_bound = policy.request, TimeoutKind.REQUEST
         self._until = None if self._whole is None else now + self._whole
         self._started_at = now
         self._timeout: float | None = None
         self._cause = ""
         self.try_count = 0
         #: Limit that the timeout of the last attempt comes from; None: it has no timeout.
-        self.bound: Bound | None = None
+        self.bound: TimeoutKind | None = None
 
     def start(self, now: float) -> float | None:
         """Begin an attempt; return its timeout in seconds, None for none."""
         remaining = None if self._until is None else max(self._until - now, 0.0)
         per_try = self._policy.backend_request or None
         if per_try is not None and (remaining is None or per_try < remaining):
-            self._timeout, self.bound = per_try, Bound.TRY
+            self._timeout, self.bound = per_try, TimeoutKind.ATTEMPT
         else:
             self._timeout, self.bound = remaining, self._whole_bound
         self._started_at = now
@@ -200,7 +200,7 @@ class Tries:
 
     @property
     def _limit(self) -> str:
-        name = "the caller's deadline" if self._whole_bound is Bound.CALLER else "the request timeout"
+        name = "the caller's deadline" if self._whole_bound is TimeoutKind.CALLER else "the request timeout"
         return f"{name} of {self._whole:.3g} s"
 
     def _is_timeout_over(self, now: float) -> bool:

@@ -27,14 +27,14 @@ from fleet.protocol.tunnel.server_state import Limits
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendToServer:
     """Send a message on Register."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
-class AskHandler:
+class QueryRegisterHandler:
     """Ask the register handler, without blocking the reader, then call `respond`."""
 
     tag: int
@@ -90,8 +90,8 @@ class SubscriptionResponse:
 
 
 Effect: TypeAlias = (
-    Send
-    | AskHandler
+    SendToServer
+    | QueryRegisterHandler
     | OpenStream
     | SessionFailed
     | TargetAccepted
@@ -133,9 +133,9 @@ class ClientState:
         if self._wire is WireVersion.V0_1:
             if any(True for _ in targets) or any(True for _ in subscribe):
                 raise TunnelError("version 0.1 supports neither targets nor subscriptions")
-            return [Send(Capabilities(self._has_handler))]
+            return [SendToServer(Capabilities(self._has_handler))]
         effects = [effect for target in targets for effect in self.add(target)]
-        return effects + [Send(Subscription(Op.ADD, kind)) for kind in subscribe]
+        return effects + [SendToServer(Subscription(Op.ADD, kind)) for kind in subscribe]
 
     def add(self, target: Target) -> list[Effect]:
         """Register a target. Raises TunnelError if it is registered already."""
@@ -144,7 +144,7 @@ class ClientState:
             raise TunnelError(f"target {target} is already registered")
         self._targets.add(target)
         self._pending_changes[target] += 1
-        return [Send(Registration(Op.ADD, target))]
+        return [SendToServer(Registration(Op.ADD, target))]
 
     def remove(self, target: Target) -> list[Effect]:
         """Deregister a target. Raises TunnelError if it is not registered."""
@@ -153,7 +153,7 @@ class ClientState:
             raise TunnelError(f"target {target} is not registered")
         self._targets.discard(target)
         self._pending_changes[target] += 1
-        return [Send(Registration(Op.REMOVE, target))]
+        return [SendToServer(Registration(Op.REMOVE, target))]
 
     def _require_targets(self) -> None:
         if self._wire is WireVersion.V0_1:
@@ -205,7 +205,7 @@ class ClientState:
         session = Session(self._tags.take(), target)
         self._outgoing_requests[session.tag] = session
         self._deadlines.append((now + self._limits.set_up_within, session))
-        return session.tag, [Send(session)]
+        return session.tag, [SendToServer(session)]
 
     def abandon(self, tag: int) -> None:
         """Drop a request. The server is not told: an error for a tag it has dropped blocks some servers forever."""
@@ -217,12 +217,12 @@ class ClientState:
         if session is None:
             return []
         if error is not None:
-            return [Send(Session(tag, session.target, error=error))]
+            return [SendToServer(Session(tag, session.target, error=error))]
         return [OpenStream(tag, session.target)]
 
     def on_stream_failed(self, tag: int, target: Target, error: str) -> list[Effect]:
         """Return the error for the server when the stream for its session could not be opened."""
-        return [Send(Session(tag, target, error=error))] if tag > 0 else []
+        return [SendToServer(Session(tag, target, error=error))] if tag > 0 else []
 
     def wake_at(self) -> float | None:
         """Return when `expire` has work to do; None without a deadline."""
@@ -253,7 +253,7 @@ class ClientState:
         tag, target = message.tag, message.target
         if message.malformed_reason:
             self._incoming_requests.pop(tag, None)
-            effects: list[Effect] = [Send(Session(tag, target, error=message.malformed_reason))]
+            effects: list[Effect] = [SendToServer(Session(tag, target, error=message.malformed_reason))]
             is_ours = self._outgoing_requests.pop(tag, None) is not None
             return [*effects, SessionFailed(tag, message.malformed_reason)] if is_ours else effects
         if tag < 0:
@@ -263,10 +263,10 @@ class ClientState:
             return []
         error = self._rejection_reason(message)
         if error:
-            return [Send(Session(tag, target, error=error))]
+            return [SendToServer(Session(tag, target, error=error))]
         self._incoming_requests[tag] = message
         self._deadlines.append((now + self._limits.set_up_within, message))
-        return [AskHandler(tag, target)]
+        return [QueryRegisterHandler(tag, target)]
 
     def _rejection_reason(self, message: Session) -> str:
         if message.tag == 0:

@@ -33,16 +33,16 @@ class RefusalReason(Enum):
     FORBIDDEN = ("forbidden", 403)
     NO_AGENT = ("no-agent", 404)
     METHOD = ("method", 405)
-    SLOW = ("slow", 408)
+    REQUEST_TIMEOUT = ("request-timeout", 408)
     AMBIGUOUS = ("ambiguous", 409)
-    LARGE = ("large", 431)
+    HEADER_TOO_LARGE = ("header-too-large", 431)
     #: A proxy that should have the agent's tunnel refused, or cannot be reached.
     PEER = ("peer", 502)
     #: The agent refused: no such service, or the service cannot be reached.
     AGENT = ("agent", 502)
     #: The proxy has reached its maximum number of user connections.
     BUSY = ("busy", 503)
-    LEAVING = ("leaving", 503)
+    DRAINING = ("draining", 503)
     TIMEOUT = ("timeout", 504)
 
     @property
@@ -64,14 +64,14 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAddress:
+class ServiceTarget:
     """The service, and the id or name of the agent that exposes it, of a request."""
 
     service: str
     agent: str
 
 
-def parse(target: str) -> ServiceAddress:
+def parse(target: str) -> ServiceTarget:
     """Parse the authority of a CONNECT request. Raises RefusedError."""
     host, colon, port = target.rpartition(":")
     if not colon:
@@ -89,7 +89,7 @@ def parse(target: str) -> ServiceAddress:
     if not agent:
         raise RefusedError(RefusalReason.NAME, f"{host!r} does not name a service of an agent: {_EXAMPLE}")
     try:
-        return ServiceAddress(agent_services.check_name(service.lower()), agent)
+        return ServiceTarget(agent_services.check_name(service.lower()), agent)
     except ServiceNameError as error:
         raise RefusedError(RefusalReason.NAME, str(error)) from None
 

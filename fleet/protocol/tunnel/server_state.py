@@ -112,7 +112,7 @@ class ServerRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendToClient:
     """Send a message on a client's Register stream."""
 
     to: ClientConnection
@@ -120,7 +120,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class AskHandler:
+class QuerySessionHandler:
     """Ask the handler about a client's session, without blocking the reader, then call `respond`.
 
     With `bridge`, request the session from the target's owner.
@@ -156,7 +156,7 @@ class TargetRemoved:
     connection: ClientConnection
 
 
-Effect: TypeAlias = Send | AskHandler | RequestFailed | TargetAdded | TargetRemoved
+Effect: TypeAlias = SendToClient | QuerySessionHandler | RequestFailed | TargetAdded | TargetRemoved
 
 
 class ServerState:
@@ -200,7 +200,7 @@ class ServerState:
         connection = ClientConnection(key, peer)
         self._connections[key] = connection
         if self._wire is WireVersion.V0_1:
-            return connection, [Send(connection, Capabilities(self._has_handler))]
+            return connection, [SendToClient(connection, Capabilities(self._has_handler))]
         return connection, []
 
     def disconnect(self, connection: ClientConnection) -> list[Effect]:
@@ -250,9 +250,9 @@ class ServerState:
             return []
         if error is not None:
             del connection.incoming_requests[tag]
-            return [Send(connection, Session(tag, request.target, error=error))]
+            return [SendToClient(connection, Session(tag, request.target, error=error))]
         request.is_accepted = True
-        return [Send(connection, Session(tag, request.target, accept=True))]
+        return [SendToClient(connection, Session(tag, request.target, accept=True))]
 
     def _on_capabilities(self, connection: ClientConnection, message: Message) -> list[Effect]:
         if not isinstance(message, Capabilities):
@@ -267,23 +267,23 @@ class ServerState:
         if message.op is Op.ADD:
             error = self._rejection_reason(connection, target)
             if error:
-                return [Send(connection, Registration(Op.UNKNOWN, target, error=error))]
+                return [SendToClient(connection, Registration(Op.UNKNOWN, target, error=error))]
             stale = self._owners.get(target)
             effects = self._drop(target, stale) if stale is not None else []
             connection.targets.add(target)
             self._owners[target] = connection
-            effects.append(Send(connection, Registration(Op.UNKNOWN, target, accept=True)))
+            effects.append(SendToClient(connection, Registration(Op.UNKNOWN, target, accept=True)))
             effects.append(TargetAdded(target, connection))
             return effects + list(self._target_messages(Op.ADD, target, connection))
         if message.op is Op.REMOVE and target in connection.targets:
-            response = Send(connection, Registration(Op.UNKNOWN, target, accept=True))
+            response = SendToClient(connection, Registration(Op.UNKNOWN, target, accept=True))
             return [response, *self._drop(target, connection)]
         error = (
             "is not registered by this client"
             if message.op is Op.REMOVE
             else "the operation must be ADD or REMOVE"
         )
-        return [Send(connection, Registration(Op.UNKNOWN, target, error=f"target {target}: {error}"))]
+        return [SendToClient(connection, Registration(Op.UNKNOWN, target, error=f"target {target}: {error}"))]
 
     def _rejection_reason(self, connection: ClientConnection, target: Target) -> str:
         owner = self._owners.get(target)
@@ -310,16 +310,16 @@ class ServerState:
     def _target_messages(self, op: Op, target: Target, owner: ClientConnection) -> Iterator[Effect]:
         for connection in self._connections.values() if self._bridge else ():
             if connection is not owner and not connection.subscriptions.isdisjoint(("", target.type)):
-                yield Send(connection, Registration(op, target))
+                yield SendToClient(connection, Registration(op, target))
 
     def _on_subscription(self, connection: ClientConnection, message: Subscription) -> list[Effect]:
         kind = message.type
         if message.op is Op.REMOVE:
             connection.subscriptions.discard(kind)
-            return [Send(connection, Subscription(Op.REMOVE, kind, accept=True))]
+            return [SendToClient(connection, Subscription(Op.REMOVE, kind, accept=True))]
         if message.op is not Op.ADD:
             return [
-                Send(
+                SendToClient(
                     connection,
                     Subscription(message.op, kind, error="the operation must be SUBSCRIBE or UNSUBSCRIBE"),
                 )
@@ -332,18 +332,18 @@ class ServerState:
             *(target for target, owner in other_owners.items() if owner is not connection),
         }
         effects: list[Effect] = [
-            Send(connection, Registration(Op.ADD, target))
+            SendToClient(connection, Registration(Op.ADD, target))
             for target in sorted(visible_targets)
             if kind in ("", target.type)
         ]
         if kind in connection.subscriptions:
             error = f"this client is already subscribed to {kind or 'all types'}"
-            return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
+            return [*effects, SendToClient(connection, Subscription(Op.ADD, kind, error=error))]
         if len(connection.subscriptions) >= self._limits.max_targets:
             error = f"this client has reached the maximum of {self._limits.max_targets} subscriptions"
-            return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
+            return [*effects, SendToClient(connection, Subscription(Op.ADD, kind, error=error))]
         connection.subscriptions.add(kind)
-        return [*effects, Send(connection, Subscription(Op.ADD, kind, accept=True))]
+        return [*effects, SendToClient(connection, Subscription(Op.ADD, kind, accept=True))]
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -365,7 +365,7 @@ class ServerState:
             request.pending_tags[connection] = tag
             connection.outgoing_requests[tag] = request
             self._set_deadline(now, connection, tag, request)
-            effects.append(Send(connection, Session(tag, target, accept=True)))
+            effects.append(SendToClient(connection, Session(tag, target, accept=True)))
         if not request.pending_tags:
             raise TunnelError("; ".join(request.errors))
         return request, effects
@@ -414,7 +414,7 @@ class ServerState:
             else:
                 target = connection.incoming_requests.pop(tag).target
                 effects.append(
-                    Send(connection, Session(tag, target, error="the session was not set up in time"))
+                    SendToClient(connection, Session(tag, target, error="the session was not set up in time"))
                 )
         return effects
 
@@ -454,7 +454,8 @@ class ServerState:
         tag, target = message.tag, message.target
         if message.malformed_reason:
             connection.incoming_requests.pop(tag, None)
-            effects: list[Effect] = [Send(connection, Session(tag, target, error=message.malformed_reason))]
+            refusal = Session(tag, target, error=message.malformed_reason)
+            effects: list[Effect] = [SendToClient(connection, refusal)]
             return effects + (self._refuse(connection, tag, message.malformed_reason) if tag > 0 else [])
         if tag > 0 and message.error:
             return self._refuse(connection, tag, message.error)
@@ -466,10 +467,10 @@ class ServerState:
         try:
             bridge = self._admit(connection, tag, target)
         except TunnelError as error:
-            return [Send(connection, Session(tag, target, error=str(error)))]
+            return [SendToClient(connection, Session(tag, target, error=str(error)))]
         client_request = connection.incoming_requests[tag] = ClientRequest(target)
         self._set_deadline(now, connection, tag, client_request)
-        return [AskHandler(connection, tag, target, bridge)]
+        return [QuerySessionHandler(connection, tag, target, bridge)]
 
     def _admit(self, connection: ClientConnection, tag: int, target: Target) -> bool:
         """Return whether a bridge serves the session. Raises TunnelError if the server cannot serve it."""

@@ -39,7 +39,7 @@ def client_context(files: TLSFiles) -> ssl.SSLContext:
 def server_context(files: TLSFiles) -> ssl.SSLContext:
     """Return a TLS context for clients; with a CA they must show a certificate of it. Raises TLSError."""
     if files.certificate is None or files.key is None:
-        raise TLSError("a server with TLS needs a certificate and a key")
+        raise TLSError("a server with TLS needs a certificate and its key: set both --tls-cert and --tls-key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([ALPN])

@@ -10,17 +10,17 @@ from typing_extensions import override
 
 from fleet.transport.http2 import floods, frames, header_blocks
 from fleet.transport.http2.fields import NO_TABLE, BlockCache, Decoder, HeaderListTooLongError
-from fleet.transport.http2.frames import Code, ConnectionBrokenError, Setting, Type
-from fleet.transport.http2.header_blocks import Block, HeaderBlocks
+from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode, FrameType, SettingId
+from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlocks
 from fleet.transport.http2.liveness import Liveness
-from fleet.transport.http2.messages import Shape
+from fleet.transport.http2.messages import HeaderListValidity
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from fleet.transport.http2.stream_numbers import StreamNumbers
 
 # Reading an attribute of an enum is a lookup by name, and each frame is compared with most of these.
-_DATA, _HEADERS, _CONTINUATION = int(Type.DATA), int(Type.HEADERS), int(Type.CONTINUATION)
-_WINDOW_UPDATE, _SETTINGS = int(Type.WINDOW_UPDATE), int(Type.SETTINGS)
+_DATA, _HEADERS, _CONTINUATION = int(FrameType.DATA), int(FrameType.HEADERS), int(FrameType.CONTINUATION)
+_WINDOW_UPDATE, _SETTINGS = int(FrameType.WINDOW_UPDATE), int(FrameType.SETTINGS)
 
 
 class Http2Connection(asyncio.Protocol):
@@ -114,12 +114,12 @@ class Http2Connection(asyncio.Protocol):
             return
         if self._on_stream is not None:
             # The peer may still open streams before it reads this: those are served, RFC 9113 section 6.8.
-            self.write(frames.goaway(frames.LARGEST_WINDOW, Code.NO_ERROR, "the server is closing"))
+            self.write(frames.goaway(frames.LARGEST_WINDOW, ErrorCode.NO_ERROR, "the server is closing"))
         self._retire()
 
     def close(self, reason: str = "the connection was closed") -> None:
         """Close at once, with all streams."""
-        self._end(Code.NO_ERROR, reason)
+        self._end(ErrorCode.NO_ERROR, reason)
 
     # Methods for streams.
 
@@ -145,7 +145,7 @@ class Http2Connection(asyncio.Protocol):
             block = NO_TABLE + block
         self.write(header_blocks.encode_frames(number, block, self.peer_frame, end=end))
 
-    def write_reset(self, number: int, code: Code) -> None:
+    def write_reset(self, number: int, code: ErrorCode) -> None:
         """Reset a stream."""
         self._numbers.reset(number, is_local=True)
         self.write(frames.rst_stream(number, code))
@@ -170,7 +170,7 @@ class Http2Connection(asyncio.Protocol):
             self._resets.record_ended_stream()
         self._blocked_streams.pop(stream.number, None)
         if self.is_retired and not self._streams and not self.is_ended:
-            self._end(Code.NO_ERROR, self._end_reason or "the last call of a retired connection ended")
+            self._end(ErrorCode.NO_ERROR, self._end_reason or "the last call of a retired connection ended")
 
     # Methods for the event loop.
 
@@ -180,15 +180,15 @@ class Http2Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports have no class of asyncio's
         options = self._options
         own_settings = {
-            Setting.HEADER_TABLE_SIZE: 0,
-            Setting.INITIAL_WINDOW_SIZE: options.stream_window,
-            Setting.MAX_FRAME_SIZE: options.frame,
-            Setting.MAX_HEADER_LIST_SIZE: options.header_list,
+            SettingId.HEADER_TABLE_SIZE: 0,
+            SettingId.INITIAL_WINDOW_SIZE: options.stream_window,
+            SettingId.MAX_FRAME_SIZE: options.frame,
+            SettingId.MAX_HEADER_LIST_SIZE: options.header_list,
         }
         if self._on_stream is None:
-            own_settings[Setting.ENABLE_PUSH] = 0
+            own_settings[SettingId.ENABLE_PUSH] = 0
         else:
-            own_settings[Setting.MAX_CONCURRENT_STREAMS] = options.streams
+            own_settings[SettingId.MAX_CONCURRENT_STREAMS] = options.streams
         preface = b"" if self._on_stream else frames.PREFACE
         more = frames.window_update(0, options.connection_window - frames.DEFAULT_WINDOW)
         self.write(preface + frames.settings(own_settings) + more)
@@ -208,7 +208,7 @@ class Http2Connection(asyncio.Protocol):
                 if length > self._options.frame:
                     # Text of another protocol reads as a huge frame.
                     reason = "a frame is too long" if self._has_settings else "the peer does not speak HTTP/2"
-                    raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, reason)
+                    raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, reason)
                 begin = at + frames.HEADER_LENGTH
                 if begin + length > size:
                     break
@@ -235,7 +235,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _read_preface(self, buffer: bytes) -> int:
         if not frames.PREFACE.startswith(buffer[: len(frames.PREFACE)]):
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
+            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
         if len(buffer) < len(frames.PREFACE):
             return 0
         self._preface = False
@@ -243,7 +243,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self._has_settings and kind != _SETTINGS:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "no HTTP/2: the peer sent no SETTINGS first")
+            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "no HTTP/2: no SETTINGS came first")
         if self._blocks.pieces:  # most frames come between blocks: the check is cheaper than a call
             self._blocks.check_order(kind, number)
         if kind == _DATA:
@@ -261,17 +261,17 @@ class Http2Connection(asyncio.Protocol):
 
     def _control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         match kind:
-            case Type.RST_STREAM:
+            case FrameType.RST_STREAM:
                 self._rst_stream(number, frames.code_of(frames.read_uint32(payload)))
-            case Type.SETTINGS:
+            case FrameType.SETTINGS:
                 self._settings(flags, payload)
-            case Type.PUSH_PROMISE:
-                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "server push is disabled")
-            case Type.PING:
+            case FrameType.PUSH_PROMISE:
+                raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "server push is disabled")
+            case FrameType.PING:
                 self._ping(flags, payload)
-            case Type.GOAWAY:
+            case FrameType.GOAWAY:
                 self._goaway(payload)
-            case Type.PRIORITY:
+            case FrameType.PRIORITY:
                 self._priority(number, payload)
             case _:
                 self.count_empty()
@@ -280,7 +280,7 @@ class Http2Connection(asyncio.Protocol):
         size = len(payload)
         self._received_bytes += size
         if self._received_bytes > self._options.connection_window:
-            raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, "more data than the connection's window")
+            raise ConnectionBrokenError(ErrorCode.FLOW_CONTROL_ERROR, "data exceeds the connection's window")
         if self._received_bytes >= self._options.connection_window // 2:
             # Each stream has its own limit; this window only bounds the data of one read.
             self.write(frames.window_update(0, self._received_bytes))
@@ -293,7 +293,7 @@ class Http2Connection(asyncio.Protocol):
         self._liveness.has_data_since_ping = True
         stream.receive_data(data, size, end=bool(flags & frames.END_STREAM))
 
-    def _headers(self, whole: Block | None) -> None:
+    def _headers(self, whole: HeaderBlock | None) -> None:
         if whole is None:
             return
         number, block, end, dependency = whole
@@ -305,10 +305,10 @@ class Http2Connection(asyncio.Protocol):
         try:
             head, shape = self._decoder.read(block, self._cache)
         except HeaderListTooLongError as error:
-            self._stream_error(number, Code.ENHANCE_YOUR_CALM, str(error))
+            self._stream_error(number, ErrorCode.ENHANCE_YOUR_CALM, str(error))
             return
         if dependency and dependency == number:
-            self._stream_error(number, Code.PROTOCOL_ERROR, "made a stream depend on itself")
+            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, "made a stream depend on itself")
         elif begins:
             self._begin(number, head, shape, end=end)
         elif stream is None:
@@ -316,13 +316,13 @@ class Http2Connection(asyncio.Protocol):
         else:
             stream.receive_headers(head, shape, end=end)
 
-    def _begin(self, number: int, head: Any, shape: Shape, *, end: bool) -> None:
+    def _begin(self, number: int, head: Any, shape: HeaderListValidity, *, end: bool) -> None:
         assert self._on_stream is not None
         if shape.request_fault:
-            self._stream_error(number, Code.PROTOCOL_ERROR, shape.request_fault)
+            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, shape.request_fault)
             return
         if len(self._streams) >= self._options.streams:
-            self.write_reset(number, Code.REFUSED_STREAM)
+            self.write_reset(number, ErrorCode.REFUSED_STREAM)
             return
         stream = self._new_stream(number)
         self._on_stream(stream, head)
@@ -340,9 +340,9 @@ class Http2Connection(asyncio.Protocol):
         """Process HEADERS or DATA on a stream that has ended."""
         if self._numbers.needs_reset(number):
             self.count_fault()
-            self.write_reset(number, Code.STREAM_CLOSED)
+            self.write_reset(number, ErrorCode.STREAM_CLOSED)
 
-    def _rst_stream(self, number: int, code: Code) -> None:
+    def _rst_stream(self, number: int, code: ErrorCode) -> None:
         stream = self._streams.get(number)
         if stream is None:
             self._numbers.check_not_idle(number)
@@ -362,17 +362,17 @@ class Http2Connection(asyncio.Protocol):
         values = frames.read_settings(payload)
         for key, value in values:
             match key:
-                case Setting.INITIAL_WINDOW_SIZE:
+                case SettingId.INITIAL_WINDOW_SIZE:
                     self._new_initial_window(value)
-                case Setting.MAX_FRAME_SIZE:
+                case SettingId.MAX_FRAME_SIZE:
                     self.peer_frame = min(value, frames.DEFAULT_FRAME * 4)
-                case Setting.MAX_CONCURRENT_STREAMS:
+                case SettingId.MAX_CONCURRENT_STREAMS:
                     self._peer_streams = value
-        self._respond(frames.frame(Type.SETTINGS, frames.ACK, 0))
+        self._respond(frames.frame(FrameType.SETTINGS, frames.ACK, 0))
         first, self._has_settings = not self._has_settings, True
         if not first:
             self.count_empty()
-        elif self._on_stream is None and Setting.MAX_CONCURRENT_STREAMS not in dict(values):
+        elif self._on_stream is None and SettingId.MAX_CONCURRENT_STREAMS not in dict(values):
             self._peer_streams = frames.LARGEST_WINDOW
         if first and self._on_ready is not None:
             self._on_ready(self)
@@ -382,7 +382,7 @@ class Http2Connection(asyncio.Protocol):
         for stream in self._streams.values():
             stream.window += size - self._initial_window
             if stream.window > frames.LARGEST_WINDOW:
-                raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, "a window is too large")
+                raise ConnectionBrokenError(ErrorCode.FLOW_CONTROL_ERROR, "a window is too large")
         self._initial_window = size
 
     def _ping(self, flags: int, payload: bytes) -> None:
@@ -391,7 +391,7 @@ class Http2Connection(asyncio.Protocol):
             return
         if self._on_stream is not None:
             self._idle_frames.count_ping(self._granted_bytes - self.window)
-        self._respond(frames.frame(Type.PING, frames.ACK, 0, payload))
+        self._respond(frames.frame(FrameType.PING, frames.ACK, 0, payload))
 
     def _respond(self, data: bytes) -> None:
         unsent = self._transport.get_write_buffer_size() if self._transport else 0
@@ -411,20 +411,20 @@ class Http2Connection(asyncio.Protocol):
         for number in [number for number in self._streams if number > last]:
             listener = self._streams[number].drop()
             if listener is not None:
-                listener.on_reset(Code.REFUSED_STREAM, self._end_reason)
+                listener.on_reset(ErrorCode.REFUSED_STREAM, self._end_reason)
 
     def _window_update(self, number: int, more: int) -> None:
         if number == 0:
             if more == 0:
-                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "a WINDOW_UPDATE of 0 bytes")
+                raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "a WINDOW_UPDATE of 0 bytes")
             self.window += more
             self._granted_bytes += more
             if self.window > frames.LARGEST_WINDOW:
-                raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, "the connection's window is too large")
+                raise ConnectionBrokenError(ErrorCode.FLOW_CONTROL_ERROR, "connection window too large")
             self._flush_blocked()
             return
         if more == 0:
-            self._stream_error(number, Code.PROTOCOL_ERROR, "sent WINDOW_UPDATE of 0 bytes")
+            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, "sent WINDOW_UPDATE of 0 bytes")
             return
         stream = self._streams.get(number)
         if stream is None:
@@ -432,20 +432,20 @@ class Http2Connection(asyncio.Protocol):
             return
         stream.window += more
         if stream.window > frames.LARGEST_WINDOW:
-            stream.fail(Code.FLOW_CONTROL_ERROR, "made a window too large")
+            stream.fail(ErrorCode.FLOW_CONTROL_ERROR, "made a window too large")
         elif stream.has_pending_data:
             stream.flush()
 
     def _priority(self, number: int, payload: bytes) -> None:
         if number == 0:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "PRIORITY without a stream")
+            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
         if len(payload) != 5:
-            self._stream_error(number, Code.FRAME_SIZE_ERROR, "sent PRIORITY with a wrong length")
+            self._stream_error(number, ErrorCode.FRAME_SIZE_ERROR, "sent PRIORITY with a wrong length")
         elif frames.dependency(payload, 0) == number:
-            self._stream_error(number, Code.PROTOCOL_ERROR, "made a stream depend on itself")
+            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, "made a stream depend on itself")
         self.count_empty()
 
-    def _stream_error(self, number: int, code: Code, reason: str) -> None:
+    def _stream_error(self, number: int, code: ErrorCode, reason: str) -> None:
         """Reset a stream, whatever its state; for one that was never opened, raise ConnectionBrokenError."""
         stream = self._streams.get(number)
         if stream is not None:
@@ -470,9 +470,9 @@ class Http2Connection(asyncio.Protocol):
         if self._on_retire is not None:
             self._on_retire(self)
         if not self._streams:
-            self._end(Code.NO_ERROR, self._end_reason or "the last call of a retired connection ended")
+            self._end(ErrorCode.NO_ERROR, self._end_reason or "the last call of a retired connection ended")
 
-    def _end(self, code: Code | None, reason: str) -> None:
+    def _end(self, code: ErrorCode | None, reason: str) -> None:
         """Close the connection, with a GOAWAY unless it is lost (`code` None)."""
         if self.is_ended:
             return
@@ -494,6 +494,6 @@ class Http2Connection(asyncio.Protocol):
             self._on_end(self, reason)
 
     def _on_frozen(self, reason: str) -> None:
-        self._end(Code.NO_ERROR, reason)
+        self._end(ErrorCode.NO_ERROR, reason)
         if self._transport is not None:
             self._transport.abort()

@@ -13,8 +13,8 @@ import hpack
 from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
 
 from fleet.transport.http2 import messages
-from fleet.transport.http2.frames import Code, ConnectionBrokenError
-from fleet.transport.http2.messages import Field, Shape
+from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
+from fleet.transport.http2.messages import Field, HeaderListValidity
 
 HeaderFields = tuple[Field, ...]
 
@@ -77,13 +77,13 @@ class BlockCache(Generic[_T]):
     def __init__(self, make: Callable[[HeaderFields], _T]) -> None:
         """Use `make`, a function without side effects, to make a value of the fields of a block."""
         self._make = make
-        self._entries: dict[bytes, tuple[_T, Shape]] = {}
+        self._entries: dict[bytes, tuple[_T, HeaderListValidity]] = {}
 
-    def get(self, block: bytes) -> tuple[_T, Shape] | None:
+    def get(self, block: bytes) -> tuple[_T, HeaderListValidity] | None:
         """Return the cached value of a block; None without one."""
         return self._entries.get(block)
 
-    def add(self, block: bytes, fields: HeaderFields, *, keep: bool) -> tuple[_T, Shape]:
+    def add(self, block: bytes, fields: HeaderFields, *, keep: bool) -> tuple[_T, HeaderListValidity]:
         """Make the value of a block, and cache it if `keep`."""
         entry = self._make(fields), messages.shape(fields)
         if keep and len(block) <= _LONGEST_CACHED:
@@ -111,7 +111,7 @@ class Decoder:
         self._decoder.header_table_size = self._decoder.max_allowed_table_size = 0
         self._pure = True
 
-    def read(self, block: bytes, cache: BlockCache[_T]) -> tuple[_T, Shape]:
+    def read(self, block: bytes, cache: BlockCache[_T]) -> tuple[_T, HeaderListValidity]:
         """Return the value of a block.
 
         Raises HeaderListTooLongError, or ConnectionBrokenError: then no other block can be decoded.
@@ -127,10 +127,10 @@ class Decoder:
             if self._pure:
                 raise HeaderListTooLongError(sentence) from None
             # The unread rest of the block could have changed the table.
-            raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, sentence) from None
+            raise ConnectionBrokenError(ErrorCode.ENHANCE_YOUR_CALM, sentence) from None
         except hpack.HPACKError as error:
             raise ConnectionBrokenError(
-                Code.COMPRESSION_ERROR, f"cannot decode header fields: {error}"
+                ErrorCode.COMPRESSION_ERROR, f"cannot decode header fields: {error}"
             ) from None
         # The block that shrinks the table may refer to it first; the blocks after it cannot.
         keep, self._pure = self._pure, self._decoder.header_table_size == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.transport.http2.frames import Code, ConnectionBrokenError
+from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
 
 #: Maximum unsent bytes to a peer that reads nothing but requires responses (to pings, settings).
 _MAX_UNSENT = 4 * 1024 * 1024
@@ -36,7 +36,7 @@ class EventBudget:
         self._remaining = min(self._burst, self._remaining + (at - self._at) * self._per_second) - 1
         self._at = at
         if self._remaining < 0:
-            raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, self._sentence)
+            raise ConnectionBrokenError(ErrorCode.ENHANCE_YOUR_CALM, self._sentence)
 
 
 class ResetBudget:
@@ -83,16 +83,16 @@ class IdleFrameBudget:
             clock, _IDLE, _IDLE_PER_SECOND, "too_many_pings"
         )  # gRPC clients recognise this text
         self._other_frames = EventBudget(clock, _IDLE, _IDLE_PER_SECOND, "too many frames without effect")
-        self._sent_bytes = 0
+        self._byte_count_at_last_ping = 0
 
     def count_ping(self, sent_bytes: int) -> None:
         """Count a ping, unless data was sent since the last one (`sent_bytes` is total bytes).
 
         Raises ConnectionBrokenError.
         """
-        if sent_bytes == self._sent_bytes:
+        if sent_bytes == self._byte_count_at_last_ping:
             self._pings.count()
-        self._sent_bytes = sent_bytes
+        self._byte_count_at_last_ping = sent_bytes
 
     def count_other(self) -> None:
         """Count SETTINGS, PRIORITY, empty DATA, or a frame of an unknown type. Raises ConnectionBrokenError."""
@@ -103,5 +103,5 @@ def check_unsent(unsent_bytes: int, unsent_frames: int) -> None:
     """Raise ConnectionBrokenError for a peer that requires responses but does not read them."""
     if unsent_bytes > _MAX_UNSENT or unsent_frames > _MAX_ANSWERS:
         raise ConnectionBrokenError(
-            Code.ENHANCE_YOUR_CALM, "the peer does not read the responses that it requires"
+            ErrorCode.ENHANCE_YOUR_CALM, "the peer does not read the responses that it requires"
         )

@@ -14,8 +14,8 @@ DEFAULT_FRAME = 16_384
 LARGEST_FRAME = (1 << 24) - 1
 
 
-class Type(IntEnum):
-    """Frame type."""
+class FrameType(IntEnum):
+    """Types of HTTP/2 frames: RFC 9113, section 6."""
 
     DATA = 0
     HEADERS = 1
@@ -35,7 +35,7 @@ PADDED = 0x8
 PRIORITY = 0x20
 
 
-class Setting(IntEnum):
+class SettingId(IntEnum):
     """Identifier of a setting."""
 
     HEADER_TABLE_SIZE = 1
@@ -46,7 +46,7 @@ class Setting(IntEnum):
     MAX_HEADER_LIST_SIZE = 6
 
 
-class Code(IntEnum):
+class ErrorCode(IntEnum):
     """Error code of a stream or a connection."""
 
     NO_ERROR = 0
@@ -65,23 +65,23 @@ class Code(IntEnum):
     HTTP_1_1_REQUIRED = 13
 
 
-def code_of(number: int) -> Code:
+def code_of(number: int) -> ErrorCode:
     """Return the error code with this number; INTERNAL_ERROR for an unknown one (RFC 9113 section 7)."""
-    return Code(number) if number <= max(Code) else Code.INTERNAL_ERROR
+    return ErrorCode(number) if number <= max(ErrorCode) else ErrorCode.INTERNAL_ERROR
 
 
 class ConnectionBrokenError(Exception):
     """The peer violated the protocol: the connection must end."""
 
-    def __init__(self, code: Code, sentence: str) -> None:
+    def __init__(self, code: ErrorCode, sentence: str) -> None:
         self.code = code
         super().__init__(sentence)
 
 
 #: Frame types of the connection as a whole, RFC 9113 sections 6.5, 6.7 and 6.8.
-_OF_CONNECTION = frozenset({Type.SETTINGS, Type.PING, Type.GOAWAY})
+_OF_CONNECTION = frozenset({FrameType.SETTINGS, FrameType.PING, FrameType.GOAWAY})
 #: Lengths of frame types with a fixed length.
-_LENGTHS: Mapping[int, int] = {Type.RST_STREAM: 4, Type.PING: 8, Type.WINDOW_UPDATE: 4}
+_LENGTHS: Mapping[int, int] = {FrameType.RST_STREAM: 4, FrameType.PING: 8, FrameType.WINDOW_UPDATE: 4}
 
 _HEADER = struct.Struct(">HBBBL")
 _LONG = struct.Struct(">L")
@@ -89,7 +89,7 @@ _SETTING = struct.Struct(">HL")
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Return a frame."""
+    """Return the bytes of a frame: a header of nine bytes, and the payload."""
     length = len(payload)
     return _HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
@@ -106,60 +106,64 @@ def check(kind: int, flags: int, number: int, length: int) -> None:
     DATA, HEADERS, CONTINUATION and PRIORITY have their own rules: a wrong length may affect one stream only.
     """
     if kind in _OF_CONNECTION and number:
-        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"{Type(kind).name} must not have a stream number")
+        raise ConnectionBrokenError(
+            ErrorCode.PROTOCOL_ERROR, f"{FrameType(kind).name} must not have a stream number"
+        )
     expected_length = _LENGTHS.get(kind, length)
-    if kind == Type.SETTINGS and flags & ACK:
+    if kind == FrameType.SETTINGS and flags & ACK:
         expected_length = 0
     if length != expected_length:
-        name = Type(kind).name
+        name = FrameType(kind).name
         raise ConnectionBrokenError(
-            Code.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected_length}"
+            ErrorCode.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected_length}"
         )
 
 
-def settings(values: Mapping[Setting, int]) -> bytes:
+def settings(values: Mapping[SettingId, int]) -> bytes:
     """Return a SETTINGS frame."""
-    return frame(Type.SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in values.items()))
+    return frame(
+        FrameType.SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in values.items())
+    )
 
 
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
     """Return the settings of a SETTINGS payload, in order. Raises ConnectionBrokenError for an invalid value."""
     if len(payload) % _SETTING.size:
-        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "SETTINGS frame is truncated")
+        raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS frame is truncated")
     values: list[tuple[int, int]] = list(_SETTING.iter_unpack(payload))
     for key, value in values:
-        if key == Setting.ENABLE_PUSH and value > 1:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
-        if key == Setting.INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
+        if key == SettingId.ENABLE_PUSH and value > 1:
+            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
+        if key == SettingId.INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
             raise ConnectionBrokenError(
-                Code.FLOW_CONTROL_ERROR, f"an initial window of {value} bytes is not allowed"
+                ErrorCode.FLOW_CONTROL_ERROR, f"an initial window of {value} bytes is not allowed"
             )
-        if key == Setting.MAX_FRAME_SIZE and not DEFAULT_FRAME <= value <= LARGEST_FRAME:
+        if key == SettingId.MAX_FRAME_SIZE and not DEFAULT_FRAME <= value <= LARGEST_FRAME:
             raise ConnectionBrokenError(
-                Code.PROTOCOL_ERROR, f"a maximum frame size of {value} bytes is not allowed"
+                ErrorCode.PROTOCOL_ERROR, f"a maximum frame size of {value} bytes is not allowed"
             )
     return values
 
 
 def window_update(stream: int, more: int) -> bytes:
     """Return a WINDOW_UPDATE frame."""
-    return frame(Type.WINDOW_UPDATE, 0, stream, _LONG.pack(more))
+    return frame(FrameType.WINDOW_UPDATE, 0, stream, _LONG.pack(more))
 
 
-def rst_stream(stream: int, code: Code) -> bytes:
+def rst_stream(stream: int, code: ErrorCode) -> bytes:
     """Return a RST_STREAM frame."""
-    return frame(Type.RST_STREAM, 0, stream, _LONG.pack(code))
+    return frame(FrameType.RST_STREAM, 0, stream, _LONG.pack(code))
 
 
-def goaway(last: int, code: Code, reason: str = "") -> bytes:
+def goaway(last: int, code: ErrorCode, reason: str = "") -> bytes:
     """Return a GOAWAY frame."""
-    return frame(Type.GOAWAY, 0, 0, _LONG.pack(last) + _LONG.pack(code) + reason.encode())
+    return frame(FrameType.GOAWAY, 0, 0, _LONG.pack(last) + _LONG.pack(code) + reason.encode())
 
 
 def read_uint32(payload: bytes, at: int = 0) -> int:
     """Return the four-byte number at a position. Raises ConnectionBrokenError when it is truncated."""
     if len(payload) < at + 4:
-        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a frame is truncated")
+        raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, "a frame is truncated")
     number: int = _LONG.unpack_from(payload, at)[0]
     return number
 
@@ -169,12 +173,12 @@ def strip_padding(payload: bytes, flags: int, *, priority: bool = False) -> byte
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload:
-            raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a padded frame is truncated")
+            raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, "a padded frame is truncated")
         start, end = 1, end - payload[0]
     if priority and flags & PRIORITY:
         start += 5
     if start > end:
-        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the padding is longer than the frame")
+        raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "the padding is longer than the frame")
     return payload[start:end]
 
 

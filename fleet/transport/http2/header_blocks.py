@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fleet.transport.http2 import frames
 from fleet.transport.http2.fields import MAX_LIST
-from fleet.transport.http2.frames import Code, ConnectionBrokenError, Type
+from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode, FrameType
 
 #: Maximum length of a header block, as a multiple of that of a header list; a longer one is a flood (CVE-2024-27316).
 _LONGER = 2
@@ -14,7 +14,7 @@ _LONGER = 2
 _SHORTEST = 64
 
 
-class Block(NamedTuple):
+class HeaderBlock(NamedTuple):
     """A complete header block."""
 
     number: int
@@ -40,44 +40,46 @@ class HeaderBlocks:
 
     def check_order(self, kind: int, number: int) -> None:
         """Raise ConnectionBrokenError for a frame that must not come between the frames of a block."""
-        if self.pieces and (kind != Type.CONTINUATION or number != self._number):
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "a header block is interrupted by another frame")
+        if self.pieces and (kind != FrameType.CONTINUATION or number != self._number):
+            raise ConnectionBrokenError(
+                ErrorCode.PROTOCOL_ERROR, "a header block is interrupted by another frame"
+            )
 
-    def add_headers(self, number: int, flags: int, payload: bytes) -> Block | None:
+    def add_headers(self, number: int, flags: int, payload: bytes) -> HeaderBlock | None:
         """Process a HEADERS frame; return the block, or None while it is incomplete. Raises ConnectionBrokenError."""
         block = frames.strip_padding(payload, flags, priority=True)
         dependency = frames.dependency(payload, flags) if flags & frames.PRIORITY else 0
         end = bool(flags & frames.END_STREAM)
         if flags & frames.END_HEADERS:
-            return Block(number, block, end, dependency)
+            return HeaderBlock(number, block, end, dependency)
         self._number, self._end, self._dependency = number, end, dependency
         self.pieces, self._size = [block], len(block)
         return None
 
-    def add_continuation(self, flags: int, payload: bytes) -> Block | None:
+    def add_continuation(self, flags: int, payload: bytes) -> HeaderBlock | None:
         """Process a CONTINUATION frame; return the block, or None while it is incomplete.
 
         Raises ConnectionBrokenError.
         """
         if not self.pieces:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "CONTINUATION without a header block")
+            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without a header block")
         self.pieces.append(payload)
         self._size += len(payload)
         if self._size > self._longest or len(self.pieces) > self._longest // _SHORTEST:
-            raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, "a header block is too long")
+            raise ConnectionBrokenError(ErrorCode.ENHANCE_YOUR_CALM, "a header block is too long")
         if not flags & frames.END_HEADERS:
             return None
         whole, self.pieces = b"".join(self.pieces), []
-        return Block(self._number, whole, self._end, self._dependency)
+        return HeaderBlock(self._number, whole, self._end, self._dependency)
 
 
 def encode_frames(number: int, block: bytes, longest: int, *, end: bool) -> bytes:
     """Return the frames of a header block, several if it is longer than the peer's maximum frame size."""
     flags = frames.END_STREAM if end else 0
     if len(block) <= longest:
-        return frames.frame(Type.HEADERS, flags | frames.END_HEADERS, number, block)
+        return frames.frame(FrameType.HEADERS, flags | frames.END_HEADERS, number, block)
     pieces = [block[at : at + longest] for at in range(0, len(block), longest)]
-    out = [frames.frame(Type.HEADERS, flags, number, pieces[0])]
-    out += [frames.frame(Type.CONTINUATION, 0, number, piece) for piece in pieces[1:-1]]
-    out.append(frames.frame(Type.CONTINUATION, frames.END_HEADERS, number, pieces[-1]))
+    out = [frames.frame(FrameType.HEADERS, flags, number, pieces[0])]
+    out += [frames.frame(FrameType.CONTINUATION, 0, number, piece) for piece in pieces[1:-1]]
+    out.append(frames.frame(FrameType.CONTINUATION, frames.END_HEADERS, number, pieces[-1]))
     return b"".join(out)

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.frames import Type
+from fleet.transport.http2.frames import FrameType
 
-_PING = frames.frame(Type.PING, 0, 0, b"refloat?")
+_PING = frames.frame(FrameType.PING, 0, 0, b"refloat?")
 
 
 class Liveness:

@@ -26,7 +26,7 @@ _REQUIRED = frozenset({b":method", b":scheme", b":path"})
 _WITHOUT_BODY = frozenset({b"204", b"304"})
 
 
-class Shape(NamedTuple):
+class HeaderListValidity(NamedTuple):
     """Valid uses of a header list. A fault is a predicate for a message, such as "sent :path twice"; empty if none."""
 
     #: The fault as the head of a request.
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
     interim: bool
 
 
-def shape(fields: Iterable[Field]) -> Shape:
+def shape(fields: Iterable[Field]) -> HeaderListValidity:
     """Return the shape of a header list."""
     pseudo: dict[bytes, bytes] = {}
     fault, length, regular = "", None, False
@@ -66,7 +66,7 @@ def shape(fields: Iterable[Field]) -> Shape:
             fault = f"sent an invalid character in {_text(name)!r}"
     status = pseudo.get(b":status", b"")
     interim = len(status) == 3 and status.startswith(b"1")
-    return Shape(
+    return HeaderListValidity(
         fault or _request_fault(pseudo),
         fault or _response_fault(pseudo),
         fault or ("sent a pseudo-header field in trailers" if pseudo else ""),

@@ -7,8 +7,8 @@ from collections import deque
 from typing import Any, Protocol
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.frames import Code, Type
-from fleet.transport.http2.messages import Shape
+from fleet.transport.http2.frames import ErrorCode, FrameType
+from fleet.transport.http2.messages import HeaderListValidity
 
 _TOO_LITTLE = "sent less than its content-length"
 
@@ -25,7 +25,7 @@ class StreamListener(Protocol):
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Process bytes of the body. Call `Stream.release_window` once they are forwarded."""
 
-    def on_reset(self, code: Code, reason: str) -> None:
+    def on_reset(self, code: ErrorCode, reason: str) -> None:
         """Process that the peer reset the stream, or violated the protocol.
 
         `reason` is a predicate such as "sent …".
@@ -35,7 +35,7 @@ class StreamListener(Protocol):
         """Process the loss of the connection."""
 
 
-class Carrier(Protocol):
+class StreamConnection(Protocol):
     """Interface of the connection for its streams."""
 
     #: Bytes that may be sent on all streams together.
@@ -51,7 +51,7 @@ class Carrier(Protocol):
     def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
         """Send a header list."""
 
-    def write_reset(self, number: int, code: Code) -> None:
+    def write_reset(self, number: int, code: ErrorCode) -> None:
         """Reset a stream."""
 
     def count_fault(self) -> None:
@@ -90,7 +90,7 @@ class Stream:
     )
 
     def __init__(
-        self, connection: Carrier, number: int, window: int, readable: int, *, requests: bool
+        self, connection: StreamConnection, number: int, window: int, readable: int, *, requests: bool
     ) -> None:
         """Create a stream; the peer sends a request on it if `requests`, else a response."""
         self._connection = connection
@@ -162,7 +162,7 @@ class Stream:
             return
         self._write(data, end=end)
 
-    def reset(self, code: Code) -> None:
+    def reset(self, code: ErrorCode) -> None:
         """End both directions at once, without calling the listener."""
         if self.closed:
             return
@@ -201,13 +201,13 @@ class Stream:
         elif self._queued_end and not self._local_ended:
             self._write(b"", end=True)
 
-    def receive_headers(self, head: Any, shape: Shape, *, end: bool) -> None:
+    def receive_headers(self, head: Any, shape: HeaderListValidity, *, end: bool) -> None:
         """Process a header list of the peer."""
         listener = self.listener
         if listener is None:
             return
         if self._remote_ended:
-            self.fail(Code.STREAM_CLOSED, "sent HEADERS after the end of the stream")
+            self.fail(ErrorCode.STREAM_CLOSED, "sent HEADERS after the end of the stream")
             return
         if self._has_head:
             fault = shape.trailers_fault if end else "sent two header lists before the body"
@@ -222,7 +222,7 @@ class Stream:
         if end and self._remaining_length:
             fault = fault or _TOO_LITTLE
         if fault:
-            self.fail(Code.PROTOCOL_ERROR, fault)
+            self.fail(ErrorCode.PROTOCOL_ERROR, fault)
             return
         if end:
             self._end_remote()
@@ -234,16 +234,18 @@ class Stream:
         if listener is None:
             return
         if self._remote_ended:
-            self.fail(Code.STREAM_CLOSED, "sent DATA after the end of the stream")
+            self.fail(ErrorCode.STREAM_CLOSED, "sent DATA after the end of the stream")
             return
         self.readable -= size
         if self.readable < 0:
-            self.fail(Code.FLOW_CONTROL_ERROR, "sent more data than the stream's window")
+            self.fail(ErrorCode.FLOW_CONTROL_ERROR, "sent more data than the stream's window")
             return
         if self._remaining_length is not None:
             self._remaining_length -= len(data)
             if self._remaining_length < 0 or (end and self._remaining_length):
-                self.fail(Code.PROTOCOL_ERROR, _TOO_LITTLE if end else "sent more than its content-length")
+                self.fail(
+                    ErrorCode.PROTOCOL_ERROR, _TOO_LITTLE if end else "sent more than its content-length"
+                )
                 return
         if end:
             self._end_remote()
@@ -254,7 +256,7 @@ class Stream:
             return
         listener.on_data(data, end=end)
 
-    def fail(self, code: Code, reason: str) -> None:
+    def fail(self, code: ErrorCode, reason: str) -> None:
         """Reset the stream because the peer violated the protocol; the listener gets the reason."""
         listener = self.listener
         self._connection.count_fault()
@@ -275,7 +277,9 @@ class Stream:
         size = len(data)
         self.window -= size
         self._connection.window -= size
-        self._connection.write(frames.frame(Type.DATA, frames.END_STREAM if end else 0, self.number, data))
+        self._connection.write(
+            frames.frame(FrameType.DATA, frames.END_STREAM if end else 0, self.number, data)
+        )
         if size and self._credit_source is not None:
             self._credit_source.release_window(size)
         if end:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from fleet.transport.http2.frames import Code, ConnectionBrokenError
+from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
 
 #: Number of reset streams that are remembered: frames for them may still be in flight.
 _MOST_RESETS = 4096
@@ -37,7 +37,7 @@ class StreamNumbers:
         """Record a new stream of the client. Raises ConnectionBrokenError for an even number."""
         if number % 2 == 0:
             raise ConnectionBrokenError(
-                Code.PROTOCOL_ERROR, f"a client must not open stream {number}: its number is even"
+                ErrorCode.PROTOCOL_ERROR, f"a client must not open stream {number}: its number is even"
             )
         if number > self.last + 2:
             self._gaps.append(range(self.last + 1, number))
@@ -58,7 +58,7 @@ class StreamNumbers:
     def check_not_idle(self, number: int) -> None:
         """Raise ConnectionBrokenError for a frame on a stream that was never opened."""
         if self.is_idle(number):
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"stream {number} was never opened")
+            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, f"stream {number} was never opened")
 
     def needs_reset(self, number: int) -> bool:
         """Return whether to answer DATA or HEADERS on an ended stream with RST_STREAM.
@@ -74,6 +74,6 @@ class StreamNumbers:
             return True
         if any(number in gap for gap in self._gaps):
             raise ConnectionBrokenError(
-                Code.PROTOCOL_ERROR, f"stream {number} was opened after a greater one"
+                ErrorCode.PROTOCOL_ERROR, f"stream {number} was opened after a greater one"
             )
-        raise ConnectionBrokenError(Code.STREAM_CLOSED, f"stream {number} is closed")
+        raise ConnectionBrokenError(ErrorCode.STREAM_CLOSED, f"stream {number} is closed")

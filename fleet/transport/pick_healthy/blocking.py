@@ -18,11 +18,11 @@ from fleet.protocol.recovery.pick_healthy import (
     Balancer,
     BalancerSettings,
     Command,
-    Open,
+    OpenConnection,
     RequestConfig,
-    Retire,
+    RetireConnection,
     RetireReason,
-    Watch,
+    WatchHealth,
 )
 from fleet.transport.pick_healthy.blocking_calls import (
     BlockingStreamStream,
@@ -211,8 +211,8 @@ class BlockingPickHealthyChannel(grpc.Channel):
 
     def _do(self, commands: list[Command]) -> None:
         for command in commands:
-            if isinstance(command, Open):
-                channel = self._open_connection(command.shuffle)
+            if isinstance(command, OpenConnection):
+                channel = self._open_connection(command.should_shuffle)
                 connection = BlockingConnection(
                     command.connection, channel, lambda *report: self._events.put(report)
                 )
@@ -222,12 +222,12 @@ class BlockingPickHealthyChannel(grpc.Channel):
                 self._connections[command.connection] = connection
             elif isinstance(command, RequestConfig):
                 self._connections[command.connection].request_config(command.life)
-            elif isinstance(command, Watch):
+            elif isinstance(command, WatchHealth):
                 self._connections[command.connection].watch(command.life, command.service)
             else:
                 self._leave(command)
 
-    def _leave(self, command: Retire) -> None:
+    def _leave(self, command: RetireConnection) -> None:
         self.moves += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
         log_retired(self._name, command.reason)
         call_back(self._on_leave, command.reason)

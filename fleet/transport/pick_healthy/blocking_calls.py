@@ -10,7 +10,7 @@ import grpc
 from fleet.transport.pick_healthy.blocking_connection import BlockingConnection
 
 
-class _Method:
+class _BlockingMethod:
     #: Name of the grpc.Channel method that creates this kind of RPC method.
     kind: ClassVar[str]
 
@@ -41,7 +41,7 @@ class _Method:
         return getattr(connection.channel, self.kind)(*self._args, **self._kwargs)
 
 
-class _Unary(_Method):
+class _Unary(_BlockingMethod):
     """RPC method with a single response: wait for it, or get a future."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ class _Unary(_Method):
         return self._start("future", args, kwargs)
 
 
-class _Stream(_Method):
+class _Stream(_BlockingMethod):
     """RPC method with a stream of responses."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

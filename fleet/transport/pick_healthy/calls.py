@@ -11,7 +11,7 @@ from typing_extensions import override
 from fleet.transport.pick_healthy.connection import AioConnection
 
 
-class _Method:
+class _AioMethod:
     #: Name of the grpc.aio.Channel method that creates this kind of RPC method.
     kind: ClassVar[str]
 
@@ -33,7 +33,7 @@ class _Method:
         return call
 
 
-class UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable[Any, Any]):
+class UnaryUnary(_AioMethod, grpc.aio.UnaryUnaryMultiCallable[Any, Any]):
     """Single request, single response."""
 
     kind = "unary_unary"
@@ -43,7 +43,7 @@ class UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable[Any, Any]):
         return super().__call__(*args, **kwargs)
 
 
-class UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable[Any, Any]):
+class UnaryStream(_AioMethod, grpc.aio.UnaryStreamMultiCallable[Any, Any]):
     """Single request, stream of responses."""
 
     kind = "unary_stream"
@@ -53,7 +53,7 @@ class UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable[Any, Any]):
         return super().__call__(*args, **kwargs)
 
 
-class StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable[Any, Any]):
+class StreamUnary(_AioMethod, grpc.aio.StreamUnaryMultiCallable[Any, Any]):
     """Stream of requests, single response."""
 
     kind = "stream_unary"
@@ -63,7 +63,7 @@ class StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable[Any, Any]):
         return super().__call__(*args, **kwargs)
 
 
-class StreamStream(_Method, grpc.aio.StreamStreamMultiCallable[Any, Any]):
+class StreamStream(_AioMethod, grpc.aio.StreamStreamMultiCallable[Any, Any]):
     """Streams in both directions."""
 
     kind = "stream_stream"

@@ -18,11 +18,11 @@ from fleet.protocol.recovery.pick_healthy import (
     Balancer,
     BalancerSettings,
     Command,
-    Open,
+    OpenConnection,
     RequestConfig,
-    Retire,
+    RetireConnection,
     RetireReason,
-    Watch,
+    WatchHealth,
 )
 from fleet.transport.pick_healthy.calls import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from fleet.transport.pick_healthy.connection import AioConnection
@@ -225,8 +225,8 @@ class PickHealthyChannel(grpc.aio.Channel):
     def _do(self, commands: list[Command]) -> None:
         """Execute the balancer's commands."""
         for command in commands:
-            if isinstance(command, Open):
-                channel = self._open_connection(command.shuffle)
+            if isinstance(command, OpenConnection):
+                channel = self._open_connection(command.should_shuffle)
                 connection = AioConnection(command.connection, channel, self._on_event, self.close_connection)
                 active = self._connections.get(self._balancer.active_id)
                 if active is not None:  # its policy is in force until the server sends its own
@@ -234,14 +234,14 @@ class PickHealthyChannel(grpc.aio.Channel):
                 self._connections[command.connection] = connection
             elif isinstance(command, RequestConfig):
                 self._connections[command.connection].request_config(command.life)
-            elif isinstance(command, Watch):
+            elif isinstance(command, WatchHealth):
                 self._connections[command.connection].watch(command.life, command.service)
             else:
                 self._leave(command)
         self._arm()
         self._notify()
 
-    def _leave(self, command: Retire) -> None:
+    def _leave(self, command: RetireConnection) -> None:
         self.moves += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
         log_retired(self._name, command.reason)
         call_back(self._on_leave, command.reason)

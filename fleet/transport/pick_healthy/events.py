@@ -169,7 +169,7 @@ def log_unreadable(name: str, response: ConfigResponse | None, logged_auth_ids: 
     if response.auth_id not in logged_auth_ids:
         logged_auth_ids.add(response.auth_id)
         log.warning(
-            "service-config.refused: %s: policy of auth %.40r cannot be read: %s",
+            "service-config.unreadable: %s: policy of auth %.40r cannot be read: %s",
             name,
             response.auth_id or "unknown",
             response.problem,
@@ -181,7 +181,7 @@ def log_unknown_service(name: str, event: ServiceUnknown, logged_services: set[s
     """Log a warning that servers do not know a health service, once per service."""
     if event.service not in logged_services:
         logged_services.add(event.service)
-        log.warning("health.service_unknown: %s: %s", name, _unknown_sentence(event.service))
+        log.warning("health.service-unknown: %s: %s", name, _unknown_sentence(event.service))
 
 
 def _unknown_sentence(service: str) -> str:

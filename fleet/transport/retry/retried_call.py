@@ -16,7 +16,7 @@ from fleet.protocol.retry.policy import (
     RetryAfter,
     RetryDecision,
     RetryPolicy,
-    Tries,
+    RetryState,
 )
 
 #: One policy for every method, or a function that returns one for `/service/method`, such as GRPCRoute.policy_for.
@@ -57,7 +57,7 @@ class RetriedCall:
         method = details.method.decode() if isinstance(details.method, bytes) else details.method
         policy = policies if isinstance(policies, RetryPolicy) else policies(method)
         now = clock()
-        self._tries = Tries(policy, now, details.timeout)
+        self._tries = RetryState(policy, now, details.timeout)
         self._budget = budget
         self._clock = clock
         self._chance = chance

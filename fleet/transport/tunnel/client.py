@@ -18,10 +18,10 @@ import grpc.aio
 
 from fleet.processes import background
 from fleet.protocol.tunnel.client_state import (
-    AskHandler,
     Effect,
     OpenStream,
-    Send,
+    QueryRegisterHandler,
+    SendToServer,
     SessionFailed,
     SubscriptionResponse,
     TargetAccepted,
@@ -76,7 +76,7 @@ class TunnelClient:
         """
         self._wire = wire
         self._handler = handler
-        self._register_metadata = metadata.register_metadata(wire, name, generation)
+        self._register_metadata = metadata.create_register_metadata(wire, name, generation)
         self._limits = limits or Limits()
         self._on_news = on_news
         self._channel = channel
@@ -250,9 +250,9 @@ class TunnelClient:
 
     def _do(self, run: RegisterStream, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendToServer):
                 run.send(codec.encode(self._wire, effect.message))
-            elif isinstance(effect, AskHandler):
+            elif isinstance(effect, QueryRegisterHandler):
                 run.pending_tags.add(effect.tag)
                 self._start(self._serve(run, effect), f"session to {effect.target}")
             elif isinstance(effect, OpenStream):
@@ -287,7 +287,7 @@ class TunnelClient:
         self._sessions.add(task)
         task.add_done_callback(self._sessions.discard)
 
-    async def _serve(self, run: RegisterStream, effect: AskHandler) -> None:
+    async def _serve(self, run: RegisterStream, effect: QueryRegisterHandler) -> None:
         """Serve a session that the server requested."""
         session, error = (
             (None, _LEAVING_SENTENCE) if self._is_leaving(run) else await self._accept_session(effect.target)
@@ -298,7 +298,7 @@ class TunnelClient:
         next_effect = next(
             (response_effect for response_effect in run.state.respond(effect.tag, error)), None
         )
-        if isinstance(next_effect, Send):
+        if isinstance(next_effect, SendToServer):
             self._do(run, [next_effect])
         if not isinstance(next_effect, OpenStream):
             run.on_session_set_up(effect.tag)
@@ -326,14 +326,18 @@ class TunnelClient:
             return run.is_leaving
         return run.has_goaway or self._channel.get_state() is not grpc.ChannelConnectivity.READY
 
-    def _on_session_end(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
+    def _on_session_end(
+        self, run: RegisterStream, effect: QueryRegisterHandler, stream: ClientStream
+    ) -> None:
         """Process the end of a session that the server requested; report one that never reached the server."""
         if stream.is_unacknowledged and not stream.abort_reason and self._register_stream is run:
             task = asyncio.create_task(self._send_refusal(run, effect, stream), name="refused session")
             run.refusals.add(task)
             task.add_done_callback(run.refusals.discard)
 
-    async def _send_refusal(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
+    async def _send_refusal(
+        self, run: RegisterStream, effect: QueryRegisterHandler, stream: ClientStream
+    ) -> None:
         if reason := await stream.verdict():
             self._do(run, run.state.on_stream_failed(effect.tag, effect.target, reason))
 
@@ -394,7 +398,7 @@ class TunnelClient:
 
     def _send_fault(self, run: RegisterStream, effect: OpenStream, reason: str) -> None:
         if self._register_stream is run:
-            self._do(run, [Send(Session(effect.tag, effect.target, error=reason))])
+            self._do(run, [SendToServer(Session(effect.tag, effect.target, error=reason))])
 
     def _set_timer(self, run: RegisterStream) -> None:
         at = run.state.wake_at()

@@ -35,7 +35,7 @@ class RegisterMetadata:
         return Peer(identity, self.name, self.generation)
 
 
-def register_metadata(wire: WireVersion, name: str, generation: int) -> Metadata:
+def create_register_metadata(wire: WireVersion, name: str, generation: int) -> Metadata:
     """Return the metadata of a client's Register. Raises TunnelError for a name that metadata cannot carry."""
     if not (name.isascii() and name.isprintable()):
         raise TunnelError(f"the client name {name!r} cannot be sent. Use printable ASCII")

@@ -21,13 +21,13 @@ import grpc.aio
 
 from fleet.protocol.tunnel.messages import Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import (
-    AskHandler,
     ClientConnection,
     Effect,
     Limits,
     Peer,
+    QuerySessionHandler,
     RequestFailed,
-    Send,
+    SendToClient,
     ServerRequest,
     ServerState,
     TargetAdded,
@@ -280,9 +280,9 @@ class TunnelServer:
 
     def _do(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendToClient):
                 self._send(effect)
-            elif isinstance(effect, AskHandler):
+            elif isinstance(effect, QuerySessionHandler):
                 self._start_handler(effect)
             elif isinstance(effect, RequestFailed):
                 self._fail(effect.request, effect.error)
@@ -290,18 +290,18 @@ class TunnelServer:
                 call_back(self._on_target, effect.target, isinstance(effect, TargetAdded))
         self._set_timer()
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: SendToClient) -> None:
         client = self._clients.get(effect.to)
         if client is not None:
             client.send(codec.encode(self.wire, effect.message))
 
-    def _start_handler(self, effect: AskHandler) -> None:
+    def _start_handler(self, effect: QuerySessionHandler) -> None:
         client = self._clients[effect.connection]
         task = asyncio.create_task(self._accept_session(client, effect), name=f"session to {effect.target}")
         client.handler_tasks[effect.tag] = task
         task.add_done_callback(lambda _: _remove_handler_task(client, effect.tag, task))
 
-    async def _accept_session(self, client: _Client, effect: AskHandler) -> None:
+    async def _accept_session(self, client: _Client, effect: QuerySessionHandler) -> None:
         handler = self._bridge if effect.bridge else self._handler
         assert handler is not None, "without a handler only bridges are requested"
         error = None

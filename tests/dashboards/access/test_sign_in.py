@@ -33,7 +33,7 @@ def test_wrong_password_stays_out(client: Client, person: MakeUser) -> None:
 
 
 def test_sign_up_is_closed(client: Client) -> None:
-    """Nobody can make an account for himself."""
+    """Users cannot create their own account."""
     fields = {"username": "eve", "password1": "correct horse 9", "password2": "correct horse 9"}
     client.post("/accounts/signup/", fields)
     assert not User.objects.exists()
@@ -51,9 +51,7 @@ def test_second_factor_pages_after_proving_again(client: Client, person: MakeUse
     assert client.get(f"/accounts/2fa/{path}").status_code == 200
 
 
-def test_who_has_just_signed_in_is_not_asked_again(
-    client: Client, person: MakeUser, settings: Settings
-) -> None:
+def test_recent_sign_in_counts_as_proof(client: Client, person: MakeUser, settings: Settings) -> None:
     """Until it is too long ago."""
     user = person("viewer")
     client.post("/accounts/login/", {"login": user.username, "password": "correct horse"})
@@ -84,7 +82,7 @@ def test_role_of_claims(settings: Settings) -> None:
 @pytest.fixture
 def provider(settings: Settings) -> Iterator[IdentityProvider]:
     """An identity provider that the console trusts; the group `sre` gives the role operator."""
-    with identity_provider() as found:
+    with identity_provider() as idp:
         settings.REFLOAT_OIDC_ROLES = (("operator", "sre"), ("viewer", "staff"))
         settings.SOCIALACCOUNT_PROVIDERS = {
             "openid_connect": {
@@ -95,21 +93,21 @@ def provider(settings: Settings) -> Iterator[IdentityProvider]:
                         "name": "Example",
                         "client_id": "refloat",
                         "secret": "s",
-                        "settings": {"server_url": found.issuer},
+                        "settings": {"server_url": idp.issuer},
                     }
                 ],
             }
         }
-        found.claims = {
+        idp.claims = {
             "sub": "42",
             "preferred_username": "ada",
             "email": "ada@example.com",
             "groups": ["sre"],
         }
-        yield found
+        yield idp
 
 
-def _come_from(client: Client, provider: IdentityProvider) -> int:
+def _sign_in_by_provider(client: Client, provider: IdentityProvider) -> int:
     """Click the button, be sent away, and come back with a code; answers the last status."""
     away = client.post("/accounts/oidc/oidc/login/")["Location"]
     assert away.startswith(f"{provider.issuer}/authorize?")
@@ -120,7 +118,7 @@ def _come_from(client: Client, provider: IdentityProvider) -> int:
 
 def test_single_sign_on_makes_a_user_with_the_role(client: Client, provider: IdentityProvider) -> None:
     """Whoever the provider vouches for is a user at once, with PKCE, without a password, and with the group's role."""
-    assert _come_from(client, provider) == 302
+    assert _sign_in_by_provider(client, provider) == 302
     user = User.objects.get()
     assert (user.username, user.email, user.has_usable_password()) == ("ada", "ada@example.com", False)
     assert [group.name for group in user.groups.all()] == ["operator"]
@@ -130,29 +128,27 @@ def test_single_sign_on_makes_a_user_with_the_role(client: Client, provider: Ide
 
 def test_single_sign_on_follows_the_groups(client: Client, provider: IdentityProvider) -> None:
     """At the next sign-in the role is what the groups give then."""
-    _come_from(client, provider)
+    _sign_in_by_provider(client, provider)
     client.logout()
     provider.claims["groups"] = ["staff"]
-    _come_from(client, provider)
+    _sign_in_by_provider(client, provider)
     assert [group.name for group in User.objects.get().groups.all()] == ["viewer"]
 
 
 def test_single_sign_on_without_a_role_is_refused(client: Client, provider: IdentityProvider) -> None:
     """Groups that give no role make no user."""
     provider.claims["groups"] = ["guests"]
-    assert _come_from(client, provider) == 403
+    assert _sign_in_by_provider(client, provider) == 403
     assert not User.objects.exists()
     assert "_auth_user_id" not in client.session
 
 
-def test_single_sign_on_of_somebody_who_left_ends_the_role(
-    client: Client, provider: IdentityProvider
-) -> None:
-    """Refused, and what tokens and sockets rest on is taken away as well."""
-    _come_from(client, provider)
+def test_single_sign_on_of_a_removed_user_ends_the_role(client: Client, provider: IdentityProvider) -> None:
+    """The sign-in is refused, and the role of tokens and sockets is removed."""
+    _sign_in_by_provider(client, provider)
     client.logout()
     provider.claims["groups"] = []
-    assert _come_from(client, provider) == 403
+    assert _sign_in_by_provider(client, provider) == 403
     assert not User.objects.get().groups.exists()
 
 
@@ -178,13 +174,13 @@ def test_next_at_the_same_host_is_followed(client: Client, person: MakeUser) -> 
     assert answer["Location"] == "http://testserver/map/"
 
 
-def _try(client: Client, password: str, address: str) -> bool:
+def _submit_password(client: Client, password: str, address: str) -> bool:
     fields = {"login": "viewer", "password": password}
     return client.post("/accounts/login/", fields, REMOTE_ADDR=address).status_code == 302
 
 
 @pytest.mark.parametrize(
-    ("stranger", "own", "locked"),
+    ("stranger", "own", "locked_username"),
     [
         ("203.0.113.7", "198.51.100.1", False),
         ("203.0.113.7", "203.0.113.7", True),
@@ -193,11 +189,11 @@ def _try(client: Client, password: str, address: str) -> bool:
     ],
 )
 def test_wrong_passwords_lock_an_account_for_their_address_alone(
-    client: Client, person: MakeUser, stranger: str, own: str, locked: bool
+    client: Client, person: MakeUser, stranger: str, own: str, locked_username: bool
 ) -> None:
     """After five of them: its owner signs in from elsewhere, whoever guesses does not go on."""
     person("viewer")
     for _ in range(5):
-        assert not _try(client, "wrong", stranger)
-    assert not _try(client, "correct horse", stranger)
-    assert _try(client, "correct horse", own) is not locked
+        assert not _submit_password(client, "wrong", stranger)
+    assert not _submit_password(client, "correct horse", stranger)
+    assert _submit_password(client, "correct horse", own) is not locked_username

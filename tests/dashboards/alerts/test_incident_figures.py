@@ -10,37 +10,42 @@ from fleet.vocabulary.verdicts import State
 from tests.fakes.reader import FakeReader
 
 
-def test_crossing_sets_harmed_agents_against_all_between_a_proxy_and_an_auth() -> None:
-    """The worst row is on top; between whom there is nobody the cell is empty, not 0 %."""
+def test_crossing_chart_shows_affected_share_by_proxy_and_auth() -> None:
+    """The worst row is on top; a cell without agents is empty, not 0 %."""
     now = time.time()
     table = FakeReader([State.HEALTHY, State.STRANDED] * 5, as_of=now).table("default", now)
-    found = build_figures(table, np.array([1, 3, 5]))
-    assert found is not None
-    crossing = found["crossing"]
-    assert crossing["rows"][0] == "proxy-2"
-    worst = crossing["z"][0]
+    figures = build_figures(table, np.array([1, 3, 5]))
+    assert figures is not None
+    crossing_chart = figures["crossing"]
+    assert crossing_chart["rows"][0] == "proxy-2"
+    worst = crossing_chart["z"][0]
     assert max(value for value in worst if value is not None) == 60.0
-    assert "3 of 5" in crossing["table"][0]["cells"]
-    assert crossing["left_out"] == 0
+    assert "3 of 5" in crossing_chart["table"][0]["cells"]
+    assert crossing_chart["left_out"] == 0
 
 
 def test_ribbons_count_every_agent_once() -> None:
     """By verdict, reason, home proxy and auth; the widest first, and the same in words."""
     now = time.time()
     table = FakeReader([State.STRANDED] * 6 + [State.AT_RISK] * 2, as_of=now).table("default", now)
-    found = build_figures(table, np.arange(8))
-    assert found is not None
-    ribbons = found["ribbons"]
+    figures = build_figures(table, np.arange(8))
+    assert figures is not None
+    ribbons = figures["ribbons"]
     assert sum(ribbons["counts"]) == 8
     assert ribbons["counts"] == sorted(ribbons["counts"], reverse=True)
-    assert [one["label"] for one in ribbons["dimensions"]][:4] == ["State", "Reason", "Home proxy", "Auth"]
+    assert [dimension["label"] for dimension in ribbons["dimensions"]][:4] == [
+        "State",
+        "Reason",
+        "Home proxy",
+        "Auth",
+    ]
     assert sum(count for count, red in zip(ribbons["counts"], ribbons["stranded"], strict=True) if red) == 6
     assert ribbons["said"][0]["what"].startswith("stranded, ")
-    assert json.loads(json.dumps(found)) == found
+    assert json.loads(json.dumps(figures)) == figures
 
 
-def test_nobody_harmed_is_no_picture() -> None:
-    """An empty picture would look like one that failed."""
+def test_incident_without_affected_agents_has_no_chart() -> None:
+    """An empty chart would look like a failed one."""
     now = time.time()
     table = FakeReader([State.HEALTHY], as_of=now).table("default", now)
     assert build_figures(table, np.array([], dtype=np.intp)) is None

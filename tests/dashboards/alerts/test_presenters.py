@@ -43,12 +43,12 @@ def test_in_common_counts_most_first() -> None:
 
 
 @pytest.mark.django_db
-def test_next_message_says_when_why_and_to_whom() -> None:
+def test_next_notification_has_time_reason_and_channels() -> None:
     """Escalation comes before the repeat when nobody acknowledges."""
     now = time.time()
     row = Incident.objects.create(
         cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1",
-        generation=1, state="firing", severity=2, opened_at=now, fired_at=now, notices=1, notified_at=now,
+        generation=1, state="firing", severity=2, opened_at=now, fired_at=now, notification_count=1, notified_at=now,
         notified_severity=2, marks={"Agents stranded": [now, 1.0, 2, 2, 9, "", True, False]},
     )  # fmt: skip
     chief = Channel.objects.create(name="chief", kind="webhook")
@@ -56,14 +56,16 @@ def test_next_message_says_when_why_and_to_whom() -> None:
     root.escalate_after = 900
     root.save()
     root.escalate_to.add(chief)
-    said = next_notification_of(row, store.read_rules("default"), now, store.read_routes("default"), ())
-    assert said["because"] == "escalation unless acknowledged"
-    assert said["to"] == ["chief"]
-    assert round(said["ms"] / 1000) == -900
+    next_notification = next_notification_of(
+        row, store.read_rules("default"), now, store.read_routes("default"), ()
+    )
+    assert next_notification["reason"] == "escalation unless acknowledged"
+    assert next_notification["channels"] == ["chief"]
+    assert round(next_notification["ms"] / 1000) == -900
 
 
 @pytest.mark.django_db
-def test_delivery_stands_in_words() -> None:
+def test_delivery_row_has_readable_text() -> None:
     """Waiting, sending, sent, failed."""
     channel = Channel.objects.create(name="ops", kind="webhook")
     row = Delivery(channel=channel, key="k", kind="firing", payload={}, created_at=0.0, next_attempt_at=50.0)
@@ -79,14 +81,14 @@ def test_delivery_stands_in_words() -> None:
 @pytest.mark.django_db
 def test_error_of_the_installations_channel_is_hidden_from_limited_readers() -> None:
     """It may name an address; a deleted channel is named, and may have been the installation's."""
-    shared = Channel.objects.create(name="ops", kind="webhook")
+    installation_channel = Channel.objects.create(name="ops", kind="webhook")
     own = Channel.objects.create(name="ops", kind="webhook", cluster="eu")
-    for channel, shown in ((shared, HIDDEN_TEXT), (own, "refused"), (None, HIDDEN_TEXT)):
+    for channel, error_text in ((installation_channel, HIDDEN_TEXT), (own, "refused"), (None, HIDDEN_TEXT)):
         row = Delivery(
             channel=channel, channel_name="gone", key="k", kind="firing", payload={}, created_at=0.0,
             next_attempt_at=0.0, last_error="refused",
         )  # fmt: skip
-        assert delivery_row(row, 1.0, is_limited_user=True)["error"] == shown
+        assert delivery_row(row, 1.0, is_limited_user=True)["error"] == error_text
         assert delivery_row(row, 1.0, is_limited_user=False)["error"] == "refused"
     assert delivery_row(row, 1.0, is_limited_user=False)["channel"] == "gone (deleted)"
     row.last_error = ""

@@ -16,7 +16,7 @@ _RECONNECT = (
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "expected"),
     [
         (RFD_VARIABLE, "", "pick_first"),
         (RFD_VARIABLE, _RECONNECT, "reconnect, health check"),
@@ -26,12 +26,12 @@ _RECONNECT = (
         (VARIABLE, "1h", "1h"),
     ],
 )
-def test_values_in_words(name: str, text: str, words: str) -> None:
+def test_values_in_words(name: str, text: str, expected: str) -> None:
     """JSON as what it makes agents do."""
-    assert policy_rows.format_policy_value(BY_NAME[name], text) == words
+    assert policy_rows.format_policy_value(BY_NAME[name], text) == expected
 
 
 def test_how_long_something_took() -> None:
     """Nothing while it does."""
-    assert policy_rows.format_duration(1.0, 3.5) == "2.5s"
+    assert policy_rows.format_duration(1.0, 3.5) == "2.5 s"
     assert policy_rows.format_duration(1.0, 0.0) == ""

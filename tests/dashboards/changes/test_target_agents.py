@@ -1,4 +1,4 @@
-"""Whom a campaign is about."""
+"""The target agents of a campaign."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import pytest
 
 from dashboards.changes.target_agents import select_campaign_targets
 from fleet.changes import ChangeRefusedError
-from tests.fakes.movers import Movers
+from tests.fakes.campaign_fleet import CampaignFleet
 
-TABLE = Movers(
+TABLE = CampaignFleet(
     {"agent-1": {0}, "agent-2": {1}, "web-1": {0, 1}}, auths=2, auth_of={"agent-1": 0, "web-1": 1}
 ).table(1.0)
 
 
 @pytest.mark.parametrize(
-    ("given", "found", "leave"),
+    ("filters", "agent_ids", "leave"),
     [
         ({"q": "web"}, ["web-1"], ()),
         ({"proxy": "proxy-0"}, ["agent-1", "web-1"], ("proxy-0",)),
@@ -22,16 +22,18 @@ TABLE = Movers(
         ({"q": "agent", "proxy": "proxy-1"}, ["agent-2"], ("proxy-1",)),
     ],
 )
-def test_all_that_is_said_holds(given: dict[str, str], found: list[str], leave: tuple[str, ...]) -> None:
+def test_agents_match_every_filter(
+    filters: dict[str, str], agent_ids: list[str], leave: tuple[str, ...]
+) -> None:
     """Filter, proxy and list together."""
-    made = select_campaign_targets(TABLE, given)
-    assert [TABLE.ids[index] for index in made.indices] == found
-    assert made.instances_to_leave == leave
-    assert made.description
+    selection = select_campaign_targets(TABLE, filters)
+    assert [TABLE.ids[index] for index in selection.indices] == agent_ids
+    assert selection.instances_to_leave == leave
+    assert selection.description
 
 
 @pytest.mark.parametrize(
-    ("given", "connection", "found"),
+    ("filters", "connection", "agent_ids"),
     [
         ({"auth": "auth-0"}, "auth", ["agent-1"]),
         ({"auth": "auth-1", "connection": "auth", "q": "web"}, "auth", ["web-1"]),
@@ -40,16 +42,18 @@ def test_all_that_is_said_holds(given: dict[str, str], found: list[str], leave: 
         ({"q": "web"}, "tunnel", ["web-1"]),
     ],
 )
-def test_what_moves(given: dict[str, str], connection: str, found: list[str]) -> None:
-    """Tunnels, unless an auth is to be left or auth connections are asked for."""
-    made = select_campaign_targets(TABLE, given)
-    assert made.connection == connection
-    assert [TABLE.ids[index] for index in made.indices] == found
-    assert made.instances_to_leave == ((given["auth"],) if "auth" in given else ())
+def test_filters_select_agents_and_connection(
+    filters: dict[str, str], connection: str, agent_ids: list[str]
+) -> None:
+    """Tunnels move, unless an auth or auth connections are selected."""
+    selection = select_campaign_targets(TABLE, filters)
+    assert selection.connection == connection
+    assert [TABLE.ids[index] for index in selection.indices] == agent_ids
+    assert selection.instances_to_leave == ((filters["auth"],) if "auth" in filters else ())
 
 
 @pytest.mark.parametrize(
-    ("given", "field"),
+    ("filters", "field"),
     [
         ({}, "q"),
         ({"q": "a:b"}, "q"),
@@ -61,8 +65,8 @@ def test_what_moves(given: dict[str, str], connection: str, found: list[str]) ->
         ({"proxy": "proxy-0", "connection": "auth"}, "proxy"),
     ],
 )
-def test_what_cannot_be_understood_is_named(given: dict[str, str], field: str) -> None:
-    """By its field."""
+def test_invalid_filter_is_named(filters: dict[str, str], field: str) -> None:
+    """The error names the field."""
     with pytest.raises(ChangeRefusedError) as caught:
-        select_campaign_targets(TABLE, given)
+        select_campaign_targets(TABLE, filters)
     assert field in caught.value.problems

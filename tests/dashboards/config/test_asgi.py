@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-_SAY = """
+_ENQUEUE_SCRIPT = """
 from threading import Thread
 import dashboards.config.asgi
 from celery import current_app
@@ -18,5 +18,7 @@ Thread(target=lambda: print(current_app.main, current_app.conf.broker_url)).star
 def test_pages_enqueue_through_our_app(tmp_path: Path) -> None:
     """In whatever thread a view runs: Celery's own default would look for RabbitMQ."""
     env = {**os.environ, "REFLOAT_HOME": str(tmp_path), "REDIS_URL": "redis://127.0.0.1:1/7"}
-    done = subprocess.run([sys.executable, "-c", _SAY], env=env, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["refloat", "redis://127.0.0.1:1/7"], done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", _ENQUEUE_SCRIPT], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert process.stdout.split() == ["refloat", "redis://127.0.0.1:1/7"], process.stderr

@@ -13,7 +13,7 @@ from dashboards.config.consumer import LastingConsumer
 from fleet.processes import valkey
 
 
-def _lost(folder: Path, kind: type[Consumer]) -> Consumer:
+def _lose_connection(folder: Path, kind: type[Consumer]) -> Consumer:
     """A consumer whose Redis is gone: a message is not acknowledged, and it waits for the next one."""
     server = valkey.start(folder)
     app = Celery(broker=server.url)
@@ -33,7 +33,7 @@ def _lost(folder: Path, kind: type[Consumer]) -> Consumer:
 
 def test_worker_outlives_a_message_that_is_not_acknowledged(tmp_path: Path) -> None:
     """The connection is let go of, and the next one is made as ever."""
-    consumer = _lost(tmp_path, LastingConsumer)
+    consumer = _lose_connection(tmp_path, LastingConsumer)
     consumer.on_connection_error_after_connected(ConnectionError("lost"))
     assert consumer.connection is None
 
@@ -41,7 +41,7 @@ def test_worker_outlives_a_message_that_is_not_acknowledged(tmp_path: Path) -> N
 def test_celery_does_not_outlive_it_by_itself(tmp_path: Path) -> None:
     """Once it does, our consumer can go."""
     with pytest.raises(AttributeError):
-        _lost(tmp_path, Consumer).on_connection_error_after_connected(ConnectionError("lost"))
+        _lose_connection(tmp_path, Consumer).on_connection_error_after_connected(ConnectionError("lost"))
 
 
 def test_workers_use_it() -> None:

@@ -1,4 +1,4 @@
-"""Readers of the environment refuse what they cannot read, and say which variable it was."""
+"""Readers of the environment refuse invalid values and name the variable."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import pytest
 from dashboards.config import env
 
 
-@pytest.mark.parametrize(("given", "read"), [("true", True), ("False", False), ("", True)])
-def test_switch(monkeypatch: pytest.MonkeyPatch, given: str, read: bool) -> None:
+@pytest.mark.parametrize(("text", "read"), [("true", True), ("False", False), ("", True)])
+def test_switch(monkeypatch: pytest.MonkeyPatch, text: str, read: bool) -> None:
     """True and false in any case; empty means the default."""
-    monkeypatch.setenv("REFLOAT_X", given)
+    monkeypatch.setenv("REFLOAT_X", text)
 
     assert env.switch("REFLOAT_X", default=True) is read
 
 
-@pytest.mark.parametrize("given", ["yes", "1", "on"])
-def test_switch_refuses_other_words(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
-    """`yes` would be guessed at: the sentence says which words there are."""
-    monkeypatch.setenv("REFLOAT_X", given)
+@pytest.mark.parametrize("text", ["yes", "1", "on"])
+def test_switch_refuses_other_values(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """`yes` is refused: the message lists the valid values."""
+    monkeypatch.setenv("REFLOAT_X", text)
 
     with pytest.raises(env.SettingError, match=r"REFLOAT_X=.* use true or false"):
         env.switch("REFLOAT_X")
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "inf"])
-def test_seconds_refuses_what_is_no_duration(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf"])
+def test_seconds_refuses_invalid_durations(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A round of no length would be a busy loop."""
-    monkeypatch.setenv("REFLOAT_X", given)
+    monkeypatch.setenv("REFLOAT_X", text)
 
     with pytest.raises(env.SettingError, match="positive number of seconds"):
         env.seconds("REFLOAT_X", 1.0)
@@ -49,13 +49,13 @@ def test_integer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env.integer("REFLOAT_X", 1) == 12
     assert env.integer("REFLOAT_UNSET", 7) == 7
 
-    for given in ("1.5", "²", "٣", "-1", "9" * 5000):
-        monkeypatch.setenv("REFLOAT_X", given)
+    for text in ("1.5", "²", "٣", "-1", "9" * 5000):
+        monkeypatch.setenv("REFLOAT_X", text)
         with pytest.raises(env.SettingError, match="whole number"):
             env.integer("REFLOAT_X", 1)
 
 
-def test_items_drop_what_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_drop_empty_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trailing comma adds no item."""
     monkeypatch.setenv("REFLOAT_X", "a, b,,")
 
@@ -64,16 +64,16 @@ def test_items_drop_what_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_secret_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """NAME_FILE wins over NAME, and the newline of an editor is not part of the secret."""
-    kept = tmp_path / "secret"
-    kept.write_text("from the file\n")
+    secret_file = tmp_path / "secret"
+    secret_file.write_text("from the file\n")
     monkeypatch.setenv("REFLOAT_X", "from the environment")
     assert env.secret("REFLOAT_X") == "from the environment"
 
-    monkeypatch.setenv("REFLOAT_X_FILE", str(kept))
+    monkeypatch.setenv("REFLOAT_X_FILE", str(secret_file))
     assert env.secret("REFLOAT_X") == "from the file"
 
 
-def test_secret_file_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_secret_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A secret that cannot be read never becomes an empty one."""
     monkeypatch.setenv("REFLOAT_X_FILE", str(tmp_path / "nowhere"))
 

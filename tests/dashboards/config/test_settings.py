@@ -30,11 +30,11 @@ def test_static_files_come_out_of_wheels(client: Client, path: str) -> None:
     assert len(b"".join(answer)) > 10_000
 
 
-def test_refused_requests_are_one_line_each(client: Client, person: MakeUser) -> None:
+def test_refused_requests_are_logged_in_one_line_each(client: Client, person: MakeUser) -> None:
     """A page without permission, a wrong host: a warning without a traceback, and nothing that a terminal obeys."""
     lines = io.StringIO()
     handlers = logging.getLogger().handlers
-    stream = next(one for one in handlers if isinstance(one.formatter, LineFormatter))
+    stream = next(handler for handler in handlers if isinstance(handler.formatter, LineFormatter))
     assert isinstance(stream, logging.StreamHandler)
     previous = stream.setStream(lines)
     try:
@@ -43,7 +43,7 @@ def test_refused_requests_are_one_line_each(client: Client, person: MakeUser) ->
         assert client.get("/", headers={"Host": "evil\x1b[31m.example"}).status_code == 400
     finally:
         stream.setStream(previous or sys.stderr)
-    logged = lines.getvalue().splitlines()
-    assert any("/audit/" in line for line in logged)
-    assert any("evil\\x1b[31m.example" in line for line in logged)
-    assert all(" WARNING django." in line and line.isprintable() for line in logged)
+    log_lines = lines.getvalue().splitlines()
+    assert any("/audit/" in line for line in log_lines)
+    assert any("evil\\x1b[31m.example" in line for line in log_lines)
+    assert all(" WARNING django." in line and line.isprintable() for line in log_lines)

@@ -38,10 +38,10 @@ def test_policy_and_generations_have_columns() -> None:
     reader = FakeReader(states=[State.HEALTHY] * 2, as_of=1_700_000_000.25)
     table = reader.table("default", 1_700_000_001.0)
     text = "".join(agent_csv.lines(reader.agents(table, range(2)), table.instances.values()))
-    silent, reporting = csv.DictReader(io.StringIO(text, newline=""))
+    silent, reachable = csv.DictReader(io.StringIO(text, newline=""))
     columns = ("mode", "health_check", "policy_read_at", "groups", "generations")
     assert [silent[column] for column in columns] == ["unknown", "", "", "", "0"]
-    assert [reporting[column] for column in columns] == [
+    assert [reachable[column] for column in columns] == [
         "reconnect", "on", "2023-11-14T22:13:20.250Z", "blue", "3",
     ]  # fmt: skip
 

@@ -21,8 +21,8 @@ def table() -> FleetTable:
 
 def test_parse_everything() -> None:
     """Keys with a colon filter, a minus negates, the rest is searched; quotes keep spaces."""
-    found = agent_query.parse('state:stranded state:at-risk -state:healthy proxy:p1 -auth:a2 Web "two words"')
-    assert found == AgentQuery(
+    query = agent_query.parse('state:stranded state:at-risk -state:healthy proxy:p1 -auth:a2 Web "two words"')
+    assert query == AgentQuery(
         states=(State.STRANDED, State.AT_RISK),
         not_states=(State.HEALTHY,),
         proxies=("p1",),
@@ -34,7 +34,7 @@ def test_parse_everything() -> None:
 
 @pytest.mark.parametrize("text", ["state:happy", "color:red", "'open", "state:"])
 def test_parse_nonsense_is_a_sentence(text: str) -> None:
-    """What cannot be understood is said, never ignored."""
+    """Invalid terms are reported, never ignored."""
     with pytest.raises(QueryError, match=r"\.$"):
         agent_query.parse(text)
 
@@ -111,15 +111,15 @@ def test_order_holds_over_pages(table: FleetTable, sort: str, indices: list[int]
     """What needs people comes first; equal ones stand in map order; pages neither overlap nor leave out."""
     table.verdicts["since"] = [30.0, 50.0, 40.0, 10.0, 20.0]
     assert agent_query.select_sorted(table, AgentQuery(), sort).tolist() == indices
-    seen: list[int] = []
+    agent_ids: list[int] = []
     cursor: str | None = None
     while True:
         page = agent_query.page(table, AgentQuery(), cursor=cursor, limit=limit, sort=sort)
-        seen += page.indices
+        agent_ids += page.indices
         cursor = page.next_cursor
         if cursor is None:
             break
-    assert seen == indices
+    assert agent_ids == indices
 
 
 def test_order_while_agents_change(table: FleetTable) -> None:

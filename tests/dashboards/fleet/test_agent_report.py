@@ -12,13 +12,13 @@ NOW = 1_700_000_000.0
 ASKED = NOW - 3.0
 
 
-def explained(answer: AgentReportResponse | None) -> Explanation:
+def explain(answer: AgentReportResponse | None) -> Explanation:
     """One agent of a fleet whose instances all have names."""
     reader = FakeReader(as_of=NOW)
-    found = reader.explain("default", reader.table("default", NOW).ids[0], NOW)
-    assert found is not None
+    explanation = reader.explain("default", reader.table("default", NOW).ids[0], NOW)
+    assert explanation is not None
     instances = {view.facts.index: view for view in reader.instances("default", NOW)}
-    return replace(found, report_response=answer, instances=instances)
+    return replace(explanation, agent_report_response=answer, instances=instances)
 
 
 def proxies() -> list[tuple[int, str, str]]:
@@ -29,43 +29,45 @@ def proxies() -> list[tuple[int, str, str]]:
 
 def test_not_asked_lately() -> None:
     """There is nothing to show."""
-    assert present_agent_report(explained(None), NOW) is None
+    assert present_agent_report(explain(None), NOW) is None
 
 
-def test_no_answer_says_why_and_through_whom() -> None:
+def test_missing_report_shows_reason_and_proxy() -> None:
     """An error is shown with its proxy and its age."""
     index, identity, name = proxies()[0]
-    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, None, "unavailable: gone")), NOW)
-    assert shown is not None
-    assert (shown.error, shown.through, shown.through_id, shown.at_ms) == (
+    report_view = present_agent_report(
+        explain(AgentReportResponse(ASKED, index, None, "unavailable: gone")), NOW
+    )
+    assert report_view is not None
+    assert (report_view.error, report_view.via_proxy, report_view.via_proxy_id, report_view.requested_ms) == (
         *("unavailable: gone", name, identity),
         3000,
     )
-    assert shown.proxies == ()
+    assert report_view.proxies == ()
 
 
-def test_proxies_it_knows_holds_and_has_forgotten() -> None:
+def test_report_shows_tracked_connected_and_expired_proxies() -> None:
     """By name, those with a tunnel first; one it holds and knows no more has no expiry; a stranger keeps its id."""
     (index, first, first_name), (_, second, second_name) = proxies()[:2]
-    tracked = [
+    tracked_proxies = [
         {
             "proxy_id": first,
             "group": "g",
             "generation": 2,
             "expires_in_ms": 5000,
-            "desired": True,
-            "draining": True,
+            "is_desired": True,
+            "is_draining": True,
         },
         {"proxy_id": second, "expires_in_ms": 1000},
     ]
     tracker = {
         "desired_count": 1,
         "inflight": 2,
-        "leaving": ["odd"],
-        "claimed": [second, "odd"],
-        "proxies": tracked,
+        "leaving_proxies": ["odd"],
+        "claimed_proxies": [second, "odd"],
+        "proxies": tracked_proxies,
     }
-    tunnel = {"proxy_id": second, "open_for_ms": 2000, "sessions": 3, "retired": True, "advised": True}
+    tunnel = {"proxy_id": second, "open_for_ms": 2000, "sessions": 3, "is_retired": True, "is_advised": True}
     document = {
         "agent_id": "a",
         "version": "9",
@@ -74,22 +76,42 @@ def test_proxies_it_knows_holds_and_has_forgotten() -> None:
         "tunnels": [tunnel],
     }
     report = parse_agent_report(json.dumps(document))
-    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, report)), NOW)
-    assert shown is not None
-    assert (shown.version, shown.desired, shown.dials, shown.services) == ("9", 1, 2, ("web",))
-    stranger, held, known = shown.proxies
-    assert [proxy.name for proxy in shown.proxies] == ["odd", second_name, first_name]
-    assert (held.claimed, held.opened_ms, held.sessions, held.retired) == (True, 5000, 3, True)
-    assert held.expires_ms == 2000
-    assert (stranger.id, stranger.claimed, stranger.expires_at, stranger.opened_at) == (
+    report_view = present_agent_report(explain(AgentReportResponse(ASKED, index, report)), NOW)
+    assert report_view is not None
+    assert (
+        report_view.version,
+        report_view.desired_count,
+        report_view.dials_in_progress,
+        report_view.services,
+    ) == (
+        "9",
+        1,
+        2,
+        ("web",),
+    )
+    stranger, tunnel_proxy, tracked_proxy = report_view.proxies
+    assert [proxy.name for proxy in report_view.proxies] == ["odd", second_name, first_name]
+    assert (
+        tunnel_proxy.is_claimed,
+        tunnel_proxy.opened_ms,
+        tunnel_proxy.sessions,
+        tunnel_proxy.is_retired,
+    ) == (True, 5000, 3, True)
+    assert tunnel_proxy.expires_ms == 2000
+    assert (stranger.id, stranger.is_claimed, stranger.expires_at, stranger.opened_at) == (
         "odd",
         True,
         None,
         None,
     )
-    assert (known.claimed, known.desired, known.group, known.generation) == (False, True, "g", 2)
-    assert known.expires_ms == -2000
-    assert [(one.draining, one.leaving, one.advised) for one in shown.proxies] == [
+    assert (
+        tracked_proxy.is_claimed,
+        tracked_proxy.is_desired,
+        tracked_proxy.group,
+        tracked_proxy.generation,
+    ) == (False, True, "g", 2)
+    assert tracked_proxy.expires_ms == -2000
+    assert [(row.is_draining, row.is_leaving, row.reconnect_requested) for row in report_view.proxies] == [
         *((False, True, False), (False, False, True), (True, False, False))
     ]
 
@@ -99,25 +121,25 @@ def test_when_the_auth_connection_moves() -> None:
     index, identity, _ = proxies()[0]
     settings = {"first_wait_ms": 250, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
     report = parse_agent_report(json.dumps({"agent_id": identity, "auth_reconnect": settings}))
-    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, report)), NOW)
-    assert shown is not None
-    assert shown.auth_reconnect is not None
-    assert dict(shown.auth_reconnect.rows) == {
-        "First connection attempt to another auth": "within 250 ms",
+    report_view = present_agent_report(explain(AgentReportResponse(ASKED, index, report)), NOW)
+    assert report_view is not None
+    assert report_view.auth_reconnect is not None
+    assert dict(report_view.auth_reconnect.rows) == {
+        "First connection attempt after leaving an auth": "within 250 ms",
         "Timeout of RPCs on the old auth connection": "1 min",
         "Planned reconnect to an auth": "every 1 h",
     }
     none = parse_agent_report(json.dumps({"agent_id": identity, "auth_reconnect": {}}))
-    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, none)), NOW)
-    assert shown is not None
-    assert shown.auth_reconnect is not None
-    assert [value for _, value in shown.auth_reconnect.rows] == [
+    report_view = present_agent_report(explain(AgentReportResponse(ASKED, index, none)), NOW)
+    assert report_view is not None
+    assert report_view.auth_reconnect is not None
+    assert [value for _, value in report_view.auth_reconnect.rows] == [
         "after 2 s to 3 s (Teleport default)",
         "none",
         "never",
     ]
     silent = present_agent_report(
-        explained(AgentReportResponse(ASKED, index, parse_agent_report(json.dumps({"agent_id": identity})))),
+        explain(AgentReportResponse(ASKED, index, parse_agent_report(json.dumps({"agent_id": identity})))),
         NOW,
     )
     assert silent is not None

@@ -17,9 +17,9 @@ STATIC = Path(figures.__file__).parents[1] / "static" / "dashboards"
 def css_colour(name: str) -> tuple[str, str]:
     """The light and dark value of a custom property in tokens.css."""
     sheet = (STATIC / "css" / "tokens.css").read_text()
-    found = re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\);", sheet)
-    assert found is not None, name
-    return found[1], found[2]
+    colours = re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\);", sheet)
+    assert colours is not None, name
+    return colours[1], colours[2]
 
 
 def luminance(colour: str) -> float:
@@ -31,9 +31,9 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(some: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """The contrast of two colours, by WCAG 2."""
-    darker, lighter = sorted((luminance(some), luminance(other)))
+    darker, lighter = sorted((luminance(first), luminance(second)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
@@ -61,8 +61,8 @@ def test_colourscale_each_state_in_its_own_band(state: State, theme: int) -> Non
     assert [stop[0] for stop in stops] == sorted(stop[0] for stop in stops)
     low, high = stops[2 * state], stops[2 * state + 1]
     assert low[1] == high[1] == figures.cell_colour(state, theme)
-    faded = stops[2 * (state + len(State))][1]
-    assert faded != low[1]
+    colour = stops[2 * (state + len(State))][1]
+    assert colour != low[1]
 
 
 def test_only_stranded_is_red() -> None:

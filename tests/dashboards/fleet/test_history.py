@@ -34,26 +34,28 @@ def _instance(cluster: Cluster, ago: float, new: str = "silent", name: str = "p"
     )
 
 
-def test_history_oldest_first_of_the_days_asked_for(cluster: Cluster) -> None:
+def test_history_has_the_requested_days_oldest_first(cluster: Cluster) -> None:
     """What is older counts for how far it goes back only."""
     for ago in (60.0, 2 * DAY, 8 * DAY):
         _agent(cluster, ago)
     _instance(cluster, 3 * DAY)
-    found = history.read("default", NOW, 7, with_instances=False)
-    assert found.agent_changes == [
+    points = history.read("default", NOW, 7, with_instances=False)
+    assert points.agent_changes == [
         AgentStateChange(NOW - 2 * DAY, "a", "healthy", "stranded", "p", round(NOW - 2 * DAY)),
         AgentStateChange(NOW - 60, "a", "healthy", "stranded", "p", round(NOW - 60)),
     ]
-    assert (list(found.instance_changes), found.days) == ([], 7)
+    assert (list(points.instance_changes), points.days) == ([], 7)
 
 
-def test_history_of_instances_goes_back_as_far_as_theirs(cluster: Cluster) -> None:
+def test_history_of_instances_is_as_long_as_instance_history(cluster: Cluster) -> None:
     """An installation that has kept them for three days says so, however old its other history is."""
     _agent(cluster, 8 * DAY)
     _instance(cluster, 3 * DAY)
-    found = history.read("default", NOW, 7, with_instances=True)
-    assert found.instance_changes == [InstanceStateChange(NOW - 3 * DAY, "p", "silent", round(NOW - 3 * DAY))]
-    assert found.days == 3.0
+    points = history.read("default", NOW, 7, with_instances=True)
+    assert points.instance_changes == [
+        InstanceStateChange(NOW - 3 * DAY, "p", "silent", round(NOW - 3 * DAY))
+    ]
+    assert points.days == 3.0
 
 
 def test_history_empty_or_young_claims_nothing(cluster: Cluster) -> None:
@@ -68,9 +70,9 @@ def test_history_too_long_is_its_newest_part(cluster: Cluster, monkeypatch: pyte
     monkeypatch.setattr(history, "_CHANGE_LIMIT", 2)
     for ago in (DAY, 2 * DAY, 3 * DAY):
         _agent(cluster, ago)
-    found = history.read("default", NOW, 7, with_instances=False)
-    assert [change.at for change in found.agent_changes] == [NOW - 2 * DAY, NOW - DAY]
-    assert found.days == 2.0
+    points = history.read("default", NOW, 7, with_instances=False)
+    assert [change.at for change in points.agent_changes] == [NOW - 2 * DAY, NOW - DAY]
+    assert points.days == 2.0
 
 
 def test_turns_of_an_instance_newest_first(cluster: Cluster) -> None:
@@ -80,4 +82,4 @@ def test_turns_of_an_instance_newest_first(cluster: Cluster) -> None:
         _instance(cluster, 1000 - number, "ok" if number % 2 else "silent")
     lines = history.read_instance_states("default", "p", NOW)
     assert len(lines) == 8
-    assert (lines[0].new, lines[0].ms) == ("ok", 991_000)
+    assert (lines[0].new, lines[0].ms) == ("OK", 991_000)

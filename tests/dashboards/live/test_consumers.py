@@ -77,13 +77,13 @@ class Browser:
         return message
 
     async def until(
-        self, wanted: Callable[[dict[str, Any]], bool], seconds: float = DEADLINE
+        self, condition: Callable[[dict[str, Any]], bool], seconds: float = DEADLINE
     ) -> dict[str, Any]:
-        """Take frames until one is wanted."""
+        """Receive frames until one meets the condition."""
         async with asyncio.timeout(seconds):
             while True:
                 message = await self.step(seconds)
-                if wanted(message):
+                if condition(message):
                     return message
 
 
@@ -105,7 +105,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def viewer(person: MakeUser) -> User:
-    """Somebody who may see the fleet."""
+    """A user who may see the fleet."""
     return person("viewer")
 
 
@@ -121,8 +121,8 @@ def cookie(viewer: User) -> bytes:
 async def _open(
     cookie: bytes = b"", path: str = "/ws/fleet/", headers: Headers | None = None
 ) -> AsyncIterator[Browser]:
-    sent = HOST if headers is None else headers
-    link = Socket(application, path, [*sent, (b"cookie", cookie)] if cookie else sent)
+    all_headers = HOST if headers is None else headers
+    link = Socket(application, path, [*all_headers, (b"cookie", cookie)] if cookie else all_headers)
     assert await link.connect()
     try:
         yield Browser(link)
@@ -133,12 +133,12 @@ async def _open(
         await layer.flush()
 
 
-async def _refused(headers: Headers, path: str = "/ws/fleet/") -> bool:
+async def _is_refused(headers: Headers, path: str = "/ws/fleet/") -> bool:
     return not await Socket(application, path, headers).connect()
 
 
 async def _round(
-    writer: Writer, states: list[State], *, as_of: float | None = None, tell: bool = True
+    writer: Writer, states: list[State], *, as_of: float | None = None, is_announced: bool = True
 ) -> None:
     """Conclude a round and, unless the event shall be lost, publish what changed."""
     before = writer.load("default")
@@ -148,7 +148,7 @@ async def _round(
     changes = tuple(
         (index, state) for index, state in enumerate(states) if index >= len(old) or old[index] != state
     )
-    if not changes or not tell:
+    if not changes or not is_announced:
         return
     event = StateDelta(
         cluster="default",
@@ -173,12 +173,12 @@ async def test_hello_then_snapshot_then_delta(record: Writer, cookie: bytes) -> 
         assert 0 <= hello["age_ms"] < 10_000
         assert set(hello["counts"]) == {state.slug for state in State}
         assert browser.states == bytearray(STATES)
-        changed = [State.STRANDED, *STATES[1:]]
-        await _round(record, changed)
+        new_states = [State.STRANDED, *STATES[1:]]
+        await _round(record, new_states)
         delta = await browser.until(_kind("delta"))
         assert delta["changes"] == [[0, State.STRANDED]]
         assert delta["counts"]["stranded"] == 2
-        assert browser.states == bytearray(changed)
+        assert browser.states == bytearray(new_states)
 
 
 async def test_law_snapshot_and_events_equal_a_fresh_snapshot(record: Writer, cookie: bytes) -> None:
@@ -190,7 +190,7 @@ async def test_law_snapshot_and_events_equal_a_fresh_snapshot(record: Writer, co
         for _ in range(30):
             for index in chance.sample(range(4), chance.randint(0, 3)):
                 states[index] = chance.choice(list(State))
-            await _round(record, states, tell=chance.random() > 0.3)
+            await _round(record, states, is_announced=chance.random() > 0.3)
             if chance.random() < 0.2:
                 await browser.link.send(text='{"type":"resync"}')
         async with asyncio.timeout(60):
@@ -256,7 +256,7 @@ async def test_redis_away_reads_stale_and_heals(
 async def test_connect_while_redis_is_away(
     record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new socket is told that nothing is known, not refused."""
+    """A new socket gets an unknown state, it is not refused."""
     real = record_reader.reader()
     away = record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
     monkeypatch.setattr(record_reader, "reader", lambda: away)
@@ -267,7 +267,7 @@ async def test_connect_while_redis_is_away(
 
 
 async def test_hints_are_passed_on(record: Writer, cookie: bytes) -> None:
-    """A new layout and changed instances are told."""
+    """A new layout and changed instances are announced."""
     layer = get_channel_layer()
     assert layer is not None
     async with _open(cookie) as browser:
@@ -281,7 +281,7 @@ async def test_hints_are_passed_on(record: Writer, cookie: bytes) -> None:
 async def test_resync_is_answered_at_a_bounded_rate(record: Writer, cookie: bytes) -> None:
     """A client that asks without end gets a snapshot now and then, and the rest of its messages are ignored."""
     async with _open(cookie) as browser:
-        began = time.monotonic()
+        start = time.monotonic()
         await browser.step()
         for _ in range(50):
             await browser.link.send(text='{"type":"resync"}')
@@ -291,7 +291,7 @@ async def test_resync_is_answered_at_a_bounded_rate(record: Writer, cookie: byte
         await browser.until(_kind("hello"))
         await browser.until(_kind("beat"))
         assert [message["type"] for message in browser.log].count("hello") <= 2 + (
-            time.monotonic() - began
+            time.monotonic() - start
         ) / 0.2
 
 
@@ -304,7 +304,7 @@ async def test_without_sign_in(record: Writer) -> None:
 
 
 async def test_without_permission_or_cluster(record: Writer, cookie: bytes, viewer: User) -> None:
-    """4403 for a cluster that is not theirs to see, or none; and for somebody without a role."""
+    """4403 for a foreign or unknown cluster, and for a user without a role."""
     async with _open(cookie, "/ws/c/mars/fleet/") as browser:
         assert await browser.step() == {"type": "close", "code": 4403}
     await sync_to_async(set_role)(viewer, "")
@@ -380,20 +380,20 @@ async def test_database_outage_does_not_end_the_watch(
 async def test_long_database_outage_closes(
     record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A right to stay that nobody can confirm ends; the browser connects again later, and is refused until then."""
+    """When the permission cannot be confirmed the socket closes; reconnects are refused until it can."""
     monkeypatch.setattr(consumers, "RECHECK_LIMIT", 2.0)
     async with _open(cookie) as browser:
         await browser.step()
         async with _database_without_sessions():
             assert (await browser.until(_kind("close")))["code"] == TRY_AGAIN_LATER
-            async with _open(cookie) as another:
-                assert await another.step() == {"type": "close", "code": TRY_AGAIN_LATER}
+            async with _open(cookie) as second:
+                assert await second.step() == {"type": "close", "code": TRY_AGAIN_LATER}
 
 
 async def test_watch_that_fails_closes(
     record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error of ours in the look: no socket stays open without its watch."""
+    """An error in the permission check closes the socket."""
     async with _open(cookie) as browser:
         await browser.step()
         monkeypatch.setattr(consumers, "close_code_of", None)
@@ -460,7 +460,7 @@ async def test_bearer_token_opens_a_socket(record: Writer, viewer: User) -> None
 )
 async def test_foreign_origin_is_refused(cookie: bytes, headers: Headers) -> None:
     """Another site, another port, no origin: no handshake, whatever cookie comes with it."""
-    assert await _refused([*headers, (b"cookie", cookie)])
+    assert await _is_refused([*headers, (b"cookie", cookie)])
 
 
 async def test_trusted_origin_is_let_in(record: Writer, cookie: bytes, settings: Settings) -> None:
@@ -473,13 +473,13 @@ async def test_trusted_origin_is_let_in(record: Writer, cookie: bytes, settings:
 
 async def test_unknown_address_is_refused(cookie: bytes) -> None:
     """There is no socket there."""
-    assert await _refused([*HOST, (b"cookie", cookie)], "/ws/nothing/")
+    assert await _is_refused([*HOST, (b"cookie", cookie)], "/ws/nothing/")
 
 
 async def test_last_socket_out_ends_the_feed(record: Writer, cookie: bytes) -> None:
     """Two sockets share one feed; when both are gone, nothing of it runs."""
-    async with _open(cookie) as one, _open(cookie) as two:
-        await one.step()
+    async with _open(cookie) as first, _open(cookie) as two:
+        await first.step()
         await two.step()
         assert hub.count_sockets() == {"default": 2}
     assert hub.current_hub().feeds == {}

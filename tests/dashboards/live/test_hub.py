@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 from pytest_django import Settings
 
 from dashboards.live import hub
-from dashboards.live.hub import Delta, Feed, FeedEvent, Hint, Resync, Subscription, Tick, age_header
+from dashboards.live.hub import Delta, Feed, FeedEvent, Hint, Resync, SocketQueue, Tick, age_header
 from dashboards.shared.presenters import age_ms
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
@@ -22,12 +22,12 @@ from tests.fakes.waiting import eventually
 NOW = 1_700_000_000.0
 
 
-async def _next(subscription: Subscription, kind: type[FeedEvent]) -> FeedEvent:
+async def _next(subscription: SocketQueue, kind: type[FeedEvent]) -> FeedEvent:
     async with asyncio.timeout(60):
         while True:
-            item = await subscription.next()
-            if isinstance(item, kind):
-                return item
+            event = await subscription.next()
+            if isinstance(event, kind):
+                return event
 
 
 def test_aged_header_of_a_record_out_of_reach() -> None:
@@ -42,7 +42,7 @@ def test_aged_header_of_a_record_out_of_reach() -> None:
 
 
 def test_delta_text_carries_an_age_and_no_clock() -> None:
-    """A browser's clock is never compared with ours."""
+    """The browser's clock is never compared with the server's."""
     fake = FakeReader(as_of=NOW)
     message = json.loads(hub.delta_text(fake.change(2, State.STRANDED), NOW + 1.5))
     assert message["age_ms"] == 1500
@@ -50,7 +50,7 @@ def test_delta_text_carries_an_age_and_no_clock() -> None:
     assert set(message) == {"type", "epoch", "seq", "age_ms", "changes", "counts"}
 
 
-def test_age_of_what_is_dated_ahead_is_negative() -> None:
+def test_age_of_a_future_moment_is_negative() -> None:
     """The browser names clocks that differ; an age of nothing would hide that polling stopped."""
     assert age_ms(NOW + 180, NOW) == -180_000
     assert age_ms(None, NOW) is None
@@ -58,16 +58,16 @@ def test_age_of_what_is_dated_ahead_is_negative() -> None:
 
 async def test_slow_socket_starts_over() -> None:
     """What waits for a socket is bounded; past that it is one request to start over, and then what came later."""
-    waiting = Subscription()
+    queue = SocketQueue()
     for number in range(65):
-        waiting.offer(Delta("e", number, ""))
-    waiting.offer(Delta("e", 65, ""))
-    assert isinstance(await waiting.next(), Resync)
-    assert await waiting.next() == Delta("e", 65, "")
+        queue.offer(Delta("e", number, ""))
+    queue.offer(Delta("e", 65, ""))
+    assert isinstance(await queue.next(), Resync)
+    assert await queue.next() == Delta("e", 65, "")
 
 
 async def test_feed_passes_events_on_and_survives_nonsense(record: Writer) -> None:
-    """What is not an event is logged and left; the next event comes."""
+    """An invalid event is logged and skipped; the next event is delivered."""
     feed = Feed("default", 0.1)
     subscription = await feed.subscribe()
     layer = get_channel_layer()
@@ -128,7 +128,7 @@ async def test_feed_joins_when_redis_comes_late(
     feed = Feed("default", 0.1)
     subscription = await feed.subscribe(join_timeout=0.01)
 
-    async def heard() -> bool:
+    async def hears_the_feed() -> bool:
         await real.group_send(group_of("default"), {"type": "fleet.event", "event": {"type": "instances"}})
         try:
             async with asyncio.timeout(0.2):
@@ -136,7 +136,7 @@ async def test_feed_joins_when_redis_comes_late(
         except TimeoutError:
             return False
 
-    await eventually(heard)
+    await eventually(hears_the_feed)
     await feed.stop()
     await real.flush()
 
@@ -149,9 +149,9 @@ async def test_cancelled_subscription_ends_its_feed(live_settings: Settings, fak
             "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]},
         }
     }
-    waiting = asyncio.create_task(hub.current_hub().subscribe("default"))
+    subscription = asyncio.create_task(hub.current_hub().subscribe("default"))
     await eventually(lambda: hub.count_sockets() == {"default": 1})
-    waiting.cancel()
+    subscription.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await waiting
+        await subscription
     assert hub.current_hub().feeds == {}

@@ -1,4 +1,4 @@
-"""The looks at whether a socket may stay open, without a socket: times are short, and no database is asked."""
+"""The permission checks of open sockets, without a socket: short times, no database."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_socket_that_may_stay_is_looked_at_again() -> None:
     assert answers.count == 3
 
 
-async def test_database_that_fails_for_a_while_is_asked_again() -> None:
+async def test_failing_database_is_retried() -> None:
     """Errors of every kind; the refusal that comes afterwards is not missed."""
     answers = Answers(iter((*ERRORS, *ERRORS, None, *ERRORS, 4403)))
 
@@ -56,7 +56,7 @@ async def test_database_that_fails_for_a_while_is_asked_again() -> None:
 
 
 async def test_database_that_fails_for_long_closes_the_socket() -> None:
-    """Nobody can say whether it may stay, so it must not; several attempts were made before."""
+    """When the permission cannot be checked after several attempts, the socket is closed."""
     answers = Answers(itertools.cycle(ERRORS))
 
     assert await _watch(answers, SHORT) == TRY_AGAIN_LATER
@@ -76,8 +76,8 @@ async def test_database_that_never_answers_closes_the_socket() -> None:
     assert code == TRY_AGAIN_LATER
 
 
-async def test_recheck_brings_the_look_forward() -> None:
-    """A sign-out does not wait for the next turn."""
+async def test_recheck_runs_the_check_early() -> None:
+    """A sign-out triggers the check immediately."""
     recheck = asyncio.Event()
     recheck.set()
     slow = RecheckSettings(interval=3600.0, retry=1.0, limit=9.0)

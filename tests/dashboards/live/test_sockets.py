@@ -11,7 +11,7 @@ def _scope(**headers: str) -> dict[str, list[tuple[bytes, bytes]]]:
 
 
 @pytest.mark.parametrize(
-    ("headers", "ours"),
+    ("headers", "is_own"),
     [
         ({"host": "localhost", "origin": "http://localhost"}, True),
         ({"host": "localhost:8000", "origin": "http://LOCALHOST:8000"}, True),
@@ -28,9 +28,9 @@ def _scope(**headers: str) -> dict[str, list[tuple[bytes, bytes]]]:
         ({"origin": "http://localhost"}, False),
     ],
 )
-def test_origin_is_ours(headers: dict[str, str], ours: bool) -> None:
+def test_origin_is_ours(headers: dict[str, str], is_own: bool) -> None:
     """The page's host and port must be those it talks to, and one of ours; only programs may leave the origin out."""
-    assert is_origin_allowed(_scope(**headers)) is ours
+    assert is_origin_allowed(_scope(**headers)) is is_own
 
 
 def test_origin_trusted_by_settings(settings: Settings) -> None:

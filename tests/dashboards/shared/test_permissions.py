@@ -26,44 +26,44 @@ pytestmark = pytest.mark.django_db
 
 
 @requires(Permission.ACT_ON_FLEET)
-def _guarded(request: HttpRequest, cluster: str = "default") -> HttpResponseBase:
+def _guarded_view(request: HttpRequest, cluster: str = "default") -> HttpResponseBase:
     return HttpResponse("in")
 
 
-def _ask(user: object, cluster: str = "default") -> HttpResponseBase:
+def _call_view(user: object, cluster: str = "default") -> HttpResponseBase:
     request = RequestFactory().get("/somewhere/?a=1")
     request.user = user  # type: ignore[assignment]
-    return _guarded(request, cluster=cluster)
+    return _guarded_view(request, cluster=cluster)
 
 
 def test_requires_marks_and_guards(person: MakeUser) -> None:
     """The mark is what the check reads; the guard is what holds."""
-    assert access_of(_guarded) == AccessRequirement(permission=Permission.ACT_ON_FLEET)
-    assert _ask(person("operator")).status_code == 200
+    assert access_of(_guarded_view) == AccessRequirement(permission=Permission.ACT_ON_FLEET)
+    assert _call_view(person("operator")).status_code == 200
     with pytest.raises(PermissionDenied):
-        _ask(person("viewer"))
+        _call_view(person("viewer"))
 
 
 def test_requires_sends_strangers_to_sign_in() -> None:
-    """And back to where they wanted to go."""
-    assert _ask(AnonymousUser())["Location"] == "/accounts/login/?next=/somewhere/%3Fa%3D1"
+    """After the sign-in they return to the requested page."""
+    assert _call_view(AnonymousUser())["Location"] == "/accounts/login/?next=/somewhere/%3Fa%3D1"
 
 
 def test_requires_the_cluster_of_the_path(person: MakeUser) -> None:
-    """One that is not theirs is refused before it is said whether it exists."""
+    """A foreign cluster is refused before its existence is revealed."""
     Cluster.objects.create(id="eu", name="Europe")
-    free, limited = person("operator"), person("admin")
-    ClusterLimit.objects.create(user=limited, cluster="eu")
-    assert _ask(free, "eu").status_code == 200
-    assert _ask(limited, "eu").status_code == 200
+    free, limited_user = person("operator"), person("admin")
+    ClusterLimit.objects.create(user=limited_user, cluster="eu")
+    assert _call_view(free, "eu").status_code == 200
+    assert _call_view(limited_user, "eu").status_code == 200
     with pytest.raises(Http404):
-        _ask(free, "mars")
+        _call_view(free, "mars")
     with pytest.raises(PermissionDenied):
-        _ask(limited, "mars")
+        _call_view(limited_user, "mars")
 
 
 def test_known_clusters_begin_with_the_default() -> None:
-    """Which is known before anything was polled."""
+    """The default cluster is known before the first poll."""
     Cluster.objects.all().delete()
     assert known_clusters() == ("default",)
     Cluster.objects.create(id="asia", name="Asia")
@@ -73,7 +73,7 @@ def test_known_clusters_begin_with_the_default() -> None:
     assert not is_known_cluster("mars")
 
 
-def test_declared_of_what_says_nothing() -> None:
+def test_declared_of_an_undeclared_view_is_none() -> None:
     """A stray attribute of that name is no declaration."""
 
     def view() -> None: ...
@@ -81,7 +81,7 @@ def test_declared_of_what_says_nothing() -> None:
     assert access_of(view) is None
     view.access = "yes"  # type: ignore[attr-defined]
     assert access_of(view) is None
-    assert access_of(public(_guarded)) == AccessRequirement(sign_in=False)
+    assert access_of(public(_guarded_view)) == AccessRequirement(sign_in=False)
 
 
 @requires(Permission.VIEW_FLEET)
@@ -89,39 +89,39 @@ def _of_all(request: HttpRequest) -> HttpResponseBase:
     return HttpResponse("in")
 
 
-def test_requires_no_cluster_of_what_is_of_none(person: MakeUser) -> None:
+def test_requires_no_cluster_for_installation_wide_views(person: MakeUser) -> None:
     """A page without a cluster admits people limited to any."""
-    limited = person("viewer")
-    ClusterLimit.objects.create(user=limited, cluster="eu")
+    limited_user = person("viewer")
+    ClusterLimit.objects.create(user=limited_user, cluster="eu")
     request = RequestFactory().get("/tokens/")
-    request.user = limited
+    request.user = limited_user
     assert _of_all(request).status_code == 200
     assert access_of(_of_all) == AccessRequirement(permission=Permission.VIEW_FLEET, of_cluster=False)
     with pytest.raises(PermissionDenied):
-        _ask(limited)
+        _call_view(limited_user)
 
 
 def test_clusters_that_a_user_sees(person: MakeUser) -> None:
     """All of them, or those of the limits that exist."""
     for name in ("asia", "eu"):
         Cluster.objects.create(id=name, name=name)
-    free, limited = person("viewer"), person("admin")
+    free, limited_user = person("viewer"), person("admin")
     for name in ("eu", "mars"):
-        ClusterLimit.objects.create(user=limited, cluster=name)
+        ClusterLimit.objects.create(user=limited_user, cluster=name)
     assert visible_clusters(free) == ("default", "asia", "eu")
-    assert visible_clusters(limited) == ("eu",)
+    assert visible_clusters(limited_user) == ("eu",)
 
 
 def test_owners_for_a_new_object_and_why_not(person: MakeUser) -> None:
-    """The installation only without a limit, and the sentence says so."""
-    free, limited, viewer = person("config admin"), person("admin"), person("viewer")
-    ClusterLimit.objects.create(user=limited, cluster="eu")
-    owners = [owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited, viewer)]
+    """Only users without a limit may own objects of the installation; the message says so."""
+    free, limited_user, viewer = person("config admin"), person("admin"), person("viewer")
+    ClusterLimit.objects.create(user=limited_user, cluster="eu")
+    owners = [owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited_user, viewer)]
     assert owners == [["", "eu"], ["eu"], []]
-    assert "not limited to some clusters" in find_write_refusal(limited, Permission.CHANGE_CONFIG, "")
+    assert "not limited to some clusters" in find_write_refusal(limited_user, Permission.CHANGE_CONFIG, "")
     assert "needs the role config admin" in find_write_refusal(viewer, Permission.CHANGE_CONFIG, "")
     request = RequestFactory().get("/somewhere/")
-    request.user = limited
+    request.user = limited_user
     require_write(request, Permission.CHANGE_CONFIG, "eu")
     with pytest.raises(PermissionDenied, match="whole installation"):
         require_write(request, Permission.CHANGE_CONFIG, "")

@@ -27,10 +27,10 @@ def _verdict(recovery: Recovery, recovers_at: float | None = None) -> Verdict:
 
 def test_in_order_names_every_state() -> None:
     """No state is left out of the tiles, and stranded comes first."""
-    shown = presenters.in_order({State.HEALTHY: 3})
-    assert {state for state, _ in shown} == set(State)
-    assert shown[0] == (State.STRANDED, 0)
-    assert dict(shown)[State.HEALTHY] == 3
+    entries = presenters.in_order({State.HEALTHY: 3})
+    assert {state for state, _ in entries} == set(State)
+    assert entries[0] == (State.STRANDED, 0)
+    assert dict(entries)[State.HEALTHY] == 3
 
 
 @pytest.mark.parametrize(("at", "age"), [(NOW - 1.5, 1500), (NOW + 2, -2000), (None, None), (0.0, None)])
@@ -40,7 +40,7 @@ def test_age_ms(at: float | None, age: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "words"),
+    ("verdict", "expected"),
     [
         (_verdict(Recovery.NOT_NEEDED), ""),
         (_verdict(Recovery.BY_ITSELF), "Automatic recovery"),
@@ -49,27 +49,27 @@ def test_age_ms(at: float | None, age: int | None) -> None:
         (_verdict(Recovery.UNCLEAR), "Unknown"),
     ],
 )
-def test_recovery_words(verdict: Verdict, words: str) -> None:
+def test_recovery_words(verdict: Verdict, expected: str) -> None:
     """Every kind of recovery has its words."""
-    assert presenters.describe_recovery(verdict, "auth-2") == words
+    assert presenters.describe_recovery(verdict, "auth-2") == expected
 
 
 @pytest.mark.parametrize(
-    ("cause", "words"),
+    ("cause", "expected"),
     [("proxy-1", "proxy-1"), ("", ""), ("backend/prod", "the auth backend of cluster prod")],
 )
-def test_cause_words(cause: str, words: str) -> None:
+def test_cause_words(cause: str, expected: str) -> None:
     """An instance by its name, a backend by its cluster."""
-    assert presenters.cause_words(cause) == words
+    assert presenters.cause_words(cause) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "expected"),
     [(0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (5400, "90 min"), (7200, "2 h")],
 )
-def test_duration_words(seconds: float, words: str) -> None:
+def test_duration_words(seconds: float, expected: str) -> None:
     """In the largest unit that is whole."""
-    assert presenters.duration_words(seconds) == words
+    assert presenters.duration_words(seconds) == expected
 
 
 def test_instance_cards_as_people_count() -> None:
@@ -87,15 +87,15 @@ def test_instance_cards_as_people_count() -> None:
     assert (silent.is_unlisted, unread.is_unlisted) == (False, True)
 
 
-def test_instance_cards_say_who_heartbeats_through_whom() -> None:
+def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:
     """A proxy names its auth, an auth the first of its proxies; by id where the auth is unknown."""
     fake = FakeReader(as_of=NOW)
-    auth, _, proxy, other = fake.instances("default", NOW)
+    auth, _, proxy, other_proxy = fake.instances("default", NOW)
     proxies = tuple(f"proxy-{number}" for number in range(1, 7))
     views = [
         replace(auth, proxies=proxies),
         replace(proxy, facts=replace(proxy.facts, heartbeat_auth=auth.facts.id)),
-        replace(other, facts=replace(other.facts, heartbeat_auth="unknown-id")),
+        replace(other_proxy, facts=replace(other_proxy.facts, heartbeat_auth="unknown-id")),
     ]
     cards = presenters.instance_cards(views, NOW)
     assert [card.heartbeat_path for card in cards["auths"]] == [
@@ -118,7 +118,7 @@ def test_frame_counts_agents_without_those_that_are_retired() -> None:
 
 
 def test_rows_and_cards_show_mode_and_generation() -> None:
-    """In words; empty for what nobody reported."""
+    """Readable text; empty for unreported values."""
     fake = FakeReader(states=[State.HEALTHY] * 2, as_of=NOW)
     table = fake.table("default", NOW)
     instances = {view.facts.id: view for view in table.instances.values()}

@@ -13,10 +13,10 @@ from dashboards.shared import refusals
 @pytest.fixture
 def request_() -> HttpRequest:
     """A request that passed the middlewares which messages need."""
-    made = RequestFactory().post("/")
+    request = RequestFactory().post("/")
     for middleware in (SessionMiddleware, MessageMiddleware):
-        middleware(lambda _: HttpResponse()).process_request(made)  # type: ignore[attr-defined] # both have it
-    return made
+        middleware(lambda _: HttpResponse()).process_request(request)  # type: ignore[attr-defined] # both have it
+    return request
 
 
 def test_reason_is_the_last_one(request_: HttpRequest) -> None:

@@ -12,23 +12,23 @@ from fleet.models.tokens import create_token
 from fleet.vocabulary.changes import ActorKind
 
 
-def test_request_id_is_the_callers_or_a_new_one() -> None:
-    """One for the whole request; what is no id is not taken."""
-    asked = RequestFactory().get("/", headers={"X-Request-Id": "abc-1"})
-    assert request_id_of(asked) == "abc-1"
+def test_request_id_is_taken_from_the_header_or_generated() -> None:
+    """One id for the whole request; an invalid header is ignored."""
+    request = RequestFactory().get("/", headers={"X-Request-Id": "abc-1"})
+    assert request_id_of(request) == "abc-1"
     strange = RequestFactory().get("/", headers={"X-Request-Id": "a b\n"})
     assert request_id_of(strange) == request_id_of(strange) != "a b\n"
 
 
 @pytest.mark.django_db
-def test_by_names_a_person_or_a_token_of_theirs() -> None:
-    """As the log will name them for ever."""
+def test_actor_name_is_a_person_or_their_token() -> None:
+    """The name that the audit log stores."""
     user = User.objects.create_user("alice")
     token, _ = create_token(user, "probe", [], lifetime=None, now=timezone.now())
     request = RequestFactory().get("/", headers={"Idempotency-Key": "k"})
     assert (actor_of(request, user).identity.name, actor_of(request, user).idempotency_key) == ("alice", "k")
     actor = actor_of(request, user, token).identity
-    assert (actor.kind, actor.name) == (ActorKind.TOKEN, f"token probe ({token.prefix}) of alice")
+    assert (actor.kind, actor.name) == (ActorKind.TOKEN, f"API token probe ({token.prefix}) of user alice")
 
 
 def test_enqueue_without_a_broker_waits(

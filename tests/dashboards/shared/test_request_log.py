@@ -30,7 +30,7 @@ def _user(role: str) -> User:
     return user
 
 
-def _only() -> AuditEntry:
+def _only_entry() -> AuditEntry:
     return AuditEntry.objects.get()
 
 
@@ -41,16 +41,21 @@ def test_refused_at_the_door_of_a_page(client: Client, path: str) -> None:
     assert client.get(path).status_code == 403
     assert not AuditEntry.objects.exists()
     assert client.post(path, {}, headers={"X-Request-Id": "req-7"}).status_code == 403
-    row = _only()
-    assert (row.who, row.outcome, row.request_id, row.subject) == ("the-viewer", "refused", "req-7", path)
-    assert row.detail.startswith("This action needs the role ")
+    row = _only_entry()
+    assert (row.actor_name, row.outcome, row.request_id, row.subject) == (
+        "the-viewer",
+        "refused",
+        "req-7",
+        path,
+    )
+    assert row.detail.startswith("Not allowed: this action needs the role ")
     assert row.action in ("page.reconnect", "page.channel")
 
 
 def test_refused_at_the_door_of_a_change(client: Client) -> None:
     """The row names the change, so that its page shows the attempt; a page or the API, it is the same."""
     row = Change.objects.create(
-        cluster_id="default", kind="policy", title="x", who="a", actor_kind="person", state="running"
+        cluster_id="default", kind="policy", title="x", actor_name="a", actor_kind="person", state="running"
     )
     viewer = _user("viewer")
     client.force_login(viewer)
@@ -59,15 +64,15 @@ def test_refused_at_the_door_of_a_change(client: Client) -> None:
     bearer = {"Authorization": f"Bearer {secret}"}
     assert client.post(f"/api/v1/changes/{row.pk}/cancel", headers=bearer).status_code == 403
     client.post(f"/api/v1/changes/{10**20}/cancel", headers=bearer)
-    found = AuditEntry.objects.order_by("pk").values_list("action", "change_id", "outcome")
-    assert list(found) == [
+    entries = AuditEntry.objects.order_by("pk").values_list("action", "change_id", "outcome")
+    assert list(entries) == [
         ("page.change.pause", row.pk, "refused"),
-        ("api.cancel", row.pk, "refused"),
-        ("api.cancel", None, "refused"),
+        ("api.cancel_change", row.pk, "refused"),
+        ("api.cancel_change", None, "refused"),
     ]
 
 
-def test_refused_at_the_door_of_the_api(client: Client) -> None:
+def test_refused_api_requests_are_logged(client: Client) -> None:
     """A role that may not, a token without the scope, a body that cannot be read: a row each, with the sentence."""
     viewer, admin = _user("viewer"), _user("admin")
     for user, scope in (
@@ -84,15 +89,15 @@ def test_refused_at_the_door_of_the_api(client: Client) -> None:
         )
     rows = list(AuditEntry.objects.order_by("pk"))
     assert [(row.action, row.outcome, row.actor_kind) for row in rows] == [
-        ("api.plan", "refused", "token")
+        ("api.plan_reconnect_campaign", "refused", "token")
     ] * 3
     assert ["scope" in row.detail for row in rows] == [True, True, False]
-    assert rows[0].who.endswith("of the-viewer")
-    assert rows[2].detail.startswith(("The parameters", "Cannot"))
+    assert rows[0].actor_name.endswith("of user the-viewer")
+    assert rows[2].detail == "The request body is not valid JSON."
 
 
-def test_nobody_fills_the_log(client: Client) -> None:
-    """Without a name there is no row; neither for signing in, nor for addresses that are not there."""
+def test_anonymous_requests_are_not_logged(client: Client) -> None:
+    """Requests without a user have no row, neither sign-ins nor unknown addresses."""
     client.post("/reconnect/", {})
     client.post(
         "/api/v1/reconnect/plan", "{}", "application/json", headers={"Authorization": "Bearer rfl_no"}
@@ -104,7 +109,7 @@ def test_nobody_fills_the_log(client: Client) -> None:
     assert not AuditEntry.objects.exists()
 
 
-def test_what_says_it_itself_is_said_once(client: Client) -> None:
+def test_refusal_that_the_view_logs_is_logged_once(client: Client) -> None:
     """An action with a row of its own gets no second one, done or refused."""
     client.force_login(_user("admin"))
     client.post("/changes/9999/", {"do": "pause"})
@@ -118,46 +123,57 @@ def test_what_says_it_itself_is_said_once(client: Client) -> None:
     assert AuditEntry.objects.count() == 1
 
 
-@pytest.mark.parametrize(("sent", "rows"), [({"show": "yaml"}, 0), ({"do": "try"}, 0), ({"name": ""}, 1)])
-def test_looking_is_no_attempt(client: Client, sent: dict[str, str], rows: int) -> None:
-    """Another view of what is written, or what it would do; a form that is shown again because it is wrong is one."""
-    request = RequestFactory().post("/networking/", sent)
+@pytest.mark.parametrize(("body", "rows"), [({"show": "yaml"}, 0), ({"do": "try"}, 0), ({"name": ""}, 1)])
+def test_looking_is_no_attempt(client: Client, body: dict[str, str], rows: int) -> None:
+    """Previews are not attempts; a form that is shown again with errors is one."""
+    request = RequestFactory().post("/networking/", body)
     request.user = _user("admin")
     request_log.record_attempt(request, HttpResponse("the form"), 0)
     assert AuditEntry.objects.count() == rows
 
 
 @pytest.mark.parametrize("reason", ["", "The note is empty."])
-def test_redirect_says_nothing_of_how_it_ended(client: Client, reason: str) -> None:
+def test_logged_outcome_does_not_depend_on_the_redirect(client: Client, reason: str) -> None:
     """The log keeps what was decided with the request; where people are led, and what they read there, is no sign."""
     request = RequestFactory().post("/incidents/1/", {"do": "note"})
     request.user = _user("admin")
     if reason:
         refusals.record(request, reason)
     request_log.record_attempt(request, HttpResponseRedirect("/incidents/1/?about=reauthenticate"), 0)
-    assert (_only().outcome, _only().detail) == ("refused" if reason else "done", reason)
+    assert (_only_entry().outcome, _only_entry().detail) == ("refused" if reason else "succeeded", reason)
 
 
 def test_old_proof_is_logged(client: Client) -> None:
-    """Asked for the password again: the attempt is in the log, though the request was led elsewhere."""
+    """The attempt is in the log, although the request was redirected to the password form."""
     client.force_login(_user("viewer"))
     answer = client.post("/tokens/", {"name": "t", "scopes": ["view_metrics"], "days": "30"})
     assert answer["Location"].startswith("/accounts/reauthenticate/")
-    assert (_only().outcome, _only().detail) == ("refused", "reauthentication required")
+    assert (_only_entry().outcome, _only_entry().detail) == ("refused", "the password must be entered again")
 
 
 def test_version_that_is_missing_or_wrong_is_logged(client: Client) -> None:
-    """428: the API knows who forgot it."""
+    """428: the log has the user of the request without If-Match."""
     _, secret = create_token(_user("admin"), "t", list(Permission), lifetime=None, now=timezone.now())
     answer = client.post(
         "/api/v1/policies/plan",
-        '{"desired": {}}',
+        '{"desired_values": {}}',
         "application/json",
         headers={"Authorization": f"Bearer {secret}"},
     )
     assert answer.status_code == 428
-    assert (_only().outcome, _only().action) == ("refused", "api.plan")
-    assert "If-Match" in _only().detail
+    assert (_only_entry().outcome, _only_entry().action) == ("refused", "api.plan_policy_change")
+    assert "If-Match" in _only_entry().detail
+
+
+@pytest.mark.parametrize("prefix", ["/api/v1", "/api/v1/clusters/default"])
+def test_operations_of_one_path_are_logged_by_their_own_names(client: Client, prefix: str) -> None:
+    """GET /silences lists, POST /silences creates."""
+    _, secret = create_token(_user("viewer"), "t", [Permission.VIEW_FLEET], lifetime=None, now=timezone.now())
+    answer = client.post(
+        f"{prefix}/silences", "{}", "application/json", headers={"Authorization": f"Bearer {secret}"}
+    )
+    assert answer.status_code == 403
+    assert (_only_entry().outcome, _only_entry().action) == ("refused", "api.create_silence")
 
 
 def test_under_asgi(async_client: AsyncClient) -> None:
@@ -165,7 +181,7 @@ def test_under_asgi(async_client: AsyncClient) -> None:
     async_client.force_login(_user("viewer"))
     answer = async_to_sync(async_client.post)("/reconnect/", {})
     assert answer.status_code == 403
-    assert _only().detail.startswith("This action needs the role ")
+    assert _only_entry().detail.startswith("Not allowed: this action needs the role ")
     async_client.force_login(_user("admin"))
     async_to_sync(async_client.post)("/reconnect/", {"q": "nobody"})
     assert AuditEntry.objects.count() == 2

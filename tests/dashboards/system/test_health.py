@@ -25,7 +25,7 @@ def test_readyz_while_the_database_is_locked(
     )
     with database_locked():
         answer = client.get("/readyz")
-        assert (answer.status_code, answer.json()["broken"]) == (503, ["database"])
+        assert (answer.status_code, answer.json()["failed_checks"]) == (503, ["database"])
         headers = {"Authorization": f"Bearer {secret}"}
         assert client.get("/api/v1/fleet/summary", headers=headers).status_code == 200
     cache.clear()
@@ -36,12 +36,12 @@ def test_readyz_while_the_database_is_locked(
 def test_readyz_while_the_disk_is_full(client: Client, record: Writer) -> None:
     """A database that can be read only is not ready."""
     with database_read_only():
-        assert client.get("/readyz").json()["broken"] == ["database"]
+        assert client.get("/readyz").json()["failed_checks"] == ["database"]
 
 
 @pytest.mark.django_db
 def test_probe_row_is_no_session(client: Client, record: Writer) -> None:
-    """It is one row however often somebody asks, and signs nobody in."""
+    """Repeated requests make one row, and sign nobody in."""
     for _ in range(2):
         assert client.get("/readyz").status_code == 200
         cache.clear()

@@ -38,7 +38,7 @@ def test_metrics_by_cluster_and_state(client: Client, scraper: dict[str, str], r
     assert 'refloat_agents{cluster="default",state="stranded"} 1.0' in text
     assert 'refloat_data_stale{cluster="default"} 0.0' in text
     assert 'refloat_data_age_seconds{cluster="default"}' in text
-    assert "refloat_record_reachable 1.0" in text
+    assert "refloat_redis_reachable 1.0" in text
 
 
 def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: Writer) -> None:
@@ -53,18 +53,23 @@ def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: W
     poll = Poll(attempts=(PollAttempt(now - 0.1, ok=True),), watch=watch)
     record.write_instances("default", epoch, polls={0: poll}, probed_at=now)
     lines = client.get("/metrics", headers=scraper).content.decode().splitlines()
-    said = [line for line in lines if line.startswith("refloat_instance_") and "auth-1-id" in line]
-    assert len(said) == 3
+    instance_lines = [line for line in lines if line.startswith("refloat_instance_") and "auth-1-id" in line]
+    assert len(instance_lines) == 3
     assert any(
-        'health="degraded"' in line and 'reason="too many of the last probes failed"' in line for line in said
+        'health="degraded"' in line and 'reason="too many of the last probes failed"' in line
+        for line in instance_lines
     )
-    assert any(line.startswith("refloat_instance_draining{") and line.endswith(" 1.0") for line in said)
-    (since,) = (line for line in said if "since_timestamp" in line)
+    assert any(
+        line.startswith("refloat_instance_draining{") and line.endswith(" 1.0") for line in instance_lines
+    )
+    (since,) = (line for line in instance_lines if "since_timestamp" in line)
     assert float(since.rsplit(" ", 1)[1]) == pytest.approx(now - 30)
-    other = [line for line in lines if line.startswith("refloat_instance_health{") and "proxy-2-id" in line]
-    assert len(other) == 1
-    assert 'health="unknown",' in other[0]
-    assert 'reason=""' in other[0]
+    health_line = [
+        line for line in lines if line.startswith("refloat_instance_health{") and "proxy-2-id" in line
+    ]
+    assert len(health_line) == 1
+    assert 'health="unknown",' in health_line[0]
+    assert 'reason=""' in health_line[0]
 
 
 def test_metrics_without_the_record(
@@ -75,7 +80,7 @@ def test_metrics_without_the_record(
         record_reader, "reader", lambda: record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")
     )
     text = client.get("/metrics", headers=scraper).content.decode()
-    assert "refloat_record_reachable 0.0" in text
+    assert "refloat_redis_reachable 0.0" in text
     assert "refloat_agents{" not in text
 
 
@@ -92,23 +97,27 @@ def test_metrics_wrong_token(client: Client, person: MakeUser) -> None:
 def test_metrics_without_a_token(
     client: Client, person: MakeUser, record: Writer, header: dict[str, str]
 ) -> None:
-    """401 and how to mend it, not a way to a sign-in page; a browser in which somebody is signed in may look."""
+    """401 with a hint, without a redirect to sign-in; a signed-in browser may read."""
     answer = client.get("/metrics", headers=header)
     assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="refloat"')
     client.force_login(person("viewer"))
     assert client.get("/metrics", headers=header).status_code == 200
 
 
-def test_metrics_of_the_clusters_that_the_reader_sees(
-    client: Client, limited: MakeUser, scraper: dict[str, str], fake_reader: FakeReader
+def test_metrics_are_limited_to_visible_clusters(
+    client: Client, make_limited_user: MakeUser, scraper: dict[str, str], fake_reader: FakeReader
 ) -> None:
     """Of all of them, and of messages that concern none, without a limit; else of one, by every series."""
     _token, secret = create_token(
-        limited("viewer"), "prometheus", [Permission.VIEW_METRICS], lifetime=None, now=timezone.now()
+        make_limited_user("viewer"),
+        "prometheus",
+        [Permission.VIEW_METRICS],
+        lifetime=None,
+        now=timezone.now(),
     )
     ensure_default_cluster()
     for cluster in ("default", "other"):
-        AlertClock.objects.create(cluster_id=cluster, looked_at=1.0)
+        AlertClock.objects.create(cluster_id=cluster, evaluated_at=1.0)
     channel = Channel.objects.create(name="ops", kind="webhook")
     for cluster in ("", "default", "other", "other"):
         Delivery.objects.create(
@@ -117,11 +126,11 @@ def test_metrics_of_the_clusters_that_the_reader_sees(
         )  # fmt: skip
     whole = client.get("/metrics", headers=scraper).content.decode()
     own = client.get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
-    assert 'refloat_messages{cluster="other",state="waiting"} 2.0' in whole
-    assert 'refloat_messages{cluster="",state="waiting"} 1.0' in whole
+    assert 'refloat_notifications{cluster="other",state="pending"} 2.0' in whole
+    assert 'refloat_notifications{cluster="",state="pending"} 1.0' in whole
     assert 'refloat_watchdog_timestamp_seconds{cluster="default"}' in whole
-    assert 'refloat_messages{cluster="other",state="waiting"} 2.0' in own
-    named = {
+    assert 'refloat_notifications{cluster="other",state="pending"} 2.0' in own
+    clusters = {
         part for line in own.splitlines() if "{" in line for part in re.findall(r'cluster="(.*?)"', line)
     }
-    assert named == {"other"}
+    assert clusters == {"other"}

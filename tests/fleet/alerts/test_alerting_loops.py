@@ -21,131 +21,133 @@ from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident
 from fleet.vocabulary.incidents import Notification, NotificationKind
-from tests.fakes.receivers import receiving
+from tests.fakes.receivers import run_receiver
 from tests.fakes.waiting import eventually_sync
 
 pytestmark = pytest.mark.django_db
 
 
-class Looker:
-    """Does as it is told when asked to look."""
+class FakeEvaluator:
+    """An evaluator that returns or raises the given results one after the other."""
 
     def __init__(self, *answers: LiveUpdate | Exception | None) -> None:
         self.answers = list(answers)
-        self.looks = 0
+        self.evaluation_count = 0
 
     def evaluate_cluster(self, cluster: str, now: float) -> LiveUpdate | None:
         """See Evaluator."""
-        self.looks += 1
+        self.evaluation_count += 1
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
-def _alerting(looker: Looker, told: list[LiveUpdate]) -> AlertingProcess:
+def _make_process(evaluator: FakeEvaluator, updates: list[LiveUpdate]) -> AlertingProcess:
     Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
-    return AlertingProcess(cast("Evaluator", looker), DeadmanSwitch(""), told.append, 0.05, "me")
+    return AlertingProcess(cast("Evaluator", evaluator), DeadmanSwitch(""), updates.append, 0.05, "me")
 
 
-def test_look_tells_news_and_survives_what_goes_wrong() -> None:
-    """A locked database, a bug and another process cost one look each."""
-    told: list[LiveUpdate] = []
-    news = LiveUpdate("default", {"critical": 1}, "CRIT", "critical", 1)
-    alerting = _alerting(
-        Looker(OperationalError("locked"), KeyError("bug"), lease.LeaseHeldError("other"), news), told
+def test_evaluation_publishes_updates_and_survives_errors() -> None:
+    """A locked database, an exception and a lease of another process each affect one evaluation."""
+    updates: list[LiveUpdate] = []
+    update = LiveUpdate("default", {"critical": 1}, "CRIT", "critical", 1)
+    process = _make_process(
+        FakeEvaluator(OperationalError("locked"), KeyError("bug"), lease.LeaseHeldError("other"), update),
+        updates,
     )
-    assert [alerting.evaluate_clusters(1.0) for _ in range(4)] == [False, False, True, True]
-    assert told == [news]
+    assert [process.evaluate_clusters(1.0) for _ in range(4)] == [False, False, True, True]
+    assert updates == [update]
 
 
-def test_database_error_in_one_cluster_costs_only_its_look() -> None:
-    """The clusters after it are looked at all the same."""
-    told: list[LiveUpdate] = []
+def test_database_error_in_one_cluster_skips_only_that_cluster() -> None:
+    """The other clusters are still evaluated."""
+    updates: list[LiveUpdate] = []
     Cluster.objects.create(id="a", name="A")
-    news = LiveUpdate("default", {"critical": 1}, "CRIT", "critical", 1)
-    looker = Looker(OperationalError("locked"), news)
-    assert not _alerting(looker, told).evaluate_clusters(1.0)
-    assert (looker.looks, told) == (2, [news])
+    update = LiveUpdate("default", {"critical": 1}, "CRIT", "critical", 1)
+    evaluator = FakeEvaluator(OperationalError("locked"), update)
+    assert not _make_process(evaluator, updates).evaluate_clusters(1.0)
+    assert (evaluator.evaluation_count, updates) == (2, [update])
 
 
-def test_silence_that_ends_soon_is_told() -> None:
-    """Once."""
-    told: list[LiveUpdate] = []
-    alerting = _alerting(Looker(), told)
+def test_update_is_published_before_a_silence_ends() -> None:
+    updates: list[LiveUpdate] = []
+    process = _make_process(FakeEvaluator(), updates)
     Silence.objects.create(reason="upgrade", creator="ada", starts_at=0.0, ends_at=1000.0)
     for now in (100.0, 500.0, 600.0):
-        alerting.evaluate_clusters(now)
-    assert [news.text for news in told] == ["A silence ends within 15 min: upgrade"]
+        process.evaluate_clusters(now)
+    assert [update.text for update in updates] == ["A silence ends within 15 min: upgrade"]
 
 
-def test_news_that_cannot_be_told_cost_one_cluster(caplog: pytest.LogCaptureFixture) -> None:
-    """Redis may be away: the clusters after it are looked at, and the process that looks goes on."""
-    told: list[LiveUpdate] = []
+def test_update_that_cannot_be_published_skips_only_its_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    """Redis may be unavailable: the other clusters are still evaluated."""
+    updates: list[LiveUpdate] = []
     Cluster.objects.create(id="a", name="A")
     first, second = (
         LiveUpdate(cluster, {"critical": 1}, "CRIT", "critical", 1) for cluster in ("a", "default")
     )
-    alerting = _alerting(Looker(first, second), told)
+    process = _make_process(FakeEvaluator(first, second), updates)
 
-    def tell(news: LiveUpdate) -> None:
-        if news is first:
+    def publish(update: LiveUpdate) -> None:
+        if update is first:
             raise ConnectionError("the channel layer is away")
-        told.append(news)
+        updates.append(update)
 
-    alerting.publish_update = tell
+    process.publish_update = publish
 
-    assert not alerting.evaluate_clusters(1.0)
-    assert told == [second]
+    assert not process.evaluate_clusters(1.0)
+    assert updates == [second]
     assert "cluster a: the alert rules could not be evaluated" in caplog.text
 
 
-def test_end_of_a_silence_that_cannot_be_told_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """Each silence by itself: one that fails is in the log."""
-    alerting = _alerting(Looker(), [])
-    told: list[str] = []
+def test_silence_end_that_cannot_be_published_does_not_affect_other_silences(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The failure is logged."""
+    process = _make_process(FakeEvaluator(), [])
+    updates: list[str] = []
     for reason in ("upgrade", "new disks"):
         Silence.objects.create(reason=reason, creator="ada", starts_at=0.0, ends_at=1000.0)
 
-    def tell(news: LiveUpdate) -> None:
-        if news.text.endswith("upgrade"):
+    def publish(update: LiveUpdate) -> None:
+        if update.text.endswith("upgrade"):
             raise ConnectionError("the channel layer is away")
-        told.append(news.text)
+        updates.append(update.text)
 
-    alerting.publish_update = tell
+    process.publish_update = publish
 
-    assert not alerting.evaluate_clusters(500.0)
-    assert told == ["A silence ends within 15 min: new disks"]
+    assert not process.evaluate_clusters(500.0)
+    assert updates == ["A silence ends within 15 min: new disks"]
     assert "the notification that it ends soon could not be queued" in caplog.text
-    assert alerting.evaluate_clusters(501.0)
+    assert process.evaluate_clusters(501.0)
 
 
 @pytest.mark.parametrize("fault", [OperationalError("locked"), KeyError("bug")])
-def test_look_without_the_ends_of_silences_is_no_good_look(
+def test_evaluation_fails_if_ending_silences_cannot_be_claimed(
     fault: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The dead man's switch hears of good looks only; the clusters were looked at, and the next look is good."""
-    looker = Looker()
-    alerting = _alerting(looker, [])
+    """No heartbeat is sent then; the clusters are evaluated, and the next evaluation succeeds."""
+    evaluator = FakeEvaluator()
+    process = _make_process(evaluator, [])
 
     def fail(_now: float) -> list[Silence]:
         raise fault
 
     with monkeypatch.context() as patch:
         patch.setattr(alerting_loops, "claim_ending_silences", fail)
-        assert not alerting.evaluate_clusters(1.0)
+        assert not process.evaluate_clusters(1.0)
     assert caplog.text.count("the alert rules could not be evaluated") == 1
-    assert looker.looks == 1
-    assert alerting.evaluate_clusters(2.0)
+    assert evaluator.evaluation_count == 1
+    assert process.evaluate_clusters(2.0)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_sender_outlives_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread that sends ends by a mistake of ours: nobody would start it anew."""
+def test_sender_thread_survives_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would restart the thread."""
     steps: Counter[str] = Counter()
 
     class FaultyOutbox:
-        def __init__(self, holder: str, *others: object) -> None:
+        def __init__(self, holder: str, *arguments: object) -> None:
             self._holder = holder
 
         def send_next(self) -> bool:
@@ -155,39 +157,39 @@ def test_sender_outlives_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
             return False
 
     monkeypatch.setattr(alerting_loops, "Outbox", FaultyOutbox)
-    alerting = _alerting(Looker(), [])
-    thread = threading.Thread(target=alerting.run)
+    process = _make_process(FakeEvaluator(), [])
+    thread = threading.Thread(target=process.run)
     thread.start()
     try:
         eventually_sync(lambda: len(steps) > 1 and min(steps.values()) > 1)
     finally:
-        alerting.stop_event.set()
+        process.stop_event.set()
         thread.join(timeout=60)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_open_alerts_are_posted_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process itself posts what Alertmanager was told of, by a thread that outlives a mistake of ours."""
-    turns = itertools.count()
+def test_open_alerts_are_reposted_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process reposts the alerts that it sent to Alertmanager."""
+    attempts = itertools.count()
 
     class FaultyReposter(Reposter):
         @override
         def post_open_alerts(self) -> int:
-            if next(turns) == 0:
+            if next(attempts) == 0:
                 raise KeyError("bug")
             return super().post_open_alerts()
 
     monkeypatch.setattr(alerting_loops, "Reposter", FaultyReposter)
     monkeypatch.setattr(alerting_loops, "INTERVAL", 0.05)
-    alerting = _alerting(Looker(), [])
-    thread = threading.Thread(target=alerting.run)
-    with receiving() as receiver:
+    process = _make_process(FakeEvaluator(), [])
+    thread = threading.Thread(target=process.run)
+    with run_receiver() as receiver:
         incident = _open_incident(receiver.url)
         thread.start()
         try:
             eventually_sync(lambda: len(receiver.bodies) >= 2)
         finally:
-            alerting.stop_event.set()
+            process.stop_event.set()
             thread.join(timeout=60)
     assert {alert["labels"]["incident"] for body in receiver.bodies for alert in body} == {
         store.incident_of(incident).id
@@ -195,41 +197,42 @@ def test_open_alerts_are_posted_again_and_again(monkeypatch: pytest.MonkeyPatch)
 
 
 def _open_incident(url: str) -> Incident:
-    """Return an incident that fires, and that an Alertmanager at `url` was told of by this process."""
+    """Return a firing incident that this process has sent to an Alertmanager at `url`."""
     now = time.time()
     cluster, _ = Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
     lease.take("default", lease.ALERTS, "me", datetime.now(UTC) + timedelta(hours=1))
     channel = Channel.objects.create(name="am", kind="alertmanager", config={"url": url}, allow_private=True)
     incident = Incident.objects.create(
         cluster=cluster, key="proxy/p1", cause_kind="proxy", cause_id="p1", cause_name="p1", generation=1,
-        state="firing", severity=2, notices=1, opened_at=now - 60, sentence="p1 does not answer.",
+        state="firing", severity=2, notification_count=1, opened_at=now - 60, summary="p1 does not answer.",
     )  # fmt: skip
-    notice = Notification(NotificationKind.FIRING, store.incident_of(incident), now, 1)
+    notification = Notification(NotificationKind.FIRING, store.incident_of(incident), now, 1)
     Delivery.objects.create(
-        channel=channel, incident=incident, key=notice.key, kind=NotificationKind.FIRING.value,
-        payload=notifications.payload(notice, notifications.Links()), created_at=now, next_attempt_at=now, sent_at=now,
+        channel=channel, incident=incident, key=notification.key, kind=NotificationKind.FIRING.value,
+        payload=notifications.payload(notification, notifications.Links()),
+        created_at=now, next_attempt_at=now, sent_at=now,
     )  # fmt: skip
     return incident
 
 
 @pytest.mark.django_db(transaction=True)
-def test_run_looks_until_it_is_stopped() -> None:
-    """By its own clock, beside threads that send."""
-    looker = Looker()
-    alerting = _alerting(looker, [])
-    thread = threading.Thread(target=alerting.run)
+def test_run_evaluates_until_it_is_stopped() -> None:
+    """Evaluations run beside the sender threads."""
+    evaluator = FakeEvaluator()
+    process = _make_process(evaluator, [])
+    thread = threading.Thread(target=process.run)
     thread.start()
     deadline = time.monotonic() + 60
-    while looker.looks < 3 and time.monotonic() < deadline:
+    while evaluator.evaluation_count < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
-    alerting.stop_event.set()
+    process.stop_event.set()
     thread.join(timeout=60)
     assert not thread.is_alive()
-    assert looker.looks >= 3
+    assert evaluator.evaluation_count >= 3
 
 
-def test_prune_takes_old_incidents_and_leaves_open_ones() -> None:
-    """What is not resolved stays however old it is."""
+def test_prune_deletes_old_resolved_incidents_only() -> None:
+    """An open incident is kept, however old it is."""
     Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
     for key, resolved_at in (("proxy/1", 5.0), ("proxy/2", None)):
         Incident.objects.create(

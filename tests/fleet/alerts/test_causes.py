@@ -10,85 +10,96 @@ from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
 from tests.fakes.reader import FakeReader
-from tests.fakes.small_fleet import EXPIRED, GONE, NOW, SILENT, UNHEALTHY, fleet, instance
+from tests.fakes.small_fleet import DEREGISTERED, EXPIRED, NOW, SILENT, UNHEALTHY, fleet, instance
 
 
-def table_of(*more: tuple[str, Mapping[str, Any]], **facts: Mapping[str, Any]) -> FleetTable:
-    """Make a table of the small fleet, with instances that are as these facts say, and further proxies."""
-    seen = fleet(**facts)
-    known = dict(seen.instances)
+def table_of(*more: tuple[str, Mapping[str, Any]], **changes_by_name: Mapping[str, Any]) -> FleetTable:
+    """Return a table of the small fleet with these changes to its instances, and with `more` proxies."""
+    evidence = fleet(**changes_by_name)
+    instances = dict(evidence.instances)
     for name, changes in more:
-        known[len(known)] = instance(len(known), InstanceKind.PROXY, name, **changes)
-    seen = replace(seen, instances=known)
-    frame = prepare_frame(seen, NOW)
-    causes = {index: frame.cause_of(index) for index in known}
-    names = {BACKEND_CAUSE: "backend/default", **{index: one.id for index, one in known.items()}}
+        instances[len(instances)] = instance(len(instances), InstanceKind.PROXY, name, **changes)
+    evidence = replace(evidence, instances=instances)
+    frame = prepare_frame(evidence, NOW)
+    causes = {index: frame.cause_of(index) for index in instances}
+    names = {BACKEND_CAUSE: "backend/default", **{index: facts.id for index, facts in instances.items()}}
     views = {
         index: InstanceView(
-            *(one, instance_state(one, NOW, seen.timing), "", 0, {}),
+            *(facts, instance_state(facts, NOW, evidence.timing), "", 0, {}),
             cause="" if causes[index] == index else names[causes[index]],
         )
-        for index, one in known.items()
+        for index, facts in instances.items()
     }
-    return replace(FakeReader([State.HEALTHY], as_of=NOW).table("default", NOW), instances=views, fleet=seen)
+    return replace(
+        FakeReader([State.HEALTHY], as_of=NOW).table("default", NOW), instances=views, fleet=evidence
+    )
 
 
-def words(table: FleetTable) -> list[str]:
-    """List the causes in words."""
+def describe_causes(table: FleetTable) -> list[str]:
+    """Return the descriptions of the causes."""
     return [cause.description for cause in find_causes(table)]
 
 
-def test_instances_that_are_sick_are_named_as_people_count() -> None:
-    """Auths first, proxy-2 before proxy-10; one that deregistered itself is no fault."""
-    table = table_of(("proxy-10", SILENT), auth_1=UNHEALTHY, proxy_1=GONE, proxy_2=SILENT)
-    assert words(table) == ["auth-1 is unhealthy", "proxy-2 is not responding", "proxy-10 is not responding"]
-    assert words(table_of()) == []
+def test_sick_instances_are_listed_in_natural_order() -> None:
+    """Auths first, proxy-2 before proxy-10; a deregistered instance is not listed."""
+    table = table_of(("proxy-10", SILENT), auth_1=UNHEALTHY, proxy_1=DEREGISTERED, proxy_2=SILENT)
+    assert describe_causes(table) == [
+        "auth-1 is unhealthy",
+        "proxy-2 is not responding",
+        "proxy-10 is not responding",
+    ]
+    assert describe_causes(table_of()) == []
     assert find_causes(replace(table, as_of=None)) == ()
 
 
-def test_backend_is_the_one_cause_of_what_fell_sick_after_it() -> None:
-    """Not three auths and one more: a proxy that expired behind them is explained, one that was dead before is not."""
-    down = {"auth_1": UNHEALTHY, "auth_2": UNHEALTHY}
-    behind = table_of(proxy_1=EXPIRED, **down)
-    (backend,) = find_causes(behind)
+def test_backend_explains_instances_that_fail_after_it() -> None:
+    """A proxy that expired after the auths failed is explained; a proxy that failed before them is not."""
+    auths_unhealthy = {"auth_1": UNHEALTHY, "auth_2": UNHEALTHY}
+    table_with_expired_proxy = table_of(proxy_1=EXPIRED, **auths_unhealthy)
+    (backend,) = find_causes(table_with_expired_proxy)
     assert backend.key == "backend/default"
     assert backend.description == "all 2 auths failed at the same time, probably because of the auth backend"
-    before = table_of(proxy_1={**SILENT, "sick_since": NOW - 300}, **down)
-    assert words(before) == [backend.description, "proxy-1 is not responding"]
+    table_with_earlier_failure = table_of(proxy_1={**SILENT, "sick_since": NOW - 300}, **auths_unhealthy)
+    assert describe_causes(table_with_earlier_failure) == [backend.description, "proxy-1 is not responding"]
 
 
-def test_proxy_that_merely_expired_behind_a_sick_auth_is_no_cause() -> None:
-    """It answers, and could not write its heartbeat; without a sick auth it stands for itself."""
-    assert words(table_of(auth_1=UNHEALTHY, proxy_1=EXPIRED)) == ["auth-1 is unhealthy"]
-    assert words(table_of(proxy_1=EXPIRED)) == ["proxy-1 has expired"]
+def test_proxy_that_only_expired_is_explained_by_a_sick_auth() -> None:
+    """The proxy responds but could not write its heartbeat; without a sick auth it is a cause."""
+    assert describe_causes(table_of(auth_1=UNHEALTHY, proxy_1=EXPIRED)) == ["auth-1 is unhealthy"]
+    assert describe_causes(table_of(proxy_1=EXPIRED)) == ["proxy-1 has expired"]
 
 
-def test_auth_is_the_one_cause_of_the_proxies_that_heartbeat_through_it() -> None:
-    """Unhealthy or expired, in one group or not; one that heartbeats through another auth stands for itself."""
-    through = {"heartbeat_auth": "uuid-auth-1", "group": "eu"}
-    table = table_of(auth_1=UNHEALTHY, proxy_1={**UNHEALTHY, **through}, proxy_2={**EXPIRED, **through})
-    assert words(table) == ["auth-1 is unhealthy"]
-    other = {**EXPIRED, "heartbeat_auth": "uuid-auth-2"}
-    assert words(table_of(auth_1=UNHEALTHY, proxy_1=other)) == ["auth-1 is unhealthy", "proxy-1 has expired"]
+def test_auth_explains_proxies_that_heartbeat_through_it() -> None:
+    """Unhealthy or expired proxies; a proxy that heartbeats through another auth is a cause."""
+    heartbeat_path = {"heartbeat_auth": "uuid-auth-1", "group": "eu"}
+    table = table_of(
+        auth_1=UNHEALTHY, proxy_1={**UNHEALTHY, **heartbeat_path}, proxy_2={**EXPIRED, **heartbeat_path}
+    )
+    assert describe_causes(table) == ["auth-1 is unhealthy"]
+    other_path = {**EXPIRED, "heartbeat_auth": "uuid-auth-2"}
+    assert describe_causes(table_of(auth_1=UNHEALTHY, proxy_1=other_path)) == [
+        "auth-1 is unhealthy",
+        "proxy-1 has expired",
+    ]
 
 
-def test_backend_is_the_one_cause_of_proxies_that_felt_it_first() -> None:
+def test_backend_explains_proxies_that_depend_on_it_and_failed_first() -> None:
     """Their heartbeats were due before those of the auths."""
-    down = {**UNHEALTHY, "ttl": 600.0}
-    early = {**UNHEALTHY, "sick_since": NOW - 100, "heartbeat_auth": "uuid-auth-1"}
-    (backend,) = find_causes(table_of(auth_1=down, auth_2=down, proxy_1=early))
+    auths_unhealthy = {**UNHEALTHY, "ttl": 600.0}
+    failed_earlier = {**UNHEALTHY, "sick_since": NOW - 100, "heartbeat_auth": "uuid-auth-1"}
+    (backend,) = find_causes(table_of(auth_1=auths_unhealthy, auth_2=auths_unhealthy, proxy_1=failed_earlier))
     assert backend.key == "backend/default"
 
 
 def test_group_that_fails_together_is_one_cause() -> None:
-    """Two proxies of three; the group stands for them."""
+    """Two proxies of three; the group is listed instead of its proxies."""
     eu = {"group": "eu"}
     table = table_of(("proxy-3", {**eu, **SILENT}), proxy_1={**eu, **SILENT}, proxy_2=eu)
     assert [cause.key for cause in find_causes(table)] == ["proxy-group/eu"]
-    assert words(table) == ["2 of 3 instances of proxy group eu are failing"]
+    assert describe_causes(table) == ["2 of 3 instances of proxy group eu are failing"]
 
 
-def test_cluster_that_does_not_answer_is_one_cause() -> None:
-    """Nothing can be said of any instance then."""
+def test_unreachable_cluster_is_one_cause() -> None:
+    """The state of single instances is unknown then."""
     table = table_of(auth_1=SILENT, auth_2=SILENT, proxy_1=SILENT, proxy_2=SILENT)
-    assert words(table) == ["no instance of the cluster responds"]
+    assert describe_causes(table) == ["no instance of the cluster responds"]

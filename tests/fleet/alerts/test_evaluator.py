@@ -5,6 +5,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+import numpy as np
 import pytest
 from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
@@ -25,20 +26,20 @@ from tests.fakes.reader import FakeReader
 pytestmark = pytest.mark.django_db
 
 
-class Fleet(FakeReader):
-    """A fake reader whose stranded agents are proxy-1's fault."""
+class StrandedFleetReader(FakeReader):
+    """A fake reader in which proxy-1 causes all stranded agents."""
 
     def table(self, cluster: str, now: float) -> FleetTable:
         """See Reader."""
         table = super().table(cluster, now)
-        hurt = table.verdicts["state"] == State.STRANDED
-        table.verdicts["cause"] = [2 if one else NO_CAUSE for one in hurt]
+        is_stranded = table.verdicts["state"] == State.STRANDED
+        table.verdicts["cause"] = np.where(is_stranded, 2, NO_CAUSE)
         table.verdicts["packed"] = Reason.PROXY_UNHEALTHY
         return table
 
 
-class Told:
-    """An evaluator with a fleet, and a clock that is moved by hand."""
+class EvaluatorScenario:
+    """An evaluator of a small fleet with a simulated clock."""
 
     def __init__(self) -> None:
         Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
@@ -47,203 +48,218 @@ class Told:
         )
         Route.objects.get(name="Everything").channels.add(self.channel)
         self.now = time.time()
-        self.fleet = Fleet([State.HEALTHY] * 40)
-        self.evaluator = Evaluator(cast("Reader", self.fleet), "me", "https://console.example.com/")
+        self.reader = StrandedFleetReader([State.HEALTHY] * 40)
+        self.evaluator = Evaluator(cast("Reader", self.reader), "me", "https://console.example.com/")
 
     def run(
-        self, seconds: int, *, stranded: int = 0, polling: bool = True, step: int = 5, sick: bool = False
+        self,
+        seconds: int,
+        *,
+        stranded_count: int = 0,
+        is_polling: bool = True,
+        step: int = 5,
+        is_proxy_sick: bool = False,
     ) -> None:
-        """Look every few seconds while so many agents are stranded, and their proxy or only it is `sick`."""
-        self.fleet.states = [State.STRANDED] * stranded + [State.HEALTHY] * (40 - stranded)
-        self.fleet.proxy_state = InstanceState.SILENT if stranded or sick else InstanceState.OK
+        """Evaluate every `step` seconds while `stranded_count` agents are stranded or their proxy is sick."""
+        self.reader.states = [State.STRANDED] * stranded_count + [State.HEALTHY] * (40 - stranded_count)
+        self.reader.proxy_state = (
+            InstanceState.SILENT if stranded_count or is_proxy_sick else InstanceState.OK
+        )
         for _ in range(0, seconds, step):
             self.now += step
-            if polling:
-                self.fleet.as_of = self.now
+            if is_polling:
+                self.reader.as_of = self.now
             self.evaluator.evaluate_cluster("default", self.now)
 
     @property
-    def kinds(self) -> list[str]:
-        """What is in the outbox."""
+    def delivery_kinds(self) -> list[str]:
+        """The kinds of the deliveries in the outbox."""
         return list(Delivery.objects.order_by("pk").values_list("kind", flat=True))
 
 
-def test_frozen_proxy_is_one_delivery_and_one_resolve() -> None:
-    """Through the database, with names, counts, links and a timeline."""
-    told = Told()
-    told.run(60, stranded=20)
-    told.run(400)
-    assert told.kinds == ["firing", "resolved"]
-    page, resolve = Delivery.objects.order_by("pk")
-    assert page.payload["incident"]["cause"]["name"] == "proxy-1"
-    assert (page.payload["incident"]["affected"], resolve.payload["incident"]["peak"]) == (20, 20)
-    row = Incident.objects.get(state="resolved", notices__gt=0)
-    assert page.payload["links"]["Incident"] == f"https://console.example.com/incidents/{row.pk}/"
+def test_frozen_proxy_enqueues_one_firing_and_one_resolved_delivery() -> None:
+    """With names, counts, links and a timeline, through the database."""
+    scenario = EvaluatorScenario()
+    scenario.run(60, stranded_count=20)
+    scenario.run(400)
+    assert scenario.delivery_kinds == ["firing", "resolved"]
+    firing, resolve = Delivery.objects.order_by("pk")
+    assert firing.payload["incident"]["cause"]["name"] == "proxy-1"
+    assert (firing.payload["incident"]["affected_count"], resolve.payload["incident"]["peak_count"]) == (
+        20,
+        20,
+    )
+    row = Incident.objects.get(state="resolved", notification_count__gt=0)
+    assert firing.payload["links"]["Incident"] == f"https://console.example.com/incidents/{row.pk}/"
     assert list(IncidentEvent.objects.filter(incident=row).values_list("kind", flat=True)) == [
-        "firing", "notice", "recovering", "notice", "resolved",
+        "firing", "notification", "recovering", "notification", "resolved",
     ]  # fmt: skip
-    json.dumps(page.payload)
+    json.dumps(firing.payload)
 
 
-def test_timeline_says_that_nobody_was_told() -> None:
-    """A route without a channel: the incident is shown, and its timeline claims no message."""
-    told = Told()
+def test_timeline_shows_that_no_notification_was_sent() -> None:
+    """The route has no channel."""
+    scenario = EvaluatorScenario()
     Route.objects.get(name="Everything").channels.clear()
-    told.run(60, stranded=20)
-    told.run(400)
-    said = IncidentEvent.objects.filter(kind="notice").order_by("pk").values_list("text", flat=True)
-    assert list(said) == [
-        "Nothing was sent because the route has no channel: notification due (firing).",
-        "Nothing was sent because the route has no channel: notification due (resolved).",
+    scenario.run(60, stranded_count=20)
+    scenario.run(400)
+    texts = IncidentEvent.objects.filter(kind="notification").order_by("pk").values_list("text", flat=True)
+    assert list(texts) == [
+        "Notification due (firing), but not sent: the route has no channel.",
+        "Notification due (resolved), but not sent: the route has no channel.",
     ]
-    assert told.kinds == []
+    assert scenario.delivery_kinds == []
 
 
-def test_pollers_stopped_is_one_alert_about_the_console() -> None:
-    """Ten minutes, nothing stranded, then all is well."""
-    told = Told()
-    told.run(10)
-    told.run(600, polling=False)
-    told.run(100)
-    assert told.kinds == ["firing", "resolved"]
+def test_stopped_polling_is_one_alert_about_the_console() -> None:
+    """10 min without polls, then a recovery."""
+    scenario = EvaluatorScenario()
+    scenario.run(10)
+    scenario.run(600, is_polling=False)
+    scenario.run(100)
+    assert scenario.delivery_kinds == ["firing", "resolved"]
     assert set(Incident.objects.values_list("cause_kind", flat=True)) == {"console"}
 
 
-def test_redis_away_is_told_as_our_own_blindness() -> None:
-    """The record cannot be read: that is known without it."""
-    told = Told()
-    told.fleet.down = True
-    told.run(60)
-    assert told.kinds == ["firing"]
-    assert "cannot read the fleet state" in Incident.objects.get().sentence
+def test_unavailable_redis_an_alert_about_the_console() -> None:
+    """The fleet state cannot be read."""
+    scenario = EvaluatorScenario()
+    scenario.reader.down = True
+    scenario.run(60)
+    assert scenario.delivery_kinds == ["firing"]
+    assert "cannot read the fleet state" in Incident.objects.get().summary
 
 
 def test_second_process_waits_for_the_lease() -> None:
-    """Two processes look; one writes, and the other takes over when it is gone."""
-    told = Told()
-    told.run(5)
-    second = Evaluator(cast("Reader", told.fleet), "second")
+    """The second process takes over when the lease of the first has expired."""
+    scenario = EvaluatorScenario()
+    scenario.run(5)
+    second = Evaluator(cast("Reader", scenario.reader), "second")
     with pytest.raises(LeaseHeldError):
-        second.evaluate_cluster("default", told.now + 1)
-    second.evaluate_cluster("default", told.now + 20)
+        second.evaluate_cluster("default", scenario.now + 1)
+    second.evaluate_cluster("default", scenario.now + 20)
     with pytest.raises(LeaseHeldError):
-        told.evaluator.evaluate_cluster("default", told.now + 21)
-    assert AlertClock.objects.get().looked_at == round(told.now + 20, 6)
+        scenario.evaluator.evaluate_cluster("default", scenario.now + 21)
+    assert AlertClock.objects.get().evaluated_at == round(scenario.now + 20, 6)
 
 
-def test_process_that_was_paused_past_its_lease_writes_nothing() -> None:
-    """It goes on in the middle of a look, with what it read before another process took over: a page too many."""
-    told = Told()
-    told.run(60)
-    second = Evaluator(cast("Reader", told.fleet), "me")
-    read = told.fleet.table
+def test_process_paused_past_its_lease_writes_nothing() -> None:
+    """It resumes in the middle of an evaluation after another process took over."""
+    scenario = EvaluatorScenario()
+    scenario.run(60)
+    second = Evaluator(cast("Reader", scenario.reader), "me")
+    read_table = scenario.reader.table
 
-    def pause(cluster: str, now: float) -> FleetTable:
-        """Answer after another process has looked at a fleet in which all is well."""
-        told.fleet.table = read  # type: ignore[method-assign]
-        told.fleet.as_of = now + 20
+    def read_after_pause(cluster: str, now: float) -> FleetTable:
+        """Return the table after another process has evaluated a healthy fleet."""
+        scenario.reader.table = read_table  # type: ignore[method-assign]
+        scenario.reader.as_of = now + 20
         second.evaluate_cluster(cluster, now + 20)
-        told.fleet.states = [State.STRANDED] * 20 + [State.HEALTHY] * 20
-        return read(cluster, now)
+        scenario.reader.states = [State.STRANDED] * 20 + [State.HEALTHY] * 20
+        return read_table(cluster, now)
 
-    told.fleet.table = pause  # type: ignore[method-assign]
+    scenario.reader.table = read_after_pause  # type: ignore[method-assign]
     with pytest.raises(LeaseLostError):
-        told.run(5)
+        scenario.run(5)
     assert not Incident.objects.exists()
-    assert AlertClock.objects.get().looked_at == round(told.now + 20, 6)
+    assert AlertClock.objects.get().evaluated_at == round(scenario.now + 20, 6)
 
 
 def test_silenced_agents_are_not_counted() -> None:
-    """By name and by label."""
-    told = Told()
+    """Silenced by name and by label."""
+    scenario = EvaluatorScenario()
     AgentLabel.objects.create(cluster_id="default", pattern="agent-[0-9]", label="lab")
     for matchers in ("label=lab", "agent=agent-1*"):
         Silence.objects.create(
-            matchers=matchers, reason="tests", creator="ada", starts_at=told.now, ends_at=told.now + 900
+            matchers=matchers,
+            reason="tests",
+            creator="ada",
+            starts_at=scenario.now,
+            ends_at=scenario.now + 900,
         )
-    told.run(60, stranded=20)
+    scenario.run(60, stranded_count=20)
     row = Incident.objects.get(cause_kind="proxy")
-    assert (row.affected, told.kinds) == (0, [])
+    assert (row.affected_count, scenario.delivery_kinds) == (0, [])
     Silence.objects.filter(matchers="label=lab").update(matchers="label=l?b")
-    told.run(10, stranded=20)
-    assert Incident.objects.get(cause_kind="proxy").affected == 0
+    scenario.run(10, stranded_count=20)
+    assert Incident.objects.get(cause_kind="proxy").affected_count == 0
 
 
-def test_second_level_is_told_when_nobody_acknowledges() -> None:
+def test_escalation_notifies_its_channel_once_without_an_acknowledgement() -> None:
     """Once, to its own channel."""
-    told = Told()
+    scenario = EvaluatorScenario()
     chief = Channel.objects.create(name="chief", kind="webhook")
     route = Route.objects.get(name="Everything")
     route.escalate_after = 300.0
     route.save()
     route.escalate_to.add(chief)
-    told.run(900, stranded=20)
+    scenario.run(900, stranded_count=20)
     assert list(Delivery.objects.filter(channel=chief).values_list("kind", flat=True)) == ["escalated"]
     assert Incident.objects.get(cause_kind="proxy").escalated_at is not None
 
 
-def _at_night(told: Told) -> float:
-    """Give the route quiet hours that have just begun; when they end."""
+def _begin_quiet_hours(scenario: EvaluatorScenario) -> float:
+    """Give the route quiet hours that have just begun, and return when they end."""
     root = Route.objects.get(name="Everything")
-    local = datetime.fromtimestamp(told.now, UTC)
+    local = datetime.fromtimestamp(scenario.now, UTC)
     root.quiet_from = (local - timedelta(minutes=5)).time().replace(microsecond=0)
     root.quiet_until = (local + timedelta(hours=6)).time().replace(microsecond=0)
     root.save()
-    return told.now + 6 * 3600
+    return scenario.now + 6 * 3600
 
 
-def test_page_passes_quiet_hours_with_the_warning_they_held_back() -> None:
-    """A warning waits; when it becomes critical both go out, in order: nobody sleeps through a page."""
-    told = Told()
-    ends_at = _at_night(told)
-    told.run(200, stranded=0, sick=True)
-    held = Delivery.objects.get()
-    assert held.next_attempt_at == pytest.approx(ends_at, abs=5)
-    assert held.waits_for == "quiet hours of route Everything"
-    told.run(60, stranded=20)
-    assert told.kinds == ["firing", "worse"]
-    assert all(at <= told.now for at in Delivery.objects.values_list("next_attempt_at", flat=True))
-    assert [row.kind for row in due_deliveries(told.now)] == ["firing"]
+def test_critical_notification_releases_the_warning_held_by_quiet_hours() -> None:
+    """A warning waits; when it becomes critical both notifications are sent in order."""
+    scenario = EvaluatorScenario()
+    ends_at = _begin_quiet_hours(scenario)
+    scenario.run(200, stranded_count=0, is_proxy_sick=True)
+    delivery = Delivery.objects.get()
+    assert delivery.next_attempt_at == pytest.approx(ends_at, abs=5)
+    assert delivery.delay_reason == "quiet hours of route Everything"
+    scenario.run(60, stranded_count=20)
+    assert scenario.delivery_kinds == ["firing", "worse"]
+    assert all(at <= scenario.now for at in Delivery.objects.values_list("next_attempt_at", flat=True))
+    assert [row.kind for row in due_deliveries(scenario.now)] == ["firing"]
 
 
-def test_resolve_of_a_warning_waits_for_the_end_of_quiet_hours() -> None:
-    """What is not worth waking anybody for is not when it is over, either."""
-    told = Told()
-    told.run(200, stranded=0, sick=True)
-    ends_at = _at_night(told)
-    told.run(400)
-    assert told.kinds == ["firing", "resolved"]
+def test_resolved_notification_of_a_warning_waits_for_the_end_of_quiet_hours() -> None:
+    """Only critical notifications pass quiet hours."""
+    scenario = EvaluatorScenario()
+    scenario.run(200, stranded_count=0, is_proxy_sick=True)
+    ends_at = _begin_quiet_hours(scenario)
+    scenario.run(400)
+    assert scenario.delivery_kinds == ["firing", "resolved"]
     (resolve,) = Delivery.objects.filter(kind="resolved")
     assert resolve.next_attempt_at == pytest.approx(ends_at, abs=5)
 
 
-def test_route_by_label_takes_incidents_that_harm_such_agents() -> None:
-    """From the pattern of a name to a channel."""
-    told = Told()
+def test_route_by_label_matches_incidents_that_affect_such_agents() -> None:
+    """The label comes from a name pattern."""
+    scenario = EvaluatorScenario()
     AgentLabel.objects.create(cluster_id="default", pattern="agent-3", label="bank")
     bank = Channel.objects.create(name="bank", kind="webhook")
     root = Route.objects.get(name="Everything")
     Route.objects.create(name="banks", parent=root, matchers="label=bank").channels.add(bank)
-    told.run(60, stranded=20)
+    scenario.run(60, stranded_count=20)
     assert list(Delivery.objects.values_list("channel__name", flat=True)) == ["bank"]
     assert Incident.objects.get(cause_kind="proxy").labels == ["bank"]
 
 
-def test_drift_is_asked_for_once_in_a_round() -> None:
-    """What others know of wanted policies becomes an incident, which is never sent by itself."""
-    told = Told()
-    told.evaluator = Evaluator(
-        cast("Reader", told.fleet), "me", find_drifted=lambda cluster, views: ["proxy-1"]
+def test_instances_with_policy_drift_become_an_incident() -> None:
+    """The incident is informational and not sent."""
+    scenario = EvaluatorScenario()
+    scenario.evaluator = Evaluator(
+        cast("Reader", scenario.reader), "me", find_drifted=lambda cluster, views: ["proxy-1"]
     )
-    told.run(3700, step=50)
+    scenario.run(3700, step=50)
     row = Incident.objects.get(cause_id="policies")
-    assert (row.state, row.severity, row.affected) == ("firing", 0, 0)
-    assert row.sentence == "1 instance does not match the desired policies: proxy-1."
+    assert (row.state, row.severity, row.affected_count) == ("firing", 0, 0)
+    assert row.summary == "1 instance does not match the desired policies: proxy-1."
     assert not Delivery.objects.exists()
 
 
-def test_end_of_a_silence_is_told_once_and_before() -> None:
-    """Within a quarter of an hour, and of a short one not when it has just been made."""
+def test_ending_silence_is_claimed_once_before_its_end() -> None:
+    """Within 15 min of its end; a short silence is not claimed right after its creation."""
     row = Silence.objects.create(reason="r", creator="ada", starts_at=0.0, ends_at=3600.0)
     Silence.objects.create(reason="short", creator="ada", starts_at=2600.0, ends_at=3200.0)
     assert claim_ending_silences(2650.0) == []
@@ -251,97 +267,97 @@ def test_end_of_a_silence_is_told_once_and_before() -> None:
     assert claim_ending_silences(2751.0) == []
 
 
-def test_end_of_a_silence_is_told_to_who_would_hear_of_what_it_keeps_quiet() -> None:
-    """Before the page comes; not where every message is an alert of its own."""
-    told = Told()
+def test_silence_end_notifies_channels_of_the_silenced_incidents() -> None:
+    """Not channels where each notification is an alert of its own."""
+    scenario = EvaluatorScenario()
     pager = Channel.objects.create(name="pager", kind="pagerduty")
     Route.objects.get(name="Everything").channels.add(pager)
     row = Silence.objects.create(
         matchers="cause=proxy-1",
         reason="new disks",
         creator="ada",
-        starts_at=told.now,
-        ends_at=told.now + 3600,
+        starts_at=scenario.now,
+        ends_at=scenario.now + 3600,
     )
-    told.run(120, stranded=20)
-    assert told.kinds == []
-    assert notify_silence_end(row, told.now) == 1
-    (said,) = Delivery.objects.all()
-    assert (said.channel.name, said.kind) == ("ops", "silence-ends")
-    assert said.payload["subject"].startswith("SILENCE ENDS SOON default: 20 agents stranded, proxy-1")
+    scenario.run(120, stranded_count=20)
+    assert scenario.delivery_kinds == []
+    assert notify_silence_end(row, scenario.now) == 1
+    (delivery,) = Delivery.objects.all()
+    assert (delivery.channel.name, delivery.kind) == ("ops", "silence-ends")
+    assert delivery.payload["subject"].startswith("SILENCE ENDS SOON default: 20 agents stranded (proxy-1)")
     assert IncidentEvent.objects.filter(kind="silence ends", text__endswith="new disks").exists()
-    notify_silence_end(row, told.now)
+    notify_silence_end(row, scenario.now)
     assert Delivery.objects.count() == 1
 
 
-def test_look_that_finds_the_same_reads_little_and_writes_no_incident() -> None:
-    """A new round that changed nothing: the watchdog is told, and open incidents are not even read."""
-    told = Told()
-    told.run(900, stranded=20)
-    told.now += 1
-    told.fleet.as_of = told.now
-    with CaptureQueriesContext(connection) as taken:
-        told.evaluator.evaluate_cluster("default", told.now)
-    writes = [query["sql"].split()[1] for query in taken if query["sql"].startswith(("UPDATE", "INSERT"))]
+def test_evaluation_without_changes_neither_reads_nor_writes_incidents() -> None:
+    """Only the lease and the alert clock are written."""
+    scenario = EvaluatorScenario()
+    scenario.run(900, stranded_count=20)
+    scenario.now += 1
+    scenario.reader.as_of = scenario.now
+    with CaptureQueriesContext(connection) as queries:
+        scenario.evaluator.evaluate_cluster("default", scenario.now)
+    writes = [query["sql"].split()[1] for query in queries if query["sql"].startswith(("UPDATE", "INSERT"))]
     assert writes == ['"fleet_clusterlease"', '"fleet_alertclock"']
-    assert not [query for query in taken if "marks" in query["sql"]]
-    assert AlertClock.objects.get().looked_at == round(told.now, 6)
+    assert not [query for query in queries if "marks" in query["sql"]]
+    assert AlertClock.objects.get().evaluated_at == round(scenario.now, 6)
 
 
 def test_rows_that_the_database_rounded_are_not_written_again() -> None:
-    """Whoever takes over reads moments to the microsecond, and finds no difference to what it computes."""
-    told = Told()
-    told.now = float(int(told.now)) + 0.123456789
-    told.run(900, stranded=20)
-    told.now += 20
-    second = Evaluator(cast("Reader", told.fleet), "second", "https://console.example.com/")
-    with CaptureQueriesContext(connection) as taken:
-        second.evaluate_cluster("default", told.now)
-    assert [query for query in taken if "marks" in query["sql"]], "it reads the incidents"
-    assert not [query for query in taken if query["sql"].startswith("UPDATE fleet_incident")]
+    """The database stores microseconds; a process that takes over must find no difference to its own values."""
+    scenario = EvaluatorScenario()
+    scenario.now = float(int(scenario.now)) + 0.123456789
+    scenario.run(900, stranded_count=20)
+    scenario.now += 20
+    second = Evaluator(cast("Reader", scenario.reader), "second", "https://console.example.com/")
+    with CaptureQueriesContext(connection) as queries:
+        second.evaluate_cluster("default", scenario.now)
+    assert [query for query in queries if "marks" in query["sql"]], "it reads the incidents"
+    assert not [query for query in queries if query["sql"].startswith("UPDATE fleet_incident")]
 
 
-def test_acknowledgement_counts_though_incidents_stay_in_memory() -> None:
-    """It comes from a page, that is from another process; taking it back does, too."""
-    told = Told()
-    told.run(900, stranded=20)
-    Incident.objects.filter(state="firing").update(acked_at=told.now, acked_by="ada")
-    told.run(5 * 3600, stranded=20, step=600)
-    assert told.kinds == ["firing"]
-    Incident.objects.filter(state="firing").update(acked_at=None, acked_by="")
-    told.run(600, stranded=20, step=600)
-    assert told.kinds == ["firing", "repeat"]
+def test_acknowledgement_by_another_process_applies_to_incidents_in_memory() -> None:
+    """The same holds for removing the acknowledgement."""
+    scenario = EvaluatorScenario()
+    scenario.run(900, stranded_count=20)
+    Incident.objects.filter(state="firing").update(acknowledged_at=scenario.now, acknowledged_by="ada")
+    scenario.run(5 * 3600, stranded_count=20, step=600)
+    assert scenario.delivery_kinds == ["firing"]
+    Incident.objects.filter(state="firing").update(acknowledged_at=None, acknowledged_by="")
+    scenario.run(600, stranded_count=20, step=600)
+    assert scenario.delivery_kinds == ["firing", "repeat"]
 
 
-def test_process_that_takes_over_reads_what_the_other_left() -> None:
-    """What it had in memory from before is forgotten, so nothing is sent twice."""
-    told = Told()
-    told.run(60, stranded=20)
-    first, second = told.evaluator, Evaluator(cast("Reader", told.fleet), "second")
-    told.now += 20
-    told.evaluator = second
-    told.run(400)
-    assert told.kinds == ["firing", "resolved"]
-    told.now += 20
-    told.evaluator = first
+def test_process_that_takes_over_the_lease_reads_incidents_again() -> None:
+    """Its old incidents in memory are dropped, so nothing is sent twice."""
+    scenario = EvaluatorScenario()
+    scenario.run(60, stranded_count=20)
+    first, second = scenario.evaluator, Evaluator(cast("Reader", scenario.reader), "second")
+    scenario.now += 20
+    scenario.evaluator = second
+    scenario.run(400)
+    assert scenario.delivery_kinds == ["firing", "resolved"]
+    scenario.now += 20
+    scenario.evaluator = first
     with pytest.raises(LeaseLostError):
-        told.run(5)
-    told.run(400)
-    assert told.kinds == ["firing", "resolved"]
+        scenario.run(5)
+    scenario.run(400)
+    assert scenario.delivery_kinds == ["firing", "resolved"]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_look_that_could_not_be_kept_is_taken_again() -> None:
-    """The database refuses the incidents once: memory must not hold what the database does not."""
-    told = Told()
-    told.run(10, stranded=20)
+def test_evaluation_that_could_not_be_saved_is_repeated() -> None:
+    """The database refuses one write; memory must not differ from the database."""
+    scenario = EvaluatorScenario()
+    scenario.run(10, stranded_count=20)
     refuse = "BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE TRIGGER broken BEFORE UPDATE ON fleet_incident {refuse}")
     with pytest.raises(DatabaseError):
-        told.run(60, stranded=20)
+        scenario.run(60, stranded_count=20)
     with connection.cursor() as cursor:
         cursor.execute("DROP TRIGGER broken")
-    told.run(60, stranded=20)
-    assert told.kinds == ["firing"]
+    scenario.run(60, stranded_count=20)
+    assert scenario.delivery_kinds == ["firing"]
     assert Incident.objects.get(cause_kind="proxy").state == "firing"

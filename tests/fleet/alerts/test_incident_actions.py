@@ -15,16 +15,16 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def incident() -> Incident:
-    """One that fires and was told of."""
+    """A firing incident with one notification."""
     Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
     return Incident.objects.create(
         cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1", generation=1,
-        state="firing", severity=2, opened_at=1.0, fired_at=2.0, notices=1,
+        state="firing", severity=2, opened_at=1.0, fired_at=2.0, notification_count=1,
     )  # fmt: skip
 
 
-def test_acknowledging_is_once_and_told_to_who_understands_it(incident: Incident) -> None:
-    """PagerDuty hears of it, if it heard of the incident; e-mail does not."""
+def test_acknowledgement_is_sent_once_to_channels_that_support_it(incident: Incident) -> None:
+    """PagerDuty gets it if it was notified of the incident; e-mail does not."""
     root = Route.objects.get(name="Everything")
     for kind in ("pagerduty", "email"):
         channel = Channel.objects.create(name=kind, kind=kind)
@@ -41,25 +41,25 @@ def test_acknowledging_is_once_and_told_to_who_understands_it(incident: Incident
     assert incident_actions.acknowledge(incident, "ada", 10.0)
     assert not incident_actions.acknowledge(incident, "bob", 11.0)
     incident.refresh_from_db()
-    assert (incident.acked_by, incident.acked_at) == ("ada", 10.0)
-    acks = Delivery.objects.filter(kind="acknowledged")
-    assert [delivery.channel.kind for delivery in acks] == ["pagerduty"]
+    assert (incident.acknowledged_by, incident.acknowledged_at) == ("ada", 10.0)
+    acknowledgements = Delivery.objects.filter(kind="acknowledged")
+    assert [delivery.channel.kind for delivery in acknowledgements] == ["pagerduty"]
     incident_actions.unacknowledge(incident, "ada", 12.0)
     incident_actions.add_note(incident, "ada", " looks like the switch ", 13.0)
-    assert list(IncidentEvent.objects.values_list("kind", "who")) == [
-        ("acknowledged", "ada"), ("let go", "ada"), ("note", "ada"),
+    assert list(IncidentEvent.objects.values_list("kind", "actor_name")) == [
+        ("acknowledged", "ada"), ("unacknowledged", "ada"), ("note", "ada"),
     ]  # fmt: skip
     with pytest.raises(ActionError):
         incident_actions.add_note(incident, "ada", "  ", 14.0)
 
 
-def test_silencing_everything_wants_the_word() -> None:
-    """And every silence a reason and an end."""
+def test_silence_of_everything_requires_the_typed_word() -> None:
+    """Every silence requires a reason and an end."""
     with pytest.raises(ActionError, match="everything"):
         incident_actions.create_silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     assert (
         incident_actions.create_silence(
-            "", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, typed_word="Everything"
+            "", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, confirmation="Everything"
         ).creator
         == "ada"
     )
@@ -70,8 +70,8 @@ def test_silencing_everything_wants_the_word() -> None:
             incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, ends_at, CONSOLE_ACTOR)
 
 
-def test_silences_and_channels_are_rows_in_the_log() -> None:
-    """Also what a rule does not allow, with its sentence."""
+def test_actions_on_silences_and_channels_are_in_the_audit_log() -> None:
+    """A refused action is logged with its error."""
     row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     with pytest.raises(AlreadySilencedError):
         incident_actions.create_silence("kind=proxy", "again", "ada", 0.0, 60.0, CONSOLE_ACTOR)
@@ -84,25 +84,25 @@ def test_silences_and_channels_are_rows_in_the_log() -> None:
     incident_actions.delete_channel(channel, 9.0, CONSOLE_ACTOR)
     rows = list(AuditEntry.objects.order_by("pk"))
     assert [(row.action, row.outcome) for row in rows] == [
-        ("silence.create", "done"),
+        ("silence.create", "succeeded"),
         ("silence.create", "refused"),
-        ("silence.extend", "done"),
-        ("silence.end", "done"),
-        ("channel.test", "done"),
-        ("delivery.again", "done"),
-        ("channel.delete", "done"),
+        ("silence.extend", "succeeded"),
+        ("silence.end", "succeeded"),
+        ("channel.test", "succeeded"),
+        ("delivery.retry", "succeeded"),
+        ("channel.delete", "succeeded"),
     ]
     assert "Extend that silence instead" in rows[1].detail
     assert (rows[0].subject, rows[0].reason) == ("kind=proxy", "upgrade")
 
 
 def test_silence_is_extended_and_ended() -> None:
-    """From its end, or from now when it is over; it is warned of again."""
+    """It is extended from its end; the warning before its end is sent again."""
     row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
-    Silence.objects.update(warned=True)
+    Silence.objects.update(expiry_notified=True)
     incident_actions.extend_silence(row, 3600.0, 30.0, CONSOLE_ACTOR)
     row.refresh_from_db()
-    assert (row.ends_at, row.warned) == (3660.0, False)
+    assert (row.ends_at, row.expiry_notified) == (3660.0, False)
     incident_actions.end_silence(row, 100.0, CONSOLE_ACTOR)
     row.refresh_from_db()
     assert row.ends_at == 100.0
@@ -110,18 +110,18 @@ def test_silence_is_extended_and_ended() -> None:
         incident_actions.extend_silence(row, 31 * 86400.0, 100.0, CONSOLE_ACTOR)
 
 
-def test_silence_that_somebody_changed_meanwhile_is_not_extended() -> None:
-    """Two who extend it at once, or one who ends it: whoever is second looks again."""
+def test_silence_that_was_changed_meanwhile_is_not_extended() -> None:
+    """The second of two people has to reload."""
     row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
-    seen_before = Silence.objects.get()
+    stale_silence = Silence.objects.get()
     incident_actions.end_silence(row, 30.0, CONSOLE_ACTOR)
     with pytest.raises(ActionError, match="Reload and try again"):
-        incident_actions.extend_silence(seen_before, 3600.0, 30.0, CONSOLE_ACTOR)
+        incident_actions.extend_silence(stale_silence, 3600.0, 30.0, CONSOLE_ACTOR)
     assert Silence.objects.get().ends_at == 30.0
 
 
-def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
-    """Through the outbox like any other."""
+def test_channel_can_be_tested_and_failed_delivery_retried() -> None:
+    """Both go through the outbox."""
     channel = Channel.objects.create(name="ops", kind="webhook")
     delivery = incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR)
     assert (delivery.kind, delivery.next_attempt_at) == ("test", 5.0)
@@ -131,8 +131,8 @@ def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
     assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
 
 
-def test_silence_of_the_same_is_refused_while_it_lasts() -> None:
-    """With the matchers in any order; not for another cluster, and not after its end."""
+def test_duplicate_silence_is_refused_while_it_is_active() -> None:
+    """The order of the matchers does not matter; another cluster or a later period is allowed."""
     first = incident_actions.create_silence(
         "kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu"
     )
@@ -150,8 +150,8 @@ def test_silence_of_the_same_is_refused_while_it_lasts() -> None:
     assert Silence.objects.count() == 4
 
 
-def test_deleted_channel_leaves_its_log(incident: Incident) -> None:
-    """What it sent stays with its name; what waits is given up, and says why."""
+def test_deliveries_of_a_deleted_channel_are_kept(incident: Incident) -> None:
+    """Sent deliveries keep the name of the channel; pending deliveries fail with a reason."""
     channel = Channel.objects.create(name="ops", kind="webhook", cluster="default")
     for key, sent_at in (("a", 3.0), ("b", None)):
         Delivery.objects.create(
@@ -159,15 +159,20 @@ def test_deleted_channel_leaves_its_log(incident: Incident) -> None:
             next_attempt_at=1.0, sent_at=sent_at,
         )  # fmt: skip
     assert incident_actions.delete_channel(channel, 9.0, CONSOLE_ACTOR) == 1
-    sent, waiting = Delivery.objects.order_by("key")
-    assert (sent.channel, sent.channel_name, sent.sent_at, sent.last_error) == (None, "ops", 3.0, "")
-    assert (waiting.channel_name, waiting.failed_at) == ("ops", 9.0)
-    assert "deleted" in waiting.last_error
+    sent_delivery, pending_delivery = Delivery.objects.order_by("key")
+    assert (
+        sent_delivery.channel,
+        sent_delivery.channel_name,
+        sent_delivery.sent_at,
+        sent_delivery.last_error,
+    ) == (None, "ops", 3.0, "")
+    assert (pending_delivery.channel_name, pending_delivery.failed_at) == ("ops", 9.0)
+    assert "deleted" in pending_delivery.last_error
     assert not outbox.due_deliveries(10.0).exists()
 
 
-def test_test_of_a_channel_is_of_its_owner() -> None:
-    """So whoever may see the channel sees what came of the test."""
+def test_test_delivery_belongs_to_the_cluster_of_its_channel() -> None:
+    """Whoever may see the channel sees the result."""
     for owner in ("", "eu"):
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
         assert incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR).cluster == owner

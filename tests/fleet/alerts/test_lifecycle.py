@@ -7,7 +7,7 @@ import pytest
 from fleet.alerts.facts import AffectedGroup
 from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.lifecycle import (
-    Evaluation,
+    EvaluationContext,
     advance,
     due_notification,
     hold,
@@ -18,164 +18,186 @@ from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
-from tests.fakes.alerting import PROXY, Watch, sound, stranded
+from tests.fakes.alerting import PROXY, AlertSimulation, healthy_facts, stranded_facts
 
 _RULES = {rule.name: rule for rule in DEFAULT_RULES}
-_FINDING = evaluate_rules(stranded(207), DEFAULT_RULES)[PROXY.key]
+_FINDING = evaluate_rules(stranded_facts(207), DEFAULT_RULES)[PROXY.key]
 _NEW = Incident("default", PROXY, 1, IncidentState.PENDING, 100.0)
 
 
-def _look(now: float, number: float | None = None) -> Evaluation:
-    return Evaluation(now, now if number is None else number, _RULES)
+def _evaluation(now: float, round_number: float | None = None) -> EvaluationContext:
+    return EvaluationContext(now, now if round_number is None else round_number, _RULES)
 
 
-def test_pending_needs_two_rounds_not_two_looks() -> None:
-    """Looking twice at the same round proves nothing."""
-    once = advance(_NEW, _FINDING, _look(100.0, 1.0)).incident
-    assert once is not None
-    twice = advance(once, _FINDING, _look(101.0, 1.0)).incident
-    assert twice is not None
-    assert twice.state is IncidentState.PENDING
-    fired = advance(twice, _FINDING, _look(102.0, 2.0)).incident
-    assert fired is not None
-    assert (fired.state, fired.fired_at, fired.affected) == (IncidentState.FIRING, 102.0, 207)
+def test_pending_incident_fires_after_two_rounds() -> None:
+    """A second evaluation of the same round does not count."""
+    first_round = advance(_NEW, _FINDING, _evaluation(100.0, 1.0)).incident
+    assert first_round is not None
+    first_round_again = advance(first_round, _FINDING, _evaluation(101.0, 1.0)).incident
+    assert first_round_again is not None
+    assert first_round_again.state is IncidentState.PENDING
+    firing = advance(first_round_again, _FINDING, _evaluation(102.0, 2.0)).incident
+    assert firing is not None
+    assert (firing.state, firing.fired_at, firing.affected_count) == (IncidentState.FIRING, 102.0, 207)
 
 
-def test_pending_that_ends_is_forgotten() -> None:
-    """One bad round is no incident."""
-    assert advance(_NEW, None, _look(100.0)).incident is None
+def test_pending_incident_that_ends_is_dropped() -> None:
+    """A single round is no incident."""
+    assert advance(_NEW, None, _evaluation(100.0)).incident is None
 
 
-def test_hold_forgets_what_is_pending_and_begins_quiet_anew() -> None:
-    """Without eyes nothing ripens."""
+def test_hold_drops_pending_incidents_and_restarts_the_recovery_time() -> None:
+    """Without polls no incident fires or resolves."""
     assert hold(_NEW, 200.0).incident is None
-    quiet = replace(_NEW, state=IncidentState.RECOVERING, quiet_since=150.0)
-    held = hold(quiet, 200.0).incident
-    assert held is not None
-    assert held.quiet_since == 200.0
+    quiet = replace(_NEW, state=IncidentState.RECOVERING, recovering_since=150.0)
+    recovering = hold(quiet, 200.0).incident
+    assert recovering is not None
+    assert recovering.recovering_since == 200.0
 
 
 @pytest.mark.parametrize(
-    ("change", "because"),
+    ("change", "reason"),
     [
         ({"inhibited_by": "backend/default"}, "inhibited by backend/default"),
         ({"silenced_by": "upgrade"}, "silenced: upgrade"),
-        ({"acked_at": 1.0, "notified_at": 1.0, "notices": 1}, "the incident is acknowledged"),
+        (
+            {"acknowledged_at": 1.0, "notified_at": 1.0, "notification_count": 1},
+            "the incident is acknowledged",
+        ),
     ],
 )
-def test_plan_says_why_nothing_is_sent(change: dict[str, object], because: str) -> None:
-    """Each reason is a sentence on the page."""
-    watch = Watch()
-    watch.run(60, stranded(207))
-    incident = watch.incidents[PROXY.key]
-    said = replace(incident, notified_severity=incident.severity, **change)  # type: ignore[arg-type]
-    assert plan_notification(said, _look(watch.now)).reason == because
-    assert due_notification(said, _look(watch.now)) is None
+def test_plan_contains_the_reason_why_nothing_is_sent(change: dict[str, object], reason: str) -> None:
+    """The page shows the reason."""
+    simulation = AlertSimulation()
+    simulation.run(60, stranded_facts(207))
+    open_incident = simulation.incidents[PROXY.key]
+    incident = replace(open_incident, notified_severity=open_incident.severity, **change)  # type: ignore[arg-type]
+    assert plan_notification(incident, _evaluation(simulation.now)).reason == reason
+    assert due_notification(incident, _evaluation(simulation.now)) is None
 
 
-def test_plan_says_when_the_next_message_comes() -> None:
-    """The first after the group wait, then the repeat."""
-    watch = Watch()
-    watch.run(15, stranded(207))
-    incident = watch.incidents[PROXY.key]
-    first = plan_notification(incident, _look(watch.now))
+def test_plan_contains_the_time_of_the_next_notification() -> None:
+    """The first notification after the group wait, then the repeat."""
+    simulation = AlertSimulation()
+    simulation.run(15, stranded_facts(207))
+    incident = simulation.incidents[PROXY.key]
+    first = plan_notification(incident, _evaluation(simulation.now))
     assert (first.at, first.kind) == (incident.opened_at + 30, NotificationKind.FIRING)
-    again = plan_notification(with_notification(incident, watch.now), _look(watch.now))
-    assert (again.at, again.kind) == (watch.now + 4 * 3600, NotificationKind.REPEAT)
+    repeat = plan_notification(with_notification(incident, simulation.now), _evaluation(simulation.now))
+    assert (repeat.at, repeat.kind) == (simulation.now + 4 * 3600, NotificationKind.REPEAT)
 
 
-def test_what_is_over_is_called_what_it_was_at_its_worst() -> None:
-    """Not what it ended with: a critical one that left one agent at risk behind was critical."""
-    watch = Watch()
-    watch.run(60, stranded(207))
-    worst = watch.incidents[PROXY.key]
-    watch.run(120, stranded(3))
-    watch.run(90, replace(stranded(0), groups=()))
-    assert watch.incidents[PROXY.key].severity is Severity.WARNING
+def test_resolved_incident_keeps_its_highest_severity_and_peak() -> None:
+    """Not the severity that it had at its end."""
+    simulation = AlertSimulation()
+    simulation.run(60, stranded_facts(207))
+    critical = simulation.incidents[PROXY.key]
+    simulation.run(120, stranded_facts(3))
+    simulation.run(90, replace(stranded_facts(0), groups=()))
+    assert simulation.incidents[PROXY.key].severity is Severity.WARNING
 
-    watch.run(1200, sound())
+    simulation.run(1200, healthy_facts())
 
-    over = watch.fired[worst.id]
-    assert over.state is IncidentState.RESOLVED
-    assert (over.severity, over.sentence, over.peak) == (Severity.CRITICAL, "207 agents were stranded.", 207)
+    last_state = simulation.fired_incidents[critical.id]
+    assert last_state.state is IncidentState.RESOLVED
+    assert (last_state.severity, last_state.summary, last_state.peak_count) == (
+        Severity.CRITICAL,
+        "207 agents were stranded.",
+        207,
+    )
 
 
-def test_agents_that_fled_are_told_with_the_severity_and_the_number_that_they_had() -> None:
-    """A proxy dies and its agents are elsewhere within the group wait: one page within 35 s, and one resolve."""
-    watch = Watch()
-    watch.run(13, stranded(113))
-    dead = replace(stranded(0), groups=())
-    watch.run(60, dead)
-    ((at, page),) = watch.notices
+def test_recovered_agents_are_notified_with_their_severity_and_count() -> None:
+    """A proxy fails and its agents move within the group wait: one firing notification within 35 s, one resolved."""
+    simulation = AlertSimulation()
+    simulation.run(13, stranded_facts(113))
+    proxy_silent = replace(stranded_facts(0), groups=())
+    simulation.run(60, proxy_silent)
+    ((at, notification),) = simulation.notifications
     assert at <= 35
-    assert (page.incident.severity, page.incident.peak, page.incident.affected) == (Severity.CRITICAL, 113, 0)
-    assert page.incident.sentence == "113 agents were stranded."
-    now = watch.incidents[PROXY.key]
-    assert (now.severity, now.sentence) == (Severity.WARNING, "proxy-1 does not answer.")
-    watch.run(400, sound())
-    assert watch.kinds == ["firing", "resolved"]
+    assert (
+        notification.incident.severity,
+        notification.incident.peak_count,
+        notification.incident.affected_count,
+    ) == (
+        Severity.CRITICAL,
+        113,
+        0,
+    )
+    assert notification.incident.summary == "113 agents were stranded."
+    now = simulation.incidents[PROXY.key]
+    assert (now.severity, now.summary) == (Severity.WARNING, "proxy-1 does not answer.")
+    simulation.run(400, healthy_facts())
+    assert simulation.notification_kinds == ["firing", "resolved"]
 
 
-def test_agents_that_fled_during_a_silence_are_not_told_when_it_ends() -> None:
-    """An hour later what is told is how it is then: a proxy that is dead."""
-    watch = Watch()
-    watch.quiet = [Silence("upgrade", parse_matchers("cause=proxy-1"), watch.now, watch.now + 3600)]
-    watch.run(13, stranded(113))
-    dead = replace(stranded(0), groups=())
-    watch.run(3000, dead, step=5)
-    watch.quiet = []
-    watch.run(10, dead)
-    ((_, page),) = watch.notices
-    assert (page.incident.severity, page.incident.sentence) == (Severity.WARNING, "proxy-1 does not answer.")
+def test_agents_that_recovered_during_a_silence_are_not_notified_when_it_ends() -> None:
+    """The notification describes the incident as it is then: a proxy that does not respond."""
+    simulation = AlertSimulation()
+    simulation.silences = [
+        Silence("upgrade", parse_matchers("cause=proxy-1"), simulation.now, simulation.now + 3600)
+    ]
+    simulation.run(13, stranded_facts(113))
+    proxy_silent = replace(stranded_facts(0), groups=())
+    simulation.run(3000, proxy_silent, step=5)
+    simulation.silences = []
+    simulation.run(10, proxy_silent)
+    ((_, notification),) = simulation.notifications
+    assert (notification.incident.severity, notification.incident.summary) == (
+        Severity.WARNING,
+        "proxy-1 does not answer.",
+    )
 
 
-def test_incident_that_nobody_is_harmed_by_any_more_is_called_what_its_peak_was() -> None:
-    """The name and the figure beside it count the same agents, also where most fled before it fired."""
-    watch = Watch()
-    watch.run(4, replace(stranded(60), groups=(AffectedGroup(PROXY, stranded_count=60, at_risk_count=70),)))
-    watch.run(60, stranded(80))
-    assert watch.incidents[PROXY.key].sentence == "80 agents stranded."
-    watch.run(10, sound())
-    quiet = watch.incidents[PROXY.key]
-    assert (quiet.state, quiet.affected, quiet.peak) == (IncidentState.RECOVERING, 0, 130)
-    assert quiet.sentence == "60 agents were stranded and 70 at risk."
-    watch.run(400, sound())
-    (over,) = watch.fired.values()
-    assert (over.sentence, over.peak) == (quiet.sentence, 130)
+def test_incident_without_affected_agents_is_described_by_its_peak() -> None:
+    """The sentence and the peak count the same agents, also if most recovered before the incident fired."""
+    simulation = AlertSimulation()
+    simulation.run(
+        4, replace(stranded_facts(60), groups=(AffectedGroup(PROXY, stranded_count=60, at_risk_count=70),))
+    )
+    simulation.run(60, stranded_facts(80))
+    assert simulation.incidents[PROXY.key].summary == "80 agents stranded."
+    simulation.run(10, healthy_facts())
+    quiet = simulation.incidents[PROXY.key]
+    assert (quiet.state, quiet.affected_count, quiet.peak_count) == (IncidentState.RECOVERING, 0, 130)
+    assert quiet.summary == "60 agents were stranded and 70 at risk."
+    simulation.run(400, healthy_facts())
+    (last_state,) = simulation.fired_incidents.values()
+    assert (last_state.summary, last_state.peak_count) == (quiet.summary, 130)
 
 
-def test_agents_at_risk_that_strand_later_are_called_stranded_when_the_incident_is_over() -> None:
-    """The number of affected agents stays the same while they strand: stranded is the worse of the two."""
-    watch = Watch()
+def test_agents_at_risk_that_strand_later_are_described_as_stranded() -> None:
+    """The number of affected agents stays the same while they strand."""
+    simulation = AlertSimulation()
     for at_risk in (27, 18, 0, 27):
         group = AffectedGroup(PROXY, stranded_count=27 - at_risk, at_risk_count=at_risk)
-        watch.run(20, replace(stranded(27 - at_risk), groups=(group,)))
-    watch.run(10, sound())
-    quiet = watch.incidents[PROXY.key]
-    assert (quiet.state, quiet.peak) == (IncidentState.RECOVERING, 27)
-    assert quiet.sentence == "27 agents were stranded."
+        simulation.run(20, replace(stranded_facts(27 - at_risk), groups=(group,)))
+    simulation.run(10, healthy_facts())
+    quiet = simulation.incidents[PROXY.key]
+    assert (quiet.state, quiet.peak_count) == (IncidentState.RECOVERING, 27)
+    assert quiet.summary == "27 agents were stranded."
 
 
-def test_trend_is_thinned() -> None:
-    """Sixty points at most, and only where something changed."""
-    watch = Watch()
+def test_trend_has_at_most_60_points() -> None:
+    """A point is added only when the count changes."""
+    simulation = AlertSimulation()
     for count in range(100, 1600, 2):
-        watch.run(11, stranded(count), step=11)
-    watch.run(60, sound(), step=10)
-    assert len(watch.incidents[PROXY.key].trend) == 60
+        simulation.run(11, stranded_facts(count), step=11)
+    simulation.run(60, healthy_facts(), step=10)
+    assert len(simulation.incidents[PROXY.key].trend) == 60
 
 
-def test_end_of_an_incident_is_planned_although_it_is_silenced() -> None:
-    """Its end is sent, so the page must not say that nothing is; of one that nobody heard of nothing is sent."""
-    watch = Watch()
-    watch.run(60, stranded(207))
-    watch.run(5, sound())
-    incident = replace(watch.incidents[PROXY.key], silenced_by="upgrade")
+def test_resolved_notification_of_a_silenced_incident_is_planned() -> None:
+    """Not if no notification about the incident was sent before."""
+    simulation = AlertSimulation()
+    simulation.run(60, stranded_facts(207))
+    simulation.run(5, healthy_facts())
+    incident = replace(simulation.incidents[PROXY.key], silenced_by="upgrade")
     assert incident.state is IncidentState.RECOVERING
-    coming = plan_notification(incident, _look(watch.now))
-    assert coming.kind is NotificationKind.RESOLVED
-    assert coming.at is not None
-    assert coming.at > watch.now
-    assert due_notification(incident, _look(watch.now)) is None
-    unheard = plan_notification(replace(incident, notices=0), _look(watch.now))
-    assert (unheard.at, unheard.reason) == (None, "silenced: upgrade")
+    resolved_plan = plan_notification(incident, _evaluation(simulation.now))
+    assert resolved_plan.kind is NotificationKind.RESOLVED
+    assert resolved_plan.at is not None
+    assert resolved_plan.at > simulation.now
+    assert due_notification(incident, _evaluation(simulation.now)) is None
+    silenced_plan = plan_notification(replace(incident, notification_count=0), _evaluation(simulation.now))
+    assert (silenced_plan.at, silenced_plan.reason) == (None, "silenced: upgrade")

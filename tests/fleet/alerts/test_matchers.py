@@ -30,30 +30,30 @@ _INCIDENT = Incident(
         ("kind!=auth", True),
     ],
 )
-def test_matchers_must_all_hold(text: str, expected: bool) -> None:
+def test_all_matchers_must_match(text: str, expected: bool) -> None:
     """Names, ids, globs and negation."""
     assert matches(parse_matchers(text), _INCIDENT) is expected
 
 
 @pytest.mark.parametrize("text", ["proxy-1", "colour=red", "cause=", "agent=web-* cause=proxy-1", "cause='x"])
-def test_parse_refuses_with_a_sentence(text: str) -> None:
-    """What cannot be meant is not guessed."""
+def test_invalid_matchers_raise_an_error(text: str) -> None:
+    """The error is a sentence."""
     with pytest.raises(MatchError, match=" "):
         parse_matchers(text)
 
 
-def test_routes_look_at_labels_of_harmed_agents() -> None:
-    """Beside anything else of the incident; agents by name are for silences."""
-    labelled = replace(_INCIDENT, labels=("critical", "lab"))
-    both = parse_matchers("label=crit* kind=proxy", of_routes=True)
-    assert matches(both, labelled)
-    assert not matches(both, _INCIDENT)
+def test_route_matchers_support_labels_of_affected_agents() -> None:
+    """Matchers by agent name are for silences only."""
+    labelled_incident = replace(_INCIDENT, labels=("critical", "lab"))
+    matchers = parse_matchers("label=crit* kind=proxy", of_routes=True)
+    assert matches(matchers, labelled_incident)
+    assert not matches(matchers, _INCIDENT)
     with pytest.raises(MatchError, match="unknown field agent"):
         parse_matchers("agent=web-1", of_routes=True)
 
 
-def test_everything_is_recognised() -> None:
-    """No condition and `*` alike."""
+def test_matchers_of_everything_are_recognised() -> None:
+    """No condition, `*` and conditions that always match."""
     assert matches_everything(parse_matchers(""))
     assert matches_everything(parse_matchers(["cause=*", "agent!=x"][0]))
     assert matches_everything(parse_matchers("severity=?*"))
@@ -69,7 +69,7 @@ def test_everything_is_recognised() -> None:
 @pytest.mark.parametrize(
     "text", ["severity=[a-z]*", "kind=*[!x]*", "cause=[!x]*", "agent=[!]]*", "rule=?[a]*"]
 )
-def test_sets_of_characters_name_nothing(text: str) -> None:
-    """Nobody would be asked whether everything is meant."""
+def test_character_sets_count_as_everything(text: str) -> None:
+    """Otherwise nobody would have to confirm that everything is meant."""
     assert matches_everything(parse_matchers(text))
     assert not matches_everything(parse_matchers("agent=agent-[12]"))

@@ -17,91 +17,100 @@ from fleet.alerts.notifications import (
     text,
 )
 from fleet.vocabulary.incidents import Cause, CauseKind, Notification, NotificationKind
-from tests.fakes.alerting import NO_TUNNEL, PROXY, Watch, sound, stranded
+from tests.fakes.alerting import NO_TUNNEL, PROXY, AlertSimulation, healthy_facts, stranded_facts
 
 _LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
 
 
-def _notices() -> list[Notification]:
-    watch = Watch(now=1_790_000_000.0)
-    watch.run(90, stranded(207))
-    watch.run(400, sound(), step=2)
-    return [notice for _, notice in watch.notices]
+def _notifications() -> list[Notification]:
+    simulation = AlertSimulation(now=1_790_000_000.0)
+    simulation.run(90, stranded_facts(207))
+    simulation.run(400, healthy_facts(), step=2)
+    return [notification for _, notification in simulation.notifications]
 
 
-def test_page_and_resolve_name_proxy_count_and_duration() -> None:
-    """They read as SMS."""
-    page, resolve = _notices()
-    assert subject(page) == "CRIT default: 207 agents stranded, proxy-1"
-    assert subject(resolve) == "RESOLVED default: proxy-1 after 91 s, peak 207 agents"
+def test_subjects_contain_proxy_count_and_duration() -> None:
+    """They fit into an SMS."""
+    firing, resolved_notification = _notifications()
+    assert subject(firing) == "CRIT default: 207 agents stranded (proxy-1)"
+    assert subject(resolved_notification) == "RESOLVED default: proxy-1 after 91 s, peak 207 agents"
 
 
 def test_text_has_six_lines_and_three_links() -> None:
-    """What, why, how many, since when, whether by itself, who; incident, agents, runbook."""
-    said = text(_notices()[0], _LINKS).splitlines()
-    assert len(said) == 9
-    assert "https://console.example.com/incidents/7/" in said[-3]
-    assert "proxy=proxy-1" in said[-2]
-    assert "agent-0" in said[5]
-    assert "and 197 more" in said[5]
-    assert said[4] == "Recovery: not known yet."
+    """Links to the incident, the agents and the runbook."""
+    lines = text(_notifications()[0], _LINKS).splitlines()
+    assert len(lines) == 9
+    assert "https://console.example.com/incidents/7/" in lines[-3]
+    assert "proxy=proxy-1" in lines[-2]
+    assert "agent-0" in lines[5]
+    assert "and 197 more" in lines[5]
+    assert lines[4] == "Recovery: not known yet."
 
 
-def test_lines_of_a_message_have_a_label_each() -> None:
-    """A program that reads it by line is not led astray."""
-    labels = [line.partition(":")[0] for line in text(_notices()[0], _LINKS).splitlines()]
+def test_every_line_of_the_text_has_a_label() -> None:
+    """A program can parse the text line by line."""
+    labels = [line.partition(":")[0] for line in text(_notifications()[0], _LINKS).splitlines()]
     assert labels == [
         *("Summary", "Cause", "Affected", "Since", "Recovery", "Affected agents"),
         *("Incident", "Agent list", "Runbook"),
     ]
 
 
-def test_message_about_agents_that_fled_names_them_as_of_before() -> None:
-    """None are affected now: nothing is said of a recovery to come, and the rest of the names is counted right."""
-    page = _notices()[0]
-    gone = replace(page, incident=replace(page.incident, affected=0, sentence="207 agents were stranded."))
-    assert subject(gone) == "CRIT default: 207 agents were stranded, proxy-1 - no agents affected now"
-    said = text(gone, Links()).splitlines()
-    assert said[2] == "Affected: 0 agents now, peak 207."
-    assert said[4] == "Recovery: no agents are affected now."
-    assert said[5].startswith("Previously affected agents: agent-0, ")
-    assert said[5].endswith(" and 197 more.")
+def test_notification_without_affected_agents_names_the_previous_ones() -> None:
+    """The text announces no recovery and counts the omitted names correctly."""
+    firing = _notifications()[0]
+    without_affected = replace(
+        firing, incident=replace(firing.incident, affected_count=0, summary="207 agents were stranded.")
+    )
+    assert (
+        subject(without_affected)
+        == "CRIT default: 207 agents were stranded (proxy-1) - no agents affected now"
+    )
+    lines = text(without_affected, Links()).splitlines()
+    assert lines[2] == "Affected: 0 agents now, peak 207."
+    assert lines[4] == "Recovery: no agents are affected now."
+    assert lines[5].startswith("Previously affected agents: agent-0, ")
+    assert lines[5].endswith(" and 197 more.")
 
 
-def test_message_counts_the_names_it_leaves_out_among_those_affected_now() -> None:
-    """Of 51 agents ten are named, though 207 were affected before."""
-    page = _notices()[0]
-    fewer = replace(page, incident=replace(page.incident, affected=51))
-    assert " and 41 more." in text(fewer, Links())
+def test_text_counts_the_omitted_names_among_currently_affected_agents() -> None:
+    """10 of 51 agents are named, although 207 were affected before."""
+    firing = _notifications()[0]
+    fewer_affected = replace(firing, incident=replace(firing.incident, affected_count=51))
+    assert " and 41 more." in text(fewer_affected, Links())
 
 
 def test_recovery_is_a_sentence() -> None:
-    """By itself and by when, or only with its cause."""
-    incident = _notices()[0].incident
+    """An automatic recovery with its time, or one that depends on its cause."""
+    incident = _notifications()[0].incident
     assert (
-        describe_recovery(replace(incident, heals_at=1_790_000_600.0))
+        describe_recovery(replace(incident, recovers_at=1_790_000_600.0))
         == "automatic by 2026-09-21 14:23:20 UTC"
     )
-    assert describe_recovery(replace(incident, stuck=True)) == "not automatic, proxy-1 must recover first"
-    assert describe_recovery(replace(incident, stuck=True, cause=NO_TUNNEL)) == "needs action"
+    assert describe_recovery(replace(incident, is_stuck=True)) == "not automatic, proxy-1 must recover first"
+    assert describe_recovery(replace(incident, is_stuck=True, cause=NO_TUNNEL)) == "needs action"
 
 
-def test_payload_is_json_with_a_key_for_each_message() -> None:
-    """Receivers deduplicate by it."""
-    page, resolve = (json.loads(json.dumps(payload(notice, _LINKS))) for notice in _notices())
-    assert page["key"] != resolve["key"]
-    assert page["incident"]["id"] == resolve["incident"]["id"]
-    assert (page["incident"]["affected"], resolve["incident"]["peak"]) == (207, 207)
+def test_payload_is_json_with_a_key_per_notification() -> None:
+    """Receivers deduplicate by the key."""
+    firing, resolved_notification = (
+        json.loads(json.dumps(payload(notification, _LINKS))) for notification in _notifications()
+    )
+    assert firing["key"] != resolved_notification["key"]
+    assert firing["incident"]["id"] == resolved_notification["incident"]["id"]
+    assert (firing["incident"]["affected_count"], resolved_notification["incident"]["peak_count"]) == (
+        207,
+        207,
+    )
 
 
-def test_trial_is_marked_as_one() -> None:
-    """Nobody takes it for an incident."""
+def test_test_notification_is_marked_as_a_test() -> None:
+    """Nobody mistakes it for an incident."""
     assert make_test_notification("ops", 5.0).kind is NotificationKind.TEST
     assert "test" in subject(make_test_notification("ops", 5.0))
 
 
-def test_durations_read_well() -> None:
-    """Seconds, minutes, hours, days."""
+def test_durations_are_formatted_with_units() -> None:
     assert [format_duration(s) for s in (45, 720, 14_400, 11_100, 200_000, 259_200)] == [
         "45 s",
         "12 min",
@@ -123,18 +132,18 @@ def test_durations_read_well() -> None:
         (CauseKind.CLUSTER, "default", "/agents/"),
     ],
 )
-def test_list_of_agents_shows_those_that_the_incident_counts(kind: CauseKind, name: str, path: str) -> None:
+def test_agent_list_shows_the_agents_that_the_incident_counts(kind: CauseKind, name: str, path: str) -> None:
     """Agents with excess tunnels are neither stranded nor at risk."""
     assert agents_path(Cause(kind, name, name)) == path
 
 
 @pytest.mark.parametrize("error", ["deadline exceeded", "getsockopt(SO_ERROR): reset", "reset by peer (104)"])
 def test_headline_leaves_out_the_error_of_an_instance(error: str) -> None:
-    """A name that fits a pager, whatever brackets the error has."""
-    watch = Watch()
-    watch.run(15, stranded(207))
-    incident = watch.incidents[PROXY.key]
+    """The headline fits a pager."""
+    simulation = AlertSimulation()
+    simulation.run(15, stranded_facts(207))
+    incident = simulation.incidents[PROXY.key]
     sick = replace(
-        incident, sentence=f"proxy-1 does not answer: the last two attempts failed (127.0.0.1:1: {error})."
+        incident, summary=f"proxy-1 does not answer: the last two attempts failed (127.0.0.1:1: {error})."
     )
     assert headline(sick) == "proxy-1 does not answer: the last two attempts failed"

@@ -1,4 +1,4 @@
-"""Days that a rule names, against python-dateutil, and rules that are meant to take for ever."""
+"""The days of recurrence rules, compared with python-dateutil, and rules that could take forever."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fleet.alerts.recurrence import Recurrence, RecurrenceError
 FIVE_YEARS = timedelta(days=5 * 366)
 
 
-def days(rule: str, first: str, begin: str, end: str) -> list[str]:
-    found = Recurrence.parse(rule).days(*map(date.fromisoformat, (first, begin, end)))
-    return [day.isoformat() for day in found]
+def recurrence_days(rule: str, first: str, begin: str, end: str) -> list[str]:
+    year_days = Recurrence.parse(rule).days(*map(date.fromisoformat, (first, begin, end)))
+    return [day.isoformat() for day in year_days]
 
 
 @pytest.mark.parametrize(
@@ -44,23 +44,29 @@ def days(rule: str, first: str, begin: str, end: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_days_of_a_rule(rule: str, first: str, expected: list[str]) -> None:
-    """Some are the examples of RFC 5545."""
+    """Some rules are examples of RFC 5545."""
     end = (date.fromisoformat(first) + FIVE_YEARS).isoformat()
-    assert days(rule, first, first, end)[:3] == expected
+    assert recurrence_days(rule, first, first, end)[:3] == expected
 
 
-def test_days_between_two_others() -> None:
+def test_days_between_two_dates() -> None:
     """Both ends count, and nothing before the first day of the rule."""
-    assert days("FREQ=DAILY", "2026-01-30", "2026-01-01", "2026-01-31") == ["2026-01-30", "2026-01-31"]
-    assert days("FREQ=WEEKLY", "2000-01-02", "2026-02-01", "2026-02-08") == ["2026-02-01", "2026-02-08"]
-    assert days("FREQ=DAILY", "2026-01-30", "2026-02-02", "2026-02-01") == []
+    assert recurrence_days("FREQ=DAILY", "2026-01-30", "2026-01-01", "2026-01-31") == [
+        "2026-01-30",
+        "2026-01-31",
+    ]
+    assert recurrence_days("FREQ=WEEKLY", "2000-01-02", "2026-02-01", "2026-02-08") == [
+        "2026-02-01",
+        "2026-02-08",
+    ]
+    assert recurrence_days("FREQ=DAILY", "2026-01-30", "2026-02-02", "2026-02-01") == []
 
 
-def test_last_year_there_is() -> None:
-    """The calendar ends there, and so does the rule."""
+def test_days_in_the_last_year_of_the_calendar() -> None:
+    """The rule ends with the calendar."""
     for frequency in ("DAILY", "WEEKLY", "MONTHLY", "YEARLY"):
-        found = days(f"FREQ={frequency}", "9999-12-31", "9999-12-01", "9999-12-31")
-        assert found == ["9999-12-31"]
+        year_days = recurrence_days(f"FREQ={frequency}", "9999-12-31", "9999-12-01", "9999-12-31")
+        assert year_days == ["9999-12-31"]
 
 
 @pytest.mark.parametrize(
@@ -75,15 +81,15 @@ def test_last_year_there_is() -> None:
         f"FREQ=YEARLY;BYYEARDAY={','.join(map(str, range(1, 110)))};BYMONTH=12;BYSETPOS=366,-366",
     ],
 )
-def test_rule_that_names_no_day_ends(rule: str) -> None:
-    """Also from the first year there is: five years of it take some milliseconds."""
-    began = time.process_time()
-    assert days(rule, "0001-01-01", "2026-01-01", "2030-12-31") == []
-    assert time.process_time() - began < 2.0
+def test_rule_without_days_returns_quickly(rule: str) -> None:
+    """Also from the first year of the calendar."""
+    started_at = time.process_time()
+    assert recurrence_days(rule, "0001-01-01", "2026-01-01", "2030-12-31") == []
+    assert time.process_time() - started_at < 2.0
 
 
 @pytest.mark.parametrize(
-    ("rule", "why"),
+    ("rule", "message"),
     [
         ("", "'' is not supported. Use FREQ"),
         ("nonsense", "'NONSENSE' is not supported. Use FREQ"),
@@ -112,9 +118,9 @@ def test_rule_that_names_no_day_ends(rule: str) -> None:
         ("FREQ=DAILY;BYMONTHDAY=" + "1," * 300 + "1", "more than 500 characters"),
     ],
 )
-def test_rule_that_cannot_be_read(rule: str, why: str) -> None:
-    """The sentence names the part."""
-    with pytest.raises(RecurrenceError, match=why):
+def test_invalid_rule_raises_an_error(rule: str, message: str) -> None:
+    """The error names the part of the rule."""
+    with pytest.raises(RecurrenceError, match=message):
         Recurrence.parse(rule)
 
 
@@ -122,27 +128,33 @@ _SIGNED = st.integers(1, 28) | st.integers(-28, -1)
 _PLAIN_DAYS = st.lists(st.sampled_from(["MO", "TU", "WE", "TH", "FR", "SA", "SU"]), min_size=1, unique=True)
 
 
-def _joined(values: st.SearchStrategy[list[object]]) -> st.SearchStrategy[str]:
-    return values.map(lambda found: ",".join(map(str, found)))
+def _comma_separated(values: st.SearchStrategy[list[object]]) -> st.SearchStrategy[str]:
+    return values.map(lambda elements: ",".join(map(str, elements)))
 
 
 @st.composite
 def _rules(draw: st.DrawFn) -> str:
-    """A rule on which dateutil and RFC 5545 agree: it reads numbered and plain weekdays together in its own way."""
+    """Generate rules that dateutil reads as RFC 5545 does: without numbered and plain weekdays together."""
     frequency = draw(st.sampled_from(["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]))
     parts = [f"FREQ={frequency}", f"INTERVAL={draw(st.integers(1, 4))}"]
-    chosen = False
+    has_day_part = False
     if draw(st.booleans()):
-        parts.append(f"BYMONTH={draw(_joined(st.lists(st.integers(1, 12), min_size=1, unique=True)))}")
+        parts.append(
+            f"BYMONTH={draw(_comma_separated(st.lists(st.integers(1, 12), min_size=1, unique=True)))}"
+        )
     if draw(st.booleans()):
-        chosen = True
-        numbered = st.lists(st.sampled_from(["1MO", "-1FR", "2WE", "4SU", "-2TU"]), min_size=1, unique=True)
+        has_day_part = True
+        numbered_days = st.lists(
+            st.sampled_from(["1MO", "-1FR", "2WE", "4SU", "-2TU"]), min_size=1, unique=True
+        )
         of_day = frequency in ("DAILY", "WEEKLY")
-        parts.append(f"BYDAY={draw(_joined(_PLAIN_DAYS if of_day else _PLAIN_DAYS | numbered))}")
+        parts.append(
+            f"BYDAY={draw(_comma_separated(_PLAIN_DAYS if of_day else _PLAIN_DAYS | numbered_days))}"
+        )
     if draw(st.booleans()):
-        chosen = True
-        parts.append(f"BYMONTHDAY={draw(_joined(st.lists(_SIGNED, min_size=1, unique=True)))}")
-    if chosen and frequency in ("MONTHLY", "YEARLY") and draw(st.booleans()):
+        has_day_part = True
+        parts.append(f"BYMONTHDAY={draw(_comma_separated(st.lists(_SIGNED, min_size=1, unique=True)))}")
+    if has_day_part and frequency in ("MONTHLY", "YEARLY") and draw(st.booleans()):
         parts.append(f"BYSETPOS={draw(st.sampled_from(['1', '-1', '2', '1,-1']))}")
     if draw(st.booleans()):
         parts.append("WKST=SU")
@@ -151,8 +163,8 @@ def _rules(draw: st.DrawFn) -> str:
 
 @given(_rules(), st.dates(date(1990, 1, 1), date(2030, 12, 31)))
 def test_days_are_those_of_dateutil(rule: str, first: date) -> None:
-    """The first thirty within five years; of rules with none of them dateutil would never say so."""
-    ours = list(islice(Recurrence.parse(rule).days(first, first, first + FIVE_YEARS), 30))
-    assume(ours)
-    theirs = islice(rrulestr(rule, dtstart=datetime.combine(first, datetime.min.time())), len(ours))
-    assert ours == [moment.date() for moment in theirs]
+    """The first 30 days within five years; dateutil does not terminate for rules without days."""
+    days = list(islice(Recurrence.parse(rule).days(first, first, first + FIVE_YEARS), 30))
+    assume(days)
+    dateutil_days = islice(rrulestr(rule, dtstart=datetime.combine(first, datetime.min.time())), len(days))
+    assert days == [moment.date() for moment in dateutil_days]

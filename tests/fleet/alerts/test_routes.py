@@ -26,46 +26,58 @@ _TREE = (
     ),
 )
 _CRITICAL = Incident(
-    "default", PROXY, 1, IncidentState.FIRING, 0.0, severity=Severity.CRITICAL, fired_at=10.0, notices=1
+    "default",
+    PROXY,
+    1,
+    IncidentState.FIRING,
+    0.0,
+    severity=Severity.CRITICAL,
+    fired_at=10.0,
+    notification_count=1,
 )
 _WARNING = replace(_CRITICAL, severity=Severity.WARNING)
 
 
-def _told(incident: Incident, kind: NotificationKind = NotificationKind.FIRING) -> set[int]:
+def _receivers(incident: Incident, kind: NotificationKind = NotificationKind.FIRING) -> set[int]:
     return set(plan_receivers(match_routes(_TREE, incident), incident, kind, 100.0))
 
 
-def test_first_child_that_matches_takes_it_unless_it_goes_on() -> None:
-    """Children before parents; who goes on lets the next one hear too."""
-    assert _told(_CRITICAL) == {_EU, _PAGE}
-    assert _told(_WARNING) == {_EU}
-    other = replace(_WARNING, cause=replace(PROXY, name="proxy-2"))
-    assert _told(other) == {_TICKET}
-    assert _told(replace(other, severity=Severity.INFO)) == set()
+def test_first_matching_child_receives_the_incident_unless_it_continues() -> None:
+    """Children before parents; a route that continues lets its next sibling match too."""
+    assert _receivers(_CRITICAL) == {_EU, _PAGE}
+    assert _receivers(_WARNING) == {_EU}
+    other_proxy = replace(_WARNING, cause=replace(PROXY, name="proxy-2"))
+    assert _receivers(other_proxy) == {_TICKET}
+    assert _receivers(replace(other_proxy, severity=Severity.INFO)) == set()
 
 
-def test_second_level_is_told_when_nobody_acknowledges() -> None:
-    """After its time, once, and from then on it hears how it goes on."""
-    found = match_routes(_TREE, _CRITICAL)
-    assert escalates_at(found, _CRITICAL) == 910.0
-    for settled in ({"acked_at": 1.0}, {"escalated_at": 1.0}, {"silenced_by": "x"}, {"notices": 0}):
-        assert escalates_at(found, replace(_CRITICAL, **settled)) is None  # type: ignore[arg-type]
-    assert _told(_CRITICAL, NotificationKind.ESCALATED) == {_CHIEF}
-    assert _told(replace(_CRITICAL, escalated_at=1.0), NotificationKind.RESOLVED) == {_EU, _PAGE, _CHIEF}
+def test_escalation_is_due_without_an_acknowledgement() -> None:
+    """Once; the escalation channel then also receives later notifications."""
+    routes = match_routes(_TREE, _CRITICAL)
+    assert escalates_at(routes, _CRITICAL) == 910.0
+    for changes in (
+        {"acknowledged_at": 1.0},
+        {"escalated_at": 1.0},
+        {"silenced_by": "x"},
+        {"notification_count": 0},
+    ):
+        assert escalates_at(routes, replace(_CRITICAL, **changes)) is None  # type: ignore[arg-type]
+    assert _receivers(_CRITICAL, NotificationKind.ESCALATED) == {_CHIEF}
+    assert _receivers(replace(_CRITICAL, escalated_at=1.0), NotificationKind.RESOLVED) == {_EU, _PAGE, _CHIEF}
 
 
-def test_quiet_hours_hold_back_all_but_critical() -> None:
-    """Until they end, by the clock on the wall."""
+def test_quiet_hours_delay_all_but_critical_notifications() -> None:
+    """Until they end in the time zone of the route."""
     quiet = QuietHours(time(22), time(7), "Europe/Berlin")
     night = datetime(2026, 7, 1, 1, 30, tzinfo=UTC).timestamp()
     route = Route("r", channels=(_TICKET,), quiet_hours=quiet)
-    (at, why), *_ = plan_receivers(
+    (due_at, reason), *_ = plan_receivers(
         match_routes((route,), _WARNING), _WARNING, NotificationKind.FIRING, night
     ).values()
-    assert datetime.fromtimestamp(at, UTC) == datetime(2026, 7, 1, 5, tzinfo=UTC)
-    assert why == "quiet hours of route r"
-    (at, why), *_ = plan_receivers(
+    assert datetime.fromtimestamp(due_at, UTC) == datetime(2026, 7, 1, 5, tzinfo=UTC)
+    assert reason == "quiet hours of route r"
+    (due_at, reason), *_ = plan_receivers(
         match_routes((route,), _CRITICAL), _CRITICAL, NotificationKind.FIRING, night
     ).values()
-    assert (at, why) == (night, "")
+    assert (due_at, reason) == (night, "")
     assert quiet.end_after(datetime(2026, 7, 1, 12, tzinfo=UTC).timestamp()) is None

@@ -1,4 +1,4 @@
-"""What people set up for alerting: kept, deleted, and written in the log by the same function."""
+"""Alerting settings are saved, deleted and written to the audit log."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fleet.models.clusters import ensure_default_cluster
 pytestmark = pytest.mark.django_db
 
 
-def _log() -> list[tuple[str, str, str]]:
+def _audit_rows() -> list[tuple[str, str, str]]:
     return [(row.action, row.outcome, row.subject) for row in AuditEntry.objects.order_by("pk")]
 
 
-def test_making_changing_and_deleting_are_rows() -> None:
-    """With what a rule and a channel were before and after; a channel without its secrets."""
+def test_create_update_and_delete_are_in_the_audit_log() -> None:
+    """With the values before and after, without secrets."""
     channel = Channel(
         name="ops", kind="webhook", config={"host": "https://hooks.example.com"}, secrets="s3cret"
     )
@@ -31,52 +31,54 @@ def test_making_changing_and_deleting_are_rows() -> None:
     route = Route(name="night", parent=Route.objects.get())
     setup_actions.save_setting(route, route.save, CONSOLE_ACTOR)
     setup_actions.delete_setting(route, CONSOLE_ACTOR)
-    assert _log() == [
-        ("channel.create", "done", "ops"),
-        ("channel.change", "done", "ops"),
-        ("route.create", "done", "night"),
-        ("route.delete", "done", "night"),
+    assert _audit_rows() == [
+        ("channel.create", "succeeded", "ops"),
+        ("channel.update", "succeeded", "ops"),
+        ("route.create", "succeeded", "night"),
+        ("route.delete", "succeeded", "night"),
     ]
-    change = AuditEntry.objects.get(action="channel.change")
+    change = AuditEntry.objects.get(action="channel.update")
     assert (change.before["enabled"], change.after["enabled"]) == (True, False)
     assert "s3cret" not in str(list(AuditEntry.objects.values()))
 
 
-def test_window_is_switched_and_removed() -> None:
-    """The reason is of who made it."""
-    window = MaintenanceWindow(name="sunday", rule="FREQ=WEEKLY", starts="02:00", length=timedelta(hours=2))
+def test_maintenance_window_is_disabled_and_removed() -> None:
+    """Only the creation has a reason."""
+    window = MaintenanceWindow(
+        name="sunday", rule="FREQ=WEEKLY", start_time="02:00", length=timedelta(hours=2)
+    )
     window.reason = "backups"
     setup_actions.save_setting(window, window.save, CONSOLE_ACTOR)
     window.enabled = False
     setup_actions.save_setting(window, window.save, CONSOLE_ACTOR)
     setup_actions.delete_setting(window, CONSOLE_ACTOR)
     rows = AuditEntry.objects.order_by("pk").values_list("action", "reason")
-    assert list(rows) == [("window.create", "backups"), ("window.switch", ""), ("window.remove", "")]
+    assert list(rows) == [("window.create", "backups"), ("window.toggle", ""), ("window.remove", "")]
 
 
-def test_save_that_fails_is_a_row() -> None:
-    """The error goes on."""
+def test_failed_save_is_in_the_audit_log() -> None:
+    """The error is raised."""
 
-    def full() -> None:
+    def fail_to_save() -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        setup_actions.save_setting(AlertRule(name="mine"), full, CONSOLE_ACTOR)
-    assert _log() == [("alert-rule.create", "failed", "mine")]
+        setup_actions.save_setting(AlertRule(name="mine"), fail_to_save, CONSOLE_ACTOR)
+    assert _audit_rows() == [("alert-rule.create", "failed", "mine")]
 
 
 def test_rules_and_labels_of_a_cluster() -> None:
-    """An override is made once; an import names its rules; a label is taken away again."""
+    """An override is created once; an import logs its rules; a label is removed."""
     cluster = ensure_default_cluster().pk
     rule = AlertRule.objects.get(name="Agents stranded")
-    own = setup_actions.override_rule(rule, cluster, CONSOLE_ACTOR)
-    assert (own.cluster, own.min_count) == (cluster, rule.min_count)
-    assert setup_actions.override_rule(rule, cluster, CONSOLE_ACTOR) == own
-    setup_actions.import_rules([rule_of(own)], CONSOLE_ACTOR)
+    cluster_rule = setup_actions.override_rule(rule, cluster, CONSOLE_ACTOR)
+    assert (cluster_rule.cluster, cluster_rule.min_count) == (cluster, rule.min_count)
+    assert setup_actions.override_rule(rule, cluster, CONSOLE_ACTOR) == cluster_rule
+    setup_actions.import_rules([rule_of(cluster_rule)], CONSOLE_ACTOR)
     setup_actions.add_label(cluster, "web-*", "lab", CONSOLE_ACTOR)
     label = AgentLabel.objects.get()
     setup_actions.remove_label(label, CONSOLE_ACTOR)
-    assert [action for action, _, _ in _log()] == [
+    assert [action for action, _, _ in _audit_rows()] == [
         "alert-rule.override", "alert-rules.import", "agent-label.create", "agent-label.delete",
     ]  # fmt: skip
     assert AuditEntry.objects.get(action="alert-rules.import").after == ["Agents stranded"]

@@ -11,30 +11,33 @@ from fleet.vocabulary.incidents import Incident, IncidentState
 from tests.fakes.alerting import PROXY
 
 
-def _at(text: str) -> float:
+def _timestamp(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def _window(zone: str, first: str, hours: float, rule: str = "FREQ=DAILY") -> Window:
+def _window(timezone_name: str, first: str, hours: float, rule: str = "FREQ=DAILY") -> Window:
     return Window(
         "w",
         parse_matchers("cause=proxy-*"),
         rule,
         datetime.fromisoformat(first),
         timedelta(hours=hours),
-        zone,
+        timezone_name,
     )
 
 
-def _spans(window: Window, since: str, count: int) -> list[tuple[str, str]]:
+def _spans(window: Window, after: str, count: int) -> list[tuple[str, str]]:
     return [
-        tuple(datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M") for at in (one.starts_at, one.ends_at))
-        for one in window.upcoming_silences(_at(since), count)
+        tuple(
+            datetime.fromtimestamp(moment, UTC).strftime("%m-%d %H:%M")
+            for moment in (silence.starts_at, silence.ends_at)
+        )
+        for silence in window.upcoming_silences(_timestamp(after), count)
     ]  # type: ignore[misc]
 
 
-def test_window_follows_the_wall_clock_when_clocks_change() -> None:
-    """22:00 to 06:00 in Berlin is an hour longer in the night to winter time, and shorter in that to summer time."""
+def test_window_follows_daylight_saving_time() -> None:
+    """22:00 to 06:00 in Berlin is an hour longer in the autumn night and an hour shorter in the spring night."""
     night = _window("Europe/Berlin", "2026-01-01T22:00", 8)
     assert _spans(night, "2026-10-24T00:00", 3) == [
         ("10-24 20:00", "10-25 05:00"),
@@ -47,8 +50,8 @@ def test_window_follows_the_wall_clock_when_clocks_change() -> None:
     ]
 
 
-def test_window_in_new_york_changes_on_other_days() -> None:
-    """First Sunday of November, second of March."""
+def test_window_follows_daylight_saving_time_of_new_york() -> None:
+    """The first Sunday of November."""
     weekly = _window("America/New_York", "2026-01-04T01:30", 1, "FREQ=WEEKLY;BYDAY=SU")
     assert _spans(weekly, "2026-10-31T00:00", 2) == [
         ("11-01 05:30", "11-01 07:30"),
@@ -56,19 +59,19 @@ def test_window_in_new_york_changes_on_other_days() -> None:
     ]
 
 
-def test_window_in_the_hour_that_is_skipped_begins_at_the_jump() -> None:
+def test_window_in_the_skipped_hour_starts_at_the_clock_change() -> None:
     """02:30 does not exist in Berlin on 29 March 2026: the window is from 01:00 UTC, when 02:00 became 03:00."""
     hour = _window("Europe/Berlin", "2026-01-01T02:30", 1)
     assert _spans(hour, "2026-03-28T12:00", 1) == [("03-29 01:00", "03-29 01:30")]
 
 
-def test_window_holds_while_it_lasts() -> None:
+def test_window_is_active_from_its_start_until_its_end() -> None:
     """From its first second to the one before its end."""
     night = _window("Europe/Berlin", "2026-01-01T22:00", 8)
-    assert night.current(_at("2026-10-24T19:59:59")) is None
-    assert night.current(_at("2026-10-24T20:00")) is not None
-    assert night.current(_at("2026-10-25T04:59:59")) is not None
-    assert night.current(_at("2026-10-25T05:00")) is None
+    assert night.current(_timestamp("2026-10-24T19:59:59")) is None
+    assert night.current(_timestamp("2026-10-24T20:00")) is not None
+    assert night.current(_timestamp("2026-10-25T04:59:59")) is not None
+    assert night.current(_timestamp("2026-10-25T05:00")) is None
 
 
 @pytest.mark.parametrize(
@@ -81,24 +84,29 @@ def test_window_holds_while_it_lasts() -> None:
         _window("UTC", "2026-01-01T22:00", 48),
     ],
 )
-def test_window_that_cannot_be_is_refused(window: Window) -> None:
-    """With a sentence."""
+def test_invalid_window_is_refused(window: Window) -> None:
     with pytest.raises(WindowError, match=" "):
         window.check()
 
 
-def test_silences_and_windows_keep_what_they_match_quiet() -> None:
-    """Of this cluster, and now."""
+def test_active_silences_and_windows_match_incidents() -> None:
+    """Only those of the cluster that are active now."""
     incident = Incident("default", PROXY, 1, IncidentState.FIRING, 0.0)
-    mine = Silence("mine", parse_matchers("kind=proxy"), 0.0, 100.0)
-    others = Silence("others", (), 0.0, 100.0, cluster="other")
+    own_silence = Silence("mine", parse_matchers("kind=proxy"), 0.0, 100.0)
+    other_silence = Silence("others", (), 0.0, 100.0, cluster="other")
     window = _window("UTC", "1970-01-01T00:00", 1)
-    assert [one.name for one in find_active_silences([mine, others], [window], "default", 50.0)] == [
+    assert [
+        silence.name
+        for silence in find_active_silences([own_silence, other_silence], [window], "default", 50.0)
+    ] == [
         "mine",
         "w",
     ]
-    assert find_silence_name(incident, find_active_silences([mine], [], "default", 50.0)) == "mine"
-    assert find_silence_name(incident, find_active_silences([mine, others], [], "default", 100.0)) == ""
+    assert find_silence_name(incident, find_active_silences([own_silence], [], "default", 50.0)) == "mine"
+    assert (
+        find_silence_name(incident, find_active_silences([own_silence, other_silence], [], "default", 100.0))
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,22 +122,22 @@ def test_silences_and_windows_keep_what_they_match_quiet() -> None:
         _window("Europe/Nowhere", "2026-01-01T00:00", 1),
     ],
 )
-def test_window_that_is_refused_costs_a_look_nothing(window: Window) -> None:
-    """A row from before the check is never on, and every look is over at once: all alerts wait for it."""
-    began = time.process_time()
+def test_invalid_window_does_not_slow_down_evaluations(window: Window) -> None:
+    """A stored row from before the check is never active, and evaluations stay fast."""
+    started_at = time.process_time()
     with pytest.raises(WindowError, match=" "):
         window.check()
     for _ in range(50):
-        assert find_active_silences([], [window], "default", _at("2026-02-28T00:30")) == []
-        assert window.upcoming_silences(_at("2026-02-28T00:30"), 3) == []
-    assert time.process_time() - began < 3.0
+        assert find_active_silences([], [window], "default", _timestamp("2026-02-28T00:30")) == []
+        assert window.upcoming_silences(_timestamp("2026-02-28T00:30"), 3) == []
+    assert time.process_time() - started_at < 3.0
 
 
-def test_window_that_recurred_for_decades_costs_a_look_nothing() -> None:
-    """What was on before does not matter."""
+def test_old_window_does_not_slow_down_evaluations() -> None:
+    """Past recurrences are not computed."""
     window = _window("UTC", "1970-01-01T00:00", 1)
-    began = time.process_time()
+    started_at = time.process_time()
     for _ in range(50):
-        assert window.current(_at("2026-02-28T00:30")) is not None
-    assert len(window.upcoming_silences(_at("2026-02-28T00:30"), 3)) == 3
-    assert time.process_time() - began < 1.0
+        assert window.current(_timestamp("2026-02-28T00:30")) is not None
+    assert len(window.upcoming_silences(_timestamp("2026-02-28T00:30"), 3)) == 3
+    assert time.process_time() - started_at < 1.0

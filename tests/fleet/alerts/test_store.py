@@ -13,7 +13,7 @@ from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Rout
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.vocabulary import incidents as incident_values
 from fleet.vocabulary.incidents import IncidentState, NotificationKind, Severity
-from tests.fakes.alerting import PROXY, Watch, sound, stranded
+from tests.fakes.alerting import PROXY, AlertSimulation, healthy_facts, stranded_facts
 
 pytestmark = pytest.mark.django_db
 
@@ -24,20 +24,20 @@ def cluster() -> Cluster:
     return Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})[0]
 
 
-def test_incident_comes_back_as_it_was_written() -> None:
-    """Every field of the value, through the database."""
-    watch = Watch()
-    watch.run(90, stranded(207, critical=2))
-    value = replace(watch.incidents[PROXY.key], began_at=watch.began - 5.0)
+def test_saved_incident_is_loaded_unchanged() -> None:
+    """Every field, through the database."""
+    simulation = AlertSimulation()
+    simulation.run(90, stranded_facts(207, critical=2))
+    incident = replace(simulation.incidents[PROXY.key], began_at=simulation.started_at - 5.0)
     rows: dict[str, Incident] = {}
-    store.save_outcome(rows, [value], [], [])
-    assert store.incident_of(store.load_incidents("default")[PROXY.key]) == value
+    store.save_outcome(rows, [incident], [], [])
+    assert store.incident_of(store.load_incidents("default")[PROXY.key]) == incident
 
 
-def test_every_plain_field_of_an_incident_is_kept() -> None:
-    """Columns come from the fields: one that is added to the value needs no line here."""
-    watch = Watch()
-    watch.run(90, stranded(207))
+def test_every_plain_field_of_an_incident_is_saved() -> None:
+    """Also fields that are added later."""
+    simulation = AlertSimulation()
+    simulation.run(90, stranded_facts(207))
     samples = {
         "float | None": 7.5,
         "int": 7,
@@ -50,41 +50,45 @@ def test_every_plain_field_of_an_incident_is_kept() -> None:
         for field in fields(incident_values.Incident)
         if field.type in samples and field.name != "cluster"
     }
-    value = replace(watch.incidents[PROXY.key], **plain)
-    store.save_outcome({}, [value], [], [])
+    incident = replace(simulation.incidents[PROXY.key], **plain)
+    store.save_outcome({}, [incident], [], [])
     assert len(plain) >= 20
-    assert store.incident_of(Incident.objects.get()) == value
+    assert store.incident_of(Incident.objects.get()) == incident
 
 
-def test_look_never_undoes_an_acknowledgement() -> None:
-    """Somebody acknowledges between reading and writing."""
-    watch = Watch()
-    watch.run(90, stranded(207))
+def test_evaluation_does_not_overwrite_an_acknowledgement() -> None:
+    """The incident is acknowledged between reading and writing."""
+    simulation = AlertSimulation()
+    simulation.run(90, stranded_facts(207))
     rows: dict[str, Incident] = {}
-    store.save_outcome(rows, watch.incidents.values(), [], [])
-    Incident.objects.update(acked_at=5.0, acked_by="ada")
-    watch.run(5, stranded(300))
-    store.save_outcome(rows, watch.incidents.values(), [], [])
+    store.save_outcome(rows, simulation.incidents.values(), [], [])
+    Incident.objects.update(acknowledged_at=5.0, acknowledged_by="ada")
+    simulation.run(5, stranded_facts(300))
+    store.save_outcome(rows, simulation.incidents.values(), [], [])
     row = Incident.objects.get(key=PROXY.key)
-    assert (row.affected, row.acked_at, row.acked_by) == (300, 5.0, "ada")
+    assert (row.affected_count, row.acknowledged_at, row.acknowledged_by) == (300, 5.0, "ada")
 
 
-def test_dropped_is_deleted_and_past_is_known() -> None:
-    """What never fired leaves nothing; the next incident of a cause has the next number."""
-    watch = Watch()
-    watch.run(90, stranded(207))
+def test_previous_incident_is_read_and_resolved_incident_is_not_open() -> None:
+    """Only causes that fired have a previous incident."""
+    simulation = AlertSimulation()
+    simulation.run(90, stranded_facts(207))
     rows: dict[str, Incident] = {}
-    store.save_outcome(rows, watch.incidents.values(), [], [])
+    store.save_outcome(rows, simulation.incidents.values(), [], [])
     assert store.read_previous("default", PROXY.key) is not None
     assert store.read_previous("default", "proxy/other") is None
-    watch.run(400, sound(), step=5)
-    (ended,) = [one for one in watch.fired.values() if one.state is IncidentState.RESOLVED]
-    store.save_outcome(rows, [ended], [], [])
+    simulation.run(400, healthy_facts(), step=5)
+    (resolved_incident,) = [
+        incident
+        for incident in simulation.fired_incidents.values()
+        if incident.state is IncidentState.RESOLVED
+    ]
+    store.save_outcome(rows, [resolved_incident], [], [])
     assert PROXY.key not in store.load_incidents("default")
 
 
-def test_installation_begins_with_rules_and_a_route() -> None:
-    """As migrations leave it, and again without doubling anything."""
+def test_new_installation_has_default_rules_and_a_route() -> None:
+    """Creating the defaults again changes nothing."""
     store.ensure_defaults()
     assert set(store.read_rules("default")) == set(DEFAULT_RULES)
     AlertRule.objects.filter(name="Agents stranded").update(enabled=False)
@@ -95,12 +99,12 @@ def test_installation_begins_with_rules_and_a_route() -> None:
 
 
 def test_routes_are_read_as_a_tree() -> None:
-    """With channels that are on."""
+    """Disabled channels are left out."""
     on, off = (
         Channel.objects.create(name=name, kind="webhook", enabled=name == "on") for name in ("on", "off")
     )
     root = Route.objects.get(name="Everything")
-    below = Route.objects.create(name="proxies", parent=root, matchers="kind=proxy", least=2)
+    below = Route.objects.create(name="proxies", parent=root, matchers="kind=proxy", min_severity=2)
     below.channels.set([on, off])
     (tree,) = store.read_routes("default")
     (child,) = tree.children
@@ -111,8 +115,8 @@ def test_routes_are_read_as_a_tree() -> None:
     )
 
 
-def test_enqueue_keeps_one_message_per_key_and_channel() -> None:
-    """A look that is repeated after a crash doubles nothing."""
+def test_enqueue_creates_one_delivery_per_key_and_channel() -> None:
+    """A repeated evaluation after a crash creates no second delivery."""
     channel = Channel.objects.create(name="ops", kind="webhook", send_resolved=False)
     row = Incident.objects.create(
         cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", generation=1, state="firing",
@@ -128,14 +132,14 @@ def test_enqueue_keeps_one_message_per_key_and_channel() -> None:
 
 
 def test_labels_are_patterns_by_label() -> None:
-    """As alerting reads them."""
+    """Labels are sorted patterns by label."""
     for pattern in ("web-*", "db-1"):
         AgentLabel.objects.create(cluster_id="default", pattern=pattern, label="critical")
     assert store.read_labels("default") == {"critical": ("db-1", "web-*")}
 
 
-def test_versions_are_kept_when_they_change() -> None:
-    """The first sight, a change, and nothing in between."""
+def test_version_changes_are_recorded() -> None:
+    """The first version and each change."""
     for at, version in ((1.0, "17.1"), (2.0, "17.1"), (3.0, "17.2")):
         store.record_versions("default", {"p": ("proxy-1", version)}, at)
     assert list(VersionChange.objects.values_list("at", "old", "new")) == [
@@ -145,7 +149,7 @@ def test_versions_are_kept_when_they_change() -> None:
 
 
 def test_rule_of_a_cluster_overrides_the_installations() -> None:
-    """By name, in that cluster alone; switched off there, nothing holds there."""
+    """By name and only in that cluster; a disabled override disables the rule there."""
     AlertRule.objects.filter(name="Agents stranded").update(min_count=5)
     columns = {"kind": "stranded", "severity": 1, "min_count": 9}
     AlertRule.objects.create(name="Agents stranded", cluster="eu", **columns)
@@ -163,8 +167,8 @@ def test_rule_of_a_cluster_overrides_the_installations() -> None:
     assert AlertRule.objects.filter(name="Agents stranded").count() == 2
 
 
-def test_routes_lead_to_no_other_cluster() -> None:
-    """Neither a route of another cluster nor a channel of one, whatever the rows say."""
+def test_routes_exclude_other_clusters() -> None:
+    """Neither routes nor channels of another cluster are read."""
     root = Route.objects.get(name="Everything")
     channels = {
         owner: Channel.objects.create(name="ops", kind="webhook", cluster=owner)
@@ -177,12 +181,12 @@ def test_routes_lead_to_no_other_cluster() -> None:
     (tree,) = store.read_routes("eu")
     assert set(tree.channels) == set(tree.escalate_to) == {channels[""].pk, channels["eu"].pk}
     assert [child.name for child in tree.children] == ["eu"]
-    (bare,) = store.read_routes("default")
-    assert (bare.channels, bare.children) == ((channels[""].pk,), ())
+    (default_tree,) = store.read_routes("default")
+    assert (default_tree.channels, default_tree.children) == ((channels[""].pk,), ())
 
 
-def test_end_goes_to_no_channel_of_another_cluster() -> None:
-    """Also when a message about the incident once did."""
+def test_resolved_notification_is_not_sent_to_another_cluster() -> None:
+    """Even if an earlier notification was sent there."""
     row = Incident.objects.create(
         cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", generation=1, state="firing",
         severity=2, opened_at=1.0,
@@ -190,8 +194,8 @@ def test_end_goes_to_no_channel_of_another_cluster() -> None:
     for owner in ("", "eu"):
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
         store.enqueue_deliveries(row, NotificationKind.FIRING, "k/1", {}, {channel.pk: (1.0, "")}, 1.0)
-    ours = Channel.objects.get(cluster="")
-    assert store.plan_end_receivers(row, {ours.pk: (9.0, "quiet hours")}, 5.0) == {
-        ours.pk: (9.0, "quiet hours")
+    own_channel = Channel.objects.get(cluster="")
+    assert store.plan_end_receivers(row, {own_channel.pk: (9.0, "quiet hours")}, 5.0) == {
+        own_channel.pk: (9.0, "quiet hours")
     }
     assert set(Delivery.objects.values_list("cluster", flat=True)) == {"default"}

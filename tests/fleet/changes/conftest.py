@@ -1,4 +1,4 @@
-"""A cluster, people, and a moment."""
+"""A cluster, users, a fixed time and a campaign."""
 
 from __future__ import annotations
 
@@ -20,96 +20,101 @@ from fleet.models.clusters import Cluster
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.campaigns import CampaignSettings, ConnectionKind
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
-from tests.fakes.movers import Movers
-from tests.fakes.steps import SightOfMoment, context_of
+from tests.fakes.campaign_fleet import CampaignFleet
+from tests.fakes.step_contexts import InMemoryReader, create_step_context
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def by(user: User, key: str = "") -> RequestActor:
-    """A person asking."""
+def actor_of(user: User, key: str = "") -> RequestActor:
+    """Return the user as the actor of a request."""
     return RequestActor(Actor(ActorKind.PERSON, user.get_username(), user.pk), "req-1", key)
 
 
-def draft(agents: int = 3, wanted: str = "b") -> ChangeDraft:
-    """A change of nothing in particular."""
+def make_draft(agents: int = 3, desired_value: str = "b") -> ChangeDraft:
+    """Return a draft of a networking change."""
     return ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,
         "a to b",
         {"v": "a"},
-        {"v": wanted},
+        {"v": desired_value},
         {"closes": agents},
-        agent_count=agents,
+        affected_count=agents,
     )
 
 
-class Campaign:
-    """One campaign over a fleet, with a clock of its own."""
+class CampaignScenario:
+    """A campaign over a simulated fleet, with a simulated clock."""
 
     def __init__(
         self,
         cluster: Cluster,
         user: User,
-        movers: Movers,
+        fleet: CampaignFleet,
         leave: tuple[str, ...] = (),
         connection: ConnectionKind = ConnectionKind.TUNNEL,
-        **pace: int,
+        **settings: int,
     ) -> None:
-        self.movers, self.user, self.now = movers, user, NOW.timestamp()
-        #: Where it is kept who is working.
-        self.marks: Movers | Writer = movers
-        chosen = CampaignTargets(np.arange(len(movers.agents)), "all", leave, connection)
+        self.fleet, self.user, self.now = fleet, user, NOW.timestamp()
+        #: Where agents are marked as reconnecting.
+        self.marks_store: CampaignFleet | Writer = fleet
+        targets = CampaignTargets(np.arange(len(fleet.agents)), "all", leave, connection)
         self.change: Change = campaigns.plan_campaign(
-            cluster.pk, movers.table(NOW.timestamp()), chosen,
-            CampaignSettings(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW, lambda order: None,
-        )  # fmt: skip
+            cluster.pk,
+            fleet.table(NOW.timestamp()),
+            targets,
+            CampaignSettings(**{"soak_seconds": 0, "jitter_seconds": 0, **settings}),
+            actor_of(user),
+            NOW,
+            lambda order: None,
+        )
 
     def confirm(self) -> None:
         self.change = engine.confirm(
-            self.change, by(self.user), reason="to try", typed_name=self.change.cluster_id, now=NOW
+            self.change, actor_of(self.user), reason="to try", typed_name=self.change.cluster_id, now=NOW
         )
 
     def step(self, times: int = 1, seconds: float = 1.0) -> Change:
         for _ in range(times):
             self.now += seconds
             CampaignRunner().step(self.change, self.context)
-            self.movers.move()
+            self.fleet.move()
         self.change.refresh_from_db()
         return self.change
 
-    def until_over(self, most: int = 500) -> Change:
-        for _ in range(most):
+    def run_until_ended(self, max_steps: int = 500) -> Change:
+        for _ in range(max_steps):
             if self.step().state not in (ChangeState.CONFIRMED, ChangeState.RUNNING):
                 return self.change
-        raise AssertionError(f"it did not end: {campaigns.counts_of(self.change)}")
+        raise AssertionError(f"the campaign did not end: {campaigns.counts_of(self.change)}")
 
     @property
     def context(self) -> StepContext:
-        return context_of(
+        return create_step_context(
             lambda: self.now,
-            reader=SightOfMoment(self.movers.table),
-            writer=self.marks,
-            dialer=self.movers,
+            reader=InMemoryReader(self.fleet.table),
+            writer=self.marks_store,
+            dialer=self.fleet,
         )
 
     @property
-    def at(self) -> datetime:
+    def moment(self) -> datetime:
         return datetime.fromtimestamp(self.now, UTC)
 
 
 @pytest.fixture
 def cluster(db: None) -> Cluster:
-    """A cluster that asks for nothing special."""
+    """A cluster with default settings."""
     return Cluster.objects.create(id="default", name="Default")
 
 
 @pytest.fixture
 def alice(db: None) -> User:
-    """Who makes changes."""
+    """The author of changes."""
     return User.objects.create_user("alice")
 
 
 @pytest.fixture
 def bob(db: None) -> User:
-    """Who agrees to them."""
+    """The approver of changes."""
     return User.objects.create_user("bob")

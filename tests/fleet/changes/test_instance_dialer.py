@@ -1,4 +1,4 @@
-"""Steps' calls to real nodes."""
+"""Calls to real instances."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from tests.fakes.plane import Plane
 @pytest.fixture
 async def plane(valkey_url: str, prefix: str) -> AsyncIterator[Plane]:
     """Real nodes, ended with the test."""
-    made = Plane(valkey_url, prefix)
-    yield made
-    await made.close()
+    new_plane = Plane(valkey_url, prefix)
+    yield new_plane
+    await new_plane.close()
 
 
 def _facts(identity: str, address: str) -> InstanceFacts:
     return InstanceFacts(identity, 0, InstanceKind.AUTH, identity, address)
 
 
-async def test_calls_reach_the_node(plane: Plane, tmp_path: Path) -> None:
-    """Read, accept, drain, restart, advise; who is unknown or dead is an error of its kind."""
-    asked: list[float | None] = []
+async def test_dialer_calls_reach_the_instance(plane: Plane, tmp_path: Path) -> None:
+    """Unknown and unreachable instances raise errors."""
+    restart_delays: list[float | None] = []
     own = node_policies.load("auth", tmp_path, {})
     auth = Auth(
-        plane.instance_flags("auth", "auth-1", ttl=600.0), ServiceConfig(), own=own, restart=asked.append
+        plane.instance_flags("auth", "auth-1", ttl=600.0),
+        ServiceConfig(),
+        own=own,
+        restart=restart_delays.append,
     )
     await auth.start()
     plane.adopt(auth)
@@ -49,7 +52,7 @@ async def test_calls_reach_the_node(plane: Plane, tmp_path: Path) -> None:
     ]
     dialer = Dialer(instances, None, asyncio.run)
 
-    def calls() -> None:
+    def run_calls() -> None:
         report, serving = dialer.read_policies("auth")
         assert serving
         dialer.accept("auth", report.revision, {AUTH_TTL_VARIABLE: "30s"})
@@ -67,5 +70,5 @@ async def test_calls_reach_the_node(plane: Plane, tmp_path: Path) -> None:
         with pytest.raises(AdminError):
             dialer.drain("odd", "")
 
-    await asyncio.to_thread(calls)
-    assert asked == [2.0]
+    await asyncio.to_thread(run_calls)
+    assert restart_delays == [2.0]

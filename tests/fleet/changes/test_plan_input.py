@@ -10,9 +10,9 @@ from tests.fakes.reader import FakeReader
 NOW = 1_700_000_000.0
 
 
-def test_blind_pollers_foresee_nothing() -> None:
-    """No round, an old one, or no agent of which anything is known."""
-    for table, words in (
+def test_plan_without_current_data_is_refused() -> None:
+    """No poll, an old poll, or only unknown agents."""
+    for table, text in (
         (FakeReader(as_of=None).table("default", NOW), "no poller has completed a round"),
         (FakeReader(as_of=NOW - 60).table("default", NOW), "updates of the fleet stopped"),
         (
@@ -20,11 +20,11 @@ def test_blind_pollers_foresee_nothing() -> None:
             "the state of every agent is unknown",
         ),
     ):
-        with pytest.raises(NoEvidenceError, match=words):
+        with pytest.raises(NoEvidenceError, match=text):
             require_evidence(table)
 
 
-def test_generation_that_agents_track() -> None:
-    """The highest in each group of the proxies that have not expired."""
+def test_newest_generation_per_group() -> None:
+    """Of the proxies that have not expired."""
     views = FakeReader(as_of=NOW).table("default", NOW).instances.values()
     assert newest_generations_of(views) == {view.facts.group: view.facts.generation for view in views}

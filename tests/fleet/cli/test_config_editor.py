@@ -1,4 +1,4 @@
-"""Editing as tests/fleet/cli/local/test_networking.py does not see it: whose the origin is."""
+"""Revision and labels in the config editor; editing is tested in tests/fleet/cli/local/test_networking.py."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from fleet.cli import config_editor
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingResource
 
 
-def test_revision_and_origin_are_not_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever they type there, those of the config that was read are sent; other labels are theirs."""
+def test_edit_keeps_revision_and_origin_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other labels can be edited."""
     base = NetworkingResource(NetworkingConfig(), {"teleport.dev/origin": "dynamic", "a": "b"}, "r1")
-    typed = tmp_path / "typed"
-    typed.write_text("metadata: {revision: r2, labels: {teleport.dev/origin: defaults, c: d}}")
-    monkeypatch.setenv("VISUAL", f"cp {typed}")
-    edited = config_editor.edit("", base)
-    assert edited.resource == NetworkingResource(
+    edited_file = tmp_path / "typed"
+    edited_file.write_text("metadata: {revision: r2, labels: {teleport.dev/origin: defaults, c: d}}")
+    monkeypatch.setenv("VISUAL", f"cp {edited_file}")
+    outcome = config_editor.edit("", base)
+    assert outcome.resource == NetworkingResource(
         NetworkingConfig(), {"teleport.dev/origin": "dynamic", "c": "d"}, "r1"
     )

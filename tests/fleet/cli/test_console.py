@@ -1,4 +1,4 @@
-"""What a console sees, in the terminal."""
+"""Commands that show the fleet in the terminal."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from click.testing import CliRunner, Result
 
 from fleet.cli.main import main
 from fleet.vocabulary.verdicts import State
-from tests.fakes.console import TOKEN, FakeConsole, answering
+from tests.fakes.console import TOKEN, FakeConsole, run_console
 
-DATED = {"cluster": "default", "as_of": "2026-01-02T03:04:05Z", "age_ms": 400, "stale": False}
+DATED = {"cluster": "default", "as_of": "2026-01-02T03:04:05Z", "age_ms": 400, "is_stale": False}
 PROXY = {"id": "p", "name": "proxy-1", "group": "blue", "generation": 3}
 AGENT: dict[str, Any] = {
     "id": "a",
     "name": "agent-1",
     "state": "at_risk",
-    "sentence": "Its proxy does not answer.",
+    "explanation": "Its proxy does not answer.",
     "cause": "p",
     "recovery": "by-itself",
     "recovers_at": "2026-01-02T03:05:00Z",
@@ -30,15 +30,15 @@ AGENT: dict[str, Any] = {
     "health_check": True,
     "policy_read_at": None,
     "proxies": [PROXY],
-    "home": PROXY,
+    "home_proxy": PROXY,
     "heartbeat_at": None,
     "expires_at": None,
 }
 SUMMARY = {
     **DATED,
     "interval_ms": 600,
-    "agents": 200,
-    "instances": 7,
+    "agent_count": 200,
+    "instance_count": 7,
     "counts": {**{state.slug: 0 for state in State}, "healthy": 198, "at_risk": 2},
 }
 INSTANCES = {
@@ -48,11 +48,11 @@ INSTANCES = {
             "name": "proxy-1",
             "state": "silent",
             "address": "127.0.0.1:5",
-            "agents": 50,
+            "agent_count": 50,
             "group": "blue",
             "generation": 3,
-            "draining": {"reason": "kernel update", "since": "2026-01-02T03:04:00Z"},
-            "sentence": "It does not answer.",
+            "drain": {"reason": "kernel update", "since": "2026-01-02T03:04:00Z"},
+            "explanation": "It does not answer.",
         }
     ],
 }
@@ -60,18 +60,18 @@ INSTANCES = {
 
 @pytest.fixture
 def fake() -> Iterator[FakeConsole]:
-    with answering() as console:
-        console.answers = {
+    with run_console() as console:
+        console.responses = {
             "/api/v1/fleet/summary": (200, SUMMARY),
             "/api/v1/instances": (200, INSTANCES),
-            "/api/v1/agents?limit=100": (200, {**DATED, "total": 1, "next": None, "agents": [AGENT]}),
+            "/api/v1/agents?limit=100": (200, {**DATED, "total_count": 1, "next": None, "agents": [AGENT]}),
             "/api/v1/agents/a%2Fb": (200, AGENT),
         }
         yield console
 
 
-def refloat(fake: FakeConsole, *words: str) -> Result:
-    return CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": TOKEN}).invoke(main, words)
+def refloat(fake: FakeConsole, *arguments: str) -> Result:
+    return CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": TOKEN}).invoke(main, arguments)
 
 
 def test_summary_counts_every_state_and_says_its_age(fake: FakeConsole) -> None:
@@ -82,11 +82,11 @@ def test_summary_counts_every_state_and_says_its_age(fake: FakeConsole) -> None:
     assert lines[-1] == "data is 0.4 s old"
 
 
-def test_summary_stale_says_so(fake: FakeConsole) -> None:
+def test_summary_shows_that_data_is_stale(fake: FakeConsole) -> None:
     """Old data is never shown as new."""
-    fake.answers["/api/v1/fleet/summary"] = (200, {**SUMMARY, "stale": True})
+    fake.responses["/api/v1/fleet/summary"] = (200, {**SUMMARY, "is_stale": True})
     assert "STALE" in refloat(fake, "summary").output
-    fake.answers["/api/v1/fleet/summary"] = (200, {**SUMMARY, "age_ms": None})
+    fake.responses["/api/v1/fleet/summary"] = (200, {**SUMMARY, "age_ms": None})
     assert "no data yet" in refloat(fake, "summary").output
 
 
@@ -98,50 +98,57 @@ def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
     assert "proxy-1 not responding 127.0.0.1:5 50 blue 3 kernel update It does not answer." in instances
 
 
-def test_lists_leave_out_what_nobody_stated(fake: FakeConsole) -> None:
+def test_lists_leave_out_unknown_values(fake: FakeConsole) -> None:
     """An agent without a heartbeat has no mode, a proxy without a group no generation."""
     proxy = {**PROXY, "group": "", "generation": 0}
     silent = {**AGENT, "mode": "unknown", "health_check": None, "proxies": [proxy]}
-    fake.answers["/api/v1/agents/a%2Fb"] = (200, silent)
+    fake.responses["/api/v1/agents/a%2Fb"] = (200, silent)
     lines = refloat(fake, "agent", "a/b").output.splitlines()
     assert "tunnels to      proxy-1" in lines
     assert not any(line.startswith("mode") for line in lines)
-    fake.answers["/api/v1/agents/a%2Fb"] = (200, {**silent, "mode": "pick_first", "health_check": False})
+    fake.responses["/api/v1/agents/a%2Fb"] = (200, {**silent, "mode": "pick_first", "health_check": False})
     assert "mode            pick_first" in refloat(fake, "agent", "a/b").output.splitlines()
 
 
-def test_agent_is_explained_by_id(fake: FakeConsole) -> None:
-    """Whatever is in the id, it is one piece of the path; what is unknown takes no line."""
+def test_agent_is_shown_by_id(fake: FakeConsole) -> None:
+    """The id is escaped in the path; unknown values are left out."""
     lines = refloat(fake, "agent", "a/b").output.splitlines()
     assert "recovery        automatic at 2026-01-02T03:05:00Z" in lines
     assert not any(line.startswith("auth") for line in lines)
 
 
-def test_agent_is_explained_by_name(fake: FakeConsole) -> None:
-    """The list shows names, so a name is what is at hand; where several agents have it, their ids are named."""
-    fake.answers["/api/v1/agents/a"] = (200, AGENT)
-    found = {**DATED, "total": 2, "next": None, "agents": [{**AGENT, "id": "x", "name": "agent-10"}, AGENT]}
-    fake.answers["/api/v1/agents?q=agent-1&limit=500"] = (200, found)
+def test_agent_is_shown_by_name(fake: FakeConsole) -> None:
+    """If several agents have the name, the error lists their ids."""
+    fake.responses["/api/v1/agents/a"] = (200, AGENT)
+    agents_response = {
+        **DATED,
+        "total_count": 2,
+        "next": None,
+        "agents": [{**AGENT, "id": "x", "name": "agent-10"}, AGENT],
+    }
+    fake.responses["/api/v1/agents?q=agent-1&limit=500"] = (200, agents_response)
     assert "agent           agent-1 (a)" in refloat(fake, "agent", "agent-1").output
-    twice = {**found, "agents": [AGENT, {**AGENT, "id": "z"}]}
-    fake.answers["/api/v1/agents?q=agent-1&limit=500"] = (200, twice)
-    refused = refloat(fake, "agent", "agent-1")
-    assert refused.exit_code == 2
-    assert "2 agents have the name agent-1; use an id: a, z" in refused.output
-    nobody = refloat(fake, "agent", "nobody")
-    assert (nobody.exit_code, nobody.output.count("404")) == (2, 1)
+    ambiguous_response = {**agents_response, "agents": [AGENT, {**AGENT, "id": "z"}]}
+    fake.responses["/api/v1/agents?q=agent-1&limit=500"] = (200, ambiguous_response)
+    refused_outcome = refloat(fake, "agent", "agent-1")
+    assert refused_outcome.exit_code == 2
+    assert "2 agents have the name agent-1; use an id: a, z" in refused_outcome.output
+    missing_outcome = refloat(fake, "agent", "nobody")
+    assert (missing_outcome.exit_code, missing_outcome.output.count("404")) == (2, 1)
 
 
-@pytest.mark.parametrize("words", [("summary",), ("agents",), ("instances",), ("agent", "a/b")], ids=" ".join)
-def test_json_is_the_apis_answer(fake: FakeConsole, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [("summary",), ("agents",), ("instances",), ("agent", "a/b")], ids=" ".join
+)
+def test_json_is_the_response_of_the_api(fake: FakeConsole, arguments: tuple[str, ...]) -> None:
     """For scripts."""
-    done = refloat(fake, *words, "--json")
-    assert done.exit_code == 0
-    assert json.loads(done.output)
+    outcome = refloat(fake, *arguments, "--json")
+    assert outcome.exit_code == 0
+    assert json.loads(outcome.output)
 
 
-def test_console_unknown_is_one_line_and_code_2(fake: FakeConsole) -> None:
+def test_wrong_token_is_one_line_and_exit_code_2(fake: FakeConsole) -> None:
     """As everywhere."""
-    done = CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": "wrong"}).invoke(main, ["summary"])
-    assert done.exit_code == 2
-    assert len(done.stderr.splitlines()) == 1
+    outcome = CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": "wrong"}).invoke(main, ["summary"])
+    assert outcome.exit_code == 2
+    assert len(outcome.stderr.splitlines()) == 1

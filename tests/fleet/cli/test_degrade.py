@@ -6,27 +6,27 @@ from tests.fakes.console import FakeConsole
 from tests.fleet.cli.test_drain import console, refloat
 
 __all__ = ["console"]
-HERE = "/api/v1/instances/p%2F1/degrade"
+PATH = "/api/v1/instances/p%2F1/degrade"
 
 
 def test_degrade_and_undegrade(console: FakeConsole) -> None:
-    """The time goes in minutes; the answer says until when."""
-    answer = {"id": "p/1", "name": "proxy-1", "until": "2026-01-02T03:04:05Z"}
-    console.answers[HERE] = (202, answer)
-    done = refloat(console, "degrade", "proxy-1", "--for", "90s", "--reason", "slow disk")
-    assert done.output == "proxy-1 will be marked degraded until 2026-01-02T03:04:05Z\n"
-    back = refloat(console, "undegrade", "p/1", "--reason", "disk replaced")
-    assert back.output == "proxy-1 will no longer be marked degraded\n"
-    assert [sent for _, sent, _ in console.sent] == [
-        {"degraded": True, "reason": "slow disk", "minutes": 1.5},
-        {"degraded": False, "reason": "disk replaced"},
+    """The duration is sent in minutes; the output contains the end."""
+    answer = {"id": "p/1", "name": "proxy-1", "ends_at": "2026-01-02T03:04:05Z"}
+    console.responses[PATH] = (202, answer)
+    degrade_outcome = refloat(console, "degrade", "proxy-1", "--for", "90s", "--reason", "slow disk")
+    assert degrade_outcome.output == "proxy-1 will be marked degraded until 2026-01-02T03:04:05Z\n"
+    undegrade_outcome = refloat(console, "undegrade", "p/1", "--reason", "disk replaced")
+    assert undegrade_outcome.output == "proxy-1 will no longer be marked degraded\n"
+    assert [body for _, body, _ in console.posts] == [
+        {"is_degraded": True, "reason": "slow disk", "minutes": 1.5},
+        {"is_degraded": False, "reason": "disk replaced"},
     ]
-    assert '"until"' in refloat(console, "undegrade", "p/1", "--reason", "x", "--json").output
+    assert '"ends_at"' in refloat(console, "undegrade", "p/1", "--reason", "x", "--json").output
 
 
 def test_refusal_of_the_console_is_shown(console: FakeConsole) -> None:
     """With exit code 2, as everywhere."""
-    console.answers[HERE] = (503, {"detail": "No worker can be reached."})
-    refused = refloat(console, "degrade", "proxy-1", "--reason", "slow disk")
-    assert (refused.exit_code, "No worker can be reached." in refused.output) == (2, True)
+    console.responses[PATH] = (503, {"detail": "No worker can be reached."})
+    outcome = refloat(console, "degrade", "proxy-1", "--reason", "slow disk")
+    assert (outcome.exit_code, "No worker can be reached." in outcome.output) == (2, True)
     assert refloat(console, "degrade", "proxy-1", "--for", "0s", "--reason", "x").exit_code == 2

@@ -5,12 +5,13 @@ from typing import Any
 from click.testing import CliRunner
 
 from fleet.cli.main import main
-from tests.fakes.console import TOKEN, answering
+from tests.fakes.console import TOKEN, run_console
 
-_ONE: dict[str, Any] = {
-    "number": 7, "severity": "critical", "state": "firing", "affected": 207, "peak": 207, "acknowledged_by": "",
-    "summary": "207 agents stranded, proxy-1", "silenced_by": "", "inhibited_by": "backend/default",
-    "next_message": {"at": "2026-01-02T03:04:05Z", "because": "repeat every 4 h", "to": ["ops"]},
+_INCIDENT: dict[str, Any] = {
+    "number": 7, "severity": "critical", "state": "firing", "affected_count": 207, "peak_count": 207,
+    "acknowledged_by": "", "summary": "207 agents stranded (proxy-1)", "silenced_by": "",
+    "inhibited_by": "backend/default",
+    "next_notification": {"at": "2026-01-02T03:04:05Z", "reason": "repeat every 4 h", "channels": ["ops"]},
 }  # fmt: skip
 _SILENCE = {
     "number": 3,
@@ -24,41 +25,60 @@ _SILENCE = {
 
 
 def test_incidents_are_listed_and_acknowledged() -> None:
-    """With a note why nothing is sent; and under the caller's name."""
-    with answering() as console:
-        where = ["--url", console.url, "--token", TOKEN]
-        console.answers["/api/v1/incidents?state=open&limit=100"] = (200, {"incidents": [_ONE]})
-        console.answers["/api/v1/incidents/7/acknowledge"] = (200, {**_ONE, "acknowledged_by": "ada"})
-        shown = CliRunner().invoke(main, ["incidents", *where]).output
-        acked = CliRunner().invoke(main, ["incidents", "--acknowledge", "7", *where]).output
-    assert "207 agents stranded, proxy-1" in shown
-    assert "backend/default" not in shown
-    assert "2026-01-02T03:04:05Z to ops: repeat every 4 h" in shown
-    assert acked == "incident 7 acknowledged by ada: 207 agents stranded, proxy-1\n"
-
-
-def test_silences_are_made_listed_and_ended() -> None:
-    """Words with spaces stay together; everything has to be said."""
-    with answering() as console:
-        where = ["--url", console.url, "--token", TOKEN]
-        console.answers["/api/v1/silences"] = (200, _SILENCE | {"silences": [_SILENCE]})
-        console.answers["/api/v1/silences/3/end"] = (200, _SILENCE)
-        run = CliRunner().invoke
-        made = run(
-            main, ["silence", "add", "rule=Agents stranded", "--reason", "upgrade", "--everything", *where]
+    """With the reason of the next notification."""
+    with run_console() as console:
+        connection_flags = ["--url", console.url, "--token", TOKEN]
+        console.responses["/api/v1/incidents?state=open&limit=100"] = (200, {"incidents": [_INCIDENT]})
+        console.responses["/api/v1/incidents/7/acknowledge"] = (200, {**_INCIDENT, "acknowledged_by": "ada"})
+        list_output = CliRunner().invoke(main, ["incidents", *connection_flags]).output
+        acknowledge_output = (
+            CliRunner().invoke(main, ["incidents", "--acknowledge", "7", *connection_flags]).output
         )
-        listed = run(main, ["silence", "list", *where])
-        later = ["silence", "add", "kind=proxy", "--reason", "move", "--starts-at", "2026-01-02T01:04:05Z"]
-        assert run(main, [*later, *where]).exit_code == 0
-        console.answers["/api/v1/silences/3/extend"] = (200, _SILENCE)
-        extended = run(main, ["silence", "extend", "3", "--hours", "2", *where])
-        ended = run(main, ["silence", "end", "3", *where])
-    assert console.sent[0][1] == {
-        "matchers": "'rule=Agents stranded'", "reason": "upgrade", "hours": 1.0, "typed": "everything",
+    assert "207 agents stranded (proxy-1)" in list_output
+    assert "backend/default" not in list_output
+    assert "2026-01-02T03:04:05Z to ops: repeat every 4 h" in list_output
+    assert acknowledge_output == "incident 7 acknowledged by ada: 207 agents stranded (proxy-1)\n"
+
+
+def test_silences_are_created_listed_and_ended() -> None:
+    """Arguments with spaces stay together; a silence of everything has to be confirmed."""
+    with run_console() as console:
+        connection_flags = ["--url", console.url, "--token", TOKEN]
+        console.responses["/api/v1/silences"] = (200, _SILENCE | {"silences": [_SILENCE]})
+        console.responses["/api/v1/silences/3/end"] = (200, _SILENCE)
+        run = CliRunner().invoke
+        add_outcome = run(
+            main,
+            [
+                "silence",
+                "add",
+                "rule=Agents stranded",
+                "--reason",
+                "upgrade",
+                "--everything",
+                *connection_flags,
+            ],
+        )
+        list_outcome = run(main, ["silence", "list", *connection_flags])
+        add_later = [
+            "silence",
+            "add",
+            "kind=proxy",
+            "--reason",
+            "move",
+            "--starts-at",
+            "2026-01-02T01:04:05Z",
+        ]
+        assert run(main, [*add_later, *connection_flags]).exit_code == 0
+        console.responses["/api/v1/silences/3/extend"] = (200, _SILENCE)
+        extend_outcome = run(main, ["silence", "extend", "3", "--hours", "2", *connection_flags])
+        end_outcome = run(main, ["silence", "end", "3", *connection_flags])
+    assert console.posts[0][1] == {
+        "matchers": "'rule=Agents stranded'", "reason": "upgrade", "hours": 1.0, "confirmation": "everything",
     }  # fmt: skip
-    assert console.sent[1][1]["starts_at"] == "2026-01-02T01:04:05Z"
-    assert console.sent[2][1] == {"hours": 2.0}
-    assert "silence 3 ends at" in made.output
-    assert "silence 3 ends at" in extended.output
-    assert "ada" in listed.output
-    assert ended.output == "silence 3 ended\n"
+    assert console.posts[1][1]["starts_at"] == "2026-01-02T01:04:05Z"
+    assert console.posts[2][1] == {"hours": 2.0}
+    assert "silence 3 ends at" in add_outcome.output
+    assert "silence 3 ends at" in extend_outcome.output
+    assert "ada" in list_outcome.output
+    assert end_outcome.output == "silence 3 ended\n"

@@ -1,4 +1,4 @@
-"""`refloat policies` against a console that answers what it is given."""
+"""`refloat policies` against a fake console."""
 
 from __future__ import annotations
 
@@ -9,38 +9,40 @@ from click.testing import CliRunner, Result
 
 from fleet.cli.policies import policies
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
-from tests.fakes.console import TOKEN, FakeConsole, answering
+from tests.fakes.console import TOKEN, FakeConsole, run_console
 
-FOUND = {
-    "cluster": "default", "revision": "r1", "desired": {"auth": {AUTH_TTL_VARIABLE: "1m"}},
-    "instances": [{"id": "id-1", "name": "auth-1", "role": "auth", "takes": True, "note": "", "policies": [
-        {"name": AUTH_TTL_VARIABLE, "state": "drift", "desired": "1m", "desired_of": "role", "value": "10m",
-         "source": "default", "next_value": "10m"},
+POLICIES = {
+    "cluster": "default", "revision": "r1", "desired_values": {"auth": {AUTH_TTL_VARIABLE: "1m"}},
+    "instances": [{"id": "id-1", "name": "auth-1", "role": "auth", "accepts_policies": True, "note": "", "policies": [
+        {"name": AUTH_TTL_VARIABLE, "state": "drift", "desired_value": "1m", "desired_source": "role",
+         "current_value": "10m", "source": "default", "next_value": "10m"},
     ]}],
-    "gone": {"id-9": {AUTH_TTL_VARIABLE: "5m"}},
+    "deregistered": {"id-9": {AUTH_TTL_VARIABLE: "5m"}},
 }  # fmt: skip
 CHANGE = {
     "id": 7, "revision": "7-1",
-    "title": "1 policy of auths", "question": "Restart 1 instance", "asks_typed": "", "asks_second": False,
-    "approved_by": "", "state": "planned", "detail": "",
-    "plan": {"restarts": [{"name": "auth-1", "agents": 3}], "by_hand": [{"name": "auth-2", "why": "no folder"}],
+    "title": "1 policy of auths", "question": "Restart 1 instance", "confirmation_required": "",
+    "review_required": False, "approved_by": "", "state": "planned", "detail": "",
+    "plan": {"restarts": [{"name": "auth-1", "agent_count": 3}],
+             "manual_restarts": [{"name": "auth-2", "reason": "no folder"}],
              "notes": ["Raising the TTL: beware."],
              "ttl": [{"role": "proxy", "title": "2 proxies, TTL 1m0s to 10m0s",
-                      "before": {"detection": "2m0s", "writes": 0.06, "messages": 3.1},
-                      "after": {"detection": "20m0s", "writes": 0.006, "messages": 0.31}}]},
+                      "before": {"detection_time": "2m0s", "writes_per_second": 0.06, "messages_per_second": 3.1},
+                      "after": {"detection_time": "20m0s", "writes_per_second": 0.006, "messages_per_second": 0.31}}]},
 }  # fmt: skip
 PROGRESS = {
     "id": 7, "revision": "7-4",
-    "kind": "policy", "state": "verified", "detail": "", "total": 1, "done": 1, "percent": 100, "failed": 0,
+    "kind": "policy", "state": "verified", "detail": "", "total_count": 1, "finished_count": 1,
+    "percent": 100, "failed_count": 0,
 }  # fmt: skip
 
 
 @pytest.fixture
 def console() -> Iterator[FakeConsole]:
     """A console with one auth that drifts."""
-    with answering() as running:
-        running.answers = {
-            "/api/v1/policies": (200, FOUND),
+    with run_console() as fake_console:
+        fake_console.responses = {
+            "/api/v1/policies": (200, POLICIES),
             "/api/v1/policies/plan": (201, CHANGE),
             "/api/v1/changes/3": (200, {**CHANGE, "id": 3, "revision": "3-4"}),
             "/api/v1/changes/3/undo": (201, CHANGE),
@@ -48,51 +50,51 @@ def console() -> Iterator[FakeConsole]:
             "/api/v1/changes/7/cancel": (202, CHANGE),
             "/api/v1/changes/7/progress": (200, PROGRESS),
         }
-        yield running
+        yield fake_console
 
 
-def _run(console: FakeConsole, *words: str) -> Result:
-    return CliRunner().invoke(policies, [*words, "--url", console.url, "--token", TOKEN])
+def _run(console: FakeConsole, *arguments: str) -> Result:
+    return CliRunner().invoke(policies, [*arguments, "--url", console.url, "--token", TOKEN])
 
 
 def test_list_and_snippet(console: FakeConsole) -> None:
-    """What runs beside what is wanted, and what to write by hand."""
+    """Drift in the list, and a snippet to set values by hand."""
     assert "drift" in _run(console, "list", "--drift").output
     assert _run(console, "snippet", "auth-1").output == f"export {AUTH_TTL_VARIABLE}=1m\n"
     assert "has no desired values" in _run(console, "snippet", "proxy").output
 
 
-def test_set_takes_the_end_of_a_name_that_the_role_has_once(console: FakeConsole) -> None:
-    """Auths read one announce TTL, and that of proxies is none of theirs."""
+def test_set_accepts_an_unambiguous_name_suffix(console: FakeConsole) -> None:
+    """The announce TTL of proxies is no policy of auths."""
     assert _run(console, "set", "auth", "announce_ttl=1m", "--dry-run").exit_code == 0
-    assert console.sent[0][1]["desired"] == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
-    refused = _run(console, "set", "auth", "proxy_announce_ttl=1m").output
-    assert "does not name one policy of auths: use one of grpc_client_lb_policy, " in refused
+    assert console.posts[0][1]["desired_values"] == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
+    output = _run(console, "set", "auth", "proxy_announce_ttl=1m").output
+    assert "is not a policy of auths: use one of grpc_client_lb_policy, " in output
 
 
-def test_set_goes_on_from_what_was_read(console: FakeConsole) -> None:
+def test_set_extends_the_values_that_were_read(console: FakeConsole) -> None:
     """Names may be short; an empty value unsets; the revision goes along."""
-    result = _run(
+    outcome = _run(
         console, "set", "auth", "auth-announce-ttl=", "http-close-unhealthy=true", "--yes", "--reason", "x"
     )
-    assert result.exit_code == 0, result.output
-    path, body, headers = console.sent[0]
+    assert outcome.exit_code == 0, outcome.output
+    path, body, headers = console.posts[0]
     assert path == "/api/v1/policies/plan"
-    assert body["desired"] == {"auth": {"TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY": "true"}}
+    assert body["desired_values"] == {"auth": {"TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY": "true"}}
     assert headers["If-Match"] == '"r1"'
-    assert body["terms"] == {}
-    for words in (
+    assert body["settings"] == {}
+    for text in (
         "restart auth-2 yourself: no folder",
         "a lost proxy is detected within 20m0s (now 2m0s)",
         "discovery messages 0.31/s (now 3.1/s)",
         "Raising the TTL: beware.",
     ):
-        assert words in result.output
+        assert text in outcome.output
 
 
-def test_terms_go_to_the_console_as_they_are(console: FakeConsole) -> None:
+def test_settings_are_sent_unchanged(console: FakeConsole) -> None:
     """It knows their ranges."""
-    words = (
+    arguments = (
         "auth",
         "auth-announce-ttl=2m",
         "--concurrency",
@@ -103,35 +105,36 @@ def test_terms_go_to_the_console_as_they_are(console: FakeConsole) -> None:
         "--reason",
         "why",
     )
-    assert _run(console, "set", *words).exit_code == 0
-    assert console.sent[0][1]["terms"] == {"at_once": "0", "patience": "x"}
-    console.answers["/api/v1/policies/plan"] = (
+    assert _run(console, "set", *arguments).exit_code == 0
+    assert console.posts[0][1]["settings"] == {"concurrency": "0", "timeout_seconds": "x"}
+    console.responses["/api/v1/policies/plan"] = (
         400,
-        {"detail": "No.", "problems": {"patience": "not a number"}},
+        {"detail": "No.", "problems": {"timeout_seconds": "not a number"}},
     )
     assert (
-        "nothing was changed: No.\n  --instance-timeout: not a number" in _run(console, "set", *words).output
+        "nothing was changed: No.\n  --instance-timeout: not a number"
+        in _run(console, "set", *arguments).output
     )
 
 
-def test_forget_an_instance_that_is_gone(console: FakeConsole) -> None:
+def test_remove_values_of_a_deregistered_instance(console: FakeConsole) -> None:
     """It is named by the list; others cannot be forgotten."""
     assert "refloat policies remove id-9" in _run(console, "list").output
     assert _run(console, "remove", "id-9", "--yes", "--reason", "gone").exit_code == 0
-    assert console.sent[0][1] == {"desired": {"id-9": {}}, "roll_out": False}
+    assert console.posts[0][1] == {"desired_values": {"id-9": {}}, "roll_out": False}
     assert "no deregistered instance" in _run(console, "remove", "id-1").output
 
 
-def test_undo_plans_and_asks(console: FakeConsole) -> None:
+def test_undo_plans_and_confirms(console: FakeConsole) -> None:
     """By the number of the change."""
     assert _run(console, "undo", "3", "--yes", "--reason", "it was wrong").exit_code == 0
-    assert [path for path, _, _ in console.sent] == ["/api/v1/changes/3/undo", "/api/v1/changes/7/confirm"]
+    assert [path for path, _, _ in console.posts] == ["/api/v1/changes/3/undo", "/api/v1/changes/7/confirm"]
 
 
 @pytest.mark.parametrize(
-    "words", [("nobody", "auth-announce-ttl=1m"), ("auth", "path=x"), ("auth", "auth-announce-ttl")]
+    "arguments", [("nobody", "auth-announce-ttl=1m"), ("auth", "path=x"), ("auth", "auth-announce-ttl")]
 )
-def test_what_cannot_be_meant_is_refused(console: FakeConsole, words: tuple[str, str]) -> None:
+def test_invalid_arguments_are_refused(console: FakeConsole, arguments: tuple[str, str]) -> None:
     """Before anything is sent."""
-    assert _run(console, "set", *words).exit_code != 0
-    assert not console.sent
+    assert _run(console, "set", *arguments).exit_code != 0
+    assert not console.posts

@@ -1,4 +1,4 @@
-"""`refloat tunnel` as people run it: a server, targets behind it, ports and pipes to them, and what it refuses."""
+"""`refloat tunnel`: servers, targets, forwarded ports and errors."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from tests.flow.transfers import Service, connect, service, transfer
 
 
 @pytest.fixture
-def checked() -> Iterator[Service]:
-    """A service that checks what it gets."""
-    with service() as running:
-        yield running
+def checking_service() -> Iterator[Service]:
+    """Run a service that checks the bytes it receives."""
+    with service() as new_service:
+        yield new_service
 
 
 def _forward(name: str = "r:SSH") -> tuple[str, str]:
     return ("--forward", f"127.0.0.1:0={name}")
 
 
-def _target(checked: Service, name: str = "r:SSH") -> tuple[str, str]:
-    return ("--target", f"{name}={checked.address}")
+def _target(checking_service: Service, name: str = "r:SSH") -> tuple[str, str]:
+    return ("--target", f"{name}={checking_service.address}")
 
 
 @pytest.mark.parametrize("security", ["plain", "tls"])
-def test_server_port_leads_to_a_registered_target(checked: Service, security: str, tmp_path: Path) -> None:
+def test_server_port_leads_to_a_registered_target(
+    checking_service: Service, security: str, tmp_path: Path
+) -> None:
     """Bytes both ways; our own peers half-close: what is sent after the other's end still arrives.
 
     SIGTERM ends each program with 0, with a session open. Who may register is in the server's log.
@@ -48,43 +50,43 @@ def test_server_port_leads_to_a_registered_target(checked: Service, security: st
     keys = None if security == "plain" else make_keys(tmp_path / "keys", "r")
     with (
         our_tunnel.serve(tmp_path, *_forward(), tls=keys) as server,
-        our_tunnel.register(tmp_path, server.address, *_target(checked), tls=keys) as client,
+        our_tunnel.register(tmp_path, server.address, *_target(checking_service), tls=keys) as client,
     ):
-        server.peer.await_words("any client may register any target")
+        server.peer.await_output("any client may register any target")
         with connect(server.forwards["r:SSH"]) as sock:
             transfer(sock, 3_000_000)
             sock.sendall((1_000_000).to_bytes(8, "big") + bytes(1_000_000))
             sock.shutdown(socket.SHUT_WR)
-            got = 0
+            byte_count = 0
             while part := sock.recv(65536):
-                got += len(part)
-            assert got == 32 + 1_000_000
-            eventually_sync(lambda: checked.ended == 1)
+                byte_count += len(part)
+            assert byte_count == 32 + 1_000_000
+            eventually_sync(lambda: checking_service.closed_count == 1)
         with connect(server.forwards["r:SSH"]) as sock:
             transfer(sock, 1000)
             for program in (client, server):
                 program.peer.process.send_signal(signal.SIGTERM)
-                assert program.peer.process.wait(60) == 0, program.peer.said()
+                assert program.peer.process.wait(60) == 0, program.peer.output_text()
 
 
-def test_dialler_reaches_another_clients_target(checked: Service, tmp_path: Path) -> None:
+def test_dialer_reaches_the_target_of_another_client(checking_service: Service, tmp_path: Path) -> None:
     """By a local port and, as ssh's ProxyCommand does, by standard input and output; exit code 0."""
     with (
         our_tunnel.serve(tmp_path) as server,
-        our_tunnel.register(tmp_path, server.address, *_target(checked)),
+        our_tunnel.register(tmp_path, server.address, *_target(checking_service)),
         our_tunnel.dial(tmp_path, server.address, *_forward()) as dialler,
     ):
         with connect(dialler.forwards["r:SSH"]) as sock:
             transfer(sock, 100_000)
-        done = _dial_once(server.address, "r:SSH", (5).to_bytes(8, "big") + b"hello")
-        assert len(done.stdout) == 32 + 5
-        assert done.returncode == 0, done.stderr
+        process = _dial_once(server.address, "r:SSH", (5).to_bytes(8, "big") + b"hello")
+        assert len(process.stdout) == 32 + 5
+        assert process.returncode == 0, process.stderr
 
 
-def _dial_once(server: str, target: str, sent: bytes) -> subprocess.CompletedProcess[bytes]:
+def _dial_once(server: str, target: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         our_tunnel.dial_argv(server, target),
-        input=sent,
+        input=stdin,
         capture_output=True,
         timeout=60,
         check=False,
@@ -92,12 +94,16 @@ def _dial_once(server: str, target: str, sent: bytes) -> subprocess.CompletedPro
     )
 
 
-def test_version_01_asks_the_client_and_the_server(checked: Service, tmp_path: Path) -> None:
+def test_wire_version_01_calls_the_handlers_of_client_and_server(
+    checking_service: Service, tmp_path: Path
+) -> None:
     """No targets are registered: the server asks its client's handler, and the client the server's."""
     wire = ("--wire", "0.1")
     with (
-        our_tunnel.serve(tmp_path, *wire, *_forward("r"), "--service", f"own={checked.address}") as server,
-        our_tunnel.register(tmp_path, server.address, *wire, *_target(checked, "r")),
+        our_tunnel.serve(
+            tmp_path, *wire, *_forward("r"), "--service", f"own={checking_service.address}"
+        ) as server,
+        our_tunnel.register(tmp_path, server.address, *wire, *_target(checking_service, "r")),
         our_tunnel.dial(tmp_path, server.address, *wire, *_forward("own")) as dialler,
     ):
         for address in (server.forwards["r"], dialler.forwards["own"]):
@@ -105,24 +111,26 @@ def test_version_01_asks_the_client_and_the_server(checked: Service, tmp_path: P
                 transfer(sock, 100_000)
 
 
-def test_register_comes_back_when_its_server_does(checked: Service, tmp_path: Path) -> None:
-    """The server is gone for a while and starts again on its port: the target is there again, unasked."""
+def test_client_registers_again_after_a_server_restart(checking_service: Service, tmp_path: Path) -> None:
+    """The server restarts on its port, and the target is registered again."""
     listen = f"127.0.0.1:{valkey.free_port()}"
     with contextlib.ExitStack() as stack:
         with our_tunnel.serve(tmp_path, "--listen", listen):
-            stack.enter_context(our_tunnel.register(tmp_path, listen, *_target(checked)))
+            stack.enter_context(our_tunnel.register(tmp_path, listen, *_target(checking_service)))
         server = stack.enter_context(our_tunnel.serve(tmp_path, "--listen", listen, *_forward()))
-        server.peer.await_words("target r .SSH. registered")
+        server.peer.await_output("target r .SSH. registered")
         with connect(server.forwards["r:SSH"]) as sock:
             transfer(sock, 1000)
 
 
-def test_service_that_is_gone_resets_its_user_alone(checked: Service, tmp_path: Path) -> None:
-    """Nobody listens where a target leads: that connection is reset, the other target goes on."""
-    nobody = f"127.0.0.1:{valkey.free_port()}"
+def test_missing_service_resets_only_its_own_connections(checking_service: Service, tmp_path: Path) -> None:
+    """Nothing listens at the address of a target: its connection is reset; the other target works."""
+    unused_address = f"127.0.0.1:{valkey.free_port()}"
     with (
         our_tunnel.serve(tmp_path, *_forward("bad"), *_forward("good")) as server,
-        our_tunnel.register(tmp_path, server.address, "--target", f"bad={nobody}", *_target(checked, "good")),
+        our_tunnel.register(
+            tmp_path, server.address, "--target", f"bad={unused_address}", *_target(checking_service, "good")
+        ),
         connect(server.forwards["good"]) as good,
     ):
         transfer(good, 1000)
@@ -131,8 +139,8 @@ def test_service_that_is_gone_resets_its_user_alone(checked: Service, tmp_path: 
         transfer(good, 1000)
 
 
-def test_certificate_names_the_targets_and_claims_add_to_them(checked: Service, tmp_path: Path) -> None:
-    """The certificate says `bench`: `bench` and what the claim adds are taken, another's is not; the client is told."""
+def test_certificate_and_claims_permit_targets(checking_service: Service, tmp_path: Path) -> None:
+    """A target that neither the certificate nor a claim permits is refused."""
     keys = make_keys(tmp_path / "keys")
     claim = ("--claim", "bench=mine-*")
     with (
@@ -142,22 +150,22 @@ def test_certificate_names_the_targets_and_claims_add_to_them(checked: Service, 
         our_tunnel.register(
             tmp_path,
             server.address,
-            *_target(checked, "mine-1"),
-            *_target(checked, "bench"),
-            *_target(checked, "yours"),
+            *_target(checking_service, "mine-1"),
+            *_target(checking_service, "bench"),
+            *_target(checking_service, "yours"),
             tls=keys,
             mutual=True,
         ) as client,
     ):
-        client.peer.await_words("target yours was refused: .*may not be registered by")
+        client.peer.await_output("target yours was refused: .*may not be registered by")
         for name in ("mine-1", "bench"):
             with connect(server.forwards[name]) as sock:
                 transfer(sock, 1000)
-        assert "any client may register any target" not in server.peer.said()
+        assert "any client may register any target" not in server.peer.output_text()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "error_text"),
     [
         (["dial", "--server", "127.0.0.1:1"], "either one TARGET or --forward"),
         (["dial", "--server", "127.0.0.1:1", "r", "--forward", "127.0.0.1:0=r"], "either one TARGET"),
@@ -165,57 +173,57 @@ def test_certificate_names_the_targets_and_claims_add_to_them(checked: Service, 
         (["register", "--server", "somewhere", "--target", "r=127.0.0.1:1"], "is not host:port"),
         (["serve", "--claim", "edge-1=r"], "--claim needs --tls-ca"),
         (["serve", "--listen", "0.0.0.0:0"], "any client that reaches 0.0.0.0 could register any target"),
-        (["serve", "--anybody", "--tls-ca", __file__], "exclude each other"),
+        (["serve", "--allow-anonymous", "--tls-ca", __file__], "exclude each other"),
         (["serve", "--forward", "r"], "'r' is not HOST:PORT=NAME"),
         (["serve", "--wire", "0.3"], "'0.3' is not one of"),
     ],
 )
-def test_wrong_flags_are_code_2_with_a_sentence(words: list[str], said: str) -> None:
+def test_invalid_flags_exit_with_code_2(arguments: list[str], error_text: str) -> None:
     """Before anything is started."""
-    done = CliRunner().invoke(main, ["tunnel", *words])
-    assert done.exit_code == 2
-    assert said in done.output
+    process = CliRunner().invoke(main, ["tunnel", *arguments])
+    assert process.exit_code == 2
+    assert error_text in process.output
 
 
-def test_what_cannot_be_is_one_line_and_code_2(tmp_path: Path) -> None:
-    """A port in use, a key that is none, a server that is not there, a target nobody registered."""
+def test_errors_are_one_line_with_exit_code_2(tmp_path: Path) -> None:
+    """A port in use, an invalid key, an unreachable server, an unregistered target."""
     with our_tunnel.serve(tmp_path) as server:
         junk = tmp_path / "junk.pem"
         junk.write_text("no key\n")
-        for words, message in (
+        for arguments, message in (
             (("serve", "--listen", server.address), "cannot listen on"),
-            (("serve", "--tls-cert", str(junk)), "a certificate and a key"),
+            (("serve", "--tls-cert", str(junk)), "a certificate and its key"),
         ):
-            refused = CliRunner().invoke(main, ["tunnel", *words])
-            assert refused.exit_code == 2, refused.output
-            assert refused.stderr.count("\n") == 1
-            assert message in refused.stderr
-        nobody = f"127.0.0.1:{valkey.free_port()}"
-        for address, message in ((nobody, "refused"), (server.address, "r")):
-            done = _dial_once(address, "r:SSH", b"")
-            assert done.returncode == 2, done.stderr
-            (line,) = done.stderr.decode().splitlines()
+            outcome = CliRunner().invoke(main, ["tunnel", *arguments])
+            assert outcome.exit_code == 2, outcome.output
+            assert outcome.stderr.count("\n") == 1
+            assert message in outcome.stderr
+        unused_address = f"127.0.0.1:{valkey.free_port()}"
+        for address, message in ((unused_address, "refused"), (server.address, "r")):
+            process = _dial_once(address, "r:SSH", b"")
+            assert process.returncode == 2, process.stderr
+            (line,) = process.stderr.decode().splitlines()
             assert message in line
 
 
 @pytest.mark.slow
-def test_register_says_what_is_refused_and_asks_again(checked: Service, tmp_path: Path) -> None:
-    """The ready line lists what is registered and, with the reason, what is not; that is tried until it is taken."""
+def test_refused_target_is_reported_and_retried(checking_service: Service, tmp_path: Path) -> None:
+    """The ready line lists registered and refused targets; refused ones are retried."""
     with our_tunnel.serve(tmp_path, *_forward()) as server, contextlib.ExitStack() as stack:
-        targets = (*_target(checked), *_target(checked, "own"))
-        with our_tunnel.register(tmp_path, server.address, *_target(checked), name="first"):
+        targets = (*_target(checking_service), *_target(checking_service, "own"))
+        with our_tunnel.register(tmp_path, server.address, *_target(checking_service), name="first"):
             second = stack.enter_context(
                 our_tunnel.register(tmp_path, server.address, *targets, name="second")
             )
-            ready = json.loads(second.peer.await_words(r'\{"event": "ready".*\}').group())
+            ready = json.loads(second.peer.await_output(r'\{"event": "ready".*\}').group())
             assert ready["targets"] == ["own"]
             assert "already registered by another client" in ready["refused"]["r:SSH"]
-        second.peer.await_words(r"target r \(SSH\) is registered now, after it was refused")
+        second.peer.await_output(r"target r \(SSH\) is registered now, after it was refused")
         with connect(server.forwards["r:SSH"]) as sock:
             transfer(sock, 1000)
 
 
-def test_process_that_comes_back_is_known_by_a_name_or_its_certificate() -> None:
+def test_client_is_identified_by_its_run_name_or_certificate() -> None:
     """Without a certificate each process has a name of its own, so that its stale registration is displaced."""
     plan = ClientPlan(("127.0.0.1", 1))
     assert _make_run_name(plan) != _make_run_name(plan) != ""

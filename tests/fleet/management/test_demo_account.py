@@ -1,4 +1,4 @@
-"""The demo's account is made once, kept, and readable by its owner alone."""
+"""The demo's account is created once, kept, and readable by its owner only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NOW = datetime(2026, 1, 2, tzinfo=UTC)
 _URL = "http://127.0.0.1:1/"
 
 
-def test_account_can_sign_in_and_do_everything(tmp_path: Path) -> None:
-    """User, password and token all work, with every permission."""
+def test_account_has_every_permission(tmp_path: Path) -> None:
+    """The user name, the password and the token are valid."""
     account = demo_account.ensure_account(tmp_path, _URL, _NOW)
 
     user = authenticate(username=account.username, password=account.password)
@@ -33,13 +33,13 @@ def test_account_can_sign_in_and_do_everything(tmp_path: Path) -> None:
     assert all(has_permission(user, permission) and token.allows(permission) for permission in Permission)
 
 
-def test_file_is_private_and_says_all(tmp_path: Path) -> None:
-    """0600, with url, username, password, token."""
+def test_account_file_is_private_and_complete(tmp_path: Path) -> None:
+    """The file's mode is 0600, and it has the URL, the user name, the password and the token."""
     account = demo_account.ensure_account(tmp_path, _URL, _NOW)
 
-    written = tmp_path / "demo.json"
-    assert stat.S_IMODE(written.stat().st_mode) == 0o600
-    assert json.loads(written.read_text()) == {
+    account_file = tmp_path / "demo.json"
+    assert stat.S_IMODE(account_file.stat().st_mode) == 0o600
+    assert json.loads(account_file.read_text()) == {
         "url": _URL,
         "username": "demo",
         "password": account.password,
@@ -48,19 +48,19 @@ def test_file_is_private_and_says_all(tmp_path: Path) -> None:
 
 
 def test_second_run_keeps_password_and_token(tmp_path: Path) -> None:
-    """Bookmarks, sessions and scripts of the last run go on working; only the address is new."""
+    """Sessions and scripts of the last run keep working; only the URL changes."""
     first = demo_account.ensure_account(tmp_path, _URL, _NOW)
-    hashed = User.objects.get().password
+    password_hash = User.objects.get().password
 
     second = demo_account.ensure_account(tmp_path, "http://127.0.0.1:2/", _NOW)
 
     assert (second.password, second.token) == (first.password, first.token)
     assert second.url == "http://127.0.0.1:2/"
-    assert User.objects.get().password == hashed
+    assert User.objects.get().password == password_hash
 
 
-def test_lost_file_gives_a_new_password(tmp_path: Path) -> None:
-    """Nobody can know the old one any more."""
+def test_invalid_account_file_leads_to_a_new_password(tmp_path: Path) -> None:
+    """The old password cannot be known any more."""
     first = demo_account.ensure_account(tmp_path, _URL, _NOW)
     (tmp_path / "demo.json").write_text("{")
 
@@ -71,7 +71,7 @@ def test_lost_file_gives_a_new_password(tmp_path: Path) -> None:
 
 
 def test_revoked_token_is_replaced(tmp_path: Path) -> None:
-    """Whoever revoked it does not get it back."""
+    """A revoked token does not become valid again."""
     first = demo_account.ensure_account(tmp_path, _URL, _NOW)
     ApiToken.objects.get().revoke(_NOW)
 
@@ -80,8 +80,8 @@ def test_revoked_token_is_replaced(tmp_path: Path) -> None:
     assert second.token != first.token
 
 
-def test_database_anew_keeps_the_password(tmp_path: Path) -> None:
-    """A database that was thrown away gets the user with the password that was printed before."""
+def test_new_database_keeps_the_password(tmp_path: Path) -> None:
+    """The user is created again with the password of the account file."""
     first = demo_account.ensure_account(tmp_path, _URL, _NOW)
     User.objects.all().delete()
 

@@ -1,4 +1,4 @@
-"""The console's programs as copies of its command. tests/flow/test_demo.py runs them; here the settings of a copy."""
+"""The console's programs as forked copies of its command: their settings. tests/flow/test_demo.py runs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from fleet.management import forked_programs, programs
 from tests.meta.house import ROOT
 
-_COPY = """
+_COPY_PROGRAM = """
 import json, os, sys
 import django
 from django.conf import settings
@@ -32,14 +32,20 @@ print(json.dumps([
 """
 
 
-def test_copy_reads_the_settings_again(tmp_path: Path) -> None:
-    """Everything that follows from the environment is that of the copy; and loading started no thread."""
-    known = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
-    env = {**known, "REFLOAT_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "dashboards.config.settings"}
-    env["OPENBLAS_NUM_THREADS"] = "1"  # as manage.py has it
-    own = {"REDIS_URL": "redis://redis.example/0", "REFLOAT_ROUND_INTERVAL": "0.6"}
-    shown = subprocess.run(
-        [sys.executable, "-c", _COPY, json.dumps(own)],
+def test_copy_reads_the_settings_from_its_environment(tmp_path: Path) -> None:
+    """All settings follow the environment of the copy, and the imports start no thread."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))
+    }
+    env = {
+        **environment,
+        "REFLOAT_HOME": str(tmp_path),
+        "DJANGO_SETTINGS_MODULE": "dashboards.config.settings",
+    }
+    env["OPENBLAS_NUM_THREADS"] = "1"  # as in manage.py
+    changed_variables = {"REDIS_URL": "redis://redis.example/0", "REFLOAT_ROUND_INTERVAL": "0.6"}
+    output = subprocess.run(
+        [sys.executable, "-c", _COPY_PROGRAM, json.dumps(changed_variables)],
         cwd=ROOT,
         env=env,
         capture_output=True,
@@ -47,10 +53,12 @@ def test_copy_reads_the_settings_again(tmp_path: Path) -> None:
         check=True,
     ).stdout
 
-    url = own["REDIS_URL"]
-    assert json.loads(shown) == [True, 1, url, [url], url, 0.6, 0.6, 1]
+    url = changed_variables["REDIS_URL"]
+    assert json.loads(output) == [True, 1, url, [url], url, 0.6, 0.6, 1]
 
 
-def test_every_program_of_the_console_can_be_a_copy(tmp_path: Path) -> None:
-    """What has to be executed loads everything once more."""
-    assert all(forked_programs.can_fork(one.argv) for one in programs.console(tmp_path, "127.0.0.1", 8123))
+def test_every_program_of_the_console_can_be_forked(tmp_path: Path) -> None:
+    """A program that must be executed loads all modules again."""
+    assert all(
+        forked_programs.can_fork(program.argv) for program in programs.console(tmp_path, "127.0.0.1", 8123)
+    )

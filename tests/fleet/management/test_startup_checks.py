@@ -1,4 +1,4 @@
-"""What is wrong before a start is said in one sentence that tells how to mend it."""
+"""Problems that stop a start are reported in one sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from fleet.processes import valkey
 from tests.fakes.waiting import eventually_sync
 
 
-def test_settings_that_are_right_pass() -> None:
+def test_default_settings_are_valid() -> None:
     """A fresh clone starts."""
     startup_checks.check_settings()
 
 
-def test_wrong_settings_become_one_line_with_hints(settings: Settings) -> None:
-    """Everything wrong is told at once, on one line."""
+def test_all_invalid_settings_are_reported_in_one_line(settings: Settings) -> None:
+    """The line has hints."""
     settings.REFLOAT_TLS_CA = "nowhere.pem"
     settings.REFLOAT_SHARD_SIZE = 0
 
-    with pytest.raises(PrepareError) as refused:
+    with pytest.raises(PrepareError) as caught:
         startup_checks.check_settings()
 
-    said = str(refused.value)
-    assert "nowhere.pem cannot be read" in said
-    assert "would poll no instance. (Use at least 1, for example 250.)" in said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert "nowhere.pem cannot be read" in message
+    assert "would poll no instance. (Use at least 1, for example 250.)" in message
+    assert "\n" not in message
 
 
-def test_port_in_use_is_said() -> None:
-    """The address, the reason, and two ways out."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_port_in_use_is_reported() -> None:
+    """The error has the address, the reason and two remedies."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
 
         with pytest.raises(
             PrepareError, match=rf"cannot listen on 127.0.0.1:{port} \(Address already in use\): .*--port"
@@ -53,8 +53,8 @@ def test_port_in_use_is_said() -> None:
             startup_checks.check_port("127.0.0.1", port)
 
 
-def test_free_port_passes() -> None:
-    """Nothing is left listening."""
+def test_check_of_a_free_port_leaves_it_free() -> None:
+    """The check can be repeated."""
     port = valkey.free_port()
 
     startup_checks.check_port("127.0.0.1", port)
@@ -62,97 +62,97 @@ def test_free_port_passes() -> None:
 
 
 @pytest.mark.parametrize("port", [70000, -1])
-def test_number_that_is_no_port(port: int) -> None:
-    """Out of range is its own sentence."""
+def test_port_out_of_range_is_refused(port: int) -> None:
+    """The error says "invalid port"."""
     with pytest.raises(PrepareError, match="invalid port"):
         startup_checks.check_port("127.0.0.1", port)
 
 
-def test_host_that_is_not_ours() -> None:
-    """An address of another machine cannot be listened on."""
+def test_address_of_another_machine_is_refused() -> None:
+    """The console cannot listen on it."""
     with pytest.raises(PrepareError, match=r"cannot listen on 192\.0\.2\.1:"):
         startup_checks.check_port("192.0.2.1", valkey.free_port())
 
 
-def test_redis_that_is_down_is_said_without_its_password() -> None:
-    """The URL as given, but for the password, and what to do."""
+def test_unreachable_redis_is_reported_without_its_password() -> None:
+    """The error has the URL without the password, and a remedy."""
     port = valkey.free_port()
 
-    with pytest.raises(PrepareError) as refused:
+    with pytest.raises(PrepareError) as caught:
         startup_checks.check_redis(f"redis://:hunter2@127.0.0.1:{port}/0")
 
-    said = str(refused.value)
-    assert f"REDIS_URL=redis://:…@127.0.0.1:{port}/0 does not answer" in said
-    assert "unset REDIS_URL" in said
-    assert "hunter2" not in said
+    message = str(caught.value)
+    assert f"REDIS_URL=redis://:…@127.0.0.1:{port}/0 does not answer" in message
+    assert "unset REDIS_URL" in message
+    assert "hunter2" not in message
 
 
-def test_url_that_is_none(tmp_path: Path) -> None:
-    """A wrong scheme is told from a server that is down."""
+def test_invalid_redis_url_is_reported(tmp_path: Path) -> None:
+    """A wrong scheme has another error than a server that is down."""
     with pytest.raises(PrepareError, match="is not a valid URL"):
         startup_checks.check_redis("memcached://x")
 
 
-def test_given_redis_is_used_and_left_running(valkey_url: str, tmp_path: Path) -> None:
-    """Nothing of ours is started beside it, and it is not ours to end."""
-    given = RunningRedis(valkey_url, tmp_path)
+def test_configured_redis_is_used_and_left_running(valkey_url: str, tmp_path: Path) -> None:
+    """No Valkey is started beside it, and `stop` does not end it."""
+    configured_redis = RunningRedis(valkey_url, tmp_path)
 
-    assert given.url == valkey_url
-    assert given.restart_if_dead() is None
-    given.stop()
+    assert configured_redis.url == valkey_url
+    assert configured_redis.restart_if_dead() is None
+    configured_redis.stop()
     assert redis.Redis.from_url(valkey_url).ping() is True
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[RunningRedis]:
-    """An embedded Valkey in a home of its own."""
-    running = RunningRedis(None, tmp_path)
-    yield running
-    running.stop()
+def embedded_valkey(tmp_path: Path) -> Iterator[RunningRedis]:
+    """Yield an embedded Valkey in its own home."""
+    running_redis = RunningRedis(None, tmp_path)
+    yield running_redis
+    running_redis.stop()
 
 
-def test_embedded_valkey_runs_until_it_is_stopped(embedded: RunningRedis, tmp_path: Path) -> None:
-    """Without a URL one is started in our home, alone there, and ended."""
-    assert redis.Redis.from_url(embedded.url).ping() is True
+def test_embedded_valkey_runs_until_it_is_stopped(embedded_valkey: RunningRedis, tmp_path: Path) -> None:
+    """Without a URL a Valkey is started in the home folder, and a second one is refused."""
+    assert redis.Redis.from_url(embedded_valkey.url).ping() is True
     with pytest.raises(PrepareError, match="another Refloat uses"):
         RunningRedis(None, tmp_path)
 
-    embedded.stop()
+    embedded_valkey.stop()
 
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
-def said_of(embedded: RunningRedis) -> str:
-    """What it says once its Valkey has ended, which its threads do one after the other."""
-    said: list[str] = []
+def wait_for_restart_line(embedded_valkey: RunningRedis) -> str:
+    """Return the line that is written after the Valkey has ended, whose threads end one after the other."""
+    lines: list[str] = []
 
-    def noticed() -> bool:
-        said.extend(filter(None, [embedded.restart_if_dead()]))
-        return bool(said)
+    def has_line() -> bool:
+        lines.extend(filter(None, [embedded_valkey.restart_if_dead()]))
+        return bool(lines)
 
-    eventually_sync(noticed)
-    return said[0]
+    eventually_sync(has_line)
+    return lines[0]
 
 
-def test_embedded_valkey_that_died_runs_again(embedded: RunningRedis, tmp_path: Path) -> None:
-    """At the same address, with its data: nobody needs to be told a new one."""
-    client = redis.Redis.from_url(embedded.url)
+def test_embedded_valkey_is_restarted_with_its_data(embedded_valkey: RunningRedis, tmp_path: Path) -> None:
+    """The address stays the same."""
+    client = redis.Redis.from_url(embedded_valkey.url)
     client.set("kept", "yes")
     pid = client.info("server")["process_id"]
-    # Written to disk once a second: a clean end writes the rest.
+    # Valkey writes to disk once a second; an orderly end writes the rest.
     os.kill(pid, signal.SIGTERM)
 
-    assert said_of(embedded) == "Valkey ended and was restarted with its data"
-    assert embedded.restart_if_dead() is None
-    assert redis.Redis.from_url(embedded.url).get("kept") == b"yes"
+    assert wait_for_restart_line(embedded_valkey) == "Valkey ended and was restarted with its data"
+    assert embedded_valkey.restart_if_dead() is None
+    assert redis.Redis.from_url(embedded_valkey.url).get("kept") == b"yes"
 
 
-def test_embedded_valkey_that_cannot_run_again_is_said(
-    embedded: RunningRedis, monkeypatch: pytest.MonkeyPatch
+def test_failed_restart_of_embedded_valkey_is_reported(
+    embedded_valkey: RunningRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The console goes on and says so, again and again."""
-    pid = redis.Redis.from_url(embedded.url).info("server")["process_id"]
+    """The console keeps running and repeats the report."""
+    pid = redis.Redis.from_url(embedded_valkey.url).info("server")["process_id"]
     os.kill(pid, signal.SIGTERM)
 
     def refuse(*_: object, **__: object) -> valkey.Valkey:
@@ -160,13 +160,13 @@ def test_embedded_valkey_that_cannot_run_again_is_said(
 
     monkeypatch.setattr(valkey, "start", refuse)
 
-    assert said_of(embedded) == "Valkey ended and cannot be restarted: no room"
-    assert embedded.restart_if_dead() == "Valkey ended and cannot be restarted: no room"
+    assert wait_for_restart_line(embedded_valkey) == "Valkey ended and cannot be restarted: no room"
+    assert embedded_valkey.restart_if_dead() == "Valkey ended and cannot be restarted: no room"
 
 
 @pytest.mark.django_db
-def test_database_gets_its_default_cluster(settings: Settings) -> None:
-    """Every start migrates, mostly in vain, and knows the auths that the settings name."""
+def test_database_is_prepared_with_the_default_cluster(settings: Settings) -> None:
+    """The preparation can be repeated; the cluster has the auths of the settings."""
     settings.REFLOAT_AUTHS = ["auth-1.example:3025"]
 
     startup_checks.prepare_database()
@@ -175,8 +175,8 @@ def test_database_gets_its_default_cluster(settings: Settings) -> None:
     assert Cluster.objects.get().auths == ["auth-1.example:3025"]
 
 
-def test_database_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver's own words, one line."""
+def test_unusable_database_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the driver's message in one line."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OperationalError("unable to open database file\n")
@@ -187,8 +187,8 @@ def test_database_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -
         startup_checks.prepare_database()
 
 
-def test_new_database_is_readable_by_us_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions are in it; one that is there keeps the mode somebody gave it."""
+def test_new_database_is_readable_by_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database contains sessions; an existing database keeps its mode."""
     path = tmp_path / "new.sqlite3"
     monkeypatch.setitem(connection.settings_dict, "NAME", path)
     monkeypatch.setattr(startup_checks, "call_command", lambda *_, **__: None)

@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from fleet import lease
-from fleet.lease import ALERTS, CHANGES, LEASE_TTL, LeaseHeldError
+from fleet.lease import ALERTS, CHANGES, LEASE_TTL_BY_PURPOSE, LeaseHeldError
 from fleet.models.alerting import AlertClock
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
@@ -55,8 +55,8 @@ def _fill(apps: Apps) -> int:
     change = create("Change", cluster_id="busy", kind="reconnect", title="t", who="w", actor_kind="person")
     create("ClusterLease", cluster_id="busy", holder="worker 1", change=change, token=7, expires_at=_LATER)
     create("ClusterLease", cluster_id="free", token=3, expires_at=_NOW)
-    looked = {"looked_at": _NOW.timestamp(), "took_ms": 4.5, "digest_at": _NOW.timestamp() - 60}
-    create("AlertClock", cluster_id="busy", holder="host/1", held_until=_LATER.timestamp(), **looked)
+    clock_columns = {"looked_at": _NOW.timestamp(), "took_ms": 4.5, "digest_at": _NOW.timestamp() - 60}
+    create("AlertClock", cluster_id="busy", holder="host/1", held_until=_LATER.timestamp(), **clock_columns)
     create("AlertClock", cluster_id="free")
     return int(change.pk)
 
@@ -74,7 +74,7 @@ def test_leases_of_changes_and_of_alerting_are_kept(migrate: Callable[[str], App
         ("free", "changes", "", None, 3, _NOW),
     ]
     clock = AlertClock.objects.get(cluster="busy")
-    assert (clock.looked_at, clock.took_ms, clock.digest_at) == (
+    assert (clock.evaluated_at, clock.duration_ms, clock.digest_at) == (
         pytest.approx(_NOW.timestamp(), abs=1e-6),
         4.5,
         pytest.approx(_NOW.timestamp() - 60, abs=1e-6),
@@ -119,5 +119,5 @@ def test_way_back_puts_leases_where_they_were(migrate: Callable[[str], Apps]) ->
     assert list(clocks.values_list("cluster", "holder", "held_until")) == [
         ("busy", "host/1", pytest.approx(_LATER.timestamp(), abs=1e-6)),
         ("free", "", 0.0),
-        ("new", "host/2", pytest.approx((_NOW + LEASE_TTL[ALERTS]).timestamp(), abs=1e-6)),
+        ("new", "host/2", pytest.approx((_NOW + LEASE_TTL_BY_PURPOSE[ALERTS]).timestamp(), abs=1e-6)),
     ]

@@ -20,7 +20,7 @@ Apps = Any
 _SECONDS = "0013_incident_worst"
 #: Fractions that a float holds beyond the microsecond, that round up to a whole second, and that begin with zeros.
 _FRACTIONS = (0.123456789, 0.9999997, 0.0, 0.000007)
-_BEGAN = 1_764_000_000.0
+_START = 1_764_000_000.0
 #: What a row of each model cannot do without, beside its moments.
 _NEEDED: dict[str, dict[str, Any]] = {
     "Incident": {
@@ -54,12 +54,12 @@ def test_rows_of_seconds_are_read_as_moments(migrate: Callable[[str], Apps]) -> 
     """Every moment survives to the microsecond, none is still none, and what held 0 for none holds none."""
     indexes = _indexes()
     old = migrate(_SECONDS)
-    written = {name: _write(old, name) for name in _NEEDED}
+    rows_by_model = {name: _write(old, name) for name in _NEEDED}
 
     migrate(_newest())
 
     assert _indexes() == indexes
-    for name, rows in written.items():
+    for name, rows in rows_by_model.items():
         model = newest_apps.get_model("fleet", name)
         for key, seconds in rows.items():
             row = model.objects.get(pk=key)
@@ -70,11 +70,11 @@ def test_rows_of_seconds_are_read_as_moments(migrate: Callable[[str], Apps]) -> 
 
     old = migrate(_SECONDS)
 
-    for name, rows in written.items():
+    for name, rows in rows_by_model.items():
         for key, seconds in rows.items():
             row = old.get_model("fleet", name).objects.get(pk=key)
-            kept = {column: value if value is None else round(value, 6) for column, value in seconds.items()}
-            assert {column: getattr(row, column) for column in seconds} == kept, name
+            expected_seconds = {column: value if value is None else round(value, 6) for column, value in seconds.items()}
+            assert {column: getattr(row, column) for column in seconds} == expected_seconds, name
 
 
 def test_every_model_with_moments_is_tried() -> None:
@@ -97,16 +97,16 @@ def _write(apps: Apps, name: str) -> dict[Any, dict[str, float | None]]:
     model = apps.get_model("fleet", name)
     columns = {column.name: column for column in model._meta.concrete_fields}
     moments = [column for column in _moments(newest_apps.get_model("fleet", name)) if column in columns]
-    full = {column: _BEGAN + n + _FRACTIONS[n % 4] for n, column in enumerate(moments)}
+    full = {column: _START + n + _FRACTIONS[n % 4] for n, column in enumerate(moments)}
     least: dict[str, float | None] = {
-        column: None if columns[column].null else 0.0 if columns[column].has_default() else _BEGAN for column in moments
+        column: None if columns[column].null else 0.0 if columns[column].has_default() else _START for column in moments
     }
     if name == "Silence":
-        least["created_at"] = _BEGAN
+        least["created_at"] = _START
     rows = {}
     for number, seconds in enumerate((full, least)):
-        made = model.objects.create(**_NEEDED[name] | _places(apps, name, number) | seconds)
-        rows[made.pk] = seconds
+        row = model.objects.create(**_NEEDED[name] | _places(apps, name, number) | seconds)
+        rows[row.pk] = seconds
     return rows
 
 
@@ -139,6 +139,6 @@ def _indexes() -> dict[str, set[str]]:
     with connection.cursor() as cursor:
         return {
             meta.db_table: {*connection.introspection.get_constraints(cursor, meta.db_table)}
-            & {one.name for one in (*meta.indexes, *meta.constraints)}
+            & {constraint.name for constraint in (*meta.indexes, *meta.constraints)}
             for meta in tables
         }

@@ -29,12 +29,12 @@ def _user(role: str) -> User:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_role_has_exactly_its_permissions(role: str) -> None:
-    """The groups come with the migration; each allows what ROLES says and nothing else."""
+    """The groups created by the migration match ROLES."""
     user = _user(role)
     assert {permission for permission in Permission if has_permission(user, permission)} == ROLES[role]
 
 
-def test_create_roles_twice_keeps_what_an_admin_added() -> None:
+def test_create_roles_twice_keeps_added_permissions() -> None:
     """A second migration neither doubles groups nor takes an addition away."""
     viewer, operator = Group.objects.get(name="viewer"), Group.objects.get(name="operator")
     extra = operator.permissions.get(codename="act_on_fleet")
@@ -44,32 +44,32 @@ def test_create_roles_twice_keeps_what_an_admin_added() -> None:
     assert extra in viewer.permissions.all()
 
 
-def test_give_role_replaces_the_other_roles() -> None:
-    """Somebody has one role at a time; other groups stay."""
+def test_set_role_replaces_the_other_roles() -> None:
+    """A user has one role at a time; other groups stay."""
     user = _user("admin")
-    other = Group.objects.create(name="night shift")
-    user.groups.add(other)
+    other_group = Group.objects.create(name="night shift")
+    user.groups.add(other_group)
     set_role(user, "viewer")
     assert {group.name for group in user.groups.all()} == {"viewer", "night shift"}
     set_role(user, "")
     assert {group.name for group in user.groups.all()} == {"night shift"}
 
 
-def test_give_role_unknown_is_refused() -> None:
+def test_set_role_with_an_unknown_role_is_an_error() -> None:
     """A role that does not exist is an error, not a silent nothing."""
     with pytest.raises(KeyError):
         set_role(_user("viewer"), "owner")
 
 
-def test_may_nobody_and_inactive() -> None:
-    """Neither a stranger nor a deactivated user may anything."""
+def test_anonymous_and_inactive_users_have_no_permissions() -> None:
+    """No permission at all."""
     user = _user("admin")
     user.is_active = False
     assert not has_permission(user, Permission.VIEW_FLEET)
     assert not has_permission(AnonymousUser(), Permission.VIEW_FLEET)
 
 
-def test_may_limited_to_clusters() -> None:
+def test_permissions_are_limited_to_clusters() -> None:
     """Without limits all clusters are seen; with one, only that."""
     user = _user("viewer")
     assert has_permission(user, Permission.VIEW_FLEET, "default")
@@ -79,27 +79,27 @@ def test_may_limited_to_clusters() -> None:
     assert has_permission(user, Permission.VIEW_FLEET, "eu")
 
 
-def test_may_write_what_a_cluster_or_the_installation_owns() -> None:
+def test_write_permission_depends_on_the_cluster_limit() -> None:
     """The installation's only without a limit; a cluster's like everything of that cluster."""
-    free, limited, viewer = _user("config admin"), _user("admin"), _user("viewer")
-    ClusterLimit.objects.create(user=limited, cluster="eu")
+    unlimited_user, limited_user, viewer = _user("config admin"), _user("admin"), _user("viewer")
+    ClusterLimit.objects.create(user=limited_user, cluster="eu")
     owners = ("", "eu", "asia")
     writes = [
         [can_write(user, Permission.CHANGE_CONFIG, owner) for owner in owners]
-        for user in (free, limited, viewer, AnonymousUser())
+        for user in (unlimited_user, limited_user, viewer, AnonymousUser())
     ]
     assert writes == [[True] * 3, [False, True, False], [False] * 3, [False] * 3]
-    assert (is_limited(free), is_limited(limited)) == (False, True)
+    assert (is_limited(unlimited_user), is_limited(limited_user)) == (False, True)
 
 
 def test_rows_of_no_cluster_are_shown_without_a_limit() -> None:
     """With one, those of the cluster alone."""
-    assert log_clusters_of("eu", has_limit=True) == ("eu",)
-    assert set(log_clusters_of("eu", has_limit=False)) == {"", "eu"}
+    assert log_clusters_of("eu", is_limited_user=True) == ("eu",)
+    assert set(log_clusters_of("eu", is_limited_user=False)) == {"", "eu"}
 
 
-def test_sessions_that_are_over_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody is signed in by them, and the row that `readyz` writes is no session at all."""
+def test_expired_sessions_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Also the row that `readyz` writes, which is no session."""
     Session.objects.create(session_key="readyz", session_data="", expire_date=timezone.now())
     assert end_sessions(User.objects.create(username="ada")) == 0
     assert not caplog.records

@@ -12,10 +12,12 @@ from fleet.models.clusters import Cluster
 pytestmark = pytest.mark.django_db
 
 
-def test_one_row_each() -> None:
-    """An agent is in a campaign once, an instance in a rollout once, a policy is wanted once."""
+def test_rows_are_unique() -> None:
+    """Agents of a campaign, instances of a rollout, and desired policies of a target."""
     cluster = Cluster.objects.create(id="default", name="Default")
-    change = Change.objects.create(cluster=cluster, kind="reconnect", title="x", who="a", actor_kind="person")
+    change = Change.objects.create(
+        cluster=cluster, kind="reconnect", title="x", actor_name="a", actor_kind="person"
+    )
     rows = (
         lambda: CampaignAgent.objects.create(change=change, position=0, agent_id="a", name="agent-1"),
         lambda: RolloutStep.objects.create(change=change, position=0, instance_id="i", name="auth-1"),

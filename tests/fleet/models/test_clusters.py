@@ -9,7 +9,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_default_cluster_follows_the_settings(settings: Settings) -> None:
-    """It is made once, takes the auths that are set now, and keeps what it has when none are."""
+    """It is created once; empty settings keep its auths."""
     settings.REFLOAT_AUTHS = ["127.0.0.1:1"]
     assert ensure_default_cluster().auths == ["127.0.0.1:1"]
     settings.REFLOAT_AUTHS = ["127.0.0.1:2", "127.0.0.1:3"]

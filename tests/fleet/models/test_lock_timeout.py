@@ -10,7 +10,7 @@ from fleet.models.lock_timeout import limit_lock_wait
 from tests.fakes.locked import database_locked, database_read_only
 
 
-def _wait_for_locks() -> str:
+def _lock_timeout() -> str:
     """Return how long a write waits for other writers, in the database's own words."""
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout" if connection.vendor == "sqlite" else "SHOW lock_timeout")
@@ -18,22 +18,22 @@ def _wait_for_locks() -> str:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_write_gives_up_while_another_writer_has_the_lock() -> None:
+def test_write_fails_while_another_writer_has_the_lock() -> None:
     """After the time it was given, not after the 20 s of the settings; later writes wait as long as before."""
-    before = _wait_for_locks()
-    began = time.monotonic()
+    before = _lock_timeout()
+    started_at = time.monotonic()
     with database_locked(), pytest.raises(OperationalError, match="lock"), limit_lock_wait(0.05):
         User.objects.create_user("late")
-    assert time.monotonic() - began < 15
-    assert _wait_for_locks() == before
+    assert time.monotonic() - started_at < 15
+    assert _lock_timeout() == before
     with limit_lock_wait(0.05):
         User.objects.create_user("early")
     assert User.objects.get().username == "early"
 
 
 @pytest.mark.django_db
-def test_refused_write_spoils_no_transaction_around_it() -> None:
-    """What was written before, and what is written afterwards, stays."""
+def test_refused_write_keeps_the_outer_transaction() -> None:
+    """Writes before and after the refused one are kept."""
     with transaction.atomic():
         User.objects.create_user("before")
         with pytest.raises(OperationalError), database_read_only(), limit_lock_wait(0.05):

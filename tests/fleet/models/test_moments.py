@@ -41,8 +41,8 @@ def test_moments_are_aware_and_end_with_the_calendar() -> None:
 @pytest.mark.django_db
 def test_the_database_holds_dates_and_the_model_seconds() -> None:
     """The column has the type of every other moment, and takes part in filters and in compare-and-set."""
-    made = Silence.objects.create(reason="r", creator="c", starts_at=_NOW, ends_at=_NOW + 60)
-    row = Silence.objects.get(pk=made.pk)
+    silence = Silence.objects.create(reason="r", creator="c", starts_at=_NOW, ends_at=_NOW + 60)
+    row = Silence.objects.get(pk=silence.pk)
 
     assert row.starts_at == round(_NOW, 6)
     assert Silence._meta.get_field("starts_at").db_type(connection) == DateTimeField().db_type(connection)
@@ -50,6 +50,6 @@ def test_the_database_holds_dates_and_the_model_seconds() -> None:
         cursor.execute("SELECT CAST(starts_at AS text) FROM fleet_silence WHERE id = %s", [row.pk])
         assert str(cursor.fetchone()[0]).startswith(f"{to_moment(_NOW):%Y-%m-%d %H:%M:%S}.123457")
     assert Silence.objects.filter(starts_at__lte=_NOW, ends_at__gt=_NOW + 59.999999).exists()
-    for ends_at in (made.ends_at, row.ends_at):
-        assert Silence.objects.filter(pk=row.pk, ends_at=ends_at).update(warned=True)
+    for ends_at in (silence.ends_at, row.ends_at):
+        assert Silence.objects.filter(pk=row.pk, ends_at=ends_at).update(expiry_notified=True)
     assert not Silence.objects.filter(ends_at=row.ends_at + 1e-6).exists()

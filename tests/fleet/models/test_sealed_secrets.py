@@ -6,20 +6,20 @@ from pytest_django import Settings
 from fleet.models.sealed_secrets import SealError, seal, unseal
 
 
-def test_sealed_secrets_open_again_and_are_not_readable() -> None:
-    """Nothing of them stands in the database."""
-    sealed = seal({"url": "slack://token-a/token-b"})
-    assert "token" not in sealed
-    assert unseal(sealed) == {"url": "slack://token-a/token-b"}
+def test_sealed_secrets_are_unreadable_and_can_be_unsealed() -> None:
+    """The database contains no plain text."""
+    sealed_text = seal({"url": "slack://token-a/token-b"})
+    assert "token" not in sealed_text
+    assert unseal(sealed_text) == {"url": "slack://token-a/token-b"}
     assert unseal("") == {}
 
 
-def test_sealed_with_an_older_key_opens_while_it_is_a_fallback(settings: Settings) -> None:
+def test_secrets_sealed_with_a_fallback_key_can_be_unsealed(settings: Settings) -> None:
     """Keys can be changed without losing channels."""
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "old", []
-    sealed = seal({"a": "b"})
+    sealed_text = seal({"a": "b"})
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "new", ["old"]
-    assert unseal(sealed) == {"a": "b"}
+    assert unseal(sealed_text) == {"a": "b"}
     settings.SECRET_KEY_FALLBACKS = []
     with pytest.raises(SealError, match="REFLOAT_SECRET_KEY"):
-        unseal(sealed)
+        unseal(sealed_text)

@@ -29,26 +29,28 @@ def test_create_token_keeps_only_a_hash(owner: User) -> None:
     row = ApiToken.objects.values().get()
     # What is secret may hold an underscore too: all after the second one.
     assert secret.split("_", 2)[2] not in str(row)
-    found = find_token(secret, NOW)
-    assert found == token
-    assert found.allows(Permission.VIEW_FLEET)
-    assert not found.allows(Permission.MANAGE_ACCESS)
+    found_token = find_token(secret, NOW)
+    assert found_token == token
+    assert found_token.allows(Permission.VIEW_FLEET)
+    assert not found_token.allows(Permission.MANAGE_ACCESS)
 
 
-@pytest.mark.parametrize("wrong", ["", "rfl", "rfl_", "rfl__", "rfl_00000000_x", "Bearer x", "rfl_\x00_y"])
-def test_find_token_nonsense_is_none(owner: User, wrong: str) -> None:
-    """What is no token is refused without an error."""
+@pytest.mark.parametrize(
+    "invalid_secret", ["", "rfl", "rfl_", "rfl__", "rfl_00000000_x", "Bearer x", "rfl_\x00_y"]
+)
+def test_find_token_returns_none_for_invalid_text(owner: User, invalid_secret: str) -> None:
+    """Without an exception."""
     _make(owner)
-    assert find_token(wrong, NOW) is None
+    assert find_token(invalid_secret, NOW) is None
 
 
-def test_find_token_right_prefix_wrong_secret_is_none(owner: User) -> None:
+def test_find_token_returns_none_for_a_wrong_secret(owner: User) -> None:
     """The prefix alone opens nothing."""
     token, _secret = _make(owner)
     assert find_token(f"rfl_{token.prefix}_guess", NOW) is None
 
 
-def test_find_token_expired_revoked_or_owner_gone(owner: User) -> None:
+def test_find_token_returns_none_if_expired_revoked_or_owner_inactive(owner: User) -> None:
     """Each of the three ends it."""
     _token, secret = _make(owner)
     assert find_token(secret, NOW + DAY) is None
@@ -65,13 +67,13 @@ def test_find_token_expired_revoked_or_owner_gone(owner: User) -> None:
     assert find_token(secret, NOW) is None
 
 
-def test_find_token_without_expiry_lives(owner: User) -> None:
+def test_token_without_expiry_stays_valid(owner: User) -> None:
     """No lifetime means no end."""
     _token, secret = _make(owner, None)
     assert find_token(secret, NOW + 10_000 * DAY) is not None
 
 
-def test_last_used_is_written_once_a_minute(owner: User) -> None:
+def test_last_use_is_stored_once_a_minute(owner: User) -> None:
     """A client that asks every second does not write every second."""
     token, secret = _make(owner)
     find_token(secret, NOW)
@@ -83,10 +85,10 @@ def test_last_used_is_written_once_a_minute(owner: User) -> None:
     assert token.last_used_at == NOW + timedelta(seconds=61)
 
 
-def test_token_is_found_while_the_database_takes_no_writes(
+def test_token_is_found_while_the_database_is_read_only(
     owner: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full disk: reading by token goes on, and the log says once for each what was not kept."""
+    """A full disk: the token works, and a warning is logged."""
     token, secret = _make(owner)
     with database_read_only():
         assert find_token(secret, NOW) == token

@@ -12,9 +12,9 @@ DOCUMENT = {
     "version": "0.1.0",
     "tracker": {
         "desired_count": 2,
-        "claimed": ["p-1"],
-        "leaving": ["p-2", "p-3"],
-        "going": ["p-3"],
+        "claimed_proxies": ["p-1"],
+        "leaving_proxies": ["p-2", "p-3"],
+        "departing_proxies": ["p-3"],
         "inflight": 1,
         "ttl_seen_ms": 10_000,
         "topology_age_ms": 5,
@@ -24,28 +24,30 @@ DOCUMENT = {
                 "group": "g",
                 "generation": 3,
                 "expires_in_ms": 900,
-                "desired": True,
-                "draining": False,
+                "is_desired": True,
+                "is_draining": False,
             }
         ],
     },
     "policy": {"mode": "reconnect", "health_check": True, "auth_id": "auth-1", "read_age_ms": 7},
-    "tunnels": [{"proxy_id": "p-1", "open_for_ms": 12, "sessions": 1, "advised": False, "retired": True}],
+    "tunnels": [
+        {"proxy_id": "p-1", "open_for_ms": 12, "sessions": 1, "is_advised": False, "is_retired": True}
+    ],
     "auth_reconnect": {"first_wait_ms": 250, "drain_timeout_ms": None, "every_ms": 3_600_000},
     "services": ["web"],
 }
 
 
 def test_parse_whole_document() -> None:
-    """All parts, and none that the agent did not say."""
+    """All fields are parsed, and none is added."""
     report = parse_agent_report(json.dumps(DOCUMENT))
     assert report.model_dump(mode="json") == DOCUMENT
 
 
 def test_parse_agent_of_another_version() -> None:
-    """What it says more is ignored, what it says less is empty."""
+    """Unknown fields are ignored; missing fields are empty."""
     report = parse_agent_report(
-        b'{"agent_id": "a", "moon": "full", "policy": null, "tracker": {"claimed": [], "phase": 1}}'
+        b'{"agent_id": "a", "moon": "full", "policy": null, "tracker": {"claimed_proxies": [], "phase": 1}}'
     )
     assert (report.agent_id, report.policy, report.services) == ("a", None, ())
 
@@ -57,8 +59,8 @@ def test_parse_agent_of_another_version() -> None:
         (b"[]", "the document: Input should be"),
         (b"{}", "agent_id: Field required"),
         (
-            b'{"agent_id": "a", "tracker": {"claimed": [1]}}',
-            "tracker.claimed.0: Input should be a valid string",
+            b'{"agent_id": "a", "tracker": {"claimed_proxies": [1]}}',
+            "tracker.claimed_proxies.0: Input should be a valid string",
         ),
         (
             b'{"agent_id": "a", "tracker": {"desired_count": -1}}',
@@ -76,7 +78,7 @@ def test_parse_agent_of_another_version() -> None:
         ),
     ],
 )
-def test_parse_what_is_no_report(document: bytes, sentence: str) -> None:
-    """The sentence says where it goes wrong."""
+def test_invalid_report_is_an_error(document: bytes, sentence: str) -> None:
+    """The error names the field."""
     with pytest.raises(ReportError, match=sentence):
         parse_agent_report(document)

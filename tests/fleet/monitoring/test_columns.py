@@ -1,4 +1,4 @@
-"""Rows of the record: fresh ones name nobody, and a live agent's evidence stays small."""
+"""Rows of the record: empty rows name no instance, and rows are small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fleet.monitoring import columns
 
 
 def test_empty_heartbeats_name_no_instance() -> None:
-    """Zeros would mean the first instance there is."""
+    """Zeros would mean the first instance."""
     rows = columns.empty_heartbeats(3)
 
     assert len(rows) == 3
@@ -15,14 +15,14 @@ def test_empty_heartbeats_name_no_instance() -> None:
 
 
 def test_empty_memory_names_no_instance() -> None:
-    """As above, for what is remembered."""
+    """The same for memory rows."""
     rows = columns.empty_memory(2)
 
-    assert (rows["home"] == columns.NO_INSTANCE).all()
+    assert (rows["home_proxy"] == columns.NO_INSTANCE).all()
     assert (rows["last_auth"] == columns.NO_INSTANCE).all()
     assert (rows["last_proxies"] == columns.NO_INSTANCE).all()
 
 
 def test_heartbeat_row_is_small() -> None:
-    """64 bytes of live evidence for an agent is the budget, tunnels included."""
+    """The budget per agent is 64 bytes including tunnels."""
     assert columns.HEARTBEAT.itemsize < 64

@@ -9,20 +9,20 @@ from fleet.vocabulary.verdicts import State
 COUNTS = {**dict.fromkeys(State, 0), State.HEALTHY: 3, State.AT_RISK: 1}
 
 
-class Layer:
-    """Keeps what it is handed."""
+class FakeChannelLayer:
+    """A channel layer that records messages."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.messages: list[tuple[str, dict[str, Any]]] = []
 
     async def group_send(self, group: str, message: dict[str, Any]) -> None:
-        """Take it."""
-        self.sent.append((group, message))
+        """Record the message."""
+        self.messages.append((group, message))
 
 
 async def test_events_go_to_the_group_of_their_cluster() -> None:
     """In order, each as the consumer method `fleet_event` gets it."""
-    layer = Layer()
+    layer = FakeChannelLayer()
     events = [
         StateDelta("east", "e", 7, 1.5, ((0, State.AT_RISK),), COUNTS),
         LayoutChanged("east", "e", "e-4-4"),
@@ -30,9 +30,9 @@ async def test_events_go_to_the_group_of_their_cluster() -> None:
         IncidentsChanged("east", {"critical": 1}, "CRIT east: proxy-1", "critical", 7),
     ]
     await publish(layer, "east", events)
-    assert {group for group, _ in layer.sent} == {group_of("east")} == {"fleet.east"}
-    assert {message["type"] for _, message in layer.sent} == {"fleet.event"}
-    delta, layout, instances, incidents = (message["event"] for _, message in layer.sent)
+    assert {group for group, _ in layer.messages} == {group_of("east")} == {"fleet.east"}
+    assert {message["type"] for _, message in layer.messages} == {"fleet.event"}
+    delta, layout, instances, incidents = (message["event"] for _, message in layer.messages)
     assert delta == {
         "type": "delta",
         "cluster": "east",

@@ -1,4 +1,4 @@
-"""Real nodes for the tests of nodes."""
+"""Fixtures with real instances and agents for the tests of `fleet.nodes`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tests.fakes.plane import Plane
 
 
 @pytest.fixture(autouse=True)
-def _proxies_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With long TTLs too, under which nothing expires because the machine is busy."""
+def _short_check_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make proxies check for changes every 0.2 s: tests can use long TTLs, which never expire on a busy machine."""
     monkeypatch.setattr(announce, "CHECK_PERIOD", 0.2)
 
 
 @pytest.fixture
 async def plane(valkey_url: str, prefix: str) -> AsyncIterator[Plane]:
-    """A control plane whose nodes end with the test."""
-    made = Plane(valkey_url, prefix)
-    yield made
-    await made.close()
+    """Yield a control plane whose instances are closed after the test."""
+    control_plane = Plane(valkey_url, prefix)
+    yield control_plane
+    await control_plane.close()
 
 
 @pytest.fixture
 async def agents() -> AsyncIterator[Agents]:
-    """Agents sent by hand, ended with the test."""
-    made = Agents()
-    yield made
-    await made.close()
+    """Yield fake agents that are closed after the test."""
+    fake_agents = Agents()
+    yield fake_agents
+    await fake_agents.close()

@@ -1,4 +1,4 @@
-"""Nodes as programs: the ready line, a frozen proxy, an orderly end, and wrong flags."""
+"""Programs of `fleet.nodes`: the ready line, a frozen proxy, an orderly shutdown and wrong flags."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.fakes.waiting import eventually_sync
 
 
 class Programs:
-    """Nodes started as programs, and ended with the test."""
+    """Start programs of `fleet.nodes` that end with the test."""
 
     def __init__(self, valkey_url: str, prefix: str) -> None:
         self._common = ("--backend", valkey_url, "--backend-prefix", prefix)
-        self.started: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, *argv: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
         process = subprocess.Popen(
             [sys.executable, "-m", "fleet.nodes", *argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        self.started.append(process)
+        self.processes.append(process)
         assert process.stdout is not None
         line = json.loads(process.stdout.readline())
         assert line["event"] == "ready"
@@ -47,27 +47,27 @@ class Programs:
 
 @pytest.fixture
 def programs(valkey_url: str, prefix: str) -> Iterator[Programs]:
-    made = Programs(valkey_url, prefix)
-    yield made
-    children.stop(made.started, grace=30)
-    for process in made.started:
+    started_programs = Programs(valkey_url, prefix)
+    yield started_programs
+    children.stop(started_programs.processes, grace=30)
+    for process in started_programs.processes:
         assert process.stdout is not None
         process.stdout.close()
 
 
-def metric(line: dict[str, Any], name: str) -> float:
-    """Add up the samples of a metric that a program shows now."""
-    with urllib.request.urlopen(f"http://{line['diag']}/metrics", timeout=60) as answer:
-        metrics = answer.read().decode()
+def read_metric(line: dict[str, Any], name: str) -> float:
+    """Return the sum of the current samples of a program's metric."""
+    with urllib.request.urlopen(f"http://{line['diag']}/metrics", timeout=60) as response:
+        metrics = response.read().decode()
     return sum(float(sample.split()[-1]) for sample in metrics.splitlines() if sample.startswith(f"{name}{{"))
 
 
-def tunnels(line: dict[str, Any]) -> float:
-    return metric(line, "teleport_reverse_tunnels_connected")
+def count_tunnels(line: dict[str, Any]) -> float:
+    return read_metric(line, "teleport_reverse_tunnels_connected")
 
 
-def test_fleet_of_programs_and_a_frozen_proxy(programs: Programs) -> None:
-    """SIGSTOP on one proxy: its agents tunnel elsewhere by the discovery TTL. SIGTERM: all end cleanly."""
+def test_frozen_proxy_loses_its_agents_and_all_programs_end_cleanly(programs: Programs) -> None:
+    """Agents leave the stopped proxy within the discovery TTL; after SIGTERM every program exits with 0."""
     auth, auth_line = programs.instance("auth", "auth-1")
     first, first_line = programs.instance("proxy", "proxy-1")
     second, second_line = programs.instance("proxy", "proxy-2")
@@ -76,40 +76,42 @@ def test_fleet_of_programs_and_a_frozen_proxy(programs: Programs) -> None:
         *("--diag-listen", "127.0.0.1:0"),
         *("--proxy", f"{first_line['grpc']},{second_line['grpc']}", "--keep-alive-interval", "500ms"),
     )
-    eventually_sync(lambda: tunnels(first_line) + tunnels(second_line) == 6)
-    left = tunnels(first_line)
+    eventually_sync(lambda: count_tunnels(first_line) + count_tunnels(second_line) == 6)
+    first_tunnel_count = count_tunnels(first_line)
     first.send_signal(signal.SIGSTOP)
-    eventually_sync(lambda: tunnels(second_line) == 6)
-    # Agents may have a tunnel elsewhere before they give up the old one, which a proxy that is back sooner keeps.
-    eventually_sync(lambda: metric(agents_line, "refloat_agent_tunnels_closed_total") >= left)
+    eventually_sync(lambda: count_tunnels(second_line) == 6)
+    # Agents may have a new tunnel before they close the old tunnel, which a proxy that is resumed earlier would keep.
+    eventually_sync(
+        lambda: read_metric(agents_line, "refloat_agent_tunnels_closed_total") >= first_tunnel_count
+    )
     first.send_signal(signal.SIGCONT)
-    eventually_sync(lambda: tunnels(first_line) == 0)
+    eventually_sync(lambda: count_tunnels(first_line) == 0)
     for process in (agents, second, first, auth):
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command line ended."""
+class CommandOutcome:
+    """The exit code and the output of a command line."""
 
     code: int | str | None
     stdout: str
     stderr: str
 
 
-Run = Callable[..., Ended]
+RunCommand = Callable[..., CommandOutcome]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Runs a command line to its end in this process: loading a node takes longer than refusing its flags.
+def run_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[RunCommand]:
+    """Yield a function that runs a command line in this process: a program takes longer to load than to refuse flags.
 
-    Output is that of the file descriptors, which gRPC's core writes to as well.
+    The output is read from the file descriptors, because gRPC's core writes to them as well.
     """
     thresholds = gc.get_threshold()
 
-    def once(*argv: str, **environment: str) -> Ended:
+    def run_in_process(*argv: str, **environment: str) -> CommandOutcome:
         monkeypatch.setattr(sys, "argv", ["fleet.nodes", *argv])
         monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
         for name, value in environment.items():
@@ -117,33 +119,33 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> I
         capfd.readouterr()
         try:
             code: int | str | None = program.run()
-        except SystemExit as ended:
-            code = ended.code
-        return Ended(code, *capfd.readouterr())
+        except SystemExit as exit_error:
+            code = exit_error.code
+        return CommandOutcome(code, *capfd.readouterr())
 
-    yield once
-    # A node keeps what it has loaded from the garbage collector, for as long as its process lives.
+    yield run_in_process
+    # A program freezes the objects that it has loaded and raises the thresholds; later tests need the usual collector.
     gc.set_threshold(*thresholds)
     gc.unfreeze()
 
 
-def test_port_in_use_of_a_program() -> None:
-    """One line on stderr that names it, none of gRPC's core beside it, and exit code 2; nothing is left running."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = f"127.0.0.1:{taken.getsockname()[1]}"
+def test_port_in_use_ends_program_with_one_line_on_stderr() -> None:
+    """The line names the port, gRPC's core adds no line, the exit code is 2, and no process keeps running."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = f"127.0.0.1:{listener.getsockname()[1]}"
         agent = ("agent", "--auth", "127.0.0.1:1", "--proxy", "127.0.0.1:2", "--diag-listen", port)
         auth = ("auth", "--name", "x", "--backend", "redis://127.0.0.1:1/0", "--listen", port)
         for argv in (agent, auth):
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-m", "fleet.nodes", *argv], capture_output=True, text=True, timeout=60
             )
-            assert (done.returncode, done.stdout) == (2, "")
-            assert port in done.stderr
-            assert done.stderr.count("\n") == 1, done.stderr
+            assert (process.returncode, process.stdout) == (2, "")
+            assert port in process.stderr
+            assert process.stderr.count("\n") == 1, process.stderr
 
 
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (("auth",), "Missing option '--name'."),
         (
@@ -162,43 +164,45 @@ def test_port_in_use_of_a_program() -> None:
         (("auth", "--name", "x", "--backend", "http://x"), "--backend 'http://x'"),
     ],
 )
-def test_wrong_flags(run: Run, argv: tuple[str, ...], says: str) -> None:
-    """One line on stderr that says what, and exit code 2."""
-    done = run(*argv)
-    assert (done.code, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_wrong_flags_are_explained_in_one_line(
+    run_command: RunCommand, argv: tuple[str, ...], message: str
+) -> None:
+    """Standard error has one line with the reason, and the exit code is 2."""
+    outcome = run_command(*argv)
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert message in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("role", "wrong"),
+    ("role", "problem"),
     [
         *itertools.product(("auth", "proxy"), ("--listen", "--diag-listen", "key")),
         ("agent", "key"),
     ],
 )
-def test_port_in_use_and_key_that_is_none(
-    run: Run, role: str, wrong: str, valkey_url: str, prefix: str, tmp_path: Path
+def test_port_in_use_or_invalid_key_is_named_in_one_line(
+    run_command: RunCommand, role: str, problem: str, valkey_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    """One line that names it, exit code 2."""
+    """Stderr has one line with the port or the key file, and the exit code is 2."""
     argv = [role]
     if role == "agent":
         argv += ["--auth", "127.0.0.1:1", "--proxy", "127.0.0.1:2"]
     else:
         argv += ["--name", "x", "--backend", valkey_url, "--backend-prefix", prefix]
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = f"127.0.0.1:{taken.getsockname()[1]}"
-        if wrong == "key":
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = f"127.0.0.1:{listener.getsockname()[1]}"
+        if problem == "key":
             (tmp_path / "key.pem").write_text("no key at all")
             for flag in ("cert", "key", "ca"):
                 argv += [f"--tls-{flag}", str(tmp_path / "key.pem")]
         else:
-            argv += [wrong, port]
-        done = run(*argv)
-    assert (done.code, done.stdout) == (2, ""), done.stderr
-    # gRPC's core adds a line of its own where somebody else in this process has loaded it.
-    (ours,) = [line for line in done.stderr.splitlines() if "add_port.cc" not in line]
-    assert ("key.pem" if wrong == "key" else port) in ours
+            argv += [problem, port]
+        outcome = run_command(*argv)
+    assert (outcome.code, outcome.stdout) == (2, ""), outcome.stderr
+    # gRPC's core adds a line if another test of this process has loaded it.
+    (stderr_line,) = [line for line in outcome.stderr.splitlines() if "add_port.cc" not in line]
+    assert ("key.pem" if problem == "key" else port) in stderr_line
 
 
 @pytest.mark.parametrize(
@@ -209,9 +213,11 @@ def test_port_in_use_and_key_that_is_none(
         ("proxy", "TELEPORT_UNSTABLE_PROXYGROUP_GEN", "-1"),
     ],
 )
-def test_wrong_environment(run: Run, role: str, variable: str, value: str) -> None:
-    """A variable that does not parse is named."""
-    done = run(role, "--name", "x", "--backend", "redis://127.0.0.1:1/0", **{variable: value})
-    assert done.code == 2
-    assert variable in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_invalid_environment_variable_is_named(
+    run_command: RunCommand, role: str, variable: str, value: str
+) -> None:
+    """Stderr has one line with the variable's name, and the exit code is 2."""
+    outcome = run_command(role, "--name", "x", "--backend", "redis://127.0.0.1:1/0", **{variable: value})
+    assert outcome.code == 2
+    assert variable in outcome.stderr
+    assert outcome.stderr.count("\n") == 1

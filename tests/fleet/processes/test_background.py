@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits."""
+"""Background tasks that no code awaits."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from tests.fakes.waiting import eventually
 
 
 class FaultError(Exception):
-    """A fault of the task itself."""
+    """An error of the task itself."""
 
 
 async def _fail() -> None:
     raise FaultError("out of order")
 
 
-async def _answer() -> int:
+async def _return_number() -> int:
     return 42
 
 
 @pytest.fixture
 async def reports() -> list[dict[str, Any]]:
-    """What goes to the loop's exception handler."""
+    """Return the list of errors that the loop's exception handler gets."""
     return record_loop_faults()
 
 
-async def test_fault_is_reported_while_the_task_is_kept(reports: list[dict[str, Any]]) -> None:
-    """The report has the name of the task and its exception, although a reference to the task is left."""
-    kept = background.start(_fail(), name="watcher")
+async def test_failed_task_is_reported_while_it_is_referenced(reports: list[dict[str, Any]]) -> None:
+    """The report has the task's name and exception."""
+    task = background.start(_fail(), name="watcher")
 
     await eventually(lambda: len(reports) == 1)
 
-    assert kept.done()
+    assert task.done()
     assert reports[0]["message"] == "background task 'watcher' failed"
     assert isinstance(reports[0]["exception"], FaultError)
 
 
-async def test_end_without_a_fault_is_not_reported(reports: list[dict[str, Any]]) -> None:
-    """Neither a result nor a cancellation is a fault."""
-    answering = background.start(_answer(), name="answer")
-    waiting = background.start(asyncio.Event().wait(), name="wait")
+async def test_finished_and_cancelled_tasks_are_not_reported(reports: list[dict[str, Any]]) -> None:
+    """Neither a return value nor a cancellation is an error."""
+    finished_task = background.start(_return_number(), name="answer")
+    cancelled_task = background.start(asyncio.Event().wait(), name="wait")
 
-    assert await answering == 42
-    waiting.cancel()
-    await asyncio.wait([waiting])
+    assert await finished_task == 42
+    cancelled_task.cancel()
+    await asyncio.wait([cancelled_task])
 
     assert reports == []
 
 
 async def test_stop_waits_until_tasks_have_ended() -> None:
-    """What a task does at its end is done then; no tasks are no error."""
-    ended: list[str] = []
+    """The final block of a task has run when `stop` returns; an empty list is accepted."""
+    finished_names: list[str] = []
 
     async def work() -> None:
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
-            ended.append("work")
+            finished_names.append("work")
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
@@ -71,11 +71,11 @@ async def test_stop_waits_until_tasks_have_ended() -> None:
     await background.stop([])
 
     assert task.cancelled()
-    assert ended == ["work"]
+    assert finished_names == ["work"]
 
 
-async def test_wait_for_ends_with_the_event_or_the_time() -> None:
-    """Whichever comes first; an event that is set costs no time."""
+async def test_wait_for_ends_with_the_event_or_the_timeout() -> None:
+    """An event that is set needs no time."""
     event = asyncio.Event()
     await background.wait_for(event, 0.001)
     assert not event.is_set()

@@ -1,4 +1,4 @@
-"""A dead child is started again after a growing pause, and complaints in logs reach the terminal."""
+"""Dead children are restarted after a growing pause, and errors in their logs are shown on the terminal."""
 
 from __future__ import annotations
 
@@ -23,122 +23,124 @@ class _Clock:
 
 
 @dataclass
-class _Stage:
-    """A keeper over children that really run, a clock that does not, and what was said."""
+class _RestarterSetup:
+    """A restarter with real children, a fake clock, and the lines that it wrote."""
 
     supervisor: Supervisor
     clock: _Clock = field(default_factory=_Clock)
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = ChildRestarter(self.supervisor, self.said.append, self.clock)
+        self.restarter = ChildRestarter(self.supervisor, self.lines.append, self.clock)
 
-    def start(self, code: str) -> Child:
+    def start_child(self, code: str) -> Child:
         return self.supervisor.start("worker", [sys.executable, "-c", code])
 
-    def end(self, child: Child) -> None:
+    def end_child(self, child: Child) -> None:
         child.process.wait()
-        self.keeper.on_exit(child)
+        self.restarter.on_exit(child)
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> _Stage:
-    """No signal handlers: the supervisor is not entered, only asked to start and to restart."""
-    return _Stage(Supervisor(logs=tmp_path))
+def setup(tmp_path: Path) -> _RestarterSetup:
+    """Return a setup without signal handlers, because the supervisor is not entered."""
+    return _RestarterSetup(Supervisor(logs=tmp_path))
 
 
 @pytest.mark.parametrize(("failures", "pause"), [(1, 1.0), (2, 2.0), (5, 16.0), (6, 30.0), (2000, 30.0)])
-def test_pause_grows_to_its_ceiling(failures: int, pause: float) -> None:
-    """Doubling, and never longer than half a minute."""
+def test_pause_doubles_up_to_its_maximum(failures: int, pause: float) -> None:
+    """The maximum is 30 s."""
     assert pause_before_start(failures) == pause
 
 
-def test_killed_child_starts_again_after_a_second(stage: _Stage) -> None:
-    """One SIGKILL costs a second of pages or rounds; a second one soon after it costs more."""
-    child = stage.start("import time; time.sleep(3600)")
+def test_killed_child_is_restarted_after_a_second(setup: _RestarterSetup) -> None:
+    """A second SIGKILL soon afterwards doubles the pause."""
+    child = setup.start_child("import time; time.sleep(3600)")
     for pause in (1, 2):
         child.process.kill()
-        stage.end(child)
-        assert f"was terminated by SIGKILL; restarting in {pause} s" in stage.said[-1]
-        stage.clock.now += pause
-        stage.keeper.tick()
+        setup.end_child(child)
+        assert f"was terminated by SIGKILL; restarting in {pause} s" in setup.lines[-1]
+        setup.clock.now += pause
+        setup.restarter.tick()
         assert child.is_alive()
     child.process.kill()
     child.process.wait()
 
 
-def test_how_it_ended_names_the_signal() -> None:
-    """People read names, not negative numbers."""
+def test_exit_text_names_the_signal() -> None:
+    """Operators read names more easily than negative numbers."""
     assert exit_text(-signal.SIGKILL) == "was terminated by SIGKILL"
     assert exit_text(3) == "ended with exit code 3"
 
 
-def test_dead_child_is_started_again_when_its_pause_is_over(stage: _Stage) -> None:
-    """It is reported with its last words, and not started before its time."""
-    child = stage.start("import sys; print('out of ideas'); sys.exit(3)")
+def test_dead_child_is_restarted_after_its_pause(setup: _RestarterSetup) -> None:
+    """The report has the last line of its log, and the child is not restarted earlier."""
+    child = setup.start_child("import sys; print('out of ideas'); sys.exit(3)")
     first = child.pid
-    stage.end(child)
+    setup.end_child(child)
 
-    stage.keeper.tick()
+    setup.restarter.tick()
     assert child.pid == first
 
-    stage.clock.now += 1.0
-    stage.keeper.tick()
+    setup.clock.now += 1.0
+    setup.restarter.tick()
 
     assert child.pid != first
-    assert stage.said[0].startswith("worker ended with exit code 3: out of ideas; restarting in 1 s (log: ")
-    assert stage.said[1] == "worker was restarted"
+    assert setup.lines[0].startswith("worker ended with exit code 3: out of ideas; restarting in 1 s (log: ")
+    assert setup.lines[1] == "worker was restarted"
     child.process.wait()
 
 
-def test_long_life_forgives(stage: _Stage) -> None:
-    """A child that lived for more than a minute begins with the shortest pause again."""
-    child = stage.start("")
-    stage.keeper.tick()
-    for life, pause in ((0.0, 1), (5.0, 2), (61.0, 1)):
-        stage.clock.now += life
-        stage.end(child)
-        assert f"restarting in {pause} s" in stage.said[-1]
-        stage.clock.now += pause
-        stage.keeper.tick()
+def test_long_run_resets_the_pause(setup: _RestarterSetup) -> None:
+    """A child that ran for more than a minute is restarted after the shortest pause."""
+    child = setup.start_child("")
+    setup.restarter.tick()
+    for uptime, pause in ((0.0, 1), (5.0, 2), (61.0, 1)):
+        setup.clock.now += uptime
+        setup.end_child(child)
+        assert f"restarting in {pause} s" in setup.lines[-1]
+        setup.clock.now += pause
+        setup.restarter.tick()
     child.process.wait()
 
 
-def test_start_that_fails_is_tried_again(stage: _Stage) -> None:
-    """A program that cannot be started now is said, and kept on the list."""
-    child = stage.start("")
+def test_failed_restart_is_reported_and_retried(setup: _RestarterSetup) -> None:
+    """The child stays on the list."""
+    child = setup.start_child("")
     child.argv = ("no-such-program",)
-    stage.end(child)
-    stage.clock.now += 1.0
+    setup.end_child(child)
+    setup.clock.now += 1.0
 
-    stage.keeper.tick()
+    setup.restarter.tick()
 
-    assert "cannot start no-such-program" in stage.said[-1]
+    assert "cannot start no-such-program" in setup.lines[-1]
     with pytest.raises(SupervisorError):
-        stage.supervisor.restart(child)
+        setup.supervisor.restart(child)
 
 
-def test_complaints_are_told_at_once_and_then_gathered(stage: _Stage, tmp_path: Path) -> None:
-    """The first is told as it comes; a flood becomes one line in ten seconds."""
+def test_first_error_is_shown_at_once_and_later_errors_are_summarized(
+    setup: _RestarterSetup, tmp_path: Path
+) -> None:
+    """Many errors become one line in 10 s."""
     child = Child("polls", ("polls",), tmp_path / "polls.log", subprocess.Popen(["true"]))
     child.process.wait()
-    stage.supervisor.children.append(child)
+    setup.supervisor.children.append(child)
     child.log.write_text("[INFO] fine\n[ERROR] first\n")
-    stage.keeper.tick()
+    setup.restarter.tick()
     with child.log.open("a") as log:
         log.write("[ERROR] second\n[CRITICAL] third\n")
-    stage.keeper.tick()
-    told_early = list(stage.said)
+    setup.restarter.tick()
+    early_lines = list(setup.lines)
 
-    stage.clock.now += 10.0
-    stage.keeper.tick()
+    setup.clock.now += 10.0
+    setup.restarter.tick()
 
-    assert told_early == [f"polls: [ERROR] first (log: {child.log})"]
-    assert stage.said[1:] == [f"polls: 2 errors, last one: [CRITICAL] third (log: {child.log})"]
+    assert early_lines == [f"polls: [ERROR] first (log: {child.log})"]
+    assert setup.lines[1:] == [f"polls: 2 errors, last one: [CRITICAL] third (log: {child.log})"]
 
 
-def test_complaints_waits_for_whole_lines(tmp_path: Path) -> None:
-    """A line half written is read when it is whole, once."""
+def test_error_line_is_read_when_it_is_complete(tmp_path: Path) -> None:
+    """A partly written line is read later, once."""
     log = tmp_path / "log"
     log.write_text("ERROR: a\nERROR: b")
     first, read = read_errors(log, 0)
@@ -149,6 +151,6 @@ def test_complaints_waits_for_whole_lines(tmp_path: Path) -> None:
     assert (first, second) == (["ERROR: a"], ["ERROR: bc"])
 
 
-def test_complaints_of_a_missing_log() -> None:
-    """No log yet is no complaint."""
+def test_missing_log_has_no_errors() -> None:
+    """The position stays the same."""
     assert read_errors(Path("nowhere/at/all"), 7) == ([], 7)

@@ -1,4 +1,4 @@
-"""Children end when they are told to, and when their parent dies."""
+"""Children end when they are stopped and when their parent dies."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from fleet.processes import children
-from tests.fakes.waiting import eventually_sync, gone
+from tests.fakes.waiting import eventually_sync, is_gone
 
 _SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
-_STUBBORN = """
+_PROGRAM_IGNORING_SIGTERM = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up", flush=True)
 time.sleep(600)
 """
-_PARENT = f"""
+_PARENT_PROGRAM = f"""
 import sys, time
 from fleet.processes import children
 child = children.spawn({_SLEEPER!r})
@@ -28,7 +28,7 @@ print(child.pid, flush=True)
 time.sleep(600)
 """
 
-_FORKING = """
+_FORKING_PROGRAM = """
 import os
 from fleet.processes import children
 os.register_at_fork(after_in_child=lambda: print("forked", flush=True))
@@ -37,21 +37,21 @@ print("spawned")
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_child_ends_with_its_parent(sent: signal.Signals) -> None:
-    """A parent that dies without a chance to clean up leaves nothing behind."""
-    with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as parent:
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_child_ends_with_its_parent(signal_number: signal.Signals) -> None:
+    """A parent that dies without cleaning up leaves no processes behind."""
+    with subprocess.Popen([sys.executable, "-c", _PARENT_PROGRAM], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
 
-        parent.send_signal(sent)
+        parent.send_signal(signal_number)
         parent.wait()
 
-    eventually_sync(lambda: gone(pid))
+    eventually_sync(lambda: is_gone(pid))
 
 
 def test_stop_ends_a_frozen_child() -> None:
-    """SIGSTOP hides SIGTERM: the child is continued first, so a clean end needs no SIGKILL."""
+    """A stopped process does not handle SIGTERM: the child is resumed first, so that it needs no SIGKILL."""
     child = children.spawn(_SLEEPER)
     child.send_signal(signal.SIGSTOP)
 
@@ -61,19 +61,19 @@ def test_stop_ends_a_frozen_child() -> None:
 
 
 def test_stop_kills_a_child_that_ignores_sigterm(tmp_path: Path) -> None:
-    """After its grace a child is killed."""
-    said = tmp_path / "said"
-    with said.open("wb") as log:
-        child = children.spawn([sys.executable, "-c", _STUBBORN], log=log)
-    eventually_sync(said.read_bytes)
+    """The child is killed after the grace period."""
+    log_file = tmp_path / "said"
+    with log_file.open("wb") as log:
+        child = children.spawn([sys.executable, "-c", _PROGRAM_IGNORING_SIGTERM], log=log)
+    eventually_sync(log_file.read_bytes)
 
     children.stop([child], grace=0.1)
 
     assert child.returncode == -signal.SIGKILL
 
 
-def test_stop_of_an_ended_child_does_nothing() -> None:
-    """A child that ended by itself keeps its own return code."""
+def test_stop_keeps_the_return_code_of_an_ended_child() -> None:
+    """Stopping an ended child has no effect."""
     child = children.spawn([sys.executable, "-c", "raise SystemExit(3)"])
     child.wait()
 
@@ -83,43 +83,45 @@ def test_stop_of_an_ended_child_does_nothing() -> None:
 
 
 def test_spawn_of_a_missing_program_raises_oserror() -> None:
-    """The caller says what is missing; nothing is started."""
+    """The error names the program, and no process is started."""
     with pytest.raises(OSError, match="no-such-program"):
         children.spawn(["no-such-program"])
 
 
-def test_spawn_of_what_is_no_program_raises_oserror(tmp_path: Path) -> None:
-    """Also when it is found only by starting it."""
-    broken = tmp_path / "broken"
-    broken.write_text("no program")
-    broken.chmod(0o755)
+def test_spawn_of_an_invalid_program_raises_oserror(tmp_path: Path) -> None:
+    """The error is the same if only exec detects it."""
+    invalid_program = tmp_path / "broken"
+    invalid_program.write_text("no program")
+    invalid_program.chmod(0o755)
 
     with pytest.raises(OSError, match=r"Exec format error.*broken"):
-        children.spawn([str(broken)])
+        children.spawn([str(invalid_program)])
 
 
-def test_spawn_runs_nothing_in_a_copy_of_the_parent() -> None:
-    """gRPC's handlers in such a copy may abort it; Python's own are a sign of one."""
-    done = subprocess.run([sys.executable, "-c", _FORKING], capture_output=True, text=True, check=True)
+def test_spawn_runs_no_fork_handlers() -> None:
+    """gRPC's fork handlers may abort the child; Python's own handlers show whether any run."""
+    process = subprocess.run(
+        [sys.executable, "-c", _FORKING_PROGRAM], capture_output=True, text=True, check=True
+    )
 
-    assert done.stdout == "spawned\n"
+    assert process.stdout == "spawned\n"
 
 
-def test_child_has_a_session_of_its_own() -> None:
-    """Ctrl-C on the terminal reaches us alone, and we end children in order."""
+def test_child_has_its_own_session() -> None:
+    """Ctrl-C on the terminal reaches the parent only, which ends its children in order."""
     child = children.spawn(_SLEEPER)
 
     eventually_sync(lambda: os.getsid(child.pid) == child.pid)
     children.stop([child])
 
 
-def test_log_takes_output_and_errors(tmp_path: Path) -> None:
-    """Both streams go to the one log."""
-    said = tmp_path / "said"
-    with said.open("wb") as log:
+def test_log_contains_stdout_and_stderr(tmp_path: Path) -> None:
+    """Both streams are written to the same log."""
+    log_file = tmp_path / "said"
+    with log_file.open("wb") as log:
         child = children.spawn(
             [sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)"], log=log
         )
     child.wait()
 
-    assert sorted(said.read_text().split()) == ["err", "out"]
+    assert sorted(log_file.read_text().split()) == ["err", "out"]

@@ -1,4 +1,4 @@
-"""The program in between: it becomes what it was told to be, with the pid it has."""
+"""The intermediate program that arranges the parent-death signal and then becomes the real program."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from fleet.processes import exec_program
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal is Linux's")
 
 
-def _leashed(parent: int, *argv: str) -> tuple[subprocess.Popen[str], bytes]:
-    ready, told = os.pipe()
-    leashed = [
+def _start_leashed(parent: int, *argv: str) -> tuple[subprocess.Popen[str], bytes]:
+    ready, error_pipe = os.pipe()
+    command = [
         sys.executable,
         "-I",
         "-S",
         exec_program.__file__,
         str(parent),
         str(int(signal.SIGTERM)),
-        str(told),
+        str(error_pipe),
         *argv,
     ]
-    process = subprocess.Popen(leashed, stdout=subprocess.PIPE, text=True, pass_fds=(told,))
-    os.close(told)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, pass_fds=(error_pipe,))
+    os.close(error_pipe)
     with os.fdopen(ready, "rb") as pipe:
         return process, pipe.read()
 
 
-def test_leash_becomes_the_program() -> None:
-    """The same process, and no signal is ignored in it that our Python ignores."""
-    process, trouble = _leashed(os.getpid(), "/bin/sh", "-c", "echo $$; grep SigIgn /proc/$$/status")
-    said, _ = process.communicate()
+def test_started_program_keeps_its_pid_and_default_signals() -> None:
+    """The program does not ignore the signals that Python ignores."""
+    process, error_text = _start_leashed(os.getpid(), "/bin/sh", "-c", "echo $$; grep SigIgn /proc/$$/status")
+    output, _ = process.communicate()
 
-    pid, _, ignored = said.partition("\n")
-    assert (int(pid), trouble) == (process.pid, b"")
-    assert not int(ignored.split()[1], 16) & 1 << signal.SIGPIPE - 1
-
-
-def test_leash_of_a_parent_that_is_gone_starts_nothing() -> None:
-    """Nobody would ever send the signal."""
-    process, _ = _leashed(os.getpid() + 1, "/bin/echo", "up")
-    said, _ = process.communicate()
-
-    assert (process.returncode, said) == (1, "")
+    pid, _, ignored_signals = output.partition("\n")
+    assert (int(pid), error_text) == (process.pid, b"")
+    assert not int(ignored_signals.split()[1], 16) & 1 << signal.SIGPIPE - 1
 
 
-def test_leash_tells_what_is_in_the_way(tmp_path: Path) -> None:
-    """The errno of exec, to whoever holds the other end."""
-    broken = tmp_path / "broken"
-    broken.write_text("no program")
-    broken.chmod(0o755)
+def test_program_of_an_ended_parent_is_not_started() -> None:
+    """The parent-death signal would never be sent."""
+    process, _ = _start_leashed(os.getpid() + 1, "/bin/echo", "up")
+    output, _ = process.communicate()
 
-    process, trouble = _leashed(os.getpid(), str(broken))
+    assert (process.returncode, output) == (1, "")
+
+
+def test_exec_error_is_written_to_the_pipe(tmp_path: Path) -> None:
+    """The pipe gets the errno of exec."""
+    invalid_program = tmp_path / "broken"
+    invalid_program.write_text("no program")
+    invalid_program.chmod(0o755)
+
+    process, error_text = _start_leashed(os.getpid(), str(invalid_program))
     process.communicate()
 
-    assert (process.returncode, int(trouble)) == (1, errno.ENOEXEC)
+    assert (process.returncode, int(error_text)) == (1, errno.ENOEXEC)

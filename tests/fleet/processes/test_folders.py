@@ -1,4 +1,4 @@
-"""Folders that only their owner may enter."""
+"""Folders that are accessible to their owner only."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from fleet.processes.supervisor import Supervisor
 
 
 @pytest.fixture(autouse=True)
-def usual_mask() -> Iterator[None]:
-    """What most people have: others may read."""
-    before = os.umask(0o022)
+def usual_umask() -> Iterator[None]:
+    """Set the usual umask, which lets others read."""
+    previous_umask = os.umask(0o022)
     yield
-    os.umask(before)
+    os.umask(previous_umask)
 
 
-def _mode(path: Path) -> int:
+def _read_mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_new_folders_are_ours_alone(tmp_path: Path) -> None:
-    """The folder itself, and each above it that was missing."""
+def test_new_folders_are_private(tmp_path: Path) -> None:
+    """The folder and all missing parents have mode 0700."""
     folder = tmp_path / "home" / "fleet" / "keys"
     folders.make_private(folder)
-    assert [_mode(one) for one in (folder, folder.parent, folder.parent.parent)] == [0o700] * 3
+    assert [_read_mode(path) for path in (folder, folder.parent, folder.parent.parent)] == [0o700] * 3
 
 
-def test_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
-    """And so do those above it."""
+def test_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
+    """Existing parents keep their mode as well."""
     tmp_path.chmod(0o755)
     (tmp_path / "home").mkdir(mode=0o750)
     folders.make_private(tmp_path / "home")
     folders.make_private(tmp_path / "home" / "log")
-    assert (_mode(tmp_path), _mode(tmp_path / "home")) == (0o755, 0o750)
+    assert (_read_mode(tmp_path), _read_mode(tmp_path / "home")) == (0o755, 0o750)
 
 
-def test_file_in_the_way(tmp_path: Path) -> None:
-    """As `mkdir` has it: whoever asks says it in a sentence of their own."""
+def test_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    """The errors are those of `mkdir`; callers explain them."""
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         folders.make_private(tmp_path / "file")
@@ -50,19 +50,19 @@ def test_file_in_the_way(tmp_path: Path) -> None:
         folders.make_private(tmp_path / "file" / "log")
 
 
-def test_logs_are_ours_alone(tmp_path: Path) -> None:
-    """Of a program started in a home that is not there yet."""
+def test_log_folder_of_a_new_home_is_private(tmp_path: Path) -> None:
+    """A supervisor creates the home and the log folder."""
     with Supervisor(tmp_path / "home" / "log"):
-        assert [_mode(tmp_path / "home" / name) for name in (".", "log")] == [0o700, 0o700]
+        assert [_read_mode(tmp_path / "home" / name) for name in (".", "log")] == [0o700, 0o700]
 
 
-def test_private_file_is_replaced_whole(tmp_path: Path) -> None:
-    """Its owner alone may read it, also where the old one was open to others, and nothing is left beside it."""
+def test_private_file_is_replaced_at_once(tmp_path: Path) -> None:
+    """Only its owner may read the new file, whatever the mode of the old file is, and no other file is left."""
     path = tmp_path / "token"
     path.write_text("old")
     path.chmod(0o644)
 
     folders.write_private(path, "new")
 
-    assert (path.read_text(), _mode(path)) == ("new", 0o600)
+    assert (path.read_text(), _read_mode(path)) == ("new", 0o600)
     assert list(tmp_path.iterdir()) == [path]

@@ -1,4 +1,4 @@
-"""Copies of a process that behave like programs of their own. The copies are made by a program, never by pytest."""
+"""Forked copies of a process that behave like separate programs. A program forks them, and never pytest."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from fleet.processes import forks
-from tests.fakes.waiting import eventually_sync, gone
+from tests.fakes.waiting import eventually_sync, is_gone
 
-_PARENT = """
+_PARENT_PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from fleet.processes import forks
@@ -47,91 +47,98 @@ time.sleep(600)
 """
 
 
-class Parent:
-    """A program that runs another as its copy."""
+class ForkingParent:
+    """A program that runs another program as its forked copy."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *arguments: str) -> None:
         (folder / "program_of_a_test.py").write_text(_PROGRAM)
         self.folder = folder
-        argv = [sys.executable, "-c", _PARENT, str(folder), "program_of_a_test", *words]
+        argv = [sys.executable, "-c", _PARENT_PROGRAM, str(folder), "program_of_a_test", *arguments]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
         self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.pid = int(self.process.stdout.readline())
 
-    def rest(self) -> str:
-        """What it says until it ends."""
+    def read_remaining_output(self) -> str:
+        """Return the output of the parent until it ends."""
         return self.process.communicate(timeout=60)[0]
 
-    def log(self) -> str:
-        """What the copy said."""
+    def read_log(self) -> str:
+        """Return the output of the copy."""
         return (self.folder / "log").read_text()
 
-    def answer(self) -> dict[str, object]:
-        """What the program says of itself."""
-        eventually_sync(lambda: "}" in self.log())
-        answer: dict[str, object] = json.loads(self.log().splitlines()[1])
-        return answer
+    def read_report(self) -> dict[str, object]:
+        """Return the report of the program about itself."""
+        eventually_sync(lambda: "}" in self.read_log())
+        response: dict[str, object] = json.loads(self.read_log().splitlines()[1])
+        return response
 
 
 @pytest.fixture
-def sleeping(tmp_path: Path) -> Iterator[Parent]:
-    """A copy that runs until it is ended."""
-    made = Parent(tmp_path, "--flag", "x")
-    yield made
-    made.process.kill()
-    made.process.wait()
-    if made.process.stdout is not None:
-        made.process.stdout.close()
+def sleeping_parent(tmp_path: Path) -> Iterator[ForkingParent]:
+    """Yield the parent of a copy that runs until it is ended."""
+    parent = ForkingParent(tmp_path, "--flag", "x")
+    yield parent
+    parent.process.kill()
+    parent.process.wait()
+    if parent.process.stdout is not None:
+        parent.process.stdout.close()
 
 
-def test_copy_runs_the_program_with_its_own_environment(sleeping: Parent) -> None:
-    """As `python -m` would; in a session of its own, its words in the log."""
-    answer = sleeping.answer()
+def test_copy_runs_the_program_with_its_environment_and_session(sleeping_parent: ForkingParent) -> None:
+    """The program runs as with `python -m`, and its output is in the log."""
+    response = sleeping_parent.read_report()
 
-    assert answer == {"argv": ["--flag", "x"], "place": "copy", "name": "__main__", "session": sleeping.pid}
-    assert sleeping.log().startswith("begun\n")
-
-
-def test_copy_is_shown_as_the_program(sleeping: Parent) -> None:
-    """Whoever looks with `ps` sees what runs, not who began it."""
-    sleeping.answer()
-
-    words = [word for word in psutil.Process(sleeping.pid).cmdline() if word]
-    assert words == [sys.executable, "-m", "program_of_a_test", "--flag", "x"]
+    assert response == {
+        "argv": ["--flag", "x"],
+        "place": "copy",
+        "name": "__main__",
+        "session": sleeping_parent.pid,
+    }
+    assert sleeping_parent.read_log().startswith("begun\n")
 
 
-def test_copy_ends_by_sigterm_without_the_handlers_of_its_parent(sleeping: Parent) -> None:
-    """The parent learns how it ended."""
-    sleeping.answer()
-    os.kill(sleeping.pid, signal.SIGTERM)
+def test_copy_has_the_command_line_of_the_program(sleeping_parent: ForkingParent) -> None:
+    """`ps` shows the program and not its parent."""
+    sleeping_parent.read_report()
 
-    assert sleeping.rest() == "ended with -15\n"
-    assert not (sleeping.folder / "parent").exists()
+    command_line = [argument for argument in psutil.Process(sleeping_parent.pid).cmdline() if argument]
+    assert command_line == [sys.executable, "-m", "program_of_a_test", "--flag", "x"]
 
 
-def test_copy_dies_with_its_parent(sleeping: Parent) -> None:
-    """A parent that dies without a chance to clean up leaves nothing behind."""
-    sleeping.answer()
-    sleeping.process.kill()
-    sleeping.process.wait()
+def test_sigterm_ends_the_copy_without_handlers_of_its_parent(sleeping_parent: ForkingParent) -> None:
+    """The parent gets the exit status."""
+    sleeping_parent.read_report()
+    os.kill(sleeping_parent.pid, signal.SIGTERM)
 
-    eventually_sync(lambda: gone(sleeping.pid))
+    assert sleeping_parent.read_remaining_output() == "ended with -15\n"
+    assert not (sleeping_parent.folder / "parent").exists()
+
+
+def test_copy_dies_with_its_parent(sleeping_parent: ForkingParent) -> None:
+    """A parent that dies without cleaning up leaves no processes behind."""
+    sleeping_parent.read_report()
+    sleeping_parent.process.kill()
+    sleeping_parent.process.wait()
+
+    eventually_sync(lambda: is_gone(sleeping_parent.pid))
 
 
 @pytest.mark.parametrize(
-    ("word", "code", "words"), [("fail", 7, "fail"), ("crash", 1, "ValueError: no luck")]
+    ("argument", "code", "log_text"), [("fail", 7, "fail"), ("crash", 1, "ValueError: no luck")]
 )
-def test_copy_that_fails_says_so(tmp_path: Path, word: str, code: int, words: str) -> None:
-    """The exit code is the program's, a traceback goes to its log."""
-    parent = Parent(tmp_path, word)
+def test_failed_copy_has_its_exit_code_and_log(
+    tmp_path: Path, argument: str, code: int, log_text: str
+) -> None:
+    """The exit code is the program's, and a traceback is in its log."""
+    parent = ForkingParent(tmp_path, argument)
 
-    assert parent.rest() == f"ended with {code}\n"
-    assert words in parent.log()
+    assert parent.read_remaining_output() == f"ended with {code}\n"
+    assert log_text in parent.read_log()
 
 
-def test_only_modules_can_be_copies() -> None:
-    """A program of another make is executed."""
+def test_only_python_modules_can_be_forked() -> None:
+    """Other programs must be executed."""
     assert forks.is_possible((sys.executable, "-m", "celery"))
     assert not forks.is_possible((sys.executable, "-c", "pass"))
     assert not forks.is_possible(("/usr/bin/valkey-server", "-m", "x"))

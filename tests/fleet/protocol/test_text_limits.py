@@ -1,4 +1,4 @@
-"""Texts of bounded length."""
+"""Length limits and printable characters of names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from fleet.protocol import text_limits
 
 
 @pytest.mark.parametrize("text", ["", "agent-1", "Bücher-Straße 7", "エージェント", "a" * 256])
-def test_text_of_people_is_taken(text: str) -> None:
-    """In any script, up to the limit."""
+def test_valid_text_is_accepted(text: str) -> None:
+    """Any script is accepted, up to the limit."""
     assert text_limits.refusal("name", text) == ""
     assert text_limits.cut(text) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "error"),
     [
         ("a" * 257, "name is longer than 256 characters"),
         ("agent\n1", "name contains unprintable characters"),
@@ -23,12 +23,12 @@ def test_text_of_people_is_taken(text: str) -> None:
         ("agent-\u202e1", "name contains unprintable characters"),
     ],
 )
-def test_text_that_cannot_be_shown_is_refused(text: str, why: str) -> None:
-    """The field is named: too long, or with characters that act on a terminal or turn a line around."""
-    assert text_limits.refusal("name", text) == why
+def test_long_or_unprintable_text_is_refused(text: str, error: str) -> None:
+    """The error names the field. Control and right-to-left characters are refused."""
+    assert text_limits.refusal("name", text) == error
 
 
-def test_cut_text_says_so() -> None:
-    """It has the length that is allowed, and an ellipsis at its end."""
-    shown = text_limits.cut("x" * 4_000_000)
-    assert (len(shown), shown[-2:]) == (text_limits.LONGEST_NAME, "x…")
+def test_cut_text_ends_with_an_ellipsis() -> None:
+    """Cut text has exactly the maximum length."""
+    shortened = text_limits.cut("x" * 4_000_000)
+    assert (len(shortened), shortened[-2:]) == (text_limits.LONGEST_NAME, "x…")

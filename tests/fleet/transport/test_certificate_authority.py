@@ -1,4 +1,4 @@
-"""The CA of the demo: what it issues is accepted by a real TLS handshake, and is made once."""
+"""The demo's CA: its certificates are accepted by a real TLS handshake, and are issued once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime.datetime.now(datetime.UTC)
 def _handshake(
     server: certificate_authority.KeyPair, client: certificate_authority.KeyPair, hostname: str
 ) -> None:
-    """Let both sides finish a mutual TLS handshake in memory; raises ssl.SSLError when one refuses."""
+    """Perform a mutual TLS handshake in memory. Raises ssl.SSLError if a side refuses."""
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(server.certificate, server.key)
     server_side.load_verify_locations(server.ca)
@@ -31,21 +31,21 @@ def _handshake(
         client_side.wrap_bio(to_client, to_server, server_hostname=hostname),
         server_side.wrap_bio(to_server, to_client, server_side=True),
     ]
-    done: set[int] = set()
+    finished_ends: set[int] = set()
     for _ in range(10):
         for number, end in enumerate(ends):
             try:
                 end.do_handshake()
-                done.add(number)
+                finished_ends.add(number)
             except ssl.SSLWantReadError:
                 continue
-        if done == {0, 1}:
+        if finished_ends == {0, 1}:
             return
     raise AssertionError("the handshake did not end")
 
 
 def test_issue_for_server_and_client_makes_a_mutual_handshake(tmp_path: Path) -> None:
-    """A proxy and an agent of one CA accept each other, by address and by the shared server name."""
+    """A proxy and an agent of one CA accept each other, by address and by server name."""
     ca = certificate_authority.ensure_authority(tmp_path / "pki", now=NOW)
     proxy = certificate_authority.issue(ca, "proxy-1", role="proxy", now=NOW)
     agent = certificate_authority.issue(ca, "agent-1", role="agent", now=NOW)
@@ -55,19 +55,20 @@ def test_issue_for_server_and_client_makes_a_mutual_handshake(tmp_path: Path) ->
 
 
 def test_issue_by_another_ca_is_refused(tmp_path: Path) -> None:
-    """A certificate of a foreign CA ends the handshake."""
-    ours = certificate_authority.ensure_authority(tmp_path / "ours", now=NOW)
-    theirs = certificate_authority.ensure_authority(tmp_path / "theirs", now=NOW)
-    server = certificate_authority.issue(ours, "proxy-1", role="proxy", now=NOW)
-    stranger = certificate_authority.issue(theirs, "agent-1", role="agent", now=NOW)
-    mixed = certificate_authority.KeyPair(ca=ours.ca, certificate=stranger.certificate, key=stranger.key)
+    own_ca = certificate_authority.ensure_authority(tmp_path / "ours", now=NOW)
+    other_ca = certificate_authority.ensure_authority(tmp_path / "theirs", now=NOW)
+    server = certificate_authority.issue(own_ca, "proxy-1", role="proxy", now=NOW)
+    foreign_pair = certificate_authority.issue(other_ca, "agent-1", role="agent", now=NOW)
+    client_pair = certificate_authority.KeyPair(
+        ca=own_ca.ca, certificate=foreign_pair.certificate, key=foreign_pair.key
+    )
 
     with pytest.raises(ssl.SSLError):
-        _handshake(server, mixed, "127.0.0.1")
+        _handshake(server, client_pair, "127.0.0.1")
 
 
-def test_issue_again_keeps_what_is_valid(tmp_path: Path) -> None:
-    """A second start finds the same files; one that is about to expire, damaged or of an older CA is replaced."""
+def test_issue_again_keeps_valid_certificates(tmp_path: Path) -> None:
+    """A certificate that expires soon, is damaged, or is of an older CA is replaced."""
     ca = certificate_authority.ensure_authority(tmp_path, now=NOW)
     first = certificate_authority.issue(ca, "auth-1", role="auth", now=NOW).certificate.read_bytes()
     assert (
@@ -86,8 +87,7 @@ def test_issue_again_keeps_what_is_valid(tmp_path: Path) -> None:
     assert third.startswith(b"-----BEGIN CERTIFICATE")
 
 
-def test_private_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """No key file can be read by others."""
+def test_private_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     ca = certificate_authority.ensure_authority(tmp_path / "pki", now=NOW)
     pair = certificate_authority.issue(ca, "auth-1", role="auth", now=NOW)
 
@@ -95,8 +95,7 @@ def test_private_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-def test_issue_with_a_damaged_ca_says_so(tmp_path: Path) -> None:
-    """The error names the file."""
+def test_issue_with_a_damaged_ca_fails(tmp_path: Path) -> None:
     ca = certificate_authority.ensure_authority(tmp_path, now=NOW)
     ca.key.write_text("damaged")
 
@@ -105,17 +104,17 @@ def test_issue_with_a_damaged_ca_says_so(tmp_path: Path) -> None:
 
 
 def test_issue_holds_when_the_clock_is_set_back_by_an_hour(tmp_path: Path) -> None:
-    """What was issued a moment before is valid already, the CA's own certificate too."""
+    """Certificates are valid from some time before their issue, the CA's included."""
     ca = certificate_authority.ensure_authority(tmp_path, now=NOW)
     pair = certificate_authority.issue(ca, "proxy-1", role="proxy", now=NOW)
     for path in (ca.certificate, pair.certificate):
-        begins = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_before_utc
-        assert begins < NOW - datetime.timedelta(hours=1, minutes=30)
+        valid_from = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_before_utc
+        assert valid_from < NOW - datetime.timedelta(hours=1, minutes=30)
 
 
 @pytest.mark.parametrize("role", ["agent", "console", ""])
-def test_certificate_of_a_client_is_no_servers(tmp_path: Path, role: str) -> None:
-    """A stolen one of an agent cannot answer in the place of a proxy, under any name."""
+def test_client_certificate_cannot_serve(tmp_path: Path, role: str) -> None:
+    """A stolen certificate of an agent cannot be used as a proxy, with any name."""
     ca = certificate_authority.ensure_authority(tmp_path, now=NOW)
     stolen = certificate_authority.issue(ca, "agent-1", role=role, now=NOW)
     agent = certificate_authority.issue(ca, "agent-2", role="agent", now=NOW)
@@ -124,21 +123,21 @@ def test_certificate_of_a_client_is_no_servers(tmp_path: Path, role: str) -> Non
             _handshake(stolen, agent, hostname)
 
 
-def test_certificate_of_one_kind_of_server_is_not_that_of_another(tmp_path: Path) -> None:
-    """Each role of servers has a name of its own, and a client that expects it finds no other role."""
+def test_server_certificate_is_valid_for_its_role_only(tmp_path: Path) -> None:
+    """Each server role has its own name, which clients expect."""
     ca = certificate_authority.ensure_authority(tmp_path, now=NOW)
     agent = certificate_authority.issue(ca, "agent-1", role="agent", now=NOW)
     for role in SERVER_ROLES:
         server = certificate_authority.issue(ca, f"{role}-1", role=role, now=NOW)
         _handshake(server, agent, role_name(role))
-        for other in {*SERVER_ROLES} - {role}:
+        for other_role in {*SERVER_ROLES} - {role}:
             with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
-                _handshake(server, agent, role_name(other))
+                _handshake(server, agent, role_name(other_role))
 
 
 @pytest.mark.parametrize("hostname", ["teleport.cluster.local", "64656661756c74.teleport.cluster.local"])
-def test_server_has_the_names_that_teleports_clients_ask_for(tmp_path: Path, hostname: str) -> None:
-    """The name of all of Teleport's clusters, and that of one: its own name in hexadecimal digits."""
+def test_server_certificate_has_teleports_names(tmp_path: Path, hostname: str) -> None:
+    """The name of all Teleport clusters, and that of one cluster in hexadecimal digits."""
     ca = certificate_authority.ensure_authority(tmp_path, now=NOW)
     _handshake(
         certificate_authority.issue(ca, "auth-1", role="auth", now=NOW),
@@ -147,10 +146,10 @@ def test_server_has_the_names_that_teleports_clients_ask_for(tmp_path: Path, hos
     )
 
 
-def test_issue_again_replaces_what_says_something_else(tmp_path: Path) -> None:
-    """Another role, and other agents: the file of before would let its owner do too much or too little."""
+def test_issue_again_replaces_other_contents(tmp_path: Path) -> None:
+    """With another role or other agents, the earlier certificate would allow too much or too little."""
     ca = certificate_authority.ensure_authority(tmp_path, now=NOW)
-    made = [
+    certificates = [
         certificate_authority.issue(ca, "x", role=role, now=NOW, uris=uris).certificate.read_bytes()
         for role, uris in (
             ("proxy", ()),
@@ -160,5 +159,5 @@ def test_issue_again_replaces_what_says_something_else(tmp_path: Path) -> None:
             ("agent", ("refloat:agents:a-1..1",)),
         )
     ]
-    assert len(set(made)) == 4
-    assert made[-2] == made[-1]
+    assert len(set(certificates)) == 4
+    assert certificates[-2] == certificates[-1]

@@ -24,14 +24,14 @@ def test_target_of(addresses: list[tuple[str, int]], target: str) -> None:
 
 
 @pytest.mark.parametrize("hosts", [("a", "b"), ("127.0.0.1", "b"), ("127.0.0.1", "::1")])
-def test_target_of_what_grpc_cannot_take(hosts: tuple[str, ...]) -> None:
-    """A list must be of IP addresses of one family."""
+def test_target_of_mixed_addresses_is_refused(hosts: tuple[str, ...]) -> None:
+    """A list must contain IP addresses of one family."""
     with pytest.raises(ValueError, match="several addresses"):
         channels.target_of([(host, 1) for host in hosts])
 
 
-def test_channel_options_of_a_watched_peer() -> None:
-    """All that it takes in grpcio to notice a frozen peer."""
+def test_channel_options_with_a_dead_peer_policy() -> None:
+    """All options that grpcio needs to detect a frozen peer."""
     options = dict(channels.channel_options(DeadPeer(ping_after=10.0, answer_within=20.0)))
     assert options["grpc.keepalive_time_ms"] == 10_000
     assert options["grpc.http2.ping_timeout_ms"] == 20_000

@@ -5,63 +5,62 @@ from fleet.transport.declared_status import DeclaredStatus
 from tests.fakes.waiting import eventually
 
 
-def test_drained_until_taken_back() -> None:
-    """Listeners hear of changes only; a new reason takes the place of the old one, since when it drains stays."""
+def test_drain_lasts_until_undrain() -> None:
+    """Listeners get changes only; a new reason replaces the old one, and the time stays."""
     now = 7.0
-    standing = DeclaredStatus(lambda: now)
-    heard: list[InstanceStatus] = []
-    standing.listen(lambda: heard.append(standing.status))
-    standing.drain("kernel")
-    standing.drain("kernel")
-    standing.drain("")
-    assert heard == [InstanceStatus(draining_reason="kernel")]
+    declared_status = DeclaredStatus(lambda: now)
+    statuses: list[InstanceStatus] = []
+    declared_status.listen(lambda: statuses.append(declared_status.status))
+    declared_status.drain("kernel")
+    declared_status.drain("kernel")
+    declared_status.drain("")
+    assert statuses == [InstanceStatus(draining_reason="kernel")]
     now = 9.0
-    standing.drain("disk")
-    assert standing.drain_declaration is not None
-    assert (standing.drain_declaration.reason, standing.drain_declaration.at) == ("disk", 7.0)
-    standing.undrain()
-    standing.undrain()
-    assert heard == [
+    declared_status.drain("disk")
+    assert declared_status.drain_declaration is not None
+    assert (declared_status.drain_declaration.reason, declared_status.drain_declaration.at) == ("disk", 7.0)
+    declared_status.undrain()
+    declared_status.undrain()
+    assert statuses == [
         InstanceStatus(draining_reason="kernel"),
         InstanceStatus(draining_reason="disk"),
         EMPTY_STATUS,
     ]
 
 
-def test_no_reason_given() -> None:
-    """There is something to show all the same."""
-    standing = DeclaredStatus()
-    standing.drain("")
-    standing.degrade("")
-    assert standing.status == InstanceStatus("no reason given", "no reason given")
+def test_empty_reason_gets_a_default() -> None:
+    declared_status = DeclaredStatus()
+    declared_status.drain("")
+    declared_status.degrade("")
+    assert declared_status.status == InstanceStatus("no reason given", "no reason given")
 
 
 async def test_degraded_expires() -> None:
-    """It ends by itself, and what was said last decides when."""
-    standing = DeclaredStatus()
-    heard: list[InstanceStatus] = []
-    standing.listen(lambda: heard.append(standing.status))
-    standing.degrade("busy", 60.0)
-    standing.degrade("very busy", 0.02)
-    assert standing.status == InstanceStatus(degraded_reason="very busy")
+    """The last declaration decides when."""
+    declared_status = DeclaredStatus()
+    statuses: list[InstanceStatus] = []
+    declared_status.listen(lambda: statuses.append(declared_status.status))
+    declared_status.degrade("busy", 60.0)
+    declared_status.degrade("very busy", 0.02)
+    assert declared_status.status == InstanceStatus(degraded_reason="very busy")
 
-    async def over() -> bool:
-        return standing.status == EMPTY_STATUS
+    async def is_over() -> bool:
+        return declared_status.status == EMPTY_STATUS
 
-    await eventually(over)
-    assert heard == [
+    await eventually(is_over)
+    assert statuses == [
         InstanceStatus(degraded_reason="busy"),
         InstanceStatus(degraded_reason="very busy"),
         EMPTY_STATUS,
     ]
 
 
-async def test_degraded_restored_by_hand_is_not_restored_again() -> None:
-    """The timer of an earlier word ends no later one."""
-    standing = DeclaredStatus()
-    standing.degrade("busy", 0.01)
-    standing.restore()
-    standing.degrade("for good")
-    assert standing.degraded_declaration is not None
-    assert standing.degraded_declaration.until is None
-    assert standing._expiry is None
+async def test_restore_cancels_the_expiry() -> None:
+    """The timer of an earlier declaration does not end a later one."""
+    declared_status = DeclaredStatus()
+    declared_status.degrade("busy", 0.01)
+    declared_status.restore()
+    declared_status.degrade("for good")
+    assert declared_status.degraded_declaration is not None
+    assert declared_status.degraded_declaration.until is None
+    assert declared_status._expiry is None

@@ -1,4 +1,4 @@
-"""Destinations of a process: probes run by themselves, results of requests count, picks follow."""
+"""Destinations of a process: they are probed, results of requests count, and picks follow their health."""
 
 from __future__ import annotations
 
@@ -18,107 +18,115 @@ from fleet.protocol.destination.health import (
 )
 from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus
 from fleet.protocol.destination.picker import PickReason
-from fleet.protocol.destination.probe_schedule import Settings as Probing
-from fleet.transport.destinations import Destinations, Pool, ProbeResponse, VerdictChange, log_change
+from fleet.protocol.destination.probe_schedule import ProbeSettings
+from fleet.transport.destinations import (
+    DestinationPool,
+    Destinations,
+    ProbeResponse,
+    VerdictChange,
+    log_change,
+)
 from tests.fakes.waiting import eventually
 
-#: Nobody waits long in tests.
-QUICK = Probing(interval=0.05, fast_interval=0.01, timeout=5.0)
-#: Nothing is probed twice.
-NEVER = Probing(interval=3600.0, fast_interval=3600.0, timeout=0.05)
+#: Short intervals.
+QUICK = ProbeSettings(interval=0.05, fast_interval=0.01, timeout=5.0)
+#: No second probe.
+SINGLE_PROBE = ProbeSettings(interval=3600.0, fast_interval=3600.0, timeout=0.05)
 
 
-class Peers:
-    """Answers probes as it is told, by name."""
+class FakeProber:
+    """Responds to probes as set, by name."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, ProbeResponse] = {}
-        self.hung: set[str] = set()
-        self.asked: Counter[str] = Counter()
+        self.responses: dict[str, ProbeResponse] = {}
+        self.hanging_names: set[str] = set()
+        self.probe_counts: Counter[str] = Counter()
         self.changes: list[VerdictChange] = []
-        self.at = 1_000_000.0
+        self.time = 1_000_000.0
 
     async def probe(self, name: str) -> ProbeResponse:
-        self.asked[name] += 1
-        if name in self.hung:
+        self.probe_counts[name] += 1
+        if name in self.hanging_names:
             await asyncio.Event().wait()
-        return self.answers.get(name, ProbeResponse(ProbeOutcome.SUCCESS))
+        return self.responses.get(name, ProbeResponse(ProbeOutcome.SUCCESS))
 
     def now(self) -> float:
-        return self.at
+        return self.time
 
 
 @pytest.fixture
-def peers() -> Peers:
-    return Peers()
+def prober() -> FakeProber:
+    return FakeProber()
 
 
 @pytest.fixture
-async def opened(peers: Peers) -> AsyncIterator[Callable[..., Destinations]]:
-    """Makes destinations whose first probe is due at once."""
-    made: list[Destinations] = []
+async def create_destinations(prober: FakeProber) -> AsyncIterator[Callable[..., Destinations]]:
+    """Return a function that creates destinations whose first probe is due at once."""
+    all_destinations: list[Destinations] = []
 
-    def make(probes: Probing = QUICK, settings: HealthSettings | None = None) -> Destinations:
+    def create(probes: ProbeSettings = QUICK, settings: HealthSettings | None = None) -> Destinations:
         destinations = Destinations(
-            peers.probe,
+            prober.probe,
             settings=settings or HealthSettings(),
             probes=probes,
-            on_change=peers.changes.append,
-            now=peers.now,
+            on_change=prober.changes.append,
+            now=prober.now,
             chance=lambda: 0.0,
         )
-        made.append(destinations)
+        all_destinations.append(destinations)
         return destinations
 
-    yield make
-    for destinations in made:
+    yield create
+    for destinations in all_destinations:
         await destinations.close()
 
 
 def health(destinations: Destinations, name: str) -> Health:
-    one = destinations.get(name)
-    assert one is not None
-    return one.verdict.health
+    destination = destinations.get(name)
+    assert destination is not None
+    return destination.verdict.health
 
 
-def declared(destinations: Destinations) -> Health:
-    one = destinations.get("a")
-    assert one is not None
-    return one.verdict.declaration.health
+def declared_health(destinations: Destinations) -> Health:
+    destination = destinations.get("a")
+    assert destination is not None
+    return destination.verdict.declaration.health
 
 
-async def test_probes_conclude_each_by_itself(peers: Peers, opened: Callable[..., Destinations]) -> None:
-    """One that hangs holds up no other, and is Unhealthy when its time is over; every change is told."""
-    peers.hung.add("b")
-    destinations = opened(Probing(interval=0.05, fast_interval=0.01, timeout=0.05))
+async def test_probes_are_independent(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
+) -> None:
+    """One that hangs delays no other, and is Unhealthy after its timeout; every change is reported."""
+    prober.hanging_names.add("b")
+    destinations = create_destinations(ProbeSettings(interval=0.05, fast_interval=0.01, timeout=0.05))
 
-    destinations.set_names(["a", "b"])
+    destinations.set_destinations(["a", "b"])
 
     assert health(destinations, "a") is Health.UNKNOWN
     await eventually(lambda: health(destinations, "b") is Health.UNHEALTHY)
     assert health(destinations, "a") is Health.HEALTHY
-    assert {(one.name, one.after.health) for one in peers.changes} == {
+    assert {(destination.name, destination.after.health) for destination in prober.changes} == {
         ("a", Health.HEALTHY),
         ("b", Health.UNHEALTHY),
     }
-    one = destinations.get("b")
-    assert one is not None
-    assert one.error == "no answer within 0.05 s"
+    destination = destinations.get("b")
+    assert destination is not None
+    assert destination.error == "no answer within 0.05 s"
 
 
 async def test_failing_probe_leads_to_unhealthy_and_back(
-    peers: Peers, opened: Callable[..., Destinations]
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
 ) -> None:
-    """Healthy, Degraded, Unhealthy, Degraded, Healthy: the diagram's way."""
-    destinations = opened()
-    destinations.set_names(["a"])
+    """Healthy, Degraded, Unhealthy, Degraded, Healthy, as in the diagram."""
+    destinations = create_destinations()
+    destinations.set_destinations(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
-    peers.answers["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    prober.responses["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
     await eventually(lambda: health(destinations, "a") is Health.UNHEALTHY)
-    del peers.answers["a"]
+    del prober.responses["a"]
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
-    assert [one.after.health for one in peers.changes] == [
+    assert [destination.after.health for destination in prober.changes] == [
         Health.HEALTHY,
         Health.DEGRADED,
         Health.UNHEALTHY,
@@ -127,98 +135,107 @@ async def test_failing_probe_leads_to_unhealthy_and_back(
     ]
 
 
-async def test_probes_of_one_that_is_gone_end(peers: Peers, opened: Callable[..., Destinations]) -> None:
-    """What is not kept is neither probed nor picked; what stays keeps its verdict."""
-    destinations = opened()
-    destinations.set_names(["a", "b"])
-    pool = Pool(destinations, {"a": 1, "b": 1})
+async def test_removed_destination_is_not_probed(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
+) -> None:
+    """It is not picked either; the others keep their verdicts."""
+    destinations = create_destinations()
+    destinations.set_destinations(["a", "b"])
+    pool = DestinationPool(destinations, {"a": 1, "b": 1})
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
-    destinations.set_names(["a"])
+    destinations.set_destinations(["a"])
 
     assert destinations.get("b") is None
     assert health(destinations, "a") is Health.HEALTHY
     assert pool.picker().shares == {"a": 1.0}
-    destinations.record_request("b", RequestOutcome.FAILURE)  # it was on its way
+    destinations.record_request("b", RequestOutcome.FAILURE)  # its request was in progress
 
 
-async def test_picks_follow_health(peers: Peers, opened: Callable[..., Destinations]) -> None:
-    """A dead one gets nothing while others can take all; the last one is tried though it be dead."""
-    peers.answers["b"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
-    destinations = opened()
-    destinations.set_names(["a", "b"])
-    pool = Pool(destinations, {"a": 1, "b": 1})
-    alone = Pool(destinations, {"b": 1})
+async def test_picks_follow_health(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
+) -> None:
+    """An Unhealthy destination gets nothing while others have capacity; a single one is tried even if
+    Unhealthy.
+    """
+    prober.responses["b"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    destinations = create_destinations()
+    destinations.set_destinations(["a", "b"])
+    pool = DestinationPool(destinations, {"a": 1, "b": 1})
+    single_pool = DestinationPool(destinations, {"b": 1})
     await eventually(lambda: health(destinations, "b") is Health.UNHEALTHY)
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
     assert pool.picker().shares == {"a": 1.0}
-    picked = alone.pick()
-    assert picked is not None
-    assert (picked.name, picked.reason) == ("b", PickReason.PANIC)
+    pick = single_pool.pick()
+    assert pick is not None
+    assert (pick.name, pick.reason) == ("b", PickReason.PANIC)
 
 
-async def test_failing_requests_make_it_degraded_then_unhealthy_for_a_while(
-    peers: Peers, opened: Callable[..., Destinations]
+async def test_failing_requests_give_degraded_then_unhealthy(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
 ) -> None:
-    """The failure rate counts beside the probes, in two steps; when their time is over the next pick knows."""
-    destinations = opened(NEVER)
-    destinations.set_names(["a"])
-    pool = Pool(destinations, {"a": 1})
+    """The failure rate counts in two steps; when their time ends the next pick uses it."""
+    destinations = create_destinations(SINGLE_PROBE)
+    destinations.set_destinations(["a"])
+    pool = DestinationPool(destinations, {"a": 1})
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
-    one = destinations.get("a")
-    assert one is not None
+    destination = destinations.get("a")
+    assert destination is not None
     for expected in (Health.DEGRADED, Health.UNHEALTHY):
         for _ in range(10):
             destinations.record_request("a", RequestOutcome.FAILURE)
-        assert (one.verdict.health, one.verdict.reason) == (expected, HealthReason.FAILURE_RATE)
-    peers.at += 61
+        assert (destination.verdict.health, destination.verdict.reason) == (
+            expected,
+            HealthReason.FAILURE_RATE,
+        )
+    prober.time += 61
     pool.pick()
-    assert one.verdict.health is Health.DEGRADED
-    peers.at += 60
-    picked = pool.pick()
-    assert picked is not None
-    assert picked.reason is PickReason.HEALTHY
+    assert destination.verdict.health is Health.DEGRADED
+    prober.time += 60
+    pick = pool.pick()
+    assert pick is not None
+    assert pick.reason is PickReason.HEALTHY
 
 
-async def test_failed_request_hastens_the_next_probe(
-    peers: Peers, opened: Callable[..., Destinations]
+async def test_failed_request_brings_the_next_probe_forward(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
 ) -> None:
-    """Evidence from requests brings probes forward."""
-    destinations = opened(Probing(interval=3600.0, fast_interval=0.01, timeout=5.0))
-    destinations.set_names(["a"])
+    destinations = create_destinations(ProbeSettings(interval=3600.0, fast_interval=0.01, timeout=5.0))
+    destinations.set_destinations(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
-    asked = peers.asked["a"]
+    probe_count = prober.probe_counts["a"]
 
     destinations.record_request("a", RequestOutcome.FAILURE)
 
-    await eventually(lambda: peers.asked["a"] > asked)
+    await eventually(lambda: prober.probe_counts["a"] > probe_count)
 
 
-async def test_draining_one_keeps_sessions(peers: Peers, opened: Callable[..., Destinations]) -> None:
-    """It gets nothing new; who was there stays."""
-    destinations = opened()
-    destinations.set_names(["a", "b"])
-    pool = Pool(destinations, {"a": 1, "b": 1})
+async def test_draining_destination_keeps_its_sessions(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
+) -> None:
+    """It gets no new ones."""
+    destinations = create_destinations()
+    destinations.set_destinations(["a", "b"])
+    pool = DestinationPool(destinations, {"a": 1, "b": 1})
     await eventually(lambda: health(destinations, "b") is Health.HEALTHY)
 
     destinations.drain("b", "kernel update")
 
     assert pool.picker().shares == {"a": 1.0}
-    kept = pool.keep("b")
-    assert kept is not None
-    assert (kept.name, kept.reason) == ("b", PickReason.AFFINITY)
+    pick = pool.keep("b")
+    assert pick is not None
+    assert (pick.name, pick.reason) == ("b", PickReason.AFFINITY)
     destinations.undrain("b")
     assert set(pool.picker().shares) == {"a", "b"}
 
 
-async def test_declared_degradation_is_not_preferred(
-    peers: Peers, opened: Callable[..., Destinations]
+async def test_declared_degradation_lasts_until_withdrawn(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
 ) -> None:
-    """Until it is withdrawn."""
-    destinations = opened()
-    destinations.set_names(["a"])
+    destinations = create_destinations()
+    destinations.set_destinations(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
     destinations.declare_degraded("a")
@@ -228,109 +245,115 @@ async def test_declared_degradation_is_not_preferred(
     assert health(destinations, "a") is Health.HEALTHY
 
 
-async def test_what_it_says_in_answers_is_declared(peers: Peers, opened: Callable[..., Destinations]) -> None:
-    """A signal of its own: it stands for a few probes that are not answered, and is taken back by one that is."""
-    destinations = opened()
-    peers.answers["a"] = ProbeResponse(ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy", "kernel update"))
-    destinations.set_names(["a"])
-    await eventually(lambda: declared(destinations) is Health.DEGRADED)
-    one = destinations.get("a")
-    assert one is not None
-    assert one.verdict.reason is HealthReason.PROBE_DEGRADED
-    assert one.verdict.drain_request is not None
-    assert one.verdict.drain_request.reason == "kernel update"
+async def test_status_in_a_probe_response_is_a_declaration(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
+) -> None:
+    """It lasts for a few failed probes, and a probe without it withdraws it."""
+    destinations = create_destinations()
+    prober.responses["a"] = ProbeResponse(
+        ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy", "kernel update")
+    )
+    destinations.set_destinations(["a"])
+    await eventually(lambda: declared_health(destinations) is Health.DEGRADED)
+    destination = destinations.get("a")
+    assert destination is not None
+    assert destination.verdict.reason is HealthReason.PROBE_DEGRADED
+    assert destination.verdict.drain_request is not None
+    assert destination.verdict.drain_request.reason == "kernel update"
 
-    peers.answers["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
-    asked = peers.asked["a"]
-    await eventually(lambda: peers.asked["a"] > asked + 1)
-    assert declared(destinations) is Health.DEGRADED
-    peers.at += 3 * (QUICK.interval + QUICK.timeout) + 1
-    await eventually(lambda: declared(destinations) is Health.UNKNOWN)
+    prober.responses["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    probe_count = prober.probe_counts["a"]
+    await eventually(lambda: prober.probe_counts["a"] > probe_count + 1)
+    assert declared_health(destinations) is Health.DEGRADED
+    prober.time += 3 * (QUICK.interval + QUICK.timeout) + 1
+    await eventually(lambda: declared_health(destinations) is Health.UNKNOWN)
 
-    peers.answers["a"] = ProbeResponse(ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy"))
-    await eventually(lambda: declared(destinations) is Health.DEGRADED)
-    peers.answers["a"] = ProbeResponse(ProbeOutcome.SUCCESS, status=EMPTY_STATUS)
-    await eventually(lambda: declared(destinations) is Health.UNKNOWN)
-    assert one.verdict.drain_request is None
+    prober.responses["a"] = ProbeResponse(ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy"))
+    await eventually(lambda: declared_health(destinations) is Health.DEGRADED)
+    prober.responses["a"] = ProbeResponse(ProbeOutcome.SUCCESS, status=EMPTY_STATUS)
+    await eventually(lambda: declared_health(destinations) is Health.UNKNOWN)
+    assert destination.verdict.drain_request is None
 
 
-async def test_retry_goes_elsewhere(peers: Peers, opened: Callable[..., Destinations]) -> None:
-    """One that was tried is drawn again only when there is no other."""
+async def test_retry_picks_another_destination(
+    prober: FakeProber, create_destinations: Callable[..., Destinations]
+) -> None:
+    """A tried destination is picked again only without alternative."""
     chances = iter([0.0, 0.0, 0.9, 0.0])
-    destinations = Destinations(peers.probe, probes=NEVER, chance=lambda: next(chances, 0.0))
-    destinations.set_names(["a", "b"])
-    pool = Pool(destinations, {"a": 1, "b": 1})
+    destinations = Destinations(prober.probe, probes=SINGLE_PROBE, chance=lambda: next(chances, 0.0))
+    destinations.set_destinations(["a", "b"])
+    pool = DestinationPool(destinations, {"a": 1, "b": 1})
 
-    picked = pool.pick(tried_names=["a"])
+    pick = pool.pick(tried_names=["a"])
 
-    assert picked is not None
-    assert picked.name == "b"
-    again = pool.pick(tried_names=["a", "b"])
-    assert again is not None
+    assert pick is not None
+    assert pick.name == "b"
+    second_pick = pool.pick(tried_names=["a", "b"])
+    assert second_pick is not None
     await destinations.close()
 
 
-async def test_retry_passes_by_what_failed(peers: Peers, opened: Callable[..., Destinations]) -> None:
-    """First what was not tried, then what answered, then an Unhealthy one, and only then one that failed before."""
-    peers.answers["dead"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
-    destinations = opened()
-    destinations.set_names(["a", "b", "dead"])
-    pool = Pool(destinations, {"a": 1, "b": 1, "dead": 1})
+async def test_retry_order(prober: FakeProber, create_destinations: Callable[..., Destinations]) -> None:
+    """Untried first, then those that responded, then an Unhealthy one, then those that failed."""
+    prober.responses["dead"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    destinations = create_destinations()
+    destinations.set_destinations(["a", "b", "dead"])
+    pool = DestinationPool(destinations, {"a": 1, "b": 1, "dead": 1})
     await eventually(lambda: health(destinations, "dead") is Health.UNHEALTHY)
     await eventually(lambda: {health(destinations, name) for name in "ab"} == {Health.HEALTHY})
 
-    def picked(tried: str, failed: str) -> str:
-        found = pool.pick(tried.split(), failed.split())
-        assert found is not None
-        return found.name
+    def pick_name(tried_names: str, failed_names: str) -> str:
+        pick = pool.pick(tried_names.split(), failed_names.split())
+        assert pick is not None
+        return pick.name
 
-    assert picked("a", "a") == picked("a", "") == "b"
-    assert picked("a b", "a") == "b"
-    assert picked("a b", "a b") == "dead"
-    assert picked("a b dead", "a b dead") in {"a", "b"}
+    assert pick_name("a", "a") == pick_name("a", "") == "b"
+    assert pick_name("a b", "a") == "b"
+    assert pick_name("a b", "a b") == "dead"
+    assert pick_name("a b dead", "a b dead") in {"a", "b"}
     assert pool.has_other({"a", "b"})
     destinations.drain("dead", "kernel update")
     assert not pool.has_other({"a", "b"})
-    assert picked("a b", "a b") in {"a", "b"}
+    assert pick_name("a b", "a b") in {"a", "b"}
 
 
-async def test_broken_prober_is_asked_again(
-    peers: Peers, opened: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
+async def test_failing_prober_is_called_again(
+    prober: FakeProber, create_destinations: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug in a probe is on the log with its traceback, and ends no loop."""
-    broken = 2
+    """The error is logged with its traceback, and the loop continues."""
+    failures_left = 2
 
     async def probe(name: str) -> ProbeResponse:
-        nonlocal broken
-        if broken:
-            broken -= 1
+        nonlocal failures_left
+        if failures_left:
+            failures_left -= 1
             raise RuntimeError("a bug")
         return ProbeResponse(ProbeOutcome.SUCCESS)
 
     destinations = Destinations(probe, probes=QUICK)
-    destinations.set_names(["a"])
+    destinations.set_destinations(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
     assert "a bug" in caplog.text
     await destinations.close()
 
 
-async def test_change_is_said_on_the_log(
-    peers: Peers, opened: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
+async def test_changes_are_logged(
+    prober: FakeProber, create_destinations: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Which, from what, to what, why, and what the probe met."""
-    peers.answers["a"] = ProbeResponse(ProbeOutcome.FAILURE, "connection refused")
-    destinations = opened()
-    destinations.set_names(["a"])
-    await eventually(lambda: bool(peers.changes))
+    """The line has the destination, both states, the reason and the probe's error."""
+    prober.responses["a"] = ProbeResponse(ProbeOutcome.FAILURE, "connection refused")
+    destinations = create_destinations()
+    destinations.set_destinations(["a"])
+    await eventually(lambda: bool(prober.changes))
 
-    log_change(peers.changes[0])
+    log_change(prober.changes[0])
 
     assert "destination a: unknown -> unhealthy: the first probe failed (connection refused)" in caplog.text
     caplog.set_level(logging.INFO)
     destinations.drain("a", "kernel update")
-    log_change(peers.changes[-1])
+    log_change(prober.changes[-1])
     assert "destination a is draining: kernel update" in caplog.text
     destinations.undrain("a")
-    log_change(peers.changes[-1])
+    log_change(prober.changes[-1])
     assert "destination a takes new requests again" in caplog.text

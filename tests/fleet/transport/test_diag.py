@@ -1,4 +1,4 @@
-"""The diag port: codes and bodies."""
+"""The diagnostics port: status codes and bodies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fleet.transport.process import ProcessHealth
     ],
 )
 async def test_readyz(steps: str, code: int, body: str) -> None:
-    """Teleport's codes and sentences; /healthz stays 200; the metric has the number."""
+    """Teleport's codes and texts; /healthz stays 200; the metric has the state's number."""
     process = ProcessHealth(tick=1.0)
     process.register("auth")
     for step in steps:
@@ -33,23 +33,23 @@ async def test_readyz(steps: str, code: int, body: str) -> None:
             process.record_failure("auth")
     registry = diag.new_registry(process)
     async with TestClient(TestServer(diag.diag_app(process, registry))) as client:
-        ready = await client.get("/readyz")
-        assert (ready.status, await ready.json()) == (code, {"status": body, "pid": os.getpid()})
+        response = await client.get("/readyz")
+        assert (response.status, await response.json()) == (code, {"status": body, "pid": os.getpid()})
         assert (await client.get("/healthz")).status == 200
         metrics = await (await client.get("/metrics")).text()
     assert f"process_state {float(process.state)}" in metrics.splitlines()
     assert "teleport_build_info{" in metrics
 
 
-async def test_readyz_says_what_the_process_says_of_itself() -> None:
-    """In headers, so that the code and the body stay Teleport's."""
-    process, own = ProcessHealth(tick=1.0), DeclaredStatus()
+async def test_readyz_has_the_declared_status_in_headers() -> None:
+    """Code and body stay those of Teleport."""
+    process, declared_status = ProcessHealth(tick=1.0), DeclaredStatus()
     process.record_success("auth", 0.0)
-    app = diag.diag_app(process, diag.new_registry(process), own)
+    app = diag.diag_app(process, diag.new_registry(process), declared_status)
     async with TestClient(TestServer(app)) as client:
         assert read((await client.get("/readyz")).headers.items()) == EMPTY_STATUS
-        own.degrade("busy")
-        own.drain("kernel update")
-        answer = await client.get("/readyz")
-        assert answer.status == 200
-        assert read(answer.headers.items()) == InstanceStatus("busy", "kernel update")
+        declared_status.degrade("busy")
+        declared_status.drain("kernel update")
+        response = await client.get("/readyz")
+        assert response.status == 200
+        assert read(response.headers.items()) == InstanceStatus("busy", "kernel update")

@@ -1,4 +1,4 @@
-"""grpc.health.v1 as the process state drives it."""
+"""grpc.health.v1 from the process state."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 
 @pytest.fixture
 def process() -> ProcessHealth:
-    made = ProcessHealth(tick=1.0)
-    made.register("auth")
-    return made
+    process_health = ProcessHealth(tick=1.0)
+    process_health.register("auth")
+    return process_health
 
 
 @pytest.fixture
-def standing() -> DeclaredStatus:
+def declared_status() -> DeclaredStatus:
     return DeclaredStatus()
 
 
 @pytest.fixture
-async def stub(process: ProcessHealth, standing: DeclaredStatus) -> AsyncIterator[health_pb2_grpc.HealthStub]:
+async def stub(
+    process: ProcessHealth, declared_status: DeclaredStatus
+) -> AsyncIterator[health_pb2_grpc.HealthStub]:
     server = grpc.aio.server()
-    HealthServicer(process, standing).add_to(server)
+    HealthServicer(process, declared_status).add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with channels.open_channel(f"127.0.0.1:{port}") as channel:
@@ -43,22 +45,22 @@ async def stub(process: ProcessHealth, standing: DeclaredStatus) -> AsyncIterato
 
 
 async def test_check_follows_the_state(process: ProcessHealth, stub: health_pb2_grpc.HealthStub) -> None:
-    """NOT_SERVING while starting, SERVING when ok, NOT_SERVING when degraded and while recovering."""
-    seen = []
-    for change in (
+    """SERVING only in the state OK."""
+    statuses = []
+    for record in (
         lambda: None,
         lambda: process.record_success("auth", 0.0),
         lambda: process.record_failure("auth"),
         lambda: process.record_success("auth", 1.0),
         lambda: process.record_success("auth", 9.0),
     ):
-        change()
-        seen.append((await stub.Check(health_pb2.HealthCheckRequest())).status)
-    assert seen == [NOT_SERVING, SERVING, NOT_SERVING, NOT_SERVING, SERVING]
+        record()
+        statuses.append((await stub.Check(health_pb2.HealthCheckRequest())).status)
+    assert statuses == [NOT_SERVING, SERVING, NOT_SERVING, NOT_SERVING, SERVING]
 
 
-async def test_watch_tells_each_change(process: ProcessHealth, stub: health_pb2_grpc.HealthStub) -> None:
-    """The status now, then each other one, to every watcher."""
+async def test_watch_sends_each_change(process: ProcessHealth, stub: health_pb2_grpc.HealthStub) -> None:
+    """Every watcher gets the current status, then each other one."""
     watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(3)]
     async with asyncio.timeout(60):
         assert {(await watch.read()).status for watch in watches} == {NOT_SERVING}
@@ -72,44 +74,44 @@ async def test_watch_tells_each_change(process: ProcessHealth, stub: health_pb2_
 
 async def test_unknown_service(stub: health_pb2_grpc.HealthStub) -> None:
     """Check: NOT_FOUND. Watch: SERVICE_UNKNOWN, and the stream stays open."""
-    named = health_pb2.HealthCheckRequest(service="x")
+    request = health_pb2.HealthCheckRequest(service="x")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.Check(named)
+        await stub.Check(request)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    watch = stub.Watch(named)
+    watch = stub.Watch(request)
     assert (await watch.read()).status == SERVICE_UNKNOWN
     assert not watch.done()
     watch.cancel()
 
 
-async def test_watch_of_a_service_with_a_name_of_megabytes(stub: health_pb2_grpc.HealthStub) -> None:
-    """Refused: it would be kept for as long as the watch is open, and a client may open thousands."""
+async def test_watch_of_a_long_service_name_is_refused(stub: health_pb2_grpc.HealthStub) -> None:
+    """The name is kept while the watch is open, and a client may open thousands."""
     assert await stub.Watch(health_pb2.HealthCheckRequest(service="x" * 256)).read()
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Watch(health_pb2.HealthCheckRequest(service="x" * 257)).read()
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_list(stub: health_pb2_grpc.HealthStub) -> None:
-    """List answers, unlike the library's, and has the names of what an instance says of itself."""
-    answer = await stub.List(health_pb2.HealthListRequest())
+async def test_list_has_every_service(stub: health_pb2_grpc.HealthStub) -> None:
+    """The library's own List responds with an error."""
+    response = await stub.List(health_pb2.HealthListRequest())
     names = HEALTH_SERVICES
-    assert {name: found.status for name, found in answer.statuses.items()} == dict.fromkeys(
-        names, NOT_SERVING
-    )
+    assert {
+        name: status_response.status for name, status_response in response.statuses.items()
+    } == dict.fromkeys(names, NOT_SERVING)
 
 
-async def test_watch_tells_of_draining(
-    process: ProcessHealth, standing: DeclaredStatus, stub: health_pb2_grpc.HealthStub
+async def test_watch_sends_draining(
+    process: ProcessHealth, declared_status: DeclaredStatus, stub: health_pb2_grpc.HealthStub
 ) -> None:
-    """A service of its own changes when it is drained, the whole does not."""
+    """Only the service for new sessions changes, not the whole server."""
     process.record_success("auth", 0.0)
     watch = stub.Watch(health_pb2.HealthCheckRequest(service=ACCEPTING_SERVICE))
     async with asyncio.timeout(60):
         assert (await watch.read()).status == SERVING
-        standing.drain("kernel update")
+        declared_status.drain("kernel update")
         assert (await watch.read()).status == NOT_SERVING
         assert (await stub.Check(health_pb2.HealthCheckRequest())).status == SERVING
-        standing.undrain()
+        declared_status.undrain()
         assert (await watch.read()).status == SERVING
     watch.cancel()

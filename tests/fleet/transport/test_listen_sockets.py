@@ -11,12 +11,12 @@ import pytest
 
 from fleet.transport import listen_sockets
 
-#: At each of these turns of the loop after a connection the server is stopped once.
+#: Turns of the loop between a connection and the stop of the server.
 TURNS = range(6)
 
 
-class Taken(asyncio.Protocol):
-    """Keeps the connections that a server accepted."""
+class ConnectionRecorder(asyncio.Protocol):
+    """Records the connections that a server accepted."""
 
     def __init__(self, transports: list[asyncio.BaseTransport]) -> None:
         self._transports = transports
@@ -25,10 +25,12 @@ class Taken(asyncio.Protocol):
         self._transports.append(transport)
 
 
-async def _lost(stop: Callable[[asyncio.Server], Awaitable[None]], turns: int) -> bool:
-    """Stop a server so many turns after somebody connects; whether it lost the connection."""
+async def _loses_connection(stop: Callable[[asyncio.Server], Awaitable[None]], turns: int) -> bool:
+    """Stop a server some turns after a connection, and return whether it lost the connection."""
     transports: list[asyncio.BaseTransport] = []
-    server = await asyncio.get_running_loop().create_server(lambda: Taken(transports), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: ConnectionRecorder(transports), "127.0.0.1", 0
+    )
     with socket.create_connection(server.sockets[0].getsockname()):
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -37,52 +39,51 @@ async def _lost(stop: Callable[[asyncio.Server], Awaitable[None]], turns: int) -
             transport.abort()
         for _ in range(5):
             await asyncio.sleep(0)
-        with warnings.catch_warnings(record=True) as complaints:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             gc.collect()
-    return any("unclosed" in str(complaint.message) for complaint in complaints)
+    return any("unclosed" in str(warning.message) for warning in caught_warnings)
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_server_that_stops_knows_of_everybody_whom_it_accepted(turns: int) -> None:
-    """In whichever turn of the loop that is."""
-    assert not await _lost(listen_sockets.stop_listening, turns)
+async def test_stopped_server_loses_no_connection(turns: int) -> None:
+    assert not await _loses_connection(listen_sockets.stop_listening, turns)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio loses nobody since Python 3.12")
-async def test_server_that_is_only_closed_may_lose_somebody() -> None:
-    """Else the test above proves nothing."""
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio loses no connection since Python 3.12")
+async def test_closed_server_may_lose_a_connection() -> None:
+    """Otherwise the test above proves nothing."""
 
     async def close(server: asyncio.Server) -> None:
         server.close()
 
-    assert any([await _lost(close, turns) for turns in TURNS])
+    assert any([await _loses_connection(close, turns) for turns in TURNS])
 
 
-async def test_socket_listens_before_a_server_takes_it() -> None:
-    """Who dials meanwhile waits, and is served."""
+async def test_socket_listens_before_its_server_starts() -> None:
+    """Connections made meanwhile wait, and are served."""
     with await listen_sockets.bind("127.0.0.1", 0) as bound:
         reader, writer = await asyncio.open_connection(*bound.getsockname())
 
-        async def answer(_: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        async def send_greeting(_: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
             client.write(b"late")
             client.close()
 
-        async with await asyncio.start_server(answer, sock=bound):
+        async with await asyncio.start_server(send_greeting, sock=bound):
             assert await reader.read() == b"late"
         writer.close()
         await writer.wait_closed()
 
 
-async def test_address_that_is_taken_is_refused(taken: tuple[str, int]) -> None:
-    """And no socket is left."""
+async def test_address_in_use_is_refused(address_in_use: tuple[str, int]) -> None:
+    """No socket is left open."""
     with pytest.raises(OSError, match="in use"):
-        await listen_sockets.bind(*taken)
+        await listen_sockets.bind(*address_in_use)
     gc.collect()
 
 
 @pytest.fixture
-async def taken() -> AsyncIterator[tuple[str, int]]:
-    """An address where somebody listens."""
+async def address_in_use() -> AsyncIterator[tuple[str, int]]:
+    """An address on which another socket listens."""
     with await listen_sockets.bind("127.0.0.1", 0) as bound:
         yield bound.getsockname()

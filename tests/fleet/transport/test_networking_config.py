@@ -1,4 +1,4 @@
-"""ClusterNetworkingConfig on the wire: Teleport's numbers, and nothing lost that is not known here."""
+"""ClusterNetworkingConfig as protobuf: Teleport's field numbers, and no unknown field is lost."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fleet.transport.networking_config import Message
 
 
 def field(number: int, body: bytes | int) -> bytes:
-    """A field by hand: a varint, or bytes with their length."""
+    """Return an encoded field: a varint, or bytes with their length."""
 
     def varint(value: int) -> bytes:
-        out = bytearray()
+        encoded = bytearray()
         while value > 0x7F:
-            out.append(value & 0x7F | 0x80)
+            encoded.append(value & 0x7F | 0x80)
             value >>= 7
-        return bytes([*out, value])
+        return bytes([*encoded, value])
 
     if isinstance(body, int):
         return varint(number << 3) + varint(body)
@@ -64,8 +64,8 @@ CONFIG = NetworkingConfig(
     case_insensitive_routing=True,
     ssh_dial_timeout=30.0,
 )
-#: What a newer Teleport might add, at every level: the resource, its metadata, the spec, the strategy inside.
-STRANGE = field(99, b"?")
+#: A field that a newer Teleport might add to the resource, its metadata, its spec or its strategy.
+UNKNOWN_FIELD = field(99, b"?")
 
 
 def bytes_of(spec: bytes, metadata: bytes = METADATA, rest: bytes = b"") -> bytes:
@@ -73,20 +73,20 @@ def bytes_of(spec: bytes, metadata: bytes = METADATA, rest: bytes = b"") -> byte
 
 
 def test_golden_bytes_are_read() -> None:
-    """Bytes made by hand from Teleport's numbers become the value, and the value those bytes."""
+    """Bytes written by hand from Teleport's numbers give the value, and the value gives those bytes."""
     message = Message.FromString(bytes_of(SPEC))
     resource = networking_config.read(message)
     assert resource == NetworkingResource(CONFIG, {"teleport.dev/origin": "dynamic"}, "r1")
-    made = Message()
-    networking_config.finalize(made, Origin.DYNAMIC, "r1")
-    networking_config.write(CONFIG, made)
-    assert made.SerializeToString(deterministic=True) == bytes_of(SPEC)
+    written_message = Message()
+    networking_config.finalize(written_message, Origin.DYNAMIC, "r1")
+    networking_config.write(CONFIG, written_message)
+    assert written_message.SerializeToString(deterministic=True) == bytes_of(SPEC)
 
 
 def test_golden_bytes_of_our_fields() -> None:
-    """Ours lie at 22600 and above."""
-    ours = field(22600, 1) + field(22601, 5 * SECOND) + field(22602, 10 * SECOND) + field(22603, SECOND)
-    config = networking_config.read(Message.FromString(bytes_of(SPEC + ours))).config
+    """Our fields have numbers from 22600."""
+    own_fields = field(22600, 1) + field(22601, 5 * SECOND) + field(22602, 10 * SECOND) + field(22603, SECOND)
+    config = networking_config.read(Message.FromString(bytes_of(SPEC + own_fields))).config
     assert config == replace(
         CONFIG,
         graceful_tunnel_closing=True,
@@ -94,35 +94,37 @@ def test_golden_bytes_of_our_fields() -> None:
         tunnel_closing_wait_max=10.0,
         tunnel_disconnect_threshold=1.0,
     )
-    made = Message.FromString(bytes_of(SPEC))
-    networking_config.write(config, made)
-    assert made.SerializeToString(deterministic=True) == bytes_of(SPEC + ours)
+    written_message = Message.FromString(bytes_of(SPEC))
+    networking_config.write(config, written_message)
+    assert written_message.SerializeToString(deterministic=True) == bytes_of(SPEC + own_fields)
 
 
 def test_unknown_fields_survive() -> None:
-    """Reading, changing one field and stamping keeps what is not known, at every level, byte for byte."""
-    spec = SPEC.replace(field(9, field(2, field(1, 2))), field(9, field(2, field(1, 2) + STRANGE) + STRANGE))
-    message = Message.FromString(bytes_of(spec + STRANGE, METADATA + STRANGE, STRANGE))
+    """Reading, changing a field and finalizing keeps unknown fields at every level, byte for byte."""
+    spec = SPEC.replace(
+        field(9, field(2, field(1, 2))), field(9, field(2, field(1, 2) + UNKNOWN_FIELD) + UNKNOWN_FIELD)
+    )
+    message = Message.FromString(bytes_of(spec + UNKNOWN_FIELD, METADATA + UNKNOWN_FIELD, UNKNOWN_FIELD))
     networking_config.write(replace(networking_config.read(message).config, keep_alive_count_max=5), message)
     networking_config.finalize(message, Origin.DYNAMIC, "r1")
-    changed = spec.replace(field(3, 3), field(3, 5), 1)
-    assert changed != spec
-    # A serializer writes unknown fields after the known ones of their message: that is where ours stand already.
+    changed_spec = spec.replace(field(3, 3), field(3, 5), 1)
+    assert changed_spec != spec
+    # A serializer writes unknown fields after the known ones; these fields are already there.
     assert message.SerializeToString(deterministic=True) == bytes_of(
-        changed + STRANGE, METADATA + STRANGE, STRANGE
+        changed_spec + UNKNOWN_FIELD, METADATA + UNKNOWN_FIELD, UNKNOWN_FIELD
     )
 
 
 def test_durations_beyond_a_float_survive() -> None:
-    """A duration that seconds in a float cannot hold stays exact unless it is changed."""
-    odd = field(1, 2**62 + 1)
-    message = Message.FromString(bytes_of(odd))
+    """A duration that a float cannot represent stays exact unless it is changed."""
+    long_duration = field(1, 2**62 + 1)
+    message = Message.FromString(bytes_of(long_duration))
     networking_config.write(replace(networking_config.read(message).config, keep_alive_count_max=5), message)
     assert message.spec.client_idle_timeout == 2**62 + 1
 
 
-def test_choices_nobody_knows() -> None:
-    """A number of a newer Teleport is shown as a number and written back as it was."""
+def test_unknown_choices_survive() -> None:
+    """The number of a newer Teleport is shown as such, and written back unchanged."""
     message = Message.FromString(bytes_of(field(7, 5) + field(9, field(3, b"x"))))
     config = networking_config.read(message).config
     assert (config.proxy_listener_mode, config.tunnel_strategy) == ("5", "unknown")
@@ -135,25 +137,24 @@ def test_choices_nobody_knows() -> None:
 
 
 @pytest.mark.parametrize("strategy", [*Strategy, ""])
-def test_strategies(strategy: str) -> None:
-    """One strategy follows another, and none stays of the one before."""
+def test_strategy_replaces_the_earlier_one(strategy: str) -> None:
     message = Message.FromString(bytes_of(SPEC))
-    wanted = replace(CONFIG, tunnel_strategy=strategy, agent_connection_count=0)
+    expected = replace(CONFIG, tunnel_strategy=strategy, agent_connection_count=0)
     if strategy == Strategy.PROXY_PEERING:
-        wanted = replace(wanted, agent_connection_count=7)
-    networking_config.write(wanted, message)
-    assert networking_config.read(message).config == wanted
+        expected = replace(expected, agent_connection_count=7)
+    networking_config.write(expected, message)
+    assert networking_config.read(message).config == expected
 
 
-def test_metadata() -> None:
-    """Labels and description are replaced; what they did not name is gone."""
+def test_metadata_is_replaced() -> None:
+    """Labels that are not listed are removed."""
     message = Message.FromString(bytes_of(SPEC))
     networking_config.write_metadata(NetworkingResource(CONFIG, {"a": "b"}, "r1", "why"), message)
     assert (dict(message.metadata.labels), message.metadata.description) == ({"a": "b"}, "why")
 
 
 def test_defaults() -> None:
-    """What a cluster begins with says so, and is upstream's."""
+    """The config of a new cluster has the origin "defaults" and Teleport's values."""
     resource = networking_config.read(networking_config.defaults("r"))
     assert (resource.origin, resource.revision) == ("defaults", "r")
     assert resource.config.tunnel_strategy == "agent_mesh"

@@ -17,11 +17,11 @@ from fleet.transport.poll_connections import Connections
 from fleet.transport.process import ProcessHealth
 from tests.fakes.certificates import Certificates
 from tests.fakes.instances import FakeAuth
-from tests.fakes.questions import question
+from tests.fakes.source_contexts import make_source_context
 
 
 async def test_channel_is_kept_until_it_is_discarded(connections: Connections) -> None:
-    """One for each address."""
+    """There is one channel for each address."""
     first = connections.channel("127.0.0.1:1", "auth")
     assert connections.channel("127.0.0.1:1", "auth") is first
     assert connections.channel("127.0.0.1:2", "auth") is not first
@@ -29,54 +29,55 @@ async def test_channel_is_kept_until_it_is_discarded(connections: Connections) -
     assert connections.channel("127.0.0.1:1", "auth") is not first
 
 
-async def test_channels_to_others_are_closed(connections: Connections) -> None:
-    """Only those asked for stay."""
-    kept, other = connections.channel("127.0.0.1:1", "auth"), connections.channel("127.0.0.1:2", "auth")
+async def test_keep_only_closes_other_channels(connections: Connections) -> None:
+    kept_channel, closed_channel = (
+        connections.channel("127.0.0.1:1", "auth"),
+        connections.channel("127.0.0.1:2", "auth"),
+    )
     await connections.keep_only({"127.0.0.1:1"})
-    assert connections.channel("127.0.0.1:1", "auth") is kept
-    assert connections.channel("127.0.0.1:2", "auth") is not other
+    assert connections.channel("127.0.0.1:1", "auth") is kept_channel
+    assert connections.channel("127.0.0.1:2", "auth") is not closed_channel
 
 
-def test_address_that_is_none() -> None:
-    """A ValueError, for the attempt to say."""
+def test_invalid_address_raises_a_value_error() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         Connections().channel("nowhere", "auth")
 
 
-async def test_reader_reads_again_within_the_deadline(
+async def test_reader_retries_within_the_deadline(
     auth: FakeAuth, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One failure is not seen; a channel for probes is another one, and shows each."""
-    asked = auth.asked
+    """One failure is not visible; a separate channel for probes shows each."""
+    note_call = auth.note_call
 
-    def fails_once(request: Any, context: Any) -> None:
-        auth.fails = None if auth.calls else grpc.StatusCode.UNAVAILABLE
-        asked(request, context)
+    def fail_once(request: Any, context: Any) -> None:
+        auth.error_code = None if auth.calls else grpc.StatusCode.UNAVAILABLE
+        note_call(request, context)
 
-    monkeypatch.setattr(auth, "asked", fails_once)
+    monkeypatch.setattr(auth, "note_call", fail_once)
     reader = connections.reader(auth.address, "auth")
     assert connections.reader(auth.address, "auth") is reader
-    assert await list_instances(replace(question(connections, auth), channel=reader)) == ()
+    assert await list_instances(replace(make_source_context(connections, auth), channel=reader)) == ()
     auth.calls.clear()
     with pytest.raises(SourceError, match="told to fail"):
-        await list_instances(question(connections, auth))
+        await list_instances(make_source_context(connections, auth))
     await connections.discard(auth.address)
     assert connections.reader(auth.address, "auth") is not reader
 
 
 @pytest.mark.parametrize("certificate", ["auth", "proxy", "gateway", "agent", "console"])
 @pytest.mark.parametrize("role", ["auth", "proxy", "gateway"])
-async def test_server_with_the_certificate_of_another_role(
+async def test_server_with_another_roles_certificate_is_refused(
     tmp_path: Path, role: str, certificate: str
 ) -> None:
-    """A console reads from an address only what a server of the role that it dials there says."""
+    """A console reads only from servers of the expected role."""
     certificates = Certificates(tmp_path)
-    shown, ours = certificates.of("node-1", certificate), certificates.of("console", "console")
+    server_files, client_files = certificates.of("node-1", certificate), certificates.of("console", "console")
     server = grpc.aio.server(options=server_options())
     HealthServicer(ProcessHealth(1.0)).add_to(server)
-    address = f"127.0.0.1:{add_port(server, '127.0.0.1:0', shown)}"
+    address = f"127.0.0.1:{add_port(server, '127.0.0.1:0', server_files)}"
     await server.start()
-    connections = Connections(ours)
+    connections = Connections(client_files)
     try:
         if certificate == role:
             assert (
@@ -91,8 +92,8 @@ async def test_server_with_the_certificate_of_another_role(
         await server.stop(None)
 
 
-async def test_channel_of_one_role_is_not_lent_to_another(connections: Connections) -> None:
-    """The handshake proved the role of the server once, for the role that was dialled."""
+async def test_channel_is_used_for_one_role(connections: Connections) -> None:
+    """The handshake proved the role of the server only for the expected role."""
     channel = connections.channel("127.0.0.1:1", "auth")
 
     assert connections.channel("127.0.0.1:1", "proxy") is not channel

@@ -1,4 +1,4 @@
-"""The state of a process."""
+"""Health of a process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from fleet.protocol.recovery.announce import ComponentState
 from fleet.transport.process import ProcessHealth
 
 
-def test_listeners_hear_each_change_once() -> None:
-    """Told at once, then on changes of the whole only."""
+def test_listeners_get_each_change_once() -> None:
+    """They get the current state at once, then its changes."""
     process = ProcessHealth(tick=1.0)
-    heard: list[ComponentState] = []
-    process.listen(heard.append)
+    states: list[ComponentState] = []
+    process.listen(states.append)
     process.register("auth")
     process.record_success("auth", 0.0)
     process.record_success("auth", 1.0)
@@ -19,7 +19,7 @@ def test_listeners_hear_each_change_once() -> None:
     process.record_success("auth", 2.0)
     process.record_success("auth", 4.0)
     process.record_success("auth", 4.1)
-    assert heard == [
+    assert states == [
         ComponentState.STARTING,
         ComponentState.OK,
         ComponentState.DEGRADED,
@@ -28,8 +28,8 @@ def test_listeners_hear_each_change_once() -> None:
     ]
 
 
-def test_leaving_is_not_undone() -> None:
-    """An ending process is out of rotation, whatever its heartbeats say."""
+def test_leave_is_final() -> None:
+    """A process that is stopping stays degraded, whatever its heartbeats do."""
     process = ProcessHealth(tick=1.0)
     process.record_success("auth", 0.0)
     process.leave()

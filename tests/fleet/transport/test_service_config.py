@@ -1,4 +1,4 @@
-"""Asking for the service config when the answer is none."""
+"""Service config requests without a usable response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.transport import channels, service_config
 from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 
 
-async def ask(servicer: Any) -> service_config.ConfigResponse | None:
+async def discover_from(servicer: Any) -> service_config.ConfigResponse | None:
     server = grpc.aio.server()
     if servicer is not None:
         grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(servicer, server)
@@ -25,33 +25,32 @@ async def ask(servicer: Any) -> service_config.ConfigResponse | None:
         await server.stop(0)
 
 
-class Failing:
+class FailingServicer:
     async def GetServiceConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         await context.abort(grpc.StatusCode.UNAVAILABLE, "later")
 
 
-class Empty:
+class EmptyServicer:
     async def GetServiceConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         return grpcclientconfig_pb2.GetServiceConfigResponse()
 
 
-async def test_server_without_the_service() -> None:
-    """An old server: nobody says what is wanted."""
-    assert await ask(None) == service_config.ConfigResponse(None)
+async def test_server_without_the_service_gives_no_config() -> None:
+    assert await discover_from(None) == service_config.ConfigResponse(None)
 
 
-async def test_empty_answer() -> None:
-    """No config means the default, from an auth that did not name itself."""
-    assert await ask(Empty()) == service_config.ConfigResponse(ServiceConfig(), "")
+async def test_empty_response_gives_the_default() -> None:
+    """The auth is unnamed."""
+    assert await discover_from(EmptyServicer()) == service_config.ConfigResponse(ServiceConfig(), "")
 
 
-async def test_failed_question() -> None:
-    """A failure is not an answer: it can be asked again."""
-    assert await ask(Failing()) is None
+async def test_failed_request_gives_no_response() -> None:
+    """It can be repeated."""
+    assert await discover_from(FailingServicer()) is None
 
 
-def test_answer_that_cannot_be_read() -> None:
-    """It is as no answer, with why."""
-    found = service_config.read(b"\x0a\xff", [(service_config.AUTH_ID_METADATA, "a")])
-    assert (found.config, found.auth_id) == (None, "a")
-    assert "is truncated" in found.problem
+def test_unreadable_response_has_a_problem() -> None:
+    """It gives no config."""
+    response = service_config.read(b"\x0a\xff", [(service_config.AUTH_ID_METADATA, "a")])
+    assert (response.config, response.auth_id) == (None, "a")
+    assert "is truncated" in response.problem

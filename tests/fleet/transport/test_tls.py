@@ -30,79 +30,76 @@ def files(tmp_path: Path) -> certificate_authority.KeyPair:
     )
 
 
-async def check(server_tls: TLSFiles, client_tls: TLSFiles) -> int:
-    """One health check over TLS; the status, or the error."""
+async def check_health(server_tls: TLSFiles, client_tls: TLSFiles) -> int:
+    """Check the health of a server over TLS, and return the status."""
     server = grpc.aio.server(options=channels.server_options())
     HealthServicer(ProcessHealth(1.0)).add_to(server)
     port = channels.add_port(server, "127.0.0.1:0", server_tls)
     await server.start()
     try:
         async with channels.open_channel(f"127.0.0.1:{port}", client_tls) as channel:
-            answer = await health_pb2_grpc.HealthStub(channel).Check(
+            response = await health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(), timeout=30
             )
-            return int(answer.status)
+            return int(response.status)
     finally:
         await server.stop(0)
 
 
-async def test_tls(files: certificate_authority.KeyPair) -> None:
-    """A server with a certificate, a client that trusts its CA."""
-    assert await check(TLSFiles(files.certificate, files.key), TLSFiles(authority=files.ca)) == 2
+async def test_server_certificate_of_a_trusted_ca_is_accepted(files: certificate_authority.KeyPair) -> None:
+    assert await check_health(TLSFiles(files.certificate, files.key), TLSFiles(authority=files.ca)) == 2
 
 
-async def test_mutual_tls(files: certificate_authority.KeyPair) -> None:
-    """With a CA the server demands a certificate: who has one gets in, under the name it expects."""
+async def test_client_certificate_is_accepted(files: certificate_authority.KeyPair) -> None:
+    """With a CA the server requires a certificate; the server name is checked, too."""
     server = TLSFiles(files.certificate, files.key, files.ca)
-    assert await check(server, TLSFiles(files.certificate, files.key, files.ca, SERVER_NAME)) == 2
+    assert await check_health(server, TLSFiles(files.certificate, files.key, files.ca, SERVER_NAME)) == 2
 
 
-async def test_mutual_tls_without_a_certificate(files: certificate_authority.KeyPair) -> None:
-    """Who has none does not get in."""
+async def test_client_without_a_certificate_is_refused(files: certificate_authority.KeyPair) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await check(TLSFiles(files.certificate, files.key, files.ca), TLSFiles(authority=files.ca))
+        await check_health(TLSFiles(files.certificate, files.key, files.ca), TLSFiles(authority=files.ca))
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
-    ("files_", "says"),
+    ("files_", "error"),
     [
         (TLSFiles(certificate=Path("/nowhere/x.crt")), "or neither"),
         (TLSFiles(Path("/nowhere/x.crt"), Path("/nowhere/x.key")), "cannot read"),
     ],
 )
-def test_tls_files_that_do_not_work(files_: TLSFiles, says: str) -> None:
-    """A file that cannot be read is named."""
-    with pytest.raises(TLSError, match=says):
+def test_unreadable_tls_files_are_refused(files_: TLSFiles, error: str) -> None:
+    """The error names the file."""
+    with pytest.raises(TLSError, match=error):
         channel_credentials(files_)
 
 
-def test_tls_files_that_are_none(files: certificate_authority.KeyPair, tmp_path: Path) -> None:
-    """No PEM, or a certificate with another's key: told before anybody dials, not by handshakes that fail."""
+def test_invalid_tls_files_are_refused(files: certificate_authority.KeyPair, tmp_path: Path) -> None:
+    """Invalid PEM and keys of other certificates are reported before any handshake."""
     now = datetime.datetime.now(datetime.UTC)
-    other = certificate_authority.issue(
+    other_pair = certificate_authority.issue(
         certificate_authority.ensure_authority(tmp_path, now=now), "other", role="proxy", now=now
     )
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("no key at all")
-    for wrong in (
+    for invalid_files in (
         TLSFiles(garbage, garbage),
-        TLSFiles(files.certificate, other.key),
+        TLSFiles(files.certificate, other_pair.key),
         TLSFiles(files.certificate, files.key, garbage),
     ):
         for credentials in (channel_credentials, server_credentials):
             with pytest.raises(TLSError, match="cannot use"):
-                credentials(wrong)
+                credentials(invalid_files)
 
 
-def test_tls_server_without_key(files: certificate_authority.KeyPair) -> None:
-    """A server cannot do without."""
-    with pytest.raises(TLSError, match="certificate and a key"):
+def test_server_needs_a_key(files: certificate_authority.KeyPair) -> None:
+    with pytest.raises(TLSError, match="certificate and its key"):
         server_credentials(TLSFiles(authority=files.ca))
 
 
-def test_tls_towards_a_role() -> None:
-    """The name of the role is expected where no other name is given; an auth may have one of its own."""
+def test_server_name_of_a_role() -> None:
+    """The role's name is expected unless another name is set; auths may have their own."""
     files = TLSFiles(server_name="proxy.example", auth_name="auth.example")
 
     assert TLSFiles().for_role("proxy").server_name == "proxy.refloat.local"
@@ -123,15 +120,15 @@ def test_tls_towards_a_role() -> None:
         ("proxy", "64656661756c74.teleport.cluster.local", None),
     ],
 )
-async def test_tls_of_a_server_by_its_role(
+async def test_server_role_is_checked_by_the_handshake(
     tmp_path: Path, role: str, name: str, code: grpc.StatusCode | None
 ) -> None:
-    """gRPC itself refuses a server that shows the certificate of a client, or of another role than is expected."""
-    shown = Certificates(tmp_path).of("node", role)
-    client = TLSFiles(authority=shown.authority, server_name=name)
+    """gRPC refuses servers with the certificate of a client or of another role."""
+    server_files = Certificates(tmp_path).of("node", role)
+    client_files = TLSFiles(authority=server_files.authority, server_name=name)
     if code is None:
-        assert await check(TLSFiles(shown.certificate, shown.key), client) == 2
+        assert await check_health(TLSFiles(server_files.certificate, server_files.key), client_files) == 2
         return
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await check(TLSFiles(shown.certificate, shown.key), client)
+        await check_health(TLSFiles(server_files.certificate, server_files.key), client_files)
     assert caught.value.code() is code

@@ -1,4 +1,4 @@
-"""The actions of the log: what they are made of."""
+"""The actions of the audit log."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from fleet.vocabulary.actions import (
     action_of_request,
 )
 from fleet.vocabulary.changes import TRANSITIONS, ChangeKind, ChangeState
-from tests.meta.house import ROOT, tracked
+from tests.meta.house import ROOT, tracked_paths
 
 #: Modules that name an action to read its rows.
 READERS = {
     AuditAction.AGENT_RETIRE: {"dashboards/fleet/retire.py"},
-    AuditAction.AGENT_UNRETIRE: {"dashboards/fleet/retire.py"},
+    AuditAction.AGENT_REINSTATE: {"dashboards/fleet/retire.py"},
+    AuditAction.NETWORKING_EXTERNAL_WRITE: {"dashboards/alerts/presenters.py"},
 }
 
 
@@ -35,13 +36,13 @@ def test_action_of_a_change_is_its_kind_and_a_word() -> None:
 def test_action_of_a_request_is_its_route() -> None:
     """Words that are empty are left out; it is never longer than its column."""
     assert action_of_request(RouteKind.PAGE, ("incident", "acknowledge")) == "page.incident.acknowledge"
-    assert action_of_request(RouteKind.API, ("confirm", "")) == "api.confirm"
+    assert action_of_request(RouteKind.API, ("confirm_change", "")) == "api.confirm_change"
     assert len(action_of_request(RouteKind.PAGE, ("x" * 100, "y"))) == MAX_ACTION_LENGTH
     assert AuditEntry._meta.get_field("action").max_length == MAX_ACTION_LENGTH
 
 
-def test_every_state_that_something_moves_to_is_logged() -> None:
-    """But for the two that people make by a step of their own."""
+def test_every_reachable_state_is_logged() -> None:
+    """Except for states that people set by a step of their own."""
     moved_to = frozenset().union(*TRANSITIONS.values())
     assert moved_to - LOGGED_STATES == {ChangeState.CONFIRMED}
     assert moved_to >= LOGGED_STATES
@@ -49,35 +50,35 @@ def test_every_state_that_something_moves_to_is_logged() -> None:
 
 @pytest.mark.parametrize("action", AuditAction)
 def test_action_fits_its_column(action: AuditAction) -> None:
-    """And is of two words, so that the log has words for it: dashboards/changes/audit_words.py."""
-    thing, dot, deed = action.value.partition(".")
-    assert thing
+    """And is of two words, so that the log has words for it: dashboards/changes/audit_text.py."""
+    subject, dot, verb = action.value.partition(".")
+    assert subject
     assert dot
-    assert deed
+    assert verb
     assert len(action.value) <= MAX_ACTION_LENGTH
 
 
 @pytest.mark.parametrize("action", AuditAction)
-def test_action_is_written_by_one_module_of_the_engine(action: AuditAction) -> None:
-    """By what it does, so that no page, command or API route can do it and forget the log."""
-    named = re.compile(rf"\bAuditAction\.{action.name}\b")
-    modules = {path for path in _modules("fleet/", "dashboards/") if named.search(_text(path))}
+def test_each_action_is_written_by_one_module_of_fleet(action: AuditAction) -> None:
+    """So that no page, command or API route can run an action without logging it."""
+    pattern = re.compile(rf"\bAuditAction\.{action.name}\b")
+    modules = {path for path in _modules("fleet/", "dashboards/") if pattern.search(_text(path))}
     (writer,) = modules - {"fleet/vocabulary/actions.py"} - READERS.get(action, set())
     assert writer.startswith("fleet/")
 
 
-def test_pages_write_no_rows_of_their_own() -> None:
-    """But for requests that reached no action: those are seen at the door."""
-    writing = re.compile(
+def test_dashboards_write_no_audit_rows_themselves() -> None:
+    """Except for requests that reached no action."""
+    import_pattern = re.compile(
         r"^from fleet(?:\.audit)? import .*\b(?:audit|record|attempted|Attempt)\b", re.MULTILINE
     )
-    assert [path for path in _modules("dashboards/") if writing.search(_text(path))] == [
+    assert [path for path in _modules("dashboards/") if import_pattern.search(_text(path))] == [
         "dashboards/shared/request_log.py"
     ]
 
 
 def _modules(*folders: str) -> list[str]:
-    return [path for path in tracked() if path.startswith(folders) and path.endswith(".py")]
+    return [path for path in tracked_paths() if path.startswith(folders) and path.endswith(".py")]
 
 
 def _text(path: str) -> str:

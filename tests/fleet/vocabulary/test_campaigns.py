@@ -22,110 +22,125 @@ _PROXIES = {
 }
 
 
-def _agent(*proxies: str, desired: int = 1) -> AgentSnapshot:
-    return AgentSnapshot(frozenset(proxies), desired)
+def _agent(*proxies: str, desired_count: int = 1) -> AgentSnapshot:
+    return AgentSnapshot(frozenset(proxies), desired_count)
 
 
 @pytest.mark.parametrize("name", list(campaigns.RANGES))
-@pytest.mark.parametrize("wrong", ["", "x", "-1", "1.5", "99999999999", "²", None])
-def test_wrong_pace_is_named(name: str, wrong: object) -> None:
+@pytest.mark.parametrize("invalid_value", ["", "x", "-1", "1.5", "99999999999", "²", None])
+def test_invalid_setting_is_a_problem(name: str, invalid_value: object) -> None:
     """A message at each field, and nothing of it is used."""
-    read = campaigns.parse_campaign_settings({name: wrong})
-    assert "whole number" in read.problems[name]
-    assert read.settings == CampaignSettings()
+    outcome = campaigns.parse_campaign_settings({name: invalid_value})
+    assert "whole number" in outcome.problems[name]
+    assert outcome.settings == CampaignSettings()
 
 
-@pytest.mark.parametrize("wrong", ["25:00", "1:60", "noon", "1440", "-1:00", "1:2:3"])
-def test_wrong_window_is_named(wrong: str) -> None:
+@pytest.mark.parametrize("invalid_value", ["25:00", "1:60", "noon", "1440", "-1:00", "1:2:3"])
+def test_invalid_time_window_is_a_problem(invalid_value: str) -> None:
     """Times of the day only."""
-    assert "time of day" in campaigns.parse_campaign_settings({"window_from": wrong}).problems["window_from"]
+    assert (
+        "time of day"
+        in campaigns.parse_campaign_settings({"window_start": invalid_value}).problems["window_start"]
+    )
 
 
-def test_pace_is_read() -> None:
-    """What is left out has its default; what is unknown is named."""
-    read = campaigns.parse_campaign_settings({"rate": "60", "window_from": "22:30", "window_to": "0"})
-    assert not read.problems
-    assert (read.settings.rate, read.settings.window_from, read.settings.per_proxy) == (
+def test_settings_are_parsed_with_defaults() -> None:
+    """An unknown setting is a problem."""
+    outcome = campaigns.parse_campaign_settings(
+        {"rate_per_minute": "60", "window_start": "22:30", "window_end": "0"}
+    )
+    assert not outcome.problems
+    assert (
+        outcome.settings.rate_per_minute,
+        outcome.settings.window_start,
+        outcome.settings.concurrency,
+    ) == (
         60,
         1350,
-        CampaignSettings().per_proxy,
+        CampaignSettings().concurrency,
     )
-    assert campaigns.parse_campaign_settings({"speed": 1}).problems == {"speed": "unknown setting"}
+    problems = campaigns.parse_campaign_settings({"speed": 1}).problems
+    assert problems["speed"].startswith("unknown setting; use window_start, window_end, rate_per_minute")
 
 
 @pytest.mark.parametrize(
-    ("agent", "says"),
+    ("agent", "expected_reason"),
     [
         (_agent("a"), ""),
         (_agent("c"), ""),
         (_agent("a", "b"), "no other healthy proxy"),
         (_agent(), "no tunnel"),
-        (_agent("a", desired=2), "1 of its 2"),
-        (AgentSnapshot(frozenset("a"), 1, retired=True), "retired"),
+        (_agent("a", desired_count=2), "1 of its 2"),
+        (AgentSnapshot(frozenset("a"), 1, is_retired=True), "retired"),
         (None, "no longer in the fleet"),
     ],
 )
-def test_who_is_skipped(agent: AgentSnapshot | None, says: str) -> None:
-    """Whoever would have less than before, with that reason."""
-    why = campaigns.find_skip_reason(agent, _PROXIES)
-    assert says in why
-    assert bool(why) == bool(says)
+def test_agent_that_would_lose_a_tunnel_is_skipped(agent: AgentSnapshot | None, expected_reason: str) -> None:
+    """With the reason."""
+    reason = campaigns.find_skip_reason(agent, _PROXIES)
+    assert expected_reason in reason
+    assert bool(reason) == bool(expected_reason)
 
 
-def test_tunnel_to_leave() -> None:
-    """The one that is meant, else one to a sick proxy."""
+def test_proxy_to_leave_is_the_given_or_a_sick_one() -> None:
+    """Otherwise one of its proxies, evenly distributed."""
     assert campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset("b")) == "b"
     assert campaigns.choose_proxy_to_leave(_agent("a", "c"), _PROXIES, frozenset()) == "c"
     assert campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset("x")) == "a"
-    spread = Counter(
+    choices = Counter(
         campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset(), f"agent-{n}")
         for n in range(200)
     )
-    assert min(spread["a"], spread["b"]) > 60
+    assert min(choices["a"], choices["b"]) > 60
 
 
 @pytest.mark.parametrize(
-    ("held", "agent", "age", "state"),
+    ("held_proxies", "agent", "age", "state"),
     [
-        ("a", _agent("b"), 1, CampaignAgentState.OK),
-        ("a", _agent("a", "b"), 1, CampaignAgentState.OK),
+        ("a", _agent("b"), 1, CampaignAgentState.SUCCEEDED),
+        ("a", _agent("a", "b"), 1, CampaignAgentState.SUCCEEDED),
         ("a", _agent("a"), 1, None),
         ("a", _agent("a"), 60, CampaignAgentState.FAILED),
         ("a", _agent(), 1, None),
         ("a", _agent(), 60, CampaignAgentState.FAILED),
         ("a", None, 60, CampaignAgentState.FAILED),
-        ("ab", _agent("b", desired=1), 1, CampaignAgentState.OK),
-        ("ab", _agent("b", desired=2), 1, None),
+        ("ab", _agent("b", desired_count=1), 1, CampaignAgentState.SUCCEEDED),
+        ("ab", _agent("b", desired_count=2), 1, None),
     ],
 )
-def test_outcome(
-    held: str, agent: AgentSnapshot | None, age: float, state: CampaignAgentState | None
+def test_agent_outcome_depends_on_tunnels_and_timeout(
+    held_proxies: str, agent: AgentSnapshot | None, age: float, state: CampaignAgentState | None
 ) -> None:
     """Moved, not yet, or too late."""
-    found = campaigns.decide_agent_outcome(
-        frozenset(held), "a", 100.0, agent, CampaignSettings(), 100.0 + age
+    outcome = campaigns.decide_agent_outcome(
+        frozenset(held_proxies), "a", 100.0, agent, CampaignSettings(), 100.0 + age
     )
-    assert (found.state if found else None) is state
+    assert (outcome.state if outcome else None) is state
 
 
 def test_admission_by_rate_and_canaries() -> None:
-    """Canaries at once, then nobody until they are held, then the rate; a late step makes no burst."""
-    pace = CampaignSettings(rate=60, canaries=2, hold=10)
+    """Canaries at once, nothing during the soak time, then the rate; a late step causes no burst."""
+    settings = CampaignSettings(rate_per_minute=60, canary_size=2, soak_seconds=10)
 
     def admit(
-        counts: CampaignCounts, elapsed: float = 1.0, done_at: float | None = None, now: float = 100.0
+        counts: CampaignCounts, elapsed_seconds: float = 1.0, done_at: float | None = None, now: float = 100.0
     ) -> int:
         return campaigns.admit(
-            counts, pace, credit=0.0, elapsed_seconds=elapsed, canaries_finished_at=done_at, now=now
+            counts,
+            settings,
+            credit=0.0,
+            elapsed_seconds=elapsed_seconds,
+            canaries_finished_at=done_at,
+            now=now,
         ).count
 
-    assert admit(CampaignCounts(waiting=10)) == 2
-    assert admit(CampaignCounts(waiting=1)) == 1
-    assert admit(CampaignCounts(waiting=8, asked=2)) == 0
-    assert admit(CampaignCounts(waiting=8, ok=2), done_at=95.0) == 0
-    assert admit(CampaignCounts(waiting=8, ok=2), done_at=90.0) == 1
-    assert admit(CampaignCounts(waiting=8, ok=2), elapsed=600.0, done_at=90.0) == 2
-    assert admit(CampaignCounts(ok=10), done_at=90.0) == 0
+    assert admit(CampaignCounts(pending_count=10)) == 2
+    assert admit(CampaignCounts(pending_count=1)) == 1
+    assert admit(CampaignCounts(pending_count=8, in_progress_count=2)) == 0
+    assert admit(CampaignCounts(pending_count=8, succeeded_count=2), done_at=95.0) == 0
+    assert admit(CampaignCounts(pending_count=8, succeeded_count=2), done_at=90.0) == 1
+    assert admit(CampaignCounts(pending_count=8, succeeded_count=2), elapsed_seconds=600.0, done_at=90.0) == 2
+    assert admit(CampaignCounts(succeeded_count=10), done_at=90.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -138,41 +153,48 @@ def test_admission_by_rate_and_canaries() -> None:
         (1380, 60, 600, False),
     ],
 )
-def test_window(start: int, end: int, minute: int, inside: bool) -> None:
+def test_time_window_may_span_midnight(start: int, end: int, minute: int, inside: bool) -> None:
     """Also over midnight."""
-    pace = CampaignSettings(window_from=start, window_to=end, canaries=0)
-    assert campaigns.is_in_window(pace, minute * 60.0 + 86_400 * 3) is inside
+    settings = CampaignSettings(window_start=start, window_end=end, canary_size=0)
+    assert campaigns.is_in_window(settings, minute * 60.0 + 86_400 * 3) is inside
     if not inside:
-        held = campaigns.admit(
-            CampaignCounts(waiting=1),
-            pace,
+        admission = campaigns.admit(
+            CampaignCounts(pending_count=1),
+            settings,
             credit=5,
             elapsed_seconds=1,
             canaries_finished_at=None,
             now=minute * 60.0,
         )
-        assert (held.count, held.credit) == (0, 0)
-        assert "waiting for the time window" in held.wait_reason
+        assert (admission.count, admission.credit) == (0, 0)
+        assert "waiting for the time window" in admission.wait_reason
 
 
-def test_abort() -> None:
+def test_campaign_aborts_at_its_thresholds() -> None:
     """By the share of failures, once there are enough; by how many more are stranded."""
-    pace = CampaignSettings(max_failed=2, max_stranded=10)
+    settings = CampaignSettings(failure_threshold_percent=2, stranded_threshold=10)
 
-    def why(counts: CampaignCounts, stranded: int = 0) -> str:
-        return campaigns.find_abort_reason(counts, pace, stranded_count=stranded, initial_stranded_count=3)
+    def abort_reason(counts: CampaignCounts, stranded_count: int = 0) -> str:
+        return campaigns.find_abort_reason(
+            counts, settings, stranded_count=stranded_count, initial_stranded_count=3
+        )
 
-    assert not why(CampaignCounts(waiting=100, ok=1, failed=1))
-    assert not why(CampaignCounts(waiting=100, ok=98, failed=2))
-    assert "3 of 100" in why(CampaignCounts(waiting=100, ok=97, failed=3))
-    assert "1 of 2" in why(CampaignCounts(ok=1, failed=1))
-    assert not why(CampaignCounts(waiting=1), stranded=12)
-    assert "10 more" in why(CampaignCounts(waiting=1), stranded=13)
+    assert not abort_reason(CampaignCounts(pending_count=100, succeeded_count=1, failed_count=1))
+    assert not abort_reason(CampaignCounts(pending_count=100, succeeded_count=98, failed_count=2))
+    assert "3 of 100" in abort_reason(CampaignCounts(pending_count=100, succeeded_count=97, failed_count=3))
+    assert "1 of 2" in abort_reason(CampaignCounts(succeeded_count=1, failed_count=1))
+    assert not abort_reason(CampaignCounts(pending_count=1), stranded_count=12)
+    assert "10 more" in abort_reason(CampaignCounts(pending_count=1), stranded_count=13)
 
 
-def test_sums_and_eta() -> None:
+def test_counts_add_up_and_eta_follows_the_rate() -> None:
     """Done and remaining are all; the time left follows the rate."""
     counts = CampaignCounts(1, 2, 3, 4, 5, 6)
-    assert counts.finished_count + counts.remaining_count == counts.total_count == 21
-    assert campaigns.eta(CampaignCounts(waiting=300), CampaignSettings(rate=300, jitter=0)) > 60
-    assert campaigns.eta(CampaignCounts(ok=1), CampaignSettings()) == 0
+    assert counts.finished_count + counts.unfinished_count == counts.total_count == 21
+    assert (
+        campaigns.eta(
+            CampaignCounts(pending_count=300), CampaignSettings(rate_per_minute=300, jitter_seconds=0)
+        )
+        > 60
+    )
+    assert campaigns.eta(CampaignCounts(succeeded_count=1), CampaignSettings()) == 0

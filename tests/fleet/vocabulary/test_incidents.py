@@ -11,16 +11,16 @@ def test_incident_is_named_by_cluster_cause_and_generation() -> None:
 
 
 def test_cause_is_named_once() -> None:
-    """A region says that it is one; a proxy's name need not."""
-    assert PROXY.label == "proxy proxy-1"
+    """The kind is not repeated if the name contains it."""
+    assert PROXY.label == "proxy-1"
     assert Cause(CauseKind.REGION, "eu", "region eu").label == "region eu"
     assert Cause(CauseKind.GROUP, "blue", "proxy group blue").label == "proxy group blue"
 
 
 def test_duration_ends_when_it_became_quiet() -> None:
-    """The quiet minutes after it are not part of the trouble."""
+    """The recovery time is not included."""
     assert Incident("d", PROXY, 1, IncidentState.FIRING, 100.0).duration(160.0) == 60.0
-    quiet = Incident("d", PROXY, 1, IncidentState.RESOLVED, 100.0, quiet_since=150.0, resolved_at=450.0)
+    quiet = Incident("d", PROXY, 1, IncidentState.RESOLVED, 100.0, recovering_since=150.0, resolved_at=450.0)
     assert quiet.duration(999.0) == 50.0
 
 
@@ -32,7 +32,7 @@ def test_kinds_are_ordered_by_strength() -> None:
     assert Severity.CRITICAL > Severity.WARNING > Severity.INFO
 
 
-def test_key_of_the_console_is_told_from_others() -> None:
+def test_key_of_the_console_differs_from_others() -> None:
     """A cause may be named as it likes: the kind before the slash counts."""
     assert is_console_cause(Cause(CauseKind.CONSOLE, "default", "Refloat monitoring").key)
     assert not is_console_cause(Cause(CauseKind.PROXY, "console/1", "console").key)

@@ -31,21 +31,21 @@ def test_labels_are_words() -> None:
     ]
 
 
-def test_serving_status_is_grpcs() -> None:
+def test_serving_status_matches_grpc() -> None:
     """The same names and numbers as grpc.health.v1."""
-    theirs = health_pb2.HealthCheckResponse.ServingStatus.items()
+    grpc_items = health_pb2.HealthCheckResponse.ServingStatus.items()
 
-    assert {status.name: int(status) for status in ServingStatus} == dict(theirs)
+    assert {status.name: int(status) for status in ServingStatus} == dict(grpc_items)
 
 
-def test_kinds_are_the_two_there_are() -> None:
+def test_kinds_are_auth_and_proxy() -> None:
     """An instance is an auth server or a proxy."""
     assert set(InstanceKind) == {"auth", "proxy"}
 
 
-def test_sets_of_states_differ_by_what_they_say() -> None:
-    """Each set is what its name says: whoever adds a state decides about each of them here."""
-    found = {
+def test_sets_of_states() -> None:
+    """A new state has to be added to each set here."""
+    slugs_by_set = {
         name: {state.slug for state in states}
         for name, states in {
             "sick": SICK_STATES,
@@ -57,7 +57,7 @@ def test_sets_of_states_differ_by_what_they_say() -> None:
             "neither": set(InstanceState) - SICK_STATES,
         }.items()
     }
-    assert found == {
+    assert slugs_by_set == {
         "sick": {"silent", "unhealthy", "expired", "gone"},
         "faults": {"silent", "unhealthy", "expired"},
         "lost": {"expired", "gone"},

@@ -1,4 +1,4 @@
-"""What instances say of their policies."""
+"""Policy reports of instances."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 
 
-def test_accepted_is_what_the_file_says() -> None:
-    """What comes from elsewhere after a restart was not accepted over the network."""
+def test_accepted_values_come_from_the_file() -> None:
+    """Values of other sources were not accepted over the network."""
     ttl = PolicyReport(
         PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT),
         PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.FILE),
     )
     close = PolicyValue(HTTP_CLOSE_VARIABLE, "true", Source.ENVIRONMENT)
-    found = {AUTH_TTL_VARIABLE: ttl, HTTP_CLOSE_VARIABLE: PolicyReport(close, close)}
-    assert NodeReport("a", "auth", "r", 1.0, "x", "", found).accepted_values == {AUTH_TTL_VARIABLE: "1m"}
+    reports = {AUTH_TTL_VARIABLE: ttl, HTTP_CLOSE_VARIABLE: PolicyReport(close, close)}
+    assert NodeReport("a", "auth", "r", 1.0, "x", "", reports).accepted_values == {AUTH_TTL_VARIABLE: "1m"}
 
 
-def _report(now: PolicyValue, beneath: PolicyValue | None) -> NodeReport:
-    return NodeReport("a", "auth", "r", 1.0, "x", "", {AUTH_TTL_VARIABLE: PolicyReport(now, now, beneath)})
+def _report(now: PolicyValue, fallback: PolicyValue | None) -> NodeReport:
+    return NodeReport("a", "auth", "r", 1.0, "x", "", {AUTH_TTL_VARIABLE: PolicyReport(now, now, fallback)})
 
 
-def test_how_it_differs_from_what_is_wanted() -> None:
-    """By meaning, not by letters; what is wanted no more must not come from the file."""
+def test_drift_compares_meanings_with_desired_values() -> None:
+    """A value that is no longer desired must not come from the file."""
     ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT)
     file = PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE)
     environment = PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT)
@@ -35,8 +35,8 @@ def test_how_it_differs_from_what_is_wanted() -> None:
     assert "does not report" in _report(ten, ten).describe_drift({HTTP_CLOSE_VARIABLE: "true"})
 
 
-def test_what_it_runs_with_once_that_is_accepted() -> None:
-    """The command line wins; unset, what is beneath the file comes back."""
+def test_text_with_desired_value_respects_flags_and_fallback() -> None:
+    """A flag takes precedence; an unset value falls back to the value below the file."""
     ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT)
     file, flag = (
         PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE),

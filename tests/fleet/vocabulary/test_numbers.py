@@ -48,4 +48,4 @@ def test_reader_of_a_field_without_a_range() -> None:
         {},
     )
     assert parse_numbers({"start": ""}, Settings, start=length) == ({}, {"start": "write something"})
-    assert parse_numbers({"start": "abc"}, Settings) == ({}, {"start": "unknown setting"})
+    assert parse_numbers({"start": "abc"}, Settings) == ({}, {"start": "unknown setting; use rate"})

@@ -9,20 +9,20 @@ from fleet.vocabulary.rollouts import InstanceProbe, RolloutSettings, RolloutSte
 
 
 @pytest.mark.parametrize("name", list(rollouts.RANGES))
-@pytest.mark.parametrize("wrong", ["", "x", "-1", "1.5", "99999999999"])
-def test_wrong_terms_are_named(name: str, wrong: str) -> None:
+@pytest.mark.parametrize("invalid_value", ["", "x", "-1", "1.5", "99999999999"])
+def test_invalid_setting_is_a_problem(name: str, invalid_value: str) -> None:
     """A message at each field."""
-    assert "whole number" in rollouts.parse_rollout_settings({name: wrong}).problems[name]
+    assert "whole number" in rollouts.parse_rollout_settings({name: invalid_value}).problems[name]
 
 
-def test_terms_are_read() -> None:
-    """Defaults for what is left out; unknown fields are named."""
-    assert rollouts.parse_rollout_settings({"at_once": "2"}).settings == RolloutSettings(at_once=2)
+def test_settings_are_parsed_with_defaults() -> None:
+    """An unknown setting is a problem."""
+    assert rollouts.parse_rollout_settings({"concurrency": "2"}).settings == RolloutSettings(concurrency=2)
     assert rollouts.parse_rollout_settings({"x": 1}).problems
 
 
 @pytest.mark.parametrize(
-    ("state", "waited", "seen", "move"),
+    ("state", "elapsed_seconds", "probe", "expected_action"),
     [
         (RolloutStepState.DRAINING, 1, InstanceProbe("old"), StepAction.NOTHING),
         (RolloutStepState.DRAINING, 2, InstanceProbe("old"), StepAction.RESTART),
@@ -32,39 +32,41 @@ def test_terms_are_read() -> None:
         (RolloutStepState.RESTARTING, 1, InstanceProbe("new", has_desired_values=True), StepAction.CHECK),
         (RolloutStepState.RESTARTING, 1, InstanceProbe("new"), StepAction.FAIL),
         (
-            RolloutStepState.CHECKING,
+            RolloutStepState.VERIFYING,
             1,
             InstanceProbe("new", has_desired_values=True, serving=True),
             StepAction.NOTHING,
         ),
         (
-            RolloutStepState.CHECKING,
+            RolloutStepState.VERIFYING,
             5,
             InstanceProbe("new", has_desired_values=True, serving=True),
             StepAction.FINISH,
         ),
-        (RolloutStepState.CHECKING, 5, InstanceProbe("new", has_desired_values=True), StepAction.NOTHING),
-        (RolloutStepState.CHECKING, 90, InstanceProbe("new", has_desired_values=True), StepAction.FAIL),
+        (RolloutStepState.VERIFYING, 5, InstanceProbe("new", has_desired_values=True), StepAction.NOTHING),
+        (RolloutStepState.VERIFYING, 90, InstanceProbe("new", has_desired_values=True), StepAction.FAIL),
     ],
 )
-def test_following(state: RolloutStepState, waited: float, seen: InstanceProbe, move: StepAction) -> None:
-    """What comes next, by what is seen and for how long."""
-    found = rollouts.decide_next_step(
-        state, since=100.0, run_id="old", probe=seen, settings=RolloutSettings(), now=100.0 + waited
+def test_next_step_depends_on_the_probe_and_elapsed_time(
+    state: RolloutStepState, elapsed_seconds: float, probe: InstanceProbe, expected_action: StepAction
+) -> None:
+    """For each state of a step."""
+    step = rollouts.decide_next_step(
+        state, since=100.0, run_id="old", probe=probe, settings=RolloutSettings(), now=100.0 + elapsed_seconds
     )
-    assert found.action is move
-    assert (move is StepAction.FAIL) <= bool(found.detail)
+    assert step.action is expected_action
+    assert (expected_action is StepAction.FAIL) <= bool(step.detail)
 
 
-def test_turns() -> None:
-    """As many at a time as allowed; nobody while others are sick."""
-    waiting, ok, busy = RolloutStepState.WAITING, RolloutStepState.OK, RolloutStepState.CHECKING
-    assert rollouts.choose_steps_to_start([waiting] * 3, RolloutSettings(), [])[0] == (0,)
-    assert rollouts.choose_steps_to_start([ok, busy, waiting], RolloutSettings(), [])[0] == ()
-    assert rollouts.choose_steps_to_start([ok, busy, waiting, waiting], RolloutSettings(at_once=3), [])[
+def test_steps_start_up_to_the_concurrency() -> None:
+    """No step starts while another instance is sick."""
+    pending, ok, busy = RolloutStepState.PENDING, RolloutStepState.SUCCEEDED, RolloutStepState.VERIFYING
+    assert rollouts.choose_steps_to_start([pending] * 3, RolloutSettings(), [])[0] == (0,)
+    assert rollouts.choose_steps_to_start([ok, busy, pending], RolloutSettings(), [])[0] == ()
+    assert rollouts.choose_steps_to_start([ok, busy, pending, pending], RolloutSettings(concurrency=3), [])[
         0
     ] == (2, 3)
-    places, waits_for = rollouts.choose_steps_to_start([waiting], RolloutSettings(), ["auth-2"])
+    places, waits_for = rollouts.choose_steps_to_start([pending], RolloutSettings(), ["auth-2"])
     assert places == ()
     assert "auth-2 to become healthy" in waits_for
     assert rollouts.choose_steps_to_start([ok], RolloutSettings(), []) == ((), "")

@@ -12,13 +12,13 @@ from fleet.vocabulary.tags import Tone
 from tests.meta.house import ROOT
 
 
-def test_word_of_several_vocabularies_has_one_tone() -> None:
+def test_equal_values_of_several_enums_have_one_tone() -> None:
     """The class of a tag is named after the word alone: `tag-failed`."""
     tones = defaultdict(set)
-    for word in (*ChangeState, *CampaignAgentState, *RolloutStepState, *AuditOutcome):
-        assert type(word)(word.value) is word
-        tones[word.value].add(word.tone)
-    assert {len(found) for found in tones.values()} == {1}
+    for state in (*ChangeState, *CampaignAgentState, *RolloutStepState, *AuditOutcome):
+        assert type(state)(state.value) is state
+        tones[state.value].add(state.tone)
+    assert {len(tones_of_value) for tones_of_value in tones.values()} == {1}
 
 
 def test_style_sheet_reads_what_tones_set() -> None:

@@ -29,7 +29,8 @@ def test_verdicts_are_read_as_people_write_them() -> None:
     """Hyphens and capitals are no error; a word that is no verdict is, with the list of those there are."""
     assert State.read(" At-Risk") is State.AT_RISK
     with pytest.raises(
-        ValueError, match=r"Unknown state 'calm'\. Use one of: unknown, retired, never, stranded"
+        ValueError,
+        match=r"Unknown state 'calm'\. Use one of: unknown, retired, never connected \(never\), stranded",
     ):
         State.read("calm")
 
@@ -46,7 +47,7 @@ def test_reading_order_has_every_verdict_once_and_what_needs_people_first() -> N
 
 @pytest.mark.parametrize("state", State)
 def test_ground_of_each_verdict_is_in_the_style_sheet(state: State) -> None:
-    """A missing custom property would leave the tile without a ground."""
+    """A missing custom property would leave the tile without a background."""
     sheet = ROOT / "dashboards/static/dashboards/css/tokens.css"
     assert f"--wash-{state.look.wash}: light-dark(" in sheet.read_text()
 
@@ -64,6 +65,6 @@ def test_reason_and_recovery_slugs_are_codes() -> None:
 
 
 def test_marks_are_no_instance() -> None:
-    """What stands for no cause and for the backend is told apart, and is beyond any index."""
+    """The marks differ and are larger than any index."""
     assert NO_CAUSE != BACKEND_CAUSE
     assert min(NO_CAUSE, BACKEND_CAUSE) > 10_000

@@ -155,7 +155,7 @@ function paintBeats() {
     beat.querySelector(".beat-text").textContent = ahead
       ? `heartbeat dated ${formatAge(age)} in the future: the clocks of the instance and the console differ`
       : unseen
-      ? `last heartbeat seen ${formatAge(age)} ago${unlisted ? "; no auth returns newer heartbeats" : ""}`
+      ? `last heartbeat seen ${formatAge(age)} ago${unlisted ? "; Refloat gets no newer one from any auth" : ""}`
       : `heartbeat ${formatAge(age)} ago, expires after ${formatAge(ttl)}`;
   }
 }

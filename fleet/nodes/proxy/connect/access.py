@@ -90,7 +90,9 @@ class ConnectAccess:
 
 def _context(tls: TLSFiles) -> ssl.SSLContext:
     if tls.certificate is None or tls.key is None:
-        raise NodeStartError("a server with TLS needs a certificate and its key")
+        raise NodeStartError(
+            "a server with TLS needs a certificate and its key: set both --tls-cert and --tls-key"
+        )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(tls.certificate, tls.key)

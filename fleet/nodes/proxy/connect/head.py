@@ -20,10 +20,10 @@ _LARGEST_HEAD = 16 * 1024
 _LEAVE_WITHIN = 1.0
 
 
-class Head(asyncio.Protocol):
+class RequestProtocol(asyncio.Protocol):
     """One connection until its request has been read and answered."""
 
-    def __init__(self, on_connect: Callable[[Head], None]) -> None:
+    def __init__(self, on_connect: Callable[[RequestProtocol], None]) -> None:
         self._on_connect = on_connect
         self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=_LARGEST_HEAD)
         self._request: asyncio.Future[h11.Request] = asyncio.get_running_loop().create_future()
@@ -50,8 +50,8 @@ class Head(asyncio.Protocol):
                 self._request.set_result(event)
         except h11.RemoteProtocolError as error:
             reason = (
-                RefusalReason.LARGE
-                if error.error_status_hint == RefusalReason.LARGE.status
+                RefusalReason.HEADER_TOO_LARGE
+                if error.error_status_hint == RefusalReason.HEADER_TOO_LARGE.status
                 else RefusalReason.MALFORMED
             )
             self.transport.pause_reading()
@@ -72,7 +72,9 @@ class Head(asyncio.Protocol):
         """Return the request. Raises RefusedError after `within` seconds, ConnectionError if the client has left."""
         await asyncio.wait((self._request,), timeout=within)
         if not self._request.done():
-            raise RefusedError(RefusalReason.SLOW, f"no complete request arrived within {within:g} s")
+            raise RefusedError(
+                RefusalReason.REQUEST_TIMEOUT, f"no complete request arrived within {within:g} s"
+            )
         return self._request.result()
 
     def accept(self) -> bytes:

@@ -24,22 +24,26 @@ class ConnectMetrics(Collector):
         self._from_agents = 0
         self._states = states
         self._opened_connections = Counter(
-            "refloat_connect_opened", "User connections that reached an agent's service", registry=registry
+            "refloat_connect_connections",
+            "User connections that reached an agent's service",
+            registry=registry,
         )
         self._refused_requests = Counter(
-            "refloat_connect_refused", "Refused CONNECT requests", ["reason"], registry=registry
+            "refloat_connect_refused_requests", "Refused CONNECT requests", ["reason"], registry=registry
         )
         for reason in RefusalReason:
             self._refused_requests.labels(reason.label)
         self._peered_connections = Counter(
-            "refloat_connect_peered", "User connections forwarded to another proxy", registry=registry
+            "refloat_connect_peered_connections",
+            "User connections forwarded to another proxy",
+            registry=registry,
         )
         self._aborted_connections = Counter(
-            "refloat_connect_aborted",
+            "refloat_connect_aborted_connections",
             "User connections that ended with an error",
             registry=registry,
         )
-        Gauge("refloat_connect_open", "Open user connections", registry=registry).set_function(
+        Gauge("refloat_connect_open_connections", "Open user connections", registry=registry).set_function(
             lambda: float(len(self._connections))
         )
         tunnels = Gauge("refloat_tunnels", "Reverse tunnels by state", ["state"], registry=registry)

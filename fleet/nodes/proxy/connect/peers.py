@@ -13,11 +13,11 @@ import ssl
 from dataclasses import dataclass
 
 from fleet.nodes.shared import connect_client, flags
-from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, NotHereError
+from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, NoTunnelError
 from fleet.nodes.shared.instance import Instance
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.protocol.instance_labels import CONNECT_LABEL
-from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceAddress
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceTarget
 from fleet.transport.backend import BackendUnavailableError
 from fleet.transport.tls import TLSError
 from fleet.transport.tunnel.pump import TcpConnection
@@ -46,11 +46,11 @@ class Peers:
         except TLSError as error:
             raise NodeStartError(str(error)) from None
 
-    async def dial(self, service_address: ServiceAddress) -> TcpConnection:
+    async def dial(self, service_target: ServiceTarget) -> TcpConnection:
         """Connect to a service of an agent that has no tunnel here. Raises RefusedError."""
-        no_tunnel = f"agent {service_address.agent!r} has no tunnel to this proxy"
+        no_tunnel = f"agent {service_target.agent!r} has no tunnel to this proxy"
         try:
-            peers = await self._find_holders(service_address.agent)
+            peers = await self._find_holders(service_target.agent)
         except BackendUnavailableError as error:
             raise RefusedError(
                 RefusalReason.NO_AGENT, f"{no_tunnel}, and the backend cannot be read: {error}"
@@ -59,16 +59,16 @@ class Peers:
         random.shuffle(peers)
         for peer in peers:
             try:
-                return await self._dial(peer, service_address)
-            except NotHereError as error:
+                return await self._dial(peer, service_target)
+            except NoTunnelError as error:
                 reason = f"{no_tunnel}, and proxy {peer.name} responded: {error}"
             except ConnectError as error:
                 raise self._refusal(peer, error) from None
         raise RefusedError(RefusalReason.NO_AGENT, reason)
 
-    async def _dial(self, peer: _Peer, service_address: ServiceAddress) -> TcpConnection:
+    async def _dial(self, peer: _Peer, service_target: ServiceTarget) -> TcpConnection:
         plan = ConnectPlan(
-            f"{service_address.service}.{service_address.agent}",
+            f"{service_target.service}.{service_target.agent}",
             (peer.address,),
             token=self._token,
             tls=self._instance.flags.tls,

@@ -17,18 +17,18 @@ from collections.abc import Awaitable, Iterator
 import h11
 
 from fleet.nodes.proxy.connect.access import ConnectAccess, ConnectFlags
-from fleet.nodes.proxy.connect.head import Head
+from fleet.nodes.proxy.connect.head import RequestProtocol
 from fleet.nodes.proxy.connect.metrics import ConnectMetrics
 from fleet.nodes.proxy.connect.peers import Peers
 from fleet.nodes.proxy.connect.pending_connections import PendingConnections
 from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
 from fleet.nodes.proxy.tunnels import Tunnel
 from fleet.nodes.shared import addresses, lifecycle
-from fleet.nodes.shared.connect_client import BrokenError, splice
+from fleet.nodes.shared.connect_client import ServiceConnectionLostError, splice
 from fleet.nodes.shared.instance import Instance
 from fleet.processes import background
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceAddress
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceTarget
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.listen_sockets import stop_listening
 from fleet.transport.tunnel.pump import TcpConnection, pump
@@ -63,7 +63,7 @@ class ConnectPort:
         self._server: asyncio.Server | None = None
         #: Tasks of all connections; those without a request yet; number of admitted ones.
         self._users: set[asyncio.Task[None]] = set()
-        self._pending_connections: PendingConnections[Head] = PendingConnections()
+        self._pending_connections: PendingConnections[RequestProtocol] = PendingConnections()
         self._user_count = 0
         self.address = ""
 
@@ -78,7 +78,7 @@ class ConnectPort:
         within = None if self._access.tls is None else _TLS_WITHIN
         listen = self._flags.listen
         server_start = loop.create_server(
-            lambda: Head(self._on_connect),
+            lambda: RequestProtocol(self._on_connect),
             *listen,
             ssl=self._access.tls,
             backlog=_BACKLOG,
@@ -104,7 +104,7 @@ class ConnectPort:
         await self.stop_accepting()
         await background.stop(self._users)
 
-    def _on_connect(self, head: Head) -> None:
+    def _on_connect(self, head: RequestProtocol) -> None:
         evicted_head = self._pending_connections.add(head, _host(head), _MOST_STRANGERS)
         if evicted_head is not None:
             self._metrics.record_refusal(RefusalReason.BUSY)
@@ -113,7 +113,7 @@ class ConnectPort:
         self._users.add(task)
         task.add_done_callback(self._users.discard)
 
-    async def _serve(self, head: Head) -> None:
+    async def _serve(self, head: RequestProtocol) -> None:
         try:
             await self._serve_head(head)
         except ConnectionError:
@@ -125,13 +125,13 @@ class ConnectPort:
             if head.transport.get_protocol() is head:
                 head.transport.close()
 
-    async def _serve_head(self, head: Head) -> None:
+    async def _serve_head(self, head: RequestProtocol) -> None:
         try:
             request = await head.read(_HEAD_WITHIN)
-            service_address = self._admit(head, request)
+            service_target = self._admit(head, request)
             self._pending_connections.remove(head)
             with self._reserve_slot():
-                await self._connect(head, request, service_address)
+                await self._connect(head, request, service_target)
         except RefusedError as refusal:
             self._metrics.record_refusal(refusal.reason)
             log.info("connect.refused: %s, %s: %s", _peer_address(head), refusal.reason.label, refusal)
@@ -150,19 +150,21 @@ class ConnectPort:
         finally:
             self._user_count -= 1
 
-    async def _connect(self, head: Head, request: h11.Request, service_address: ServiceAddress) -> None:
-        tunnel = self._find(service_address)
+    async def _connect(
+        self, head: RequestProtocol, request: h11.Request, service_target: ServiceTarget
+    ) -> None:
+        tunnel = self._find(service_target)
         if tunnel is None:
-            await self._carry_to_peer(head, service_address, await self._dial_peer(request, service_address))
+            await self._carry_to_peer(head, service_target, await self._dial_peer(request, service_target))
             return
-        stream = await self._open(tunnel, service_address)
+        stream = await self._open(tunnel, service_target)
         self._table.begin_session(tunnel, stream)
         try:
-            await self._carry_to_agent(head, service_address, stream)
+            await self._carry_to_agent(head, service_target, stream)
         finally:
             self._table.end_session(tunnel, stream, time.monotonic())
 
-    def _admit(self, head: Head, request: h11.Request) -> ServiceAddress:
+    def _admit(self, head: RequestProtocol, request: h11.Request) -> ServiceTarget:
         headers = {name: value for name, value in request.headers if name == b"proxy-authorization"}
         authorization = headers.get(b"proxy-authorization", b"").decode("latin-1")
         self._access.check(authorization, head.transport.get_extra_info("peercert"))
@@ -175,29 +177,29 @@ class ConnectPort:
         connect.check_framing(request.headers)
         return connect.parse(request.target.decode("latin-1"))
 
-    def _find(self, service_address: ServiceAddress) -> Tunnel | None:
+    def _find(self, service_target: ServiceTarget) -> Tunnel | None:
         if self._tunnels.is_shutting_down:
-            raise RefusedError(RefusalReason.LEAVING, "this proxy is shutting down")
-        tunnels = self._table.find(service_address.agent)
+            raise RefusedError(RefusalReason.DRAINING, "this proxy is shutting down")
+        tunnels = self._table.find(service_target.agent)
         if len(tunnels) > 1:
             ids = ", ".join(tunnel.agent_id for tunnel in tunnels)
             raise RefusedError(
                 RefusalReason.AMBIGUOUS,
-                f"several agents have the name {service_address.agent}; use an id instead: {ids}",
+                f"several agents have the name {service_target.agent}; use an id instead: {ids}",
             )
         return tunnels[0] if tunnels else None
 
-    async def _dial_peer(self, request: h11.Request, service_address: ServiceAddress) -> TcpConnection:
+    async def _dial_peer(self, request: h11.Request, service_target: ServiceTarget) -> TcpConnection:
         if any(name == _PEER_HEADER for name, _ in request.headers):
             raise RefusedError(
-                RefusalReason.NO_AGENT, f"agent {service_address.agent!r} has no tunnel to this proxy"
+                RefusalReason.NO_AGENT, f"agent {service_target.agent!r} has no tunnel to this proxy"
             )
-        return await self._peers.dial(service_address)
+        return await self._peers.dial(service_target)
 
-    async def _open(self, tunnel: Tunnel, service_address: ServiceAddress) -> TunnelStream:
+    async def _open(self, tunnel: Tunnel, service_target: ServiceTarget) -> TunnelStream:
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                return await self._tunnels.open_session(tunnel, service_address.service)
+                return await self._tunnels.open_session(tunnel, service_target.service)
         except TimeoutError:
             raise RefusedError(
                 RefusalReason.TIMEOUT,
@@ -207,16 +209,18 @@ class ConnectPort:
             raise RefusedError(RefusalReason.AGENT, str(error)) from None
 
     async def _carry_to_agent(
-        self, head: Head, service_address: ServiceAddress, stream: TunnelStream
+        self, head: RequestProtocol, service_target: ServiceTarget, stream: TunnelStream
     ) -> None:
         try:
             connection = _take_over(head)
         except ConnectionError:
             stream.abort("the client has left")
             raise
-        await self._carry_counted(head, service_address, connection, pump(connection, stream))
+        await self._carry_counted(head, service_target, connection, pump(connection, stream))
 
-    async def _carry_to_peer(self, head: Head, service_address: ServiceAddress, peer: TcpConnection) -> None:
+    async def _carry_to_peer(
+        self, head: RequestProtocol, service_target: ServiceTarget, peer: TcpConnection
+    ) -> None:
         try:
             connection = _take_over(head)
         except ConnectionError:
@@ -224,13 +228,13 @@ class ConnectPort:
             raise
         self._metrics.record_peering()
         await self._carry_counted(
-            head, service_address, connection, splice(connection, peer, wait_for_both=True)
+            head, service_target, connection, splice(connection, peer, wait_for_both=True)
         )
 
     async def _carry_counted(
         self,
-        head: Head,
-        service_address: ServiceAddress,
+        head: RequestProtocol,
+        service_target: ServiceTarget,
         connection: TcpConnection,
         transfer: Awaitable[None],
     ) -> None:
@@ -239,23 +243,23 @@ class ConnectPort:
         try:
             await transfer
             is_aborted = False
-        except (TunnelError, BrokenError) as error:
+        except (TunnelError, ServiceConnectionLostError) as error:
             log.info("connect.aborted: %s: %s", _peer_address(head), error)
         except asyncio.CancelledError:
             # The drain time is over. Log whose connection is cut, because nothing else explains it to the user. A
             # metric would be useless: the process ends before a scrape.
             log.warning(
-                "connect.cut: %s, connected to %s of agent %s",
+                "connect.drain-timeout: %s, connected to %s of agent %s",
                 _describe_user(head),
-                service_address.service,
-                service_address.agent,
+                service_target.service,
+                service_target.agent,
             )
             raise
         finally:
             self._metrics.record_close(connection, is_aborted=is_aborted)
 
 
-def _take_over(head: Head) -> TcpConnection:
+def _take_over(head: RequestProtocol) -> TcpConnection:
     """Respond with HTTP 200, and return the wire that takes over the connection. Raises ConnectionError."""
     connection = TcpConnection()
     connection.take_over(head.transport, head.accept())
@@ -264,17 +268,17 @@ def _take_over(head: Head) -> TcpConnection:
     return connection
 
 
-def _peer_address(head: Head) -> str:
+def _peer_address(head: RequestProtocol) -> str:
     peer = head.transport.get_extra_info("peername")
     return addresses.join(*peer[:2]) if peer else "unknown client"
 
 
-def _host(head: Head) -> str:
+def _host(head: RequestProtocol) -> str:
     peer = head.transport.get_extra_info("peername")
     return str(peer[0]) if peer else ""
 
 
-def _describe_user(head: Head) -> str:
+def _describe_user(head: RequestProtocol) -> str:
     """Return the user's certificate name, if any, and address."""
     certificate = head.transport.get_extra_info("peercert") or {}
     names = [

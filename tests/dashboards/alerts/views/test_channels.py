@@ -12,7 +12,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
 from fleet.models.sealed_secrets import seal, unseal
-from tests.dashboards.conftest import MakeUser, prove
+from tests.dashboards.conftest import MakeUser, reauthenticate
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -24,47 +24,47 @@ _HOOK = {
 
 
 @pytest.fixture
-def keeper(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
     """A browser in which a config admin is signed in."""
     client.force_login(person("config admin"))
-    prove(client)
+    reauthenticate(client)
     return client
 
 
-def test_channel_is_made_with_its_secret_sealed_and_never_shown(keeper: Client) -> None:
-    """Not in the database as it is, not on a page, not in the log; and the first one hears of everything."""
-    keeper.post("/alerts/channels/0/", _HOOK)
+def test_new_channel_seals_its_secret_and_never_shows_it(config_admin: Client) -> None:
+    """The secret is not in the database as plain text, on a page or in the log; the first gets a default route."""
+    config_admin.post("/alerts/channels/0/", _HOOK)
     channel = Channel.objects.get()
     assert "s3cret" not in channel.secrets
     assert "s3cret" not in str(channel.config)
     assert unseal(channel.secrets) == {"signing_key": "s3cret-key", "url": _HOOK["url"]}
     for url in ("/alerts/channels/", f"/alerts/channels/{channel.pk}/"):
-        assert "s3cret" not in keeper.get(url).content.decode()
+        assert "s3cret" not in config_admin.get(url).content.decode()
     assert "s3cret" not in str(list(AuditEntry.objects.values()))
     assert list(Route.objects.get().channels.all()) == [channel]
-    keeper.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": "", "url": "", "name": "ops2"})
+    config_admin.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": "", "url": "", "name": "ops2"})
     channel.refresh_from_db()
     assert (channel.name, channel.config) == ("ops2", {"host": "https://hooks.example.com"})
     assert unseal(channel.secrets) == {"signing_key": "s3cret-key", "url": _HOOK["url"]}
 
 
-def test_channel_of_another_kind_keeps_no_secret_of_the_old_one(keeper: Client) -> None:
-    """Nor its address: both are to be given anew."""
-    keeper.post("/alerts/channels/0/", _HOOK)
-    there = f"/alerts/channels/{Channel.objects.get().pk}/"
-    other = _HOOK | {"kind": "alertmanager", "secret": "", "url": ""}
-    assert 'id="id_url_error"' in keeper.post(there, other).content.decode()
-    keeper.post(there, other | {"url": "https://alertmanager.example.com"})
+def test_changed_channel_kind_drops_the_old_secret(config_admin: Client) -> None:
+    """Secret and address must be entered again."""
+    config_admin.post("/alerts/channels/0/", _HOOK)
+    path = f"/alerts/channels/{Channel.objects.get().pk}/"
+    new_form = _HOOK | {"kind": "alertmanager", "secret": "", "url": ""}
+    assert 'id="id_url_error"' in config_admin.post(path, new_form).content.decode()
+    config_admin.post(path, new_form | {"url": "https://alertmanager.example.com"})
     channel = Channel.objects.get()
     assert (channel.config, channel.secrets) == ({"url": "https://alertmanager.example.com"}, "")
 
 
-def test_channel_whose_secrets_cannot_be_opened_wants_them_again(keeper: Client) -> None:
-    """The key is another one: its page comes, and says at the field what is needed."""
+def test_unreadable_channel_secrets_must_be_entered_again(config_admin: Client) -> None:
+    """With another key the page still loads and asks for the secret at the field."""
     channel = Channel.objects.create(name="ops", kind="webhook", config={"host": "https://x"}, secrets="x")
-    there = f"/alerts/channels/{channel.pk}/"
-    assert 'id="id_url_error"' in keeper.post(there, _HOOK | {"url": ""}).content.decode()
-    keeper.post(there, _HOOK)
+    path = f"/alerts/channels/{channel.pk}/"
+    assert 'id="id_url_error"' in config_admin.post(path, _HOOK | {"url": ""}).content.decode()
+    config_admin.post(path, _HOOK)
     channel.refresh_from_db()
     assert unseal(channel.secrets)["url"] == _HOOK["url"]
 
@@ -78,12 +78,12 @@ def test_addresses_from_before_are_sealed_by_the_migration() -> None:
     Channel.objects.create(name="pager", kind="alertmanager", config={"url": "https://a.example.com"})
     for _ in range(2):
         seal_addresses(apps, None)
-    hook, other = Channel.objects.order_by("name")
+    hook, second = Channel.objects.order_by("name")
     assert (hook.config, unseal(hook.secrets)) == (
         {"host": "https://hooks.example.com"},
         {"signing_key": "k", "url": _HOOK["url"]},
     )
-    assert other.config == {"url": "https://a.example.com"}
+    assert second.config == {"url": "https://a.example.com"}
 
 
 @pytest.mark.parametrize(
@@ -95,71 +95,75 @@ def test_addresses_from_before_are_sealed_by_the_migration() -> None:
         {"kind": "apprise", "secret": "syslog://"}, {"kind": "apprise", "secret": "nonsense"},
     ],
 )  # fmt: skip
-def test_channel_that_cannot_work_is_refused(keeper: Client, wrong: dict[str, str]) -> None:
+def test_channel_that_cannot_work_is_refused(config_admin: Client, wrong: dict[str, str]) -> None:
     """With a sentence at the field."""
-    page = keeper.post("/alerts/channels/0/", _HOOK | wrong)
+    page = config_admin.post("/alerts/channels/0/", _HOOK | wrong)
     assert page.status_code == 200
     assert 'class="error"' in page.content.decode()
     assert not Channel.objects.exists()
 
 
-def test_only_who_manages_access_may_allow_private_targets(
-    keeper: Client, client: Client, person: MakeUser
+def test_only_access_managers_may_allow_private_targets(
+    config_admin: Client, client: Client, person: MakeUser
 ) -> None:
     """The box is there, and does nothing for others."""
-    keeper.post("/alerts/channels/0/", _HOOK | {"allow_private": "on"})
+    config_admin.post("/alerts/channels/0/", _HOOK | {"allow_private": "on"})
     assert not Channel.objects.get().allow_private
     client.force_login(person("admin"))
-    prove(client)
+    reauthenticate(client)
     client.post(f"/alerts/channels/{Channel.objects.get().pk}/", _HOOK | {"allow_private": "on"})
     assert Channel.objects.get().allow_private
 
 
-def test_secret_stays_with_the_origin_it_was_given_for(keeper: Client) -> None:
+def test_secret_is_kept_for_the_same_origin_only(config_admin: Client) -> None:
     """Another path keeps it; another host, port or scheme does not get it, unless it is typed again."""
-    keeper.post("/alerts/channels/0/", _HOOK)
+    config_admin.post("/alerts/channels/0/", _HOOK)
     channel = Channel.objects.get()
-    there, edited = f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": ""}
+    path, form = f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": ""}
 
-    def sealed() -> dict[str, str]:
+    def sealed_secrets() -> dict[str, str]:
         channel.refresh_from_db()
         return unseal(channel.secrets)
 
-    for same in ("https://hooks.example.com/other", "https://HOOKS.example.com:443/other"):
-        keeper.post(there, edited | {"url": same})
-        assert sealed() == {"signing_key": "s3cret-key", "url": same}
-    for other in (
+    for url in ("https://hooks.example.com/other", "https://HOOKS.example.com:443/other"):
+        config_admin.post(path, form | {"url": url})
+        assert sealed_secrets() == {"signing_key": "s3cret-key", "url": url}
+    for new_url in (
         "https://evil.example.com/other",
         "https://hooks.example.com:8443/other",
         "http://hooks.example.com/other",
     ):
-        keeper.post(there, _HOOK)
-        keeper.post(there, edited | {"url": other})
-        assert sealed() == {"url": other}
-    keeper.post(there, _HOOK | {"url": "https://new.example.com/x", "secret": "another-key"})
-    assert sealed() == {"signing_key": "another-key", "url": "https://new.example.com/x"}
+        config_admin.post(path, _HOOK)
+        config_admin.post(path, form | {"url": new_url})
+        assert sealed_secrets() == {"url": new_url}
+    config_admin.post(path, _HOOK | {"url": "https://new.example.com/x", "secret": "another-key"})
+    assert sealed_secrets() == {"signing_key": "another-key", "url": "https://new.example.com/x"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "url", "other"),
+    ("kind", "url", "new_url"),
     [
         ("alertmanager", "https://a.example.com", "https://b.example.com"),
         ("pagerduty", "", "https://b.example.com/v2/enqueue"),
         ("pagerduty", "https://b.example.com/v2/enqueue", ""),
     ],
 )
-def test_token_does_not_follow_to_another_origin(keeper: Client, kind: str, url: str, other: str) -> None:
+def test_token_does_not_follow_to_another_origin(
+    config_admin: Client, kind: str, url: str, new_url: str
+) -> None:
     """Also from PagerDuty's own address, and back to it."""
-    keeper.post("/alerts/channels/0/", _HOOK | {"kind": kind, "url": url})
+    config_admin.post("/alerts/channels/0/", _HOOK | {"kind": kind, "url": url})
     channel = Channel.objects.get()
-    page = keeper.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"kind": kind, "url": other, "secret": ""})
+    page = config_admin.post(
+        f"/alerts/channels/{channel.pk}/", _HOOK | {"kind": kind, "url": new_url, "secret": ""}
+    )
     channel.refresh_from_db()
     if kind == "pagerduty":
         # It is of no use without its key: the form asks for it, and nothing has changed.
         assert 'id="id_secret_error"' in page.content.decode()
         assert channel.config.get("url", "") == url
     else:
-        assert (channel.config, channel.secrets) == ({"url": other}, "")
+        assert (channel.config, channel.secrets) == ({"url": new_url}, "")
 
 
 @pytest.mark.parametrize(
@@ -173,9 +177,9 @@ def test_token_does_not_follow_to_another_origin(keeper: Client, kind: str, url:
     ],
 )
 def test_permission_for_private_targets_is_for_one_origin(
-    keeper: Client, client: Client, person: MakeUser, edit: dict[str, str]
+    config_admin: Client, client: Client, person: MakeUser, edit: dict[str, str]
 ) -> None:
-    """Somebody who may not give it cannot point a channel that has it elsewhere."""
+    """A user without that permission cannot change the origin of such a channel."""
     inside = _HOOK | {"url": "https://10.0.0.1/hook", "secret": ""}
     channel = Channel.objects.create(
         name="ops",
@@ -184,80 +188,81 @@ def test_permission_for_private_targets_is_for_one_origin(
         secrets=seal({"url": inside["url"]}),
         allow_private=True,
     )
-    there = f"/alerts/channels/{channel.pk}/"
-    keeper.post(there, inside | {"url": "https://10.0.0.1/other"})
+    path = f"/alerts/channels/{channel.pk}/"
+    config_admin.post(path, inside | {"url": "https://10.0.0.1/other"})
     channel.refresh_from_db()
     assert channel.allow_private
-    keeper.post(there, inside | edit)
+    config_admin.post(path, inside | edit)
     channel.refresh_from_db()
     assert not channel.allow_private
     client.force_login(person("admin"))
-    prove(client)
-    client.post(there, inside | edit | {"allow_private": "on"})
+    reauthenticate(client)
+    client.post(path, inside | edit | {"allow_private": "on"})
     channel.refresh_from_db()
     assert channel.allow_private
 
 
-def test_address_of_apprise_that_changes_loses_the_permission(keeper: Client) -> None:
+def test_address_of_apprise_that_changes_loses_the_permission(config_admin: Client) -> None:
     """Its address is a secret as a whole: any other one counts as another origin."""
     channel = Channel.objects.create(
         name="ops", kind="apprise", secrets=seal({"url": "json://10.0.0.1/a"}), allow_private=True
     )
-    edited = _HOOK | {"kind": "apprise", "url": "", "secret": ""}
-    for secret, allowed in (("", True), ("json://10.0.0.1/a", True), ("json://10.0.0.2/a", False)):
-        keeper.post(f"/alerts/channels/{channel.pk}/", edited | {"secret": secret})
+    form = _HOOK | {"kind": "apprise", "url": "", "secret": ""}
+    for secret, is_allowed in (("", True), ("json://10.0.0.1/a", True), ("json://10.0.0.2/a", False)):
+        config_admin.post(f"/alerts/channels/{channel.pk}/", form | {"secret": secret})
         channel.refresh_from_db()
-        assert channel.allow_private is allowed
+        assert channel.allow_private is is_allowed
 
 
-def test_pager_gets_no_digest(keeper: Client) -> None:
+def test_pager_gets_no_digest(config_admin: Client) -> None:
     """It would be an alert that never ends; a webhook gets what it wants, and the list says so."""
-    keeper.post("/alerts/channels/0/", _HOOK | {"digest": "daily"})
-    keeper.post(
+    config_admin.post("/alerts/channels/0/", _HOOK | {"digest": "daily"})
+    config_admin.post(
         "/alerts/channels/0/", _HOOK | {"name": "pager", "kind": "pagerduty", "url": "", "digest": "daily"}
     )
     assert list(Channel.objects.values_list("name", "digest")) == [("ops", "daily"), ("pager", "")]
-    page = keeper.get("/alerts/channels/").content.decode()
+    page = config_admin.get("/alerts/channels/").content.decode()
     assert "Everything; daily digest" in page
     assert "https://hooks.example.com/…" in page
 
 
-def test_test_goes_through_the_outbox_and_failed_ones_are_sent_again(keeper: Client) -> None:
+def test_test_goes_through_the_outbox_and_failed_ones_are_sent_again(config_admin: Client) -> None:
     """The log shows both."""
     channel = Channel.objects.create(name="ops", kind="webhook", config={"url": "https://example.com"})
-    keeper.post(f"/alerts/channels/{channel.pk}/", {"do": "test"})
+    config_admin.post(f"/alerts/channels/{channel.pk}/", {"do": "test"})
     delivery = Delivery.objects.get()
     Delivery.objects.update(failed_at=1.0, last_error="it answered 404")
-    page = keeper.get("/alerts/channels/").content.decode()
+    page = config_admin.get("/alerts/channels/").content.decode()
     assert "it answered 404" in page
-    keeper.post("/alerts/channels/", {"do": "again", "id": delivery.pk})
+    config_admin.post("/alerts/channels/", {"do": "again", "id": delivery.pk})
     delivery.refresh_from_db()
     assert delivery.failed_at is None
 
 
-def test_routes_are_a_tree_that_bites_no_tail(keeper: Client) -> None:
+def test_routes_are_a_tree_without_cycles(config_admin: Client) -> None:
     """A route below another, with escalation and quiet hours, in words; not below itself."""
     channel = Channel.objects.create(name="chief", kind="webhook", config={"url": "https://example.com"})
     root = Route.objects.get()
-    asked = keeper.get(f"/alerts/routes/{root.pk}/").content.decode()
-    assert asked.index("Escalate after") < asked.index("Escalation channels")
+    confirmation = config_admin.get(f"/alerts/routes/{root.pk}/").content.decode()
+    assert confirmation.index("Escalate after") < confirmation.index("Escalation channels")
     form = {
-        "name": "proxies", "parent": root.pk, "position": 0, "matchers": "kind=proxy", "least": 2,
-        "escalate_minutes": "15", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
+        "name": "proxies", "parent": root.pk, "position": 0, "matchers": "kind=proxy", "min_severity": 2,
+        "escalate_after": "15 min", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
         "quiet_zone": "Europe/Berlin",
     }  # fmt: skip
-    assert "no channel: nothing is sent" in keeper.get("/alerts/channels/").content.decode()
+    assert "no channel: nothing is sent" in config_admin.get("/alerts/channels/").content.decode()
     for wrong in ({"quiet_zone": "Mars"}, {"quiet_until": ""}, {"matchers": "nonsense"}):
-        keeper.post("/alerts/routes/0/", form | wrong)
+        config_admin.post("/alerts/routes/0/", form | wrong)
     assert Route.objects.count() == 1
-    keeper.post("/alerts/routes/0/", form)
-    page = keeper.get("/alerts/channels/").content.decode()
+    config_admin.post("/alerts/routes/0/", form)
+    page = config_admin.get("/alerts/channels/").content.decode()
     assert "channels of the parent route" in page
     assert "escalates to chief after 15 min without acknowledgement" in page
     assert "quiet hours 22:00 to 07:00 Europe/Berlin" in page
     below = Route.objects.get(name="proxies")
-    keeper.post(
-        f"/alerts/routes/{root.pk}/", {"name": "Everything", "parent": below.pk, "position": 0, "least": 1}
+    config_admin.post(
+        f"/alerts/routes/{root.pk}/",
+        {"name": "Everything", "parent": below.pk, "position": 0, "min_severity": 1},
     )
     root.refresh_from_db()
     assert root.parent is None
@@ -272,10 +277,10 @@ def test_operator_may_read_and_not_change(client: Client, person: MakeUser, fake
 
 
 @pytest.fixture
-def stranger(client: Client, limited: MakeUser, fake_reader: FakeReader) -> Client:
+def limited_admin(client: Client, make_limited_user: MakeUser, fake_reader: FakeReader) -> Client:
     """A browser in which a config admin is signed in who is limited to the cluster `other`."""
-    client.force_login(limited("config admin"))
-    prove(client)
+    client.force_login(make_limited_user("config admin"))
+    reauthenticate(client)
     return client
 
 
@@ -292,147 +297,161 @@ def _delivery(channel: Channel | None, cluster: str, subject: str, **columns: An
     )  # fmt: skip
 
 
-def test_limited_user_makes_objects_of_the_cluster_only(stranger: Client) -> None:
+def test_limited_user_makes_objects_of_the_cluster_only(limited_admin: Client) -> None:
     """Whatever owner the form names; and a private address needs a user without a limit, too."""
-    stranger.post("/c/other/alerts/channels/0/", _HOOK | {"cluster": "", "allow_private": "on"})
+    limited_admin.post("/c/other/alerts/channels/0/", _HOOK | {"cluster": "", "allow_private": "on"})
     channel = Channel.objects.get()
     assert (channel.cluster, channel.allow_private) == ("other", False)
     assert not Route.objects.get(name="Everything").channels.exists()
-    page = stranger.get("/c/other/alerts/channels/").content.decode()
+    page = limited_admin.get("/c/other/alerts/channels/").content.decode()
     assert "https://hooks.example.com/…" in page
     assert f'href="/c/other/alerts/channels/{channel.pk}/"' in page
 
 
-def test_limited_user_sees_name_kind_and_state_of_the_installations_channels(stranger: Client) -> None:
-    """No address, no error that may name one, and no page of it; what is of another cluster is not there."""
-    shared, foreign = _channel("", "shared"), _channel("default", "foreign")
-    _delivery(shared, "other", "ours", attempted_at=2.0, failed_at=2.0, last_error="all@example.com is gone")
-    _delivery(shared, "default", "theirs")
-    _delivery(shared, "", "test")
-    page = stranger.get("/c/other/alerts/channels/").content.decode()
-    assert all(
-        words in page for words in ("shared", "email", "failing", "ours", "hidden: the channel belongs")
+def test_limited_user_sees_name_kind_and_state_of_installation_channels(limited_admin: Client) -> None:
+    """Addresses, errors and pages are hidden; channels of other clusters are not listed."""
+    installation_channel, foreign = _channel("", "shared"), _channel("default", "foreign")
+    _delivery(
+        installation_channel,
+        "other",
+        "ours",
+        attempted_at=2.0,
+        failed_at=2.0,
+        last_error="all@example.com is gone",
     )
-    assert not [words for words in ("all@example.com", "foreign", "theirs", ">test ") if words in page]
-    assert stranger.get(f"/c/other/alerts/channels/{shared.pk}/").status_code == 403
-    assert stranger.get(f"/c/other/alerts/channels/{foreign.pk}/").status_code == 404
-    assert stranger.get(f"/alerts/channels/{foreign.pk}/").status_code == 403
+    _delivery(installation_channel, "default", "theirs")
+    _delivery(installation_channel, "", "test")
+    page = limited_admin.get("/c/other/alerts/channels/").content.decode()
+    assert all(text in page for text in ("shared", "email", "failing", "ours", "hidden: the channel belongs"))
+    assert not [text for text in ("all@example.com", "foreign", "theirs", ">test ") if text in page]
+    assert limited_admin.get(f"/c/other/alerts/channels/{installation_channel.pk}/").status_code == 403
+    assert limited_admin.get(f"/c/other/alerts/channels/{foreign.pk}/").status_code == 404
+    assert limited_admin.get(f"/alerts/channels/{foreign.pk}/").status_code == 403
 
 
-def test_limited_user_changes_no_channel_or_route_of_others(stranger: Client) -> None:
+def test_limited_user_cannot_change_foreign_channels_or_routes(limited_admin: Client) -> None:
     """Neither the installation's nor another cluster's: not by form, test, deletion or sending again."""
     root = Route.objects.get(name="Everything")
     for owner in ("", "default"):
         channel = _channel(owner)
-        failed = _delivery(channel, owner, f"failed {owner}", failed_at=2.0)
+        failed_delivery = _delivery(channel, owner, f"failed {owner}", failed_at=2.0)
         for form in (_HOOK, {"do": "test"}, {"do": "delete", "confirm": "yes"}):
-            assert stranger.post(f"/c/other/alerts/channels/{channel.pk}/", form).status_code in (403, 404)
-        answer = stranger.post("/c/other/alerts/channels/", {"do": "again", "id": failed.pk})
+            assert limited_admin.post(f"/c/other/alerts/channels/{channel.pk}/", form).status_code in (
+                403,
+                404,
+            )
+        answer = limited_admin.post("/c/other/alerts/channels/", {"do": "again", "id": failed_delivery.pk})
         assert answer.status_code == 404
     own = _channel("other", "own")
-    form = {"name": "mine", "position": "0", "least": "1", "channels": [own.pk]}
-    assert stranger.post(f"/c/other/alerts/routes/{root.pk}/", form).status_code == 403
+    form = {"name": "mine", "position": "0", "min_severity": "1", "channels": [own.pk]}
+    assert limited_admin.post(f"/c/other/alerts/routes/{root.pk}/", form).status_code == 403
     assert not root.channels.exists()
     assert Delivery.objects.exclude(failed_at=None).count() == 2
     assert AuditEntry.objects.filter(outcome="refused", detail__contains="whole installation").exists()
 
 
-def test_route_of_a_cluster_leads_to_its_channels_and_the_installations(stranger: Client) -> None:
+def test_route_of_a_cluster_leads_to_its_channels_and_the_installations(limited_admin: Client) -> None:
     """Below a route of the installation if that is meant; a channel of another cluster is no choice."""
     root = Route.objects.get(name="Everything")
     channels = {owner: _channel(owner, f"to {owner}") for owner in ("", "other", "default")}
-    form = {"name": "mine", "parent": root.pk, "position": "0", "least": "1", "cluster": ""}
-    stranger.post("/c/other/alerts/routes/0/", form | {"channels": [channels["default"].pk]})
+    form = {"name": "mine", "parent": root.pk, "position": "0", "min_severity": "1", "cluster": ""}
+    limited_admin.post("/c/other/alerts/routes/0/", form | {"channels": [channels["default"].pk]})
     assert Route.objects.count() == 1
-    stranger.post("/c/other/alerts/routes/0/", form | {"channels": [channels[""].pk, channels["other"].pk]})
+    limited_admin.post(
+        "/c/other/alerts/routes/0/", form | {"channels": [channels[""].pk, channels["other"].pk]}
+    )
     route = Route.objects.get(name="mine")
     assert (route.cluster, route.parent, route.channels.count()) == ("other", root, 2)
 
 
-def test_route_of_the_installation_leads_to_its_channels_only(keeper: Client) -> None:
+def test_route_of_the_installation_leads_to_its_channels_only(config_admin: Client) -> None:
     """And stands below none of a cluster: incidents of all clusters take it."""
     own, above = _channel("default"), Route.objects.create(name="ours", cluster="default")
-    form = {"name": "mine", "position": "0", "least": "1", "cluster": ""}
+    form = {"name": "mine", "position": "0", "min_severity": "1", "cluster": ""}
     for wrong in ({"channels": [own.pk]}, {"escalate_to": [own.pk]}, {"parent": above.pk}):
-        page = keeper.post("/alerts/routes/0/", form | wrong).content.decode()
+        page = config_admin.post("/alerts/routes/0/", form | wrong).content.decode()
         assert "of the whole installation" in page
     assert not Route.objects.filter(name="mine").exists()
-    keeper.post("/alerts/routes/0/", form | {"cluster": "default", "channels": [own.pk], "parent": above.pk})
+    config_admin.post(
+        "/alerts/routes/0/", form | {"cluster": "default", "channels": [own.pk], "parent": above.pk}
+    )
     assert Route.objects.get(name="mine").cluster == "default"
 
 
-def test_owner_is_chosen_once(keeper: Client) -> None:
+def test_owner_is_chosen_once(config_admin: Client) -> None:
     """The installation if nothing is chosen; an object that exists keeps its owner, and names are of one owner."""
-    keeper.post("/alerts/channels/0/", _HOOK)
-    shared = Channel.objects.get()
-    keeper.post(f"/alerts/channels/{shared.pk}/", _HOOK | {"cluster": "default"})
-    shared.refresh_from_db()
-    assert shared.cluster == ""
-    keeper.post("/alerts/channels/0/", _HOOK | {"cluster": "default"})
+    config_admin.post("/alerts/channels/0/", _HOOK)
+    installation_channel = Channel.objects.get()
+    config_admin.post(f"/alerts/channels/{installation_channel.pk}/", _HOOK | {"cluster": "default"})
+    installation_channel.refresh_from_db()
+    assert installation_channel.cluster == ""
+    config_admin.post("/alerts/channels/0/", _HOOK | {"cluster": "default"})
     assert list(Channel.objects.values_list("name", "cluster")) == [("ops", ""), ("ops", "default")]
-    assert "already exists" in keeper.post("/alerts/channels/0/", _HOOK).content.decode()
+    assert "already has this name" in config_admin.post("/alerts/channels/0/", _HOOK).content.decode()
 
 
-def test_deleting_a_channel_asks_and_keeps_its_log(keeper: Client) -> None:
-    """It says what hangs on it, does nothing before the answer, and then the log still names it."""
+def test_deleting_a_channel_requires_confirmation_and_keeps_its_log(config_admin: Client) -> None:
+    """The page lists the dependent routes and deletes only after confirmation; the log keeps the name."""
     channel = _channel("")
     Route.objects.get(name="Everything").channels.add(channel)
     _delivery(channel, "default", "page sent", sent_at=2.0, attempted_at=2.0)
     _delivery(channel, "default", "page waits")
-    there = f"/alerts/channels/{channel.pk}/"
-    assert 'href="?delete=1"' in keeper.get(there).content.decode()
-    for page in (keeper.get(f"{there}?delete=1"), keeper.post(there, {"do": "delete"})):
+    path = f"/alerts/channels/{channel.pk}/"
+    assert 'href="?delete=1"' in config_admin.get(path).content.decode()
+    for page in (config_admin.get(f"{path}?delete=1"), config_admin.post(path, {"do": "delete"})):
         text = page.content.decode()
         assert "Delete channel ops?" in text
         assert "Everything" in text
         assert "1 notification will not be sent" in text
     assert Channel.objects.exists()
-    keeper.post(there, {"do": "delete", "confirm": "yes"})
+    config_admin.post(path, {"do": "delete", "confirm": "yes"})
     assert not Channel.objects.exists()
-    log = keeper.get("/alerts/channels/").content.decode()
-    assert all(words in log for words in ("page sent", "page waits", "ops (deleted)", "was deleted before"))
-    answer = keeper.post("/alerts/channels/", {"do": "again", "id": Delivery.objects.get(sent_at=None).pk})
+    log = config_admin.get("/alerts/channels/").content.decode()
+    assert all(phrase in log for phrase in ("page sent", "page waits", "ops (deleted)", "was deleted before"))
+    answer = config_admin.post(
+        "/alerts/channels/", {"do": "again", "id": Delivery.objects.get(sent_at=None).pk}
+    )
     assert answer.status_code == 404
 
 
-def test_deleting_a_route_asks_and_names_what_goes_with_it(keeper: Client) -> None:
+def test_deleting_a_route_requires_confirmation_and_names_its_children(config_admin: Client) -> None:
     """At any depth."""
     root = Route.objects.get(name="Everything")
     below = Route.objects.create(name="proxies", parent=root)
     Route.objects.create(name="night", parent=below)
-    there = f"/alerts/routes/{root.pk}/"
-    for page in (keeper.get(f"{there}?delete=1"), keeper.post(there, {"do": "delete"})):
+    path = f"/alerts/routes/{root.pk}/"
+    for page in (config_admin.get(f"{path}?delete=1"), config_admin.post(path, {"do": "delete"})):
         assert "2 child routes will also be deleted: proxies, night" in page.content.decode()
     assert Route.objects.count() == 3
-    keeper.post(there, {"do": "delete", "confirm": "yes"})
+    config_admin.post(path, {"do": "delete", "confirm": "yes"})
     assert not Route.objects.exists()
 
 
-def test_channel_is_as_its_newest_attempt_was(keeper: Client) -> None:
+def test_channel_is_as_its_newest_attempt_was(config_admin: Client) -> None:
     """One that failed once and has sent since is well; one that sent and fails now is not."""
     channel = _channel("")
     _delivery(channel, "default", "1", failed_at=5.0, attempted_at=5.0, last_error="a private address")
     for number in range(2, 11):
         _delivery(channel, "default", str(number), sent_at=5.0 + number, attempted_at=5.0 + number)
-    page = keeper.get("/alerts/channels/")
-    assert [one["failing"] for one in page.context["channels"]] == [False]
+    page = config_admin.get("/alerts/channels/")
+    assert [channel_row["failing"] for channel_row in page.context["channels"]] == [False]
     # An old one that is tried again is the newest attempt.
     Delivery.objects.filter(key="1").update(failed_at=None, attempted_at=99.0, last_error="refused again")
-    (shown,) = keeper.get("/alerts/channels/").context["channels"]
-    assert (shown["failing"], shown["error"]) == (True, "refused again")
+    (row,) = config_admin.get("/alerts/channels/").context["channels"]
+    assert (row["failing"], row["error"]) == (True, "refused again")
 
 
-def test_log_of_messages_is_live(keeper: Client) -> None:
+def test_log_of_messages_is_live(config_admin: Client) -> None:
     """The list and the log of a channel ask again, sooner while a message waits."""
     channel = _channel("")
-    page = keeper.get("/alerts/channels/").content.decode()
+    page = config_admin.get("/alerts/channels/").content.decode()
     assert all(
         part in page for part in ('id="channels" data-refresh', 'id="log" data-refresh', "js/refresh.js")
     )
-    there = f"/alerts/channels/{channel.pk}/"
-    assert "data-refresh-ms" not in keeper.get(there).content.decode()
-    keeper.post(there, {"do": "test"})
-    assert 'data-refresh-ms="1000"' in keeper.get(there).content.decode()
+    path = f"/alerts/channels/{channel.pk}/"
+    assert "data-refresh-ms" not in config_admin.get(path).content.decode()
+    config_admin.post(path, {"do": "test"})
+    assert 'data-refresh-ms="1000"' in config_admin.get(path).content.decode()
 
 
 def test_objects_from_before_get_their_owners_by_the_migration() -> None:
@@ -466,8 +485,8 @@ def test_objects_from_before_get_their_owners_by_the_migration() -> None:
     night.refresh_from_db()
     root.refresh_from_db()
     assert (night.cluster, root.cluster) == ("eu", "")
-    both = AlertRule.objects.filter(name="Agents stranded").order_by("cluster")
-    assert list(both.values_list("cluster", "builtin", "enabled", "min_count")) == [
+    rules = AlertRule.objects.filter(name="Agents stranded").order_by("cluster")
+    assert list(rules.values_list("cluster", "builtin", "enabled", "min_count")) == [
         ("", True, False, 77),
         ("eu", False, True, 77),
     ]

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from dashboards.alerts.presenters import find_prior_changes, reconnect_query
-from dashboards.changes.audit_words import describe_action
+from dashboards.changes.audit_text import describe_action
 from dashboards.changes.target_agents import select_campaign_targets
 from fleet.models.access import Permission
 from fleet.models.alerting import Channel, Delivery, Silence
@@ -34,13 +34,13 @@ def incident(fake_reader: FakeReader) -> Incident:
     return Incident.objects.create(
         cluster=ensure_default_cluster(), key="agents/none", cause_kind="agents", cause_id="none",
         cause_name="agents without a common cause", generation=1, state="firing", severity=2, opened_at=now - 90,
-        fired_at=now - 60, affected=3, peak=207, names=["agent-2"], sentence="207 agents stranded.",
-        trend=[[now - 90, 10], [now - 60, 207], [now - 30, 3]], notices=1, notified_at=now - 60, notified_severity=2,
-        marks={"Agents stranded": [now - 90, 1.0, 2, 2, 207, "207 agents stranded.", True, False]},
+        fired_at=now - 60, affected_count=3, peak_count=207, agent_names=["agent-2"], summary="207 agents stranded.",
+        trend=[[now - 90, 10], [now - 60, 207], [now - 30, 3]], notification_count=1, notified_at=now - 60,
+        notified_severity=2, marks={"Agents stranded": [now - 90, 1.0, 2, 2, 207, "207 agents stranded.", True, False]},
     )  # fmt: skip
 
 
-def test_list_shows_open_incidents_and_when_somebody_looked(
+def test_list_shows_open_incidents_and_the_last_evaluation(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:
     """With a link to each."""
@@ -48,22 +48,22 @@ def test_list_shows_open_incidents_and_when_somebody_looked(
     page = client.get("/incidents/").content.decode()
     assert f"/incidents/{incident.pk}/" in page
     assert "Alert rules have not been evaluated yet" in page
-    said = client.get("/incidents/badge.json").json()
-    assert said == {"open": {"critical": 1, "warning": 0, "info": 0}, "newest": {"event": 0}}
-    told = IncidentEvent.objects.create(incident=incident, at=1.0, kind="notice")
+    badge = client.get("/incidents/badge.json").json()
+    assert badge == {"open": {"critical": 1, "warning": 0, "info": 0}, "newest": {"event": 0}}
+    notification = IncidentEvent.objects.create(incident=incident, at=1.0, kind="notification")
     assert client.get("/incidents/badge.json").json()["newest"] == {
-        "event": told.pk, "number": incident.pk, "severity": "critical",
-        "text": "CRIT default: 207 agents stranded, agents without a common cause",
+        "event": notification.pk, "number": incident.pk, "severity": "critical",
+        "text": "CRIT default: 207 agents stranded (agents without a common cause)",
     }  # fmt: skip
 
 
-def test_incident_page_says_what_is_needed_at_night(
+def test_incident_page_shows_cause_effect_and_actions(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:
     """Count, cause, what they have in common, agents, what comes next and why."""
     client.force_login(person("operator"))
     page = client.get(f"/incidents/{incident.pk}/").content.decode()
-    for words in (
+    for text in (
         "207 agents stranded",
         "Common attributes",
         "Home proxy",
@@ -71,42 +71,42 @@ def test_incident_page_says_what_is_needed_at_night(
         "Changes in the 30 min before",
         "<dt>Data as of</dt>",
     ):
-        assert words in page
+        assert text in page
     assert "(repeat every 4 h)" in page
     assert "Nobody receives it: the route has no channel" in page
     assert "Acknowledge" in page
     assert 'href="/alerts/runbooks/stranded/"' in page
 
 
-def test_page_says_what_changed_in_the_half_hour_before(
+def test_page_shows_changes_of_the_half_hour_before(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:
-    """A change that ran, what somebody did, another's config and new versions; nothing older, and nothing after."""
+    """Changes, actions, config revisions and new versions; nothing older, and nothing later."""
     at = datetime.fromtimestamp(incident.opened_at, UTC)
     cluster = incident.cluster
     common = {
         "cluster": cluster,
         "kind": "reconnect",
         "state": "verified",
-        "who": "ada",
+        "actor_name": "ada",
         "actor_kind": "person",
     }
-    for title, began, ended in (("ran", 120, 10), ("long ago", 120, 60)):
+    for title, begin, end in (("ran", 120, 10), ("long ago", 120, 60)):
         Change.objects.create(
             title=title,
-            started_at=at - timedelta(minutes=began),
-            ended_at=at - timedelta(minutes=ended),
+            started_at=at - timedelta(minutes=begin),
+            ended_at=at - timedelta(minutes=end),
             **common,
         )
     for subject, minutes in (("web", 5), ("old", 31), ("after", -1)):
         AuditEntry.objects.create(
-            at=at - timedelta(minutes=minutes), cluster="default", who="bo", actor_kind="person",
-            action="instance.drain", subject=subject, outcome="done",
+            at=at - timedelta(minutes=minutes), cluster="default", actor_name="bo", actor_kind="person",
+            action="instance.drain", subject=subject, outcome="succeeded",
         )  # fmt: skip
-    for action in ("channel.test", "page.incident.silence", "token.make"):
+    for action in ("channel.test", "page.incident.silence", "token.create"):
         AuditEntry.objects.create(
-            at=at - timedelta(minutes=4), cluster="default", who="cy", actor_kind="person",
-            action=action, subject="console", outcome="done",
+            at=at - timedelta(minutes=4), cluster="default", actor_name="cy", actor_kind="person",
+            action=action, subject="console", outcome="succeeded",
         )  # fmt: skip
     first = NetworkingRevision.objects.create(cluster=cluster, revision="r1", document={}, at=at)
     NetworkingRevision.objects.create(
@@ -117,10 +117,10 @@ def test_page_says_what_changed_in_the_half_hour_before(
             cluster=cluster, instance_id=f"p{number}", name=f"proxy-{number}", old="17.1", new="17.2",
             at=incident.opened_at - 60,
         )  # fmt: skip
-    found = find_prior_changes("default", incident.opened_at, is_limited_user=False)
-    assert [(one.actor, one.summary) for one in found] == [
+    prior_changes = find_prior_changes("default", incident.opened_at, is_limited_user=False)
+    assert [(change.actor, change.summary) for change in prior_changes] == [
         ("proxy-1, proxy-2", "version changed from 17.1 to 17.2"),
-        ("changed outside Refloat", "networking config r2"),
+        ("Outside of Refloat", "networking config revision r2"),
         ("bo", "drain instance: web"),
         ("ada", "ran (verified)"),
     ]
@@ -128,19 +128,23 @@ def test_page_says_what_changed_in_the_half_hour_before(
     assert "version changed from 17.1 to 17.2" in client.get(f"/incidents/{incident.pk}/").content.decode()
 
 
-def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incident: Incident) -> None:
-    """Its last turns, or the backend's, which is no instance."""
+def test_page_shows_the_state_history_of_an_instance(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """The last state changes of the instance, or of the backend."""
     for name, new in (("p1", "silent"), ("backend/default", "ok"), ("p2", "gone")):
         InstanceTransition.objects.create(
             cluster=incident.cluster, instance=name, old="expired", new=new, at=datetime.now(UTC), round=1
         )
     client.force_login(person("viewer"))
-    found = []
+    timelines = []
     for kind, identity in (("proxy", "p1"), ("backend", "default")):
         Incident.objects.filter(pk=incident.pk).update(cause_kind=kind, cause_id=identity)
         page = client.get(f"/incidents/{incident.pk}/").content.decode()
-        found.append([new for new in ("silent", "ok", "gone") if f"expired → <b>{new}</b>" in page])
-    assert found == [["silent"], ["ok"]]
+        timelines.append(
+            [new for new in ("not responding", "OK", "deregistered") if f"expired → <b>{new}</b>" in page]
+        )
+    assert timelines == [["not responding"], ["OK"]]
 
 
 @pytest.mark.parametrize(
@@ -152,22 +156,22 @@ def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incid
         ("backend", None, ("", "")),
     ],
 )
-def test_reconnect_is_offered_where_agents_can_be_asked(
+def test_reconnect_is_offered_where_agents_are_reachable(
     incident: Incident, kind: str, state: InstanceState | None, expected: tuple[str, str]
 ) -> None:
-    """Not through a proxy that is silent, and for that the page says why."""
+    """A silent proxy cannot advise its agents; the page explains it."""
     incident.cause_kind, incident.cause_name = kind, f"{kind}-1"
     table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
-    query, why = reconnect_query(incident, state, table)
-    assert (query, why[: len(expected[1])]) == expected
-    assert bool(why) == bool(expected[1])
+    query, sentence = reconnect_query(incident, state, table)
+    assert (query, sentence[: len(expected[1])]) == expected
+    assert bool(sentence) == bool(expected[1])
 
 
 @pytest.mark.parametrize("is_down", [False, True])
-def test_incident_page_does_not_say_that_nobody_is_harmed_while_nobody_can_see(
+def test_incident_page_with_stale_data_does_not_claim_zero_affected_agents(
     client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader, *, is_down: bool
 ) -> None:
-    """Polling has stopped, or the record cannot be read: the figure is old, and the list is not known."""
+    """When polling has stopped or the record is unreadable, the count is old and the list unknown."""
     fake_reader.as_of, fake_reader.down = time.time() - 60, is_down
     incident.inhibited_by = "console/default"
     incident.save()
@@ -184,8 +188,8 @@ def test_incident_page_does_not_say_that_nobody_is_harmed_while_nobody_can_see(
     assert "No agents are affected now" in client.get(f"/incidents/{incident.pk}/").content.decode()
 
 
-def test_nothing_is_said_of_reconnects_when_every_agent_has_left_the_auth(incident: Incident) -> None:
-    """Nobody is left to move, so the page does not complain that nobody can be asked."""
+def test_reconnect_hint_is_absent_when_every_agent_left_the_auth(incident: Incident) -> None:
+    """No agent is left to move, so the page shows no warning."""
     incident.cause_kind, incident.cause_name = "auth", "auth-1"
     table = FakeReader([State.HEALTHY] * 4, as_of=time.time()).table("default", time.time())
     table.memory["last_auth"] = table.heartbeats["auth"] = 1
@@ -222,8 +226,8 @@ def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incide
     incident.cause_kind, incident.cause_name = "auth", "auth-1"
     table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
     query, _ = reconnect_query(incident, InstanceState.UNHEALTHY, table)
-    found = select_campaign_targets(table, dict(parse_qsl(query)))
-    assert (found.indices.tolist(), found.instances_to_leave, found.connection) == (
+    targets = select_campaign_targets(table, dict(parse_qsl(query)))
+    assert (targets.indices.tolist(), targets.instances_to_leave, targets.connection) == (
         [0, 2],
         ("auth-id-1",),
         "auth",
@@ -248,14 +252,14 @@ def test_operator_acknowledges_notes_and_silences(
     ):
         assert client.post(url, form).status_code == 302
     incident.refresh_from_db()
-    assert incident.acked_by == "operator"
+    assert incident.acknowledged_by == "operator"
     page = client.get(url).content.decode()
     assert "&lt;b&gt;switch" in page
-    kinds = list(IncidentEvent.objects.order_by("pk").values_list("kind", "who"))
+    kinds = list(IncidentEvent.objects.order_by("pk").values_list("kind", "actor_name"))
     assert kinds == [("acknowledged", "operator"), ("note", "operator"), ("silenced", "operator")]
 
 
-def test_viewer_sees_no_button_and_may_not_post(client: Client, person: MakeUser, incident: Incident) -> None:
+def test_viewer_sees_no_button_and_cannot_post(client: Client, person: MakeUser, incident: Incident) -> None:
     """Hidden, and refused."""
     client.force_login(person("viewer"))
     url = f"/incidents/{incident.pk}/"
@@ -276,10 +280,10 @@ def test_page_lives_while_the_record_cannot_be_read(
     assert not AuditEntry.objects.exists()
 
 
-def test_silence_wants_a_reason_and_counts_at_once(
+def test_silence_requires_a_reason_and_applies_at_once(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:
-    """Before the next look the page, the list and the badge already say so; a second one is refused."""
+    """Page, list and badge show the silence before the next evaluation; a second one is refused."""
     client.force_login(person("operator"))
     url = f"/incidents/{incident.pk}/"
     assert (
@@ -302,10 +306,10 @@ def test_silence_wants_a_reason_and_counts_at_once(
     assert Silence.objects.count() == 1
 
 
-def test_silenced_incident_says_who_hears_its_end(
+def test_silenced_incident_shows_who_is_notified_of_its_end(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:
-    """Who heard that it began; while it recovers, when."""
+    """The channels that were notified of its start; while recovering, the time."""
     channel = Channel.objects.create(name="ops", kind="webhook")
     Delivery.objects.create(
         channel=channel, incident=incident, cluster="default", key="k", kind="firing", payload={}, created_at=1.0,
@@ -318,23 +322,23 @@ def test_silenced_incident_says_who_hears_its_end(
         "known (operator); only the resolved notification will be sent, to ops."
         in client.get(url).content.decode()
     )
-    Incident.objects.update(state="recovering", quiet_since=time.time())
+    Incident.objects.update(state="recovering", recovering_since=time.time())
     page = client.get(url).content.decode()
     assert "(the incident resolves unless a rule fires again) to ops." in page
     assert "Silenced: known (operator)." in page
 
 
-def test_limited_reader_sees_no_act_and_no_error_of_the_installation(
-    client: Client, limited: MakeUser, incident: Incident
+def test_limited_reader_sees_no_installation_actions_or_errors(
+    client: Client, make_limited_user: MakeUser, incident: Incident
 ) -> None:
     """On the page of an incident of their cluster."""
-    user = limited("operator")
+    user = make_limited_user("operator")
     Incident.objects.update(cluster="other")
     at = datetime.fromtimestamp(incident.opened_at - 60, UTC)
     for cluster in ("", "other"):
         AuditEntry.objects.create(
-            at=at, cluster=cluster, who="bo", actor_kind="person", action="agent.retire", subject=f"act of {cluster}",
-            outcome="done",
+            at=at, cluster=cluster, actor_name="bo", actor_kind="person", action="agent.retire",
+            subject=f"act of {cluster}", outcome="succeeded",
         )  # fmt: skip
     for owner in ("", "other"):
         channel = Channel.objects.create(name=f"channel of {owner}", kind="webhook", cluster=owner)
@@ -348,7 +352,7 @@ def test_limited_reader_sees_no_act_and_no_error_of_the_installation(
     assert "error of other" in page
     assert "act of <" not in page
     assert "error of all" not in page
-    assert [one.summary for one in find_prior_changes("other", incident.opened_at, is_limited_user=True)] == [
-        f"{describe_action('agent.retire')}: act of other"
-    ]
+    assert [
+        change.summary for change in find_prior_changes("other", incident.opened_at, is_limited_user=True)
+    ] == [f"{describe_action('agent.retire')}: act of other"]
     assert len(find_prior_changes("other", incident.opened_at, is_limited_user=False)) == 2

@@ -1,4 +1,4 @@
-"""What is asked of a change by the API: only by who says which step of it they saw, and of what still stands."""
+"""Steps of a change by the API: they require the current revision of the change, and a plan that is not outdated."""
 
 from __future__ import annotations
 
@@ -18,163 +18,174 @@ from fleet.models.networking import NetworkingReading
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.verdicts import State
-from tests.dashboards.changes.api.test_networking import PLAN, Ask, ask, step
-from tests.dashboards.changes.views.test_networking import STORED, remember
+from tests.dashboards.changes.api.test_networking import PLAN, CallApi, call_api, step
+from tests.dashboards.changes.views.test_networking import STORED, store_revision
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
 from tests.fakes.reader import FakeReader
 
-__all__ = ["ask"]
+__all__ = ["call_api"]
 pytestmark = pytest.mark.django_db
-ASKED = ("confirm", "approve", "cancel", "undo", "do")
+ASKED = ("confirm", "approve", "cancel", "undo", "actions")
 
 
 @pytest.fixture
-def campaign(ask: Ask, fake_reader: FakeReader) -> Any:
+def campaign(call_api: CallApi, fake_reader: FakeReader) -> Any:
     """A plan, as its answer gives it."""
     fake_reader.states = [State.HEALTHY] * 4
-    return ask("POST", "/api/v1/reconnect/plan", {"proxy": "proxy-1"})
+    return call_api("POST", "/api/v1/reconnect/plan", {"proxy": "proxy-1"})
 
 
-def _body(word: str) -> dict[str, str] | None:
-    return {"confirm": {"reason": "to try"}, "do": {"do": "pause"}}.get(word)
+def _body(step_name: str) -> dict[str, str] | None:
+    return {"confirm": {"reason": "to try"}, "actions": {"action": "pause"}}.get(step_name)
 
 
-@pytest.mark.parametrize("word", ASKED)
+@pytest.mark.parametrize("step_name", ASKED)
 @pytest.mark.parametrize("cluster", ["", "/clusters/default"])
-def test_without_if_match_is_428(ask: Ask, campaign: Any, word: str, cluster: str) -> None:
-    """And the sentence says where to take the ETag from; what names nothing is 400. Each attempt is in the log."""
+def test_without_if_match_is_428(call_api: CallApi, campaign: Any, step_name: str, cluster: str) -> None:
+    """The message names the source of the ETag; `*` is 400. Each attempt is in the log."""
     before = Change.objects.values().get()
-    here = f"/api/v1{cluster}/changes/{before['id']}"
-    answer = ask("POST", f"{here}/{word}", _body(word))
+    path = f"/api/v1{cluster}/changes/{before['id']}"
+    answer = call_api("POST", f"{path}/{step_name}", _body(step_name))
     assert answer.status_code == 428
     assert f"ETag of GET /api/v1/changes/{before['id']}" in answer.json()["detail"]
-    assert ask("POST", f"{here}/{word}", _body(word), If_Match="*").status_code == 400
+    assert call_api("POST", f"{path}/{step_name}", _body(step_name), If_Match="*").status_code == 400
     assert Change.objects.values().get() == before
-    assert AuditEntry.objects.filter(outcome="refused", action=f"api.{_route(word)}").count() == 2
+    assert AuditEntry.objects.filter(outcome="refused", action=f"api.{_route(step_name)}").count() == 2
 
 
-def _route(word: str) -> str:
-    return "act" if word == "do" else word
+def _route(step_name: str) -> str:
+    return "run_change_action" if step_name == "actions" else f"{step_name}_change"
 
 
-@pytest.mark.parametrize("word", ASKED)
-def test_what_somebody_did_meanwhile_is_not_overrun(ask: Ask, campaign: Any, word: str) -> None:
-    """412 for whoever saw an earlier step, be the change in the same state again; the answer names the present one."""
+@pytest.mark.parametrize("step_name", ASKED)
+def test_change_of_a_stale_revision_is_412(call_api: CallApi, campaign: Any, step_name: str) -> None:
+    """412 for an earlier revision, even in the same state; the response has the current revision."""
     change = Change.objects.get()
-    here, seen = f"/api/v1/changes/{change.pk}", campaign.headers["ETag"]
+    path, planned_etag = f"/api/v1/changes/{change.pk}", campaign.headers["ETag"]
     for state in (ChangeState.CONFIRMED, ChangeState.RUNNING):
         engine.transition(change, state, timezone.now())
-    running = ask("GET", here).headers["ETag"]
+    running_etag = call_api("GET", path).headers["ETag"]
     for state in (ChangeState.PAUSED, ChangeState.RUNNING):
         engine.transition(change, state, timezone.now())
-    for stale in (seen, running):
-        answer = ask("POST", f"{here}/{word}", _body(word), If_Match=stale)
+    for stale in (planned_etag, running_etag):
+        answer = call_api("POST", f"{path}/{step_name}", _body(step_name), If_Match=stale)
         assert answer.status_code == 412
-        assert f"GET {here} again" in answer.json()["detail"]
-        assert f'"{answer.json()["revision"]}"' == ask("GET", here).headers["ETag"]
+        assert f"GET {path} again" in answer.json()["detail"]
+        assert f'"{answer.json()["revision"]}"' == call_api("GET", path).headers["ETag"]
     change.refresh_from_db()
     assert change.state == "running"
-    assert AuditEntry.objects.filter(outcome="refused", action=f"api.{_route(word)}").count() == 2
+    assert AuditEntry.objects.filter(outcome="refused", action=f"api.{_route(step_name)}").count() == 2
 
 
-def test_every_answer_carries_the_etag(ask: Ask, campaign: Any) -> None:
-    """So that the next thing can be asked without another look; lists have it in each item."""
-    here = f"/api/v1/changes/{campaign.json()['id']}"
-    answer, seen = campaign, []
-    for word, body in (
+def test_every_answer_carries_the_etag(call_api: CallApi, campaign: Any) -> None:
+    """The next step needs no further GET; lists have the revision in each item."""
+    path = f"/api/v1/changes/{campaign.json()['id']}"
+    answer, etags = campaign, []
+    for step_name, body in (
         ("confirm", {"reason": "to try"}),
-        ("do", {"do": "pause"}),
-        ("do", {"do": "resume"}),
+        ("actions", {"action": "pause"}),
+        ("actions", {"action": "resume"}),
         ("cancel", None),
     ):
         assert answer.headers["ETag"] == f'"{answer.json()["revision"]}"'
         if answer.json()["state"] == "confirmed":
             engine.start(Change.objects.get(), timezone.now())
-            answer = ask("GET", f"{here}/progress")
-        seen.append(answer.headers["ETag"])
-        answer = ask("POST", f"{here}/{word}", body, If_Match=seen[-1])
+            answer = call_api("GET", f"{path}/progress")
+        etags.append(answer.headers["ETag"])
+        answer = call_api("POST", f"{path}/{step_name}", body, If_Match=etags[-1])
         assert answer.status_code in (200, 202), answer.json()
-    assert len({*seen, answer.headers["ETag"]}) == 5
-    assert ask("GET", here).headers["ETag"] == answer.headers["ETag"]
-    assert ask("GET", "/api/v1/changes").json()["changes"][0]["revision"] == answer.json()["revision"]
+    assert len({*etags, answer.headers["ETag"]}) == 5
+    assert call_api("GET", path).headers["ETag"] == answer.headers["ETag"]
+    assert call_api("GET", "/api/v1/changes").json()["changes"][0]["revision"] == answer.json()["revision"]
 
 
-def test_config_that_somebody_wrote_since_is_not_agreed_to(ask: Ask) -> None:
-    """The plan stands on a revision that is stored no more: 412, which says what is, and one row in the log."""
-    made = ask("POST", PLAN, {"fields": {"keep_alive_count_max": "7"}}, If_Match="r1")
-    remember(replace(STORED, web_idle_timeout=60.0), "r2")
-    answer = step(ask, f"/api/v1/changes/{made.json()['id']}", "confirm", {"reason": "to try"})
+def test_confirm_of_an_outdated_config_plan_is_412(call_api: CallApi) -> None:
+    """The plan is based on an old revision: 412 with the current one, and one row in the log."""
+    plan = call_api("POST", PLAN, {"fields": {"keep_alive_count_max": "7"}}, If_Match="r1")
+    store_revision(replace(STORED, web_idle_timeout=60.0), "r2")
+    answer = step(call_api, f"/api/v1/changes/{plan.json()['id']}", "confirm", {"reason": "to try"})
     assert (answer.status_code, answer.json()["revision"]) == (412, "r2")
     assert "GET /api/v1/networking-config again" in answer.json()["detail"]
     assert Change.objects.get().state == "planned"
     assert AuditEntry.objects.filter(outcome="refused").count() == 1
 
 
-def test_policies_that_somebody_changed_since_are_not_agreed_to(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
+def test_confirm_of_an_outdated_policy_plan_is_412(
+    call_api: CallApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same for what is wanted of instances."""
-    seen = FakePolicyBook(auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2"))
-    monkeypatch.setattr(record_reader, "policy_book", lambda: seen)
-    etag = ask("GET", "/api/v1/policies").headers["ETag"]
-    wanted = {"desired": {"auth": {AUTH_TTL_VARIABLE: "60s"}}}
-    made = ask("POST", "/api/v1/policies/plan", wanted, If_Match=etag)
+    """The same for desired values of instances."""
+    policy_book = FakePolicyBook(auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2"))
+    monkeypatch.setattr(record_reader, "policy_book", lambda: policy_book)
+    etag = call_api("GET", "/api/v1/policies").headers["ETag"]
+    body = {"desired_values": {"auth": {AUTH_TTL_VARIABLE: "60s"}}}
+    plan = call_api("POST", "/api/v1/policies/plan", body, If_Match=etag)
     DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="5m")
-    answer = step(ask, f"/api/v1/changes/{made.json()['id']}", "confirm", {"reason": "to try"})
+    answer = step(call_api, f"/api/v1/changes/{plan.json()['id']}", "confirm", {"reason": "to try"})
     assert answer.status_code == 412
     assert "GET /api/v1/policies again" in answer.json()["detail"]
-    assert f'"{answer.json()["revision"]}"' == ask("GET", "/api/v1/policies").headers["ETag"]
+    assert f'"{answer.json()["revision"]}"' == call_api("GET", "/api/v1/policies").headers["ETag"]
 
 
-def test_config_is_taken_back(ask: Ask) -> None:
+def test_config_is_taken_back(call_api: CallApi) -> None:
     """A plan of the same fields, on what others wrote since; refused once somebody changed one of them again."""
-    made = ask("POST", PLAN, {"fields": {"keep_alive_count_max": "7"}}, If_Match="r1").json()
-    here, change = f"/api/v1/changes/{made['id']}", Change.objects.get()
-    assert step(ask, here, "undo").status_code == 409
+    plan = call_api("POST", PLAN, {"fields": {"keep_alive_count_max": "7"}}, If_Match="r1").json()
+    path, change = f"/api/v1/changes/{plan['id']}", Change.objects.get()
+    assert step(call_api, path, "undo").status_code == 409
     for state in (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.VERIFIED):
         engine.transition(change, state, timezone.now())
-    written = replace(STORED, keep_alive_count_max=7)
-    remember(replace(written, web_idle_timeout=60.0), "r2")
-    back = step(ask, here, "undo").json()
-    assert (back["title"], back["undoes"]) == ("keep_alive_count_max = 3", made["id"])
-    remember(replace(written, keep_alive_count_max=9), "r3")
-    refused = step(ask, here, "undo")
-    assert (refused.status_code, "changed again since" in refused.json()["detail"]) == (409, True)
+    stored_config = replace(STORED, keep_alive_count_max=7)
+    store_revision(replace(stored_config, web_idle_timeout=60.0), "r2")
+    back = step(call_api, path, "undo").json()
+    assert (back["title"], back["undo_of"]) == ("keep_alive_count_max = 3", plan["id"])
+    store_revision(replace(stored_config, keep_alive_count_max=9), "r3")
+    answer = step(call_api, path, "undo")
+    assert (answer.status_code, "changed again since" in answer.json()["detail"]) == (409, True)
 
 
-def test_progress_of_a_config_counts_tunnels(ask: Ask) -> None:
+def test_progress_of_a_config_counts_tunnels(call_api: CallApi) -> None:
     """Those that were to close, and those that have."""
-    made = ask("POST", PLAN, {"fields": {"graceful_tunnel_closing": "true"}}, If_Match="r1").json()
+    planned_change = call_api(
+        "POST", PLAN, {"fields": {"graceful_tunnel_closing": "true"}}, If_Match="r1"
+    ).json()
     change = Change.objects.get()
-    plan = {**change.plan, "closing": {**change.plan["closing"], "closes": [3, 4]}}
-    Change.objects.update(plan=plan, outcome={"closed": 1}, state="verifying")
-    said = ask("GET", f"/api/v1/changes/{made['id']}/progress").json()
-    assert (said["state"], said["done"], said["total"], said["percent"]) == ("verifying", 1, 4, 25)
+    plan = {**change.plan, "closing": {**change.plan["closing"], "closing_count": [3, 4]}}
+    Change.objects.update(plan=plan, outcome={"closed_count": 1}, state="verifying")
+    progress = call_api("GET", f"/api/v1/changes/{planned_change['id']}/progress").json()
+    assert (progress["state"], progress["finished_count"], progress["total_count"], progress["percent"]) == (
+        "verifying",
+        1,
+        4,
+        25,
+    )
     assert NetworkingKind().progress_of(Change(state="verified"), 0.0)["percent"] == 100
     assert NetworkingReading.objects.count() == 1
 
 
-def test_document_says_what_must_be_sent() -> None:
-    """If-Match is required by everything that plans on a revision, or is asked of a change; both ways to a cluster."""
-    wants, without = set(), set()
+def test_openapi_document_lists_required_headers() -> None:
+    """If-Match is required by every plan on a revision and every step of a change, on both paths of a cluster."""
+    conditional, without = set(), set()
     for path, methods in api.get_openapi_schema(path_prefix="/api/v1/")["paths"].items():
         for method, route in methods.items():
-            sent = [one for one in route["parameters"] if one["name"] == "If-Match" and one["required"]]
+            headers = [
+                parameter
+                for parameter in route["parameters"]
+                if parameter["name"] == "If-Match" and parameter["required"]
+            ]
             if method == "get":
-                assert not sent
+                assert not headers
                 continue
-            (wants if sent else without).add(
+            (conditional if headers else without).add(
                 path.removeprefix("/api/v1/").removeprefix("clusters/{cluster}/")
             )
-            if sent:
-                answers = [one for status, one in route["responses"].items() if int(status) < 300]
-                assert [list(one["headers"]) for one in answers] == [["ETag"]]
-    assert wants == {"networking-config/plan", "policies/plan"} | {
+            if headers:
+                answers = [parameter for status, parameter in route["responses"].items() if int(status) < 300]
+                assert [list(parameter["headers"]) for parameter in answers] == [["ETag"]]
+    assert conditional == {"networking-config/plan", "policies/plan"} | {
         f"changes/{{change_id}}/{w}" for w in ASKED
     }
     # What is made anew, a word about one agent or one instance, and alerts, which are no changes of a fleet.
-    others = {path for path in without if not path.startswith(("incidents", "silences"))}
-    assert others == {
+    unconditional = {path for path in without if not path.startswith(("incidents", "silences"))}
+    assert unconditional == {
         "reconnect/plan",
         "agents/{agent_id}/retire",
         "instances/{instance_id}/drain",

@@ -17,19 +17,19 @@ from fleet.models.drains import Drain
 from fleet.models.tokens import create_token
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.destination.health import DrainRequest
-from tests.dashboards.changes.api.test_networking import Ask, ask
+from tests.dashboards.changes.api.test_networking import CallApi, call_api
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.locked import database_read_only
 from tests.fakes.reader import FakeReader
 
-__all__ = ["ask"]
+__all__ = ["call_api"]
 pytestmark = pytest.mark.django_db
-HERE = "/api/v1/instances/proxy-id-1/drain"
-BODY = {"drained": True, "reason": "kernel update"}
+PATH = "/api/v1/instances/proxy-id-1/drain"
+BODY = {"is_drained": True, "reason": "kernel update"}
 
 
 @pytest.fixture
-def tasks(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def tasks(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the tasks that workers are given."""
     names: list[str] = []
     monkeypatch.setattr(current_app, "send_task", lambda name, **_: names.append(name))
@@ -37,43 +37,51 @@ def tasks(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_write_on_a_full_disk_is_a_503(ask: Ask, tasks: list[str]) -> None:
+def test_write_on_a_full_disk_is_a_503(call_api: CallApi, tasks: list[str]) -> None:
     """With a sentence for whoever wrote it, and nothing kept."""
     with database_read_only():
-        answer = ask("POST", HERE, BODY)
+        answer = call_api("POST", PATH, BODY)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert "its disk may be full" in answer.json()["detail"]
     assert not Drain.objects.exists()
 
 
-def test_drain_and_undrain(ask: Ask, tasks: list[str]) -> None:
+def test_drain_and_undrain(call_api: CallApi, tasks: list[str]) -> None:
     """A request makes a row, a row in the log with the token, and a task; the answer and GET show the request."""
-    before = ask("GET", HERE).json()
-    assert (before["drained"], before["draining"], before["requested_at"]) == (None, False, None)
-    answer = ask("POST", HERE, BODY).json()
+    before = call_api("GET", PATH).json()
+    assert (before["is_drained"], before["is_draining"], before["requested_at"]) == (None, False, None)
+    answer = call_api("POST", PATH, BODY).json()
     row = Drain.objects.get()
-    assert (row.instance, row.name, row.drained, row.reason) == (
+    assert (row.instance, row.name, row.is_drained, row.reason) == (
         "proxy-id-1",
         "proxy-1",
         True,
         BODY["reason"],
     )
-    assert (answer["drained"], answer["requested_by"], answer["applied_at"]) == (True, row.who, None)
+    assert (answer["is_drained"], answer["requested_by"], answer["applied_at"]) == (
+        True,
+        row.actor_name,
+        None,
+    )
     entry = AuditEntry.objects.get(action="instance.drain")
-    assert ("token ci" in entry.who, entry.outcome, entry.reason) == (True, "done", BODY["reason"])
+    assert ("token ci" in entry.actor_name, entry.outcome, entry.reason) == (
+        True,
+        "succeeded",
+        BODY["reason"],
+    )
     assert tasks == ["fleet.tasks.apply_drains"]
-    Drain.objects.update(error="connection refused", told_at=timezone.now())
-    shown = ask("GET", HERE).json()
-    assert (shown["error"], shown["applied_at"] is not None) == ("connection refused", True)
-    cluster = HERE.replace("/api/v1/", "/api/v1/clusters/default/")
-    assert ask("POST", cluster, {"drained": False, "reason": "updated"}).json()["drained"] is False
-    assert not Drain.objects.get().drained
+    Drain.objects.update(error="connection refused", applied_at=timezone.now())
+    status = call_api("GET", PATH).json()
+    assert (status["error"], status["applied_at"] is not None) == ("connection refused", True)
+    cluster = PATH.replace("/api/v1/", "/api/v1/clusters/default/")
+    assert call_api("POST", cluster, {"is_drained": False, "reason": "updated"}).json()["is_drained"] is False
+    assert not Drain.objects.get().is_drained
 
 
 def test_last_of_its_kind_must_be_confirmed(
-    ask: Ask, tasks: list[str], fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, tasks: list[str], fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the other proxy drains, 409 until `even_last`; the refusal is in the log, and undraining needs nothing."""
+    """While the other proxy drains, 409 until `allow_last`; the refusal is in the log, and undraining needs nothing."""
     instances = fake_reader.instances
 
     def drained_others(cluster: str, now: float) -> tuple[InstanceView, ...]:
@@ -84,30 +92,32 @@ def test_last_of_its_kind_must_be_confirmed(
         )
 
     monkeypatch.setattr(fake_reader, "instances", drained_others)
-    refused = ask("POST", HERE, BODY)
-    assert (refused.status_code, "even_last: true" in refused.json()["detail"]) == (409, True)
+    answer = call_api("POST", PATH, BODY)
+    assert (answer.status_code, "allow_last: true" in answer.json()["detail"]) == (409, True)
     assert AuditEntry.objects.get().outcome == "refused"
     assert not Drain.objects.exists()
-    assert ask("POST", HERE, BODY | {"even_last": True}).status_code == 200
-    assert ask("POST", HERE, {"drained": False, "reason": "updated"}).status_code == 200
-    assert ask("GET", HERE.replace("id-1", "id-2")).json()["draining"] is True
+    assert call_api("POST", PATH, BODY | {"allow_last": True}).status_code == 200
+    assert call_api("POST", PATH, {"is_drained": False, "reason": "updated"}).status_code == 200
+    assert call_api("GET", PATH.replace("id-1", "id-2")).json()["is_draining"] is True
 
 
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        (HERE, {"drained": True, "reason": " x "}, 400),
-        (HERE, {"drained": True, "reason": "x" * 201}, 400),
-        (HERE, {"drained": True, "reason": "a\u0001bc"}, 400),
-        (HERE, {"drained": True}, 400),
-        (HERE, BODY | {"soon": True}, 400),
-        (HERE.replace("proxy-id-1", "nobody"), BODY, 404),
-        (HERE.replace("/api/v1/", "/api/v1/clusters/mars/"), BODY, 404),
+        (PATH, {"is_drained": True, "reason": " x "}, 400),
+        (PATH, {"is_drained": True, "reason": "x" * 201}, 400),
+        (PATH, {"is_drained": True, "reason": "a\u0001bc"}, 400),
+        (PATH, {"is_drained": True}, 400),
+        (PATH, BODY | {"soon": True}, 400),
+        (PATH.replace("proxy-id-1", "nobody"), BODY, 404),
+        (PATH.replace("/api/v1/", "/api/v1/clusters/mars/"), BODY, 404),
     ],
 )
-def test_wrong_request_changes_nothing(ask: Ask, tasks: list[str], path: str, body: Any, status: int) -> None:
+def test_wrong_request_changes_nothing(
+    call_api: CallApi, tasks: list[str], path: str, body: Any, status: int
+) -> None:
     """Each is refused with a sentence."""
-    answer = ask("POST", path, body)
+    answer = call_api("POST", path, body)
     assert answer.status_code == status
     assert answer.json()["detail"]
     assert (Drain.objects.exists(), tasks) == (False, [])
@@ -121,21 +131,21 @@ def test_token_without_the_scope_and_limited_user(
     scopes = [Permission.VIEW_FLEET]
     _token, secret = create_token(user, "view", scopes, lifetime=None, now=timezone.now())
     headers = {"Authorization": f"Bearer {secret}"}
-    assert client.get(HERE, headers=headers).status_code == 403
-    assert client.post(HERE, BODY, "application/json", headers=headers).status_code == 403
+    assert client.get(PATH, headers=headers).status_code == 403
+    assert client.post(PATH, BODY, "application/json", headers=headers).status_code == 403
     client.force_login(person("viewer"))
-    assert client.post(HERE, BODY, "application/json").status_code == 403
+    assert client.post(PATH, BODY, "application/json").status_code == 403
     ClusterLimit.objects.create(user=user, cluster="eu")
     client.force_login(user)
-    assert client.post(HERE, BODY, "application/json").status_code == 403
+    assert client.post(PATH, BODY, "application/json").status_code == 403
 
 
 def test_session_without_recent_proof_is_refused(
     client: Client, person: MakeUser, fake_reader: FakeReader
 ) -> None:
-    """As on the page: 403 until the user proves again who it is."""
+    """As on the page: 403 without recent proof."""
     client.force_login(person("operator"))
-    answer = client.post(HERE, BODY, "application/json")
+    answer = client.post(PATH, BODY, "application/json")
     assert (answer.status_code, "reauthenticate" in answer.json()["detail"]) == (403, True)
     assert not Drain.objects.exists()
 

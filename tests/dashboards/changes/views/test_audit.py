@@ -19,17 +19,17 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def operator(client: Client, person: MakeUser) -> Client:
-    """Somebody who may read it, and three rows to read."""
+    """A user who may read the log, and three rows."""
     now = timezone.now()
     alice = Actor(ActorKind.PERSON, "alice", 1)
-    record(Attempt(alice, "x.plan", "default", "=1+1", after={"a": 1}, request_id="req-7"), "done", now)
+    record(Attempt(alice, "x.plan", "default", "=1+1", after={"a": 1}, request_id="req-7"), "succeeded", now)
     record(Attempt(alice, "x.confirm", "default", "big", detail="no reason"), "refused", now)
-    record(Attempt(SYSTEM_ACTOR, "x.seen", "other", "elsewhere"), "done", now)
+    record(Attempt(SYSTEM_ACTOR, "x.seen", "other", "elsewhere"), "succeeded", now)
     client.force_login(person("operator"))
     return client
 
 
-def test_filter_by_words_outcome_and_who(operator: Client) -> None:
+def test_filter_by_text_outcome_and_actor(operator: Client) -> None:
     """Of this cluster only, newest first."""
 
     def actions(query: str) -> list[str]:
@@ -67,12 +67,12 @@ def test_viewer_may_not(client: Client, person: MakeUser) -> None:
 
 
 def test_rows_of_no_cluster_are_for_readers_without_a_limit(
-    operator: Client, limited: MakeUser, client: Client
+    operator: Client, make_limited_user: MakeUser, client: Client
 ) -> None:
     """On the page and in both files."""
-    record(Attempt(SYSTEM_ACTOR, "token.make", subject="of all"), "done", timezone.now())
+    record(Attempt(SYSTEM_ACTOR, "token.create", subject="of all"), "succeeded", timezone.now())
     assert "of all" in operator.get("/audit/").content.decode()
-    client.force_login(limited("operator"))
+    client.force_login(make_limited_user("operator"))
     for path in ("audit/", "audit.csv", "audit.jsonl"):
         text = client.get(f"/c/other/{path}").content.decode()
         assert "elsewhere" in text

@@ -20,8 +20,8 @@ from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
 from fleet.vocabulary.rollouts import RolloutSettings
-from tests.dashboards.changes.views.test_networking import STORED, remember
-from tests.dashboards.changes.views.test_networking import sent as sent_form
+from tests.dashboards.changes.views.test_networking import STORED, store_revision
+from tests.dashboards.changes.views.test_networking import form_data as sent_form
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.policy_nodes import FakePolicyBook
 from tests.fakes.reader import FakeReader
@@ -30,23 +30,27 @@ pytestmark = pytest.mark.django_db
 PLAN = {
     "question": "Close 3 tunnels of 2 agents?",
     "notes": ["A note."],
-    "age": 1.0,
-    "size": 5,
-    "rule_before": "no rule",
+    "data_age_seconds": 1.0,
+    "agent_count": 5,
+    "previous_rule": "no rule",
     "closing": {
-        "rule": "rfd", "rule_label": "RFD 226", "closes": [3, 3], "excess": [3, 3], "expired": [0, 0],
-        "agents": [2, 2], "carrying": [0, 1], "left_with_one": 2, "opens": 0, "too_old": 0, "version_unknown": 0,
-        "steps": [{"nth": 1, "tunnels": 2, "earliest": 1800.0, "latest": 3600.0},
-                  {"nth": 2, "tunnels": 1, "earliest": 3600.0, "latest": 7200.0}],
-        "proxies": [{"id": "p", "name": "proxy-1", "before": 5, "after": [2, 3]}],
-        "unsure_proxies": ["proxy-1"],
+        "rule": "rfd", "rule_label": "RFD 226",
+        "closing_count": [3, 3], "excess_count": [3, 3], "expired_count": [0, 0],
+        "agent_count": [2, 2], "in_use_count": [0, 1], "single_tunnel_agent_count": 2, "opening_count": 0,
+        "unsupported_agent_count": 0, "unknown_version_agent_count": 0,
+        "steps": [{"nth": 1, "tunnel_count": 2, "earliest_seconds": 1800.0, "latest_seconds": 3600.0},
+                  {"nth": 2, "tunnel_count": 1, "earliest_seconds": 3600.0, "latest_seconds": 7200.0}],
+        "proxies": [{"id": "p", "name": "proxy-1", "tunnels_before": 5, "tunnels_after": [2, 3],
+                     "closing_count": [2, 3], "opening_count": [0, 0]}],
+        "tunnels_before": 0, "tunnels_after": [0, 0],
+        "uncertain_proxies": ["proxy-1"],
     },
 }  # fmt: skip
 CONFIG = {"spec": {"keep_alive_count_max": 3}}
 
 
-def planned(user: User, agents: int = 2) -> Change:
-    """A change as the editor makes it."""
+def make_plan(user: User, agents: int = 2) -> Change:
+    """Return a planned change, as the editor creates it."""
     ensure_default_cluster()
     draft = ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,
@@ -54,7 +58,7 @@ def planned(user: User, agents: int = 2) -> Change:
         CONFIG,
         {"spec": {"keep_alive_count_max": 3, "graceful_tunnel_closing": True}},
         PLAN,
-        agent_count=agents,
+        affected_count=agents,
     )
     return engine.create_change(
         "default", draft, RequestActor(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
@@ -62,11 +66,11 @@ def planned(user: User, agents: int = 2) -> Change:
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]:
+def task_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]]:
     """What workers are given."""
-    given: list[tuple[str, tuple[int, ...]]] = []
-    monkeypatch.setattr(current_app, "send_task", lambda name, args: given.append((name, args)))
-    return given
+    calls: list[tuple[str, tuple[int, ...]]] = []
+    monkeypatch.setattr(current_app, "send_task", lambda name, args: calls.append((name, args)))
+    return calls
 
 
 def _proven(client: Client, user: User) -> Client:
@@ -77,10 +81,10 @@ def _proven(client: Client, user: User) -> Client:
 
 def test_page_shows_the_plan(client: Client, person: MakeUser) -> None:
     """The number in the question and on the button, the rule by name, the stairs, every proxy."""
-    change = planned(person("config admin"))
+    change = make_plan(person("config admin"))
     client.force_login(User.objects.get())
     page = client.get(f"/changes/{change.pk}/").content.decode()
-    for words in (
+    for text in (
         "Close 3 tunnels of 2 agents?",
         "RFD 226",
         "2nd closing",
@@ -89,83 +93,85 @@ def test_page_shows_the_plan(client: Client, person: MakeUser) -> None:
         "A note.",
         "not healthy",
     ):
-        assert words in page
+        assert text in page
     assert "Close 3 tunnels</button>" in page
     assert f"/changes/{change.pk}/" in client.get("/changes/").content.decode()
 
 
-def test_confirm_wants_a_reason_and_gives_it_to_a_worker(
-    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+def test_confirm_requires_a_reason_and_starts_a_task(
+    client: Client, person: MakeUser, task_calls: list[tuple[str, tuple[int, ...]]]
 ) -> None:
     """Without one a sentence at the field and nothing done; with it a task, by name."""
-    change = planned(person("config admin"))
+    change = make_plan(person("config admin"))
     _proven(client, User.objects.get())
     answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": ""})
     assert 'id="reason-error"' in answer.content.decode()
-    assert not sent
+    assert not task_calls
     client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "too many tunnels"})
-    assert sent == [("fleet.tasks.run_networking_change", (change.pk,))]
+    assert task_calls == [("fleet.tasks.run_networking_change", (change.pk,))]
     change.refresh_from_db()
     assert (change.state, change.reason) == (ChangeState.CONFIRMED, "too many tunnels")
 
 
-def test_confirm_wants_the_clusters_name_for_many(
-    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+def test_confirm_of_a_large_change_requires_the_cluster_name(
+    client: Client, person: MakeUser, task_calls: list[tuple[str, tuple[int, ...]]]
 ) -> None:
     """Above a hundred agents."""
-    change = planned(person("config admin"), agents=101)
+    change = make_plan(person("config admin"), agents=101)
     _proven(client, User.objects.get())
-    answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "typed": "x"})
-    assert 'id="typed-error"' in answer.content.decode()
-    client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "typed": "default"})
-    assert len(sent) == 1
+    answer = client.post(
+        f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "confirmation": "x"}
+    )
+    assert 'id="confirmation-error"' in answer.content.decode()
+    client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because", "confirmation": "default"})
+    assert len(task_calls) == 1
 
 
-def test_confirm_asks_who_it_is_when_the_last_proof_is_old(
-    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+def test_confirm_requires_recent_proof(
+    client: Client, person: MakeUser, task_calls: list[tuple[str, tuple[int, ...]]]
 ) -> None:
     """A session alone is not enough."""
-    change = planned(person("config admin"))
+    change = make_plan(person("config admin"))
     client.force_login(User.objects.get())
     answer = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"})
     assert answer.headers["Location"].startswith("/accounts/reauthenticate/")
-    assert not sent
+    assert not task_calls
 
 
-def test_second_person_must_agree(
-    client: Client, person: MakeUser, sent: list[tuple[str, tuple[int, ...]]]
+def test_change_requires_a_second_person(
+    client: Client, person: MakeUser, task_calls: list[tuple[str, tuple[int, ...]]]
 ) -> None:
-    """The first is told to wait; the second starts it."""
+    """The first person has to wait; the second starts the change."""
     ensure_default_cluster()
-    Cluster.objects.update(second_approver=True)
-    change = planned(person("config admin"))
+    Cluster.objects.update(review_required=True)
+    change = make_plan(person("config admin"))
     _proven(client, User.objects.get())
     page = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"}, follow=True)
     assert "Review required" in page.content.decode()
     assert "Approve change" not in page.content.decode()
     forced = client.post(f"/changes/{change.pk}/", {"do": "approve"}).content.decode()
     assert "Review required: neither the author" in forced
-    assert not sent
+    assert not task_calls
     _proven(client, person("admin"))
     assert "Approve change" in client.get(f"/changes/{change.pk}/").content.decode()
     client.post(f"/changes/{change.pk}/", {"do": "approve"})
-    assert len(sent) == 1
+    assert len(task_calls) == 1
 
 
 def test_cancel_changes_nothing(client: Client, person: MakeUser) -> None:
     """Before it began."""
-    change = planned(person("config admin"))
+    change = make_plan(person("config admin"))
     client.force_login(User.objects.get())
     client.post(f"/changes/{change.pk}/", {"do": "cancel"})
     change.refresh_from_db()
     assert change.state == ChangeState.CANCELLED
     again = client.post(f"/changes/{change.pk}/", {"do": "cancel"}).content.decode()
-    assert "cannot become cancelled" in again
+    assert "is already cancelled" in again
 
 
-def test_who_may_not_is_refused(client: Client, person: MakeUser) -> None:
+def test_user_without_permission_is_refused(client: Client, person: MakeUser) -> None:
     """An operator sees the plan and no button."""
-    change = planned(person("operator"))
+    change = make_plan(person("operator"))
     client.force_login(User.objects.get())
     assert "Close 3 tunnels</button>" not in client.get(f"/changes/{change.pk}/").content.decode()
     assert client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "x y z"}).status_code == 403
@@ -174,14 +180,15 @@ def test_who_may_not_is_refused(client: Client, person: MakeUser) -> None:
 
 def test_outcome_beside_the_plan(client: Client, person: MakeUser) -> None:
     """What happened so far, and the difference."""
-    change = planned(person("config admin"))
+    change = make_plan(person("config admin"))
     engine.update_change(change, state="verified", outcome={
-        "closed": 2, "gone": 1, "difference": -1, "foreseen": [3, 3], "curve": [[0.0, 0], [9.0, 2]],
+        "closed_count": 2, "missing_agent_count": 1, "difference": -1, "opened_count": 0, "expected_opened_count": 0,
+        "expected_closed_count": [3, 3], "closing_curve": [[0.0, 0], [9.0, 2]],
     })  # fmt: skip
     client.force_login(User.objects.get())
     page = client.get(f"/changes/{change.pk}/").content.decode()
     assert "1 fewer closed than expected" in page
-    assert "1 of these agents are no longer in the fleet" in page
+    assert "1 of the agents whose tunnels change is no longer in the fleet" in page
 
 
 def _policy_change(user: User) -> Change:
@@ -214,19 +221,19 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     assert client.post(f"/changes/{change.pk}/", {"do": "undo"}).status_code == 403
 
 
-def test_plan_of_policies_that_somebody_overtook(client: Client, person: MakeUser) -> None:
-    """Nobody is asked to confirm it, and who does all the same, on a page from before, is told why not."""
+def test_outdated_policy_plan_is_refused(client: Client, person: MakeUser) -> None:
+    """The page offers no confirmation, and a confirmation from an older page is refused with the reason."""
     change = _policy_change(person("config admin"))
     _proven(client, User.objects.get())
     assert 'name="reason"' in client.get(f"/changes/{change.pk}/").content.decode()
     DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="5m")
     page = client.get(f"/changes/{change.pk}/").content.decode()
-    assert "present desired values</a>" in page
+    assert "current desired values</a>" in page
     assert 'name="reason"' not in page
-    sent = {"do": "confirm", "reason": "of a page from before"}
+    form = {"do": "confirm", "reason": "of a page from before"}
     assert (
         "Out of date: the desired values were changed"
-        in client.post(f"/changes/{change.pk}/", sent).content.decode()
+        in client.post(f"/changes/{change.pk}/", form).content.decode()
     )
     change.refresh_from_db()
     assert change.state == "planned"
@@ -236,14 +243,14 @@ def test_change_of_the_config_is_taken_back_by_a_plan(
     client: Client, person: MakeUser, fake_reader: FakeReader
 ) -> None:
     """Offered once it was written, not of what was called off; what somebody else wrote since stays."""
-    remember(STORED, "r1")
+    store_revision(STORED, "r1")
     client.force_login(person("config admin"))
     client.post("/networking/", sent_form(keep_alive_count_max="7"))
     change = Change.objects.get()
     engine.transition(change, ChangeState.CONFIRMED, timezone.now())
     engine.start(change, timezone.now())
     engine.transition(change, ChangeState.VERIFIED, timezone.now())
-    remember(replace(STORED, keep_alive_count_max=7, web_idle_timeout=60.0), "r2")
+    store_revision(replace(STORED, keep_alive_count_max=7, web_idle_timeout=60.0), "r2")
     assert "Undo change" in client.get(f"/changes/{change.pk}/").content.decode()
     page = client.post(f"/changes/{change.pk}/", {"do": "undo"}, follow=True)
     back = Change.objects.get(undoes=change)
@@ -254,23 +261,26 @@ def test_change_of_the_config_is_taken_back_by_a_plan(
     assert "Undo change" not in client.get(f"/changes/{back.pk}/").content.decode()
 
 
-def test_plan_that_somebody_overtook_shows_three_versions(
+def test_outdated_plan_shows_three_versions(
     client: Client, person: MakeUser, fake_reader: FakeReader
 ) -> None:
-    """Planned by two on one revision: the second is not asked to confirm, but to put theirs on top."""
-    remember(STORED, "r1")
+    """Two plans on one revision: the second cannot be confirmed, only rebased."""
+    store_revision(STORED, "r1")
     client.force_login(person("config admin"))
     client.post("/networking/", sent_form(keep_alive_count_max="7"))
     change = Change.objects.get()
-    remember(replace(STORED, web_idle_timeout=60.0), "r2")
+    store_revision(replace(STORED, web_idle_timeout=60.0), "r2")
     page = client.get(f"/changes/{change.pk}/")
     assert {row.key for row in page.context["stale"]["rows"]} == {"keep_alive_count_max", "web_idle_timeout"}
-    shown = page.content.decode()
-    assert "Rebase change" in shown
-    assert 'name="reason"' not in shown
+    html = page.content.decode()
+    assert "Rebase change" in html
+    assert 'name="reason"' not in html
     _proven(client, User.objects.get())
-    sent = {"do": "confirm", "reason": "of a page from before"}
-    assert "wrote revision r2 in the meantime" in client.post(f"/changes/{change.pk}/", sent).content.decode()
+    confirm_form = {"do": "confirm", "reason": "of a page from before"}
+    assert (
+        "wrote revision r2 in the meantime"
+        in client.post(f"/changes/{change.pk}/", confirm_form).content.decode()
+    )
     change.refresh_from_db()
     assert change.state == "planned"
     stale = page.context["stale"]

@@ -15,7 +15,7 @@ from fleet.models.drains import Drain
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import Poll, PollAttempt
 from fleet.vocabulary.verdicts import State
-from tests.dashboards.conftest import MakeUser, prove
+from tests.dashboards.conftest import MakeUser, reauthenticate
 from tests.fakes.record import conclude
 
 pytestmark = pytest.mark.django_db
@@ -35,8 +35,10 @@ def path(client: Client, person: MakeUser, record: Writer) -> str:
     """The page of proxy-1, in a browser of an operator."""
     ensure_default_cluster()
     client.force_login(person("operator"))
-    prove(client)
-    (identity,) = (one for one, _, name in record.instance_names("default") if name == "proxy-1")
+    reauthenticate(client)
+    (identity,) = (
+        instance_id for instance_id, _, name in record.instance_names("default") if name == "proxy-1"
+    )
     return f"/instances/{identity}/drain/"
 
 
@@ -44,39 +46,39 @@ def test_drain_and_undrain(client: Client, path: str, tasks: list[str]) -> None:
     """A reason makes a row, an entry in the log and a task; the page then offers the way back."""
     assert f'href="{path}"' in client.get("/").content.decode()
     assert "Drain proxy-1" in client.get(path).content.decode()
-    assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+    assert client.post(path, {"action": "drain", "reason": REASON, "sure": "on"}).status_code == 302
     row = Drain.objects.get()
-    assert (row.name, row.drained, row.reason) == ("proxy-1", True, REASON)
+    assert (row.name, row.is_drained, row.reason) == ("proxy-1", True, REASON)
     assert AuditEntry.objects.get().action == "instance.drain"
     assert tasks == ["fleet.tasks.apply_drains"]
     page = client.get(path).content.decode()
     assert "does not report that it is draining yet" in page
     assert "Undrain proxy-1" in page
-    assert client.post(path, {"wanted": "undrain", "reason": REASON}).status_code == 302
-    assert not Drain.objects.get().drained
+    assert client.post(path, {"action": "undrain", "reason": REASON}).status_code == 302
+    assert not Drain.objects.get().is_drained
 
 
 @pytest.mark.parametrize("reason", ["", "x", "x" * 201, "a\x01bc"])
 def test_reason_is_needed(client: Client, path: str, tasks: list[str], reason: str) -> None:
     """Without one, or with one nobody can read, nothing is done."""
-    answer = client.post(path, {"wanted": "drain", "reason": reason, "sure": "on"})
+    answer = client.post(path, {"action": "drain", "reason": reason, "sure": "on"})
     assert answer.status_code == 200
     assert answer.context["form"].errors
     assert not Drain.objects.exists()
     assert tasks == []
 
 
-def test_last_one_asks_twice(
+def test_drain_of_the_last_instance_requires_confirmation(
     client: Client, path: str, tasks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When no other proxy takes connections, that must be meant."""
+    """Without another proxy that accepts connections, the drain must be confirmed."""
     monkeypatch.setattr(drain, "accepts_connections", lambda _: False)
     assert "No other proxy accepts connections" in client.get(path).content.decode()
-    assert client.post(path, {"wanted": "drain", "reason": REASON}).context["form"].errors["sure"]
-    assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+    assert client.post(path, {"action": "drain", "reason": REASON}).context["form"].errors["sure"]
+    assert client.post(path, {"action": "drain", "reason": REASON, "sure": "on"}).status_code == 302
 
 
-def test_viewer_neither_sees_nor_does(client: Client, path: str, person: MakeUser) -> None:
+def test_viewer_sees_no_action_and_is_refused(client: Client, path: str, person: MakeUser) -> None:
     """The link is not there, and the page is not theirs."""
     client.force_login(person("viewer"))
     assert "/drain/" not in client.get("/").content.decode()
@@ -84,13 +86,15 @@ def test_viewer_neither_sees_nor_does(client: Client, path: str, person: MakeUse
     assert client.get("/instances/nobody/drain/").status_code == 403
 
 
-def test_nobody_of_that_name(client: Client, path: str) -> None:
+def test_unknown_instance_is_not_found(client: Client, path: str) -> None:
     """404."""
     assert client.get("/instances/nobody/drain/").status_code == 404
 
 
-def test_sick_instance_is_not_said_to_take_connections(client: Client, path: str, record: Writer) -> None:
-    """The page says what Fleet now says of it."""
+def test_unhealthy_instance_is_not_shown_as_accepting_connections(
+    client: Client, path: str, record: Writer
+) -> None:
+    """The page shows the same state as Fleet now."""
     assert "accepts new connections." in client.get(path).content.decode()
     epoch, now = record.epoch("default"), time.time()
     assert epoch is not None
@@ -111,7 +115,9 @@ def test_sick_instance_is_not_said_to_take_connections(client: Client, path: str
 @pytest.mark.parametrize("name", ["auth-1", "proxy-1"])
 def test_agents_can_be_moved_off_the_instance(client: Client, path: str, record: Writer, name: str) -> None:
     """The page plans a campaign off a proxy or off an auth: the form is filled in with it."""
-    (identity,) = (instance for instance, _, known in record.instance_names("default") if known == name)
+    (identity,) = (
+        instance for instance, _, instance_name in record.instance_names("default") if instance_name == name
+    )
     page = client.get(f"/instances/{identity}/drain/").content.decode()
     query = f"{name.partition('-')[0]}={name}"
     assert f'href="/reconnect/?{query}">Move agents off {name}' in page

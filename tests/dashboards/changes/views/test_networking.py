@@ -37,8 +37,8 @@ STORED = with_defaults(
 )
 
 
-def remember(config: NetworkingConfig, revision: str, origin: str = "dynamic") -> None:
-    """What a worker would have read."""
+def store_revision(config: NetworkingConfig, revision: str, origin: str = "dynamic") -> None:
+    """Store a config revision, as a worker does that read it."""
     ensure_default_cluster()
     revisions.record_revision("default", NetworkingResource(config, {ORIGIN_LABEL: origin}, revision), NOW)
 
@@ -46,24 +46,24 @@ def remember(config: NetworkingConfig, revision: str, origin: str = "dynamic") -
 @pytest.fixture
 def editor(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
     """A config admin in front of a fleet whose config was read."""
-    remember(STORED, "r1")
+    store_revision(STORED, "r1")
     client.force_login(person("config admin"))
     return client
 
 
-def sent(revision: str = "r1", **fields: Any) -> dict[str, Any]:
-    """The form as a browser sends it, with some fields filled in otherwise."""
+def form_data(revision: str = "r1", **fields: Any) -> dict[str, Any]:
+    """Return the form as a browser sends it, with some fields changed."""
     values = {**initial_values_of(STORED, revision), **fields}
     return {name: value for name, value in values.items() if value is not False}
 
 
-def test_wrong_value_is_said_at_its_field(editor: Client) -> None:
+def test_wrong_value_is_reported_at_its_field(editor: Client) -> None:
     """Of every field; and nothing is saved: no plan, only the attempt in the log."""
-    for key, text, _, words in IN_FORMS:
+    for key, text, _, message in IN_FORMS:
         field = field_of(key).name
-        answer = editor.post("/networking/", sent(**{field: text}))
+        answer = editor.post("/networking/", form_data(**{field: text}))
         errors = answer.context["tab"].form.errors
-        assert re.search(words, " ".join(errors[field]).lower())
+        assert re.search(message, " ".join(errors[field]).lower())
         assert f'id="id_{field}_error"' in answer.content.decode()
     assert not Change.objects.exists()
     assert AuditEntry.objects.filter(outcome="refused").count() == len(IN_FORMS)
@@ -71,11 +71,11 @@ def test_wrong_value_is_said_at_its_field(editor: Client) -> None:
 
 def test_wrong_value_in_yaml_is_named_by_its_key(editor: Client) -> None:
     """Of every field, above the text, which stays as it was written."""
-    for key, _, value, words in NETWORKING:
+    for key, _, value, message in NETWORKING:
         text = yaml.safe_dump({"spec": document_of(key, value)})
         answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
         problems = dict(answer.context["tab"].problems)
-        assert re.search(words, problems[key])
+        assert re.search(message, problems[key])
         assert answer.context["tab"].yaml == text
     assert not Change.objects.exists()
     assert AuditEntry.objects.filter(outcome="refused").count() == len(NETWORKING)
@@ -85,13 +85,13 @@ def test_wrong_value_in_yaml_is_named_by_its_key(editor: Client) -> None:
     ("field", "text"),
     [("keep_alive_count_max", "three"), ("client_idle_timeout", "soon"), ("routing_strategy", "")],
 )
-def test_what_is_none_of_its_kind(editor: Client, field: str, text: str) -> None:
-    """Words where a number or a duration is wanted, and nothing where a choice is."""
-    assert editor.post("/networking/", sent(**{field: text})).context["tab"].form.errors[field]
+def test_value_of_the_wrong_type_is_refused(editor: Client, field: str, text: str) -> None:
+    """Text where a number or a duration is required, and no value where a choice is."""
+    assert editor.post("/networking/", form_data(**{field: text})).context["tab"].form.errors[field]
     assert not Change.objects.exists()
 
 
-def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
+def test_every_field_shows_its_value_and_who_applies_it(editor: Client) -> None:
     """The value in force, and plainly which ones Refloat's own nodes do nothing with."""
     page = editor.get("/networking/")
     rows = {row.key: row for _, rows in page.context["tab"].form.sections() for row in rows}
@@ -102,8 +102,8 @@ def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
         "keep_alive_interval", "keep_alive_count_max",
     }  # fmt: skip
     assert (rows["keep_alive_interval"].current_text, rows["ssh_dial_timeout"].current_text) == (
-        "5m0s",
-        "30s",
+        "5 min",
+        "30 s",
     )
     assert (rows["graceful_tunnel_closing"].current_text, rows["idle_timeout_message"].current_text) == (
         "off",
@@ -112,31 +112,33 @@ def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
     assert page.content.decode().count("Used by Teleport instances only") == 10
 
 
-def test_revision_nobody_knows_overwrites_nothing(editor: Client) -> None:
+def test_unknown_revision_overwrites_nothing(editor: Client) -> None:
     """What is stored is shown instead."""
-    answer = editor.post("/networking/", sent("r9", keep_alive_count_max="7"))
+    answer = editor.post("/networking/", form_data("r9", keep_alive_count_max="7"))
     assert "the revision that you edited is unknown" in answer.content.decode()
     assert not Change.objects.exists()
 
 
-def test_yaml_judges_only_what_was_changed(editor: Client) -> None:
+def test_yaml_validates_changed_fields_only(editor: Client) -> None:
     """A value that somebody stored elsewhere, and that we would refuse, stands in nobody's way."""
-    remember(replace(STORED, web_idle_timeout=-5.0), "r2")
+    store_revision(replace(STORED, web_idle_timeout=-5.0), "r2")
     text = editor.get("/networking/?tab=yaml").context["tab"].yaml
-    changed = text.replace("keep_alive_count_max: 3", "keep_alive_count_max: 4")
-    editor.post("/networking/", {"tab": "yaml", "yaml": changed, "revision": "r2"})
+    new_text = text.replace("keep_alive_count_max: 3", "keep_alive_count_max: 4")
+    editor.post("/networking/", {"tab": "yaml", "yaml": new_text, "revision": "r2"})
     assert Change.objects.get().title == "keep_alive_count_max = 4"
 
 
 def test_two_rules_at_once_are_refused(editor: Client) -> None:
     """One contradicts the other; the sentence stands at a field."""
-    answer = editor.post("/networking/", sent(graceful_tunnel_closing="on", tunnel_disconnect_threshold="5m"))
+    answer = editor.post(
+        "/networking/", form_data(graceful_tunnel_closing="on", tunnel_disconnect_threshold="5m")
+    )
     assert "Set only one of them" in str(answer.context["tab"].form.errors["tunnel_disconnect_threshold"])
 
 
 def test_good_value_leads_to_its_plan(editor: Client) -> None:
     """Nothing is written: the change waits to be confirmed, and its page shows what it does."""
-    answer = editor.post("/networking/", sent(graceful_tunnel_closing="on"), follow=True)
+    answer = editor.post("/networking/", form_data(graceful_tunnel_closing="on"), follow=True)
     change = Change.objects.get()
     assert change.state == ChangeState.PLANNED
     page = answer.content.decode()
@@ -146,7 +148,7 @@ def test_good_value_leads_to_its_plan(editor: Client) -> None:
 
 def test_yaml_is_the_same_object(editor: Client) -> None:
     """What stands in the form comes out as YAML, and back, without being planned."""
-    page = editor.post("/networking/", sent(keep_alive_count_max="7") | {"show": "yaml"})
+    page = editor.post("/networking/", form_data(keep_alive_count_max="7") | {"show": "yaml"})
     text = page.context["tab"].yaml
     assert "keep_alive_count_max: 7" in text
     back = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1", "show": "form"})
@@ -157,33 +159,34 @@ def test_yaml_is_the_same_object(editor: Client) -> None:
 
 def test_wrong_yaml_is_named_by_key(editor: Client) -> None:
     """Unknown keys, ranges and what is no YAML at all."""
-    for text, words in (
+    for text, message in (
         ("spec: {keep_alive_intervall: 5s}", "keep_alive_intervall"),
         ("spec: {keep_alive_interval: 5h}", "keep_alive_interval"),
         ("spec: [", "YAML"),
     ):
         answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
-        assert words in str(answer.context["tab"].problems)
+        assert message in str(answer.context["tab"].problems)
     assert not Change.objects.exists()
 
 
-def test_second_of_two_sees_three_versions_and_rebases(editor: Client) -> None:
-    """Nothing of either is lost: theirs is stored, mine is offered on top of it."""
-    remember(replace(STORED, web_idle_timeout=60.0, keep_alive_count_max=5), "r2")
-    mine = sent(keep_alive_count_max="9", ssh_dial_timeout="20s")
-    answer = editor.post("/networking/", mine)
+def test_concurrent_edit_shows_three_versions_and_rebases(editor: Client) -> None:
+    """No edit is lost: the first is stored, the second is offered on top of it."""
+    store_revision(replace(STORED, web_idle_timeout=60.0, keep_alive_count_max=5), "r2")
+    own_form = form_data(keep_alive_count_max="9", ssh_dial_timeout="20s")
+    answer = editor.post("/networking/", own_form)
     rows = {
-        row.key: (row.base, row.theirs, row.mine, row.clash) for row in answer.context["tab"].conflict["rows"]
+        row.key: (row.base_value, row.stored_value, row.own_value, row.is_conflict)
+        for row in answer.context["tab"].conflict["rows"]
     }
     assert rows == {
-        "web_idle_timeout": ("never", "1m0s", "never", False),
+        "web_idle_timeout": ("never", "1 min", "never", False),
         "keep_alive_count_max": ("3", "5", "9", True),
-        "ssh_dial_timeout": ("30s", "30s", "20s", False),
+        "ssh_dial_timeout": ("30 s", "30 s", "20 s", False),
     }
     assert not Change.objects.exists()
-    rebased = editor.post("/networking/", {**mine, "rebase": "1"}).context["tab"].form
-    assert [rebased[name].value() for name in ("revision", "web_idle_timeout", "keep_alive_count_max")] == [
-        "r2", "1m0s", 9,
+    new_form = editor.post("/networking/", {**own_form, "rebase": "1"}).context["tab"].form
+    assert [new_form[name].value() for name in ("revision", "web_idle_timeout", "keep_alive_count_max")] == [
+        "r2", "1 min", 9,
     ]  # fmt: skip
 
 
@@ -191,19 +194,19 @@ def test_config_of_a_file_is_offered_as_a_patch(
     client: Client, person: MakeUser, fake_reader: FakeReader
 ) -> None:
     """It is not saved, and says so."""
-    remember(STORED, "r1", "config-file")
+    store_revision(STORED, "r1", "config-file")
     client.force_login(person("config admin"))
     page = client.get("/networking/")
     assert page.context["owned"]
     assert page.context["patch"].startswith("spec:")
     assert "Preview change" not in page.content.decode()
-    client.post("/networking/", sent(keep_alive_count_max="7"))
+    client.post("/networking/", form_data(keep_alive_count_max="7"))
     assert not Change.objects.exists()
 
 
 def test_revert_plans_the_old_revision(editor: Client) -> None:
     """Through the same plan, onto the present revision."""
-    remember(replace(STORED, keep_alive_count_max=5), "r2")
+    store_revision(replace(STORED, keep_alive_count_max=5), "r2")
     old = revisions.require_current_revision("default").previous
     assert old is not None
     editor.post("/networking/", {"revert": str(old.pk)})
@@ -214,7 +217,7 @@ def test_revert_plans_the_old_revision(editor: Client) -> None:
 def test_blind_pollers_refuse_the_plan(editor: Client, fake_reader: FakeReader) -> None:
     """The sentence says why; what was filled in stays."""
     fake_reader.as_of = 1.0
-    answer = editor.post("/networking/", sent(graceful_tunnel_closing="on"))
+    answer = editor.post("/networking/", form_data(graceful_tunnel_closing="on"))
     assert "No current data" in answer.context["tab"].sentence
     assert answer.context["tab"].form["graceful_tunnel_closing"].value()
 
@@ -224,27 +227,31 @@ def test_cluster_that_does_not_know_the_switch(editor: Client) -> None:
     NetworkingReading.objects.update(knows_closing=False)
     page = editor.get("/networking/").content.decode()
     assert "do not support this field" in page
-    editor.post("/networking/", sent(graceful_tunnel_closing="on"))
+    editor.post("/networking/", form_data(graceful_tunnel_closing="on"))
     assert not Change.objects.exists()
     editor.post("/networking/", {"try_closing": "1"})
-    assert AuditEntry.objects.filter(action="networking-config.try-closing", outcome="done").exists()
-    editor.post("/networking/", sent(graceful_tunnel_closing="on"))
+    assert AuditEntry.objects.filter(
+        action="networking-config.reset-closing-support", outcome="succeeded"
+    ).exists()
+    editor.post("/networking/", form_data(graceful_tunnel_closing="on"))
     assert Change.objects.get().title == "graceful_tunnel_closing = true"
     NetworkingReading.objects.update(knows_closing=False)
-    remember(replace(STORED, graceful_tunnel_closing=True), "r2")
+    store_revision(replace(STORED, graceful_tunnel_closing=True), "r2")
     assert NetworkingReading.objects.get().knows_closing
 
 
-def test_viewer_looks_and_cannot_change(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
-    """No button, and no way around it."""
-    remember(STORED, "r1")
+def test_viewer_can_read_and_not_change(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+    """No button, and a direct request is refused."""
+    store_revision(STORED, "r1")
     client.force_login(person("operator"))
     assert "Preview change" not in client.get("/networking/").content.decode()
-    assert client.post("/networking/", sent(keep_alive_count_max="7")).status_code == 403
+    assert client.post("/networking/", form_data(keep_alive_count_max="7")).status_code == 403
     assert "role config admin" in AuditEntry.objects.get().detail
 
 
-def test_never_read_says_so(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
+def test_config_that_was_never_read_is_shown_as_unknown(
+    client: Client, person: MakeUser, fake_reader: FakeReader
+) -> None:
     """With the error of whoever tried."""
     ensure_default_cluster()
     revisions.record_read_error("default", "no auth is known")

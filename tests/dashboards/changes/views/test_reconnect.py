@@ -32,73 +32,73 @@ def test_from_filter_to_result(page: Client) -> None:
     """Chosen by proxy, planned with its number, confirmed with a reason, paused, resumed, aborted; all in the log."""
     page.post("/accounts/reauthenticate/", {"password": "correct horse"})
     assert "Preview campaign" in page.get("/reconnect/").content.decode()
-    answer = page.post("/reconnect/", {"proxy": "proxy-1", "rate": "60"})
+    answer = page.post("/reconnect/", {"proxy": "proxy-1", "rate_per_minute": "60"})
     change = Change.objects.get()
-    where = answer.headers["Location"]
-    assert where == f"/changes/{change.pk}/"
-    assert change.agents == 2
-    assert change.parameters["leave"] == ["proxy-id-1"]
-    assert "Reconnect 2 agents<" in page.get(where).content.decode()
-    wrong = page.post(where, {"do": "confirm", "reason": ""}).content.decode()
+    path = answer.headers["Location"]
+    assert path == f"/changes/{change.pk}/"
+    assert change.affected_count == 2
+    assert change.parameters["instances_to_leave"] == ["proxy-id-1"]
+    assert "Reconnect 2 agents<" in page.get(path).content.decode()
+    wrong = page.post(path, {"do": "confirm", "reason": ""}).content.decode()
     assert 'id="reason-error"' in wrong
-    page.post(where, {"do": "confirm", "reason": "proxy-1 is full"})
+    page.post(path, {"do": "confirm", "reason": "proxy-1 is full"})
     change.refresh_from_db()
     assert change.state == "confirmed"
     Change.objects.filter(pk=change.pk).update(state="running")
-    for doing, state in (("pause", "paused"), ("resume", "running"), ("abort", "cancelled")):
-        assert f'value="{doing}"' in page.get(where).content.decode()
-        page.post(where, {"do": doing})
+    for action, state in (("pause", "paused"), ("resume", "running"), ("abort", "cancelled")):
+        assert f'value="{action}"' in page.get(path).content.decode()
+        page.post(path, {"do": action})
         change.refresh_from_db()
         assert change.state == state
-    shown = page.get(f"{where}?state=skipped").content.decode()
-    assert "aborted by operator" in shown
-    assert "<b>2</b> of 2 agents (100 %)" in shown
+    html = page.get(f"{path}?state=skipped").content.decode()
+    assert "aborted by operator" in html
+    assert "<b>2</b> of 2 agents (100 %)" in html
     assert CampaignAgent.objects.filter(state="skipped").count() == 2
     assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
         AuditEntry.objects.values_list("action", flat=True)
     )
 
 
-def test_agents_of_a_campaign_stand_with_the_newest_end_on_top(page: Client) -> None:
+def test_campaign_agents_are_sorted_by_newest_end(page: Client) -> None:
     """Then who was asked, and last who was only chosen: PostgreSQL would put a moment that is none first."""
     page.post("/reconnect/", {"proxy": "proxy-1"})
     change = Change.objects.get()
     change.campaign_agents.all().delete()
     ends = {"chosen": (None, None), "asked": (50.0, None), "first": (10.0, 20.0), "last": (15.0, 30.0)}
-    for position, (name, (asked_at, ended_at)) in enumerate(ends.items()):
+    for position, (name, (requested_at, ended_at)) in enumerate(ends.items()):
         CampaignAgent.objects.create(
             change=change,
             position=position,
             agent_id=name,
             name=name,
-            state="due",
-            asked_at=asked_at,
+            state="scheduled",
+            requested_at=requested_at,
             ended_at=ended_at,
         )
-    shown = campaign_context(change, "", 60.0)["rows"]
-    assert [row["name"] for row in shown] == ["last", "first", "asked", "chosen"]
-    assert [row["seconds"] for row in shown] == [15.0, 10.0, None, None]
+    rows = campaign_context(change, "", 60.0)["rows"]
+    assert [row["name"] for row in rows] == ["last", "first", "asked", "chosen"]
+    assert [row["duration_seconds"] for row in rows] == [15.0, 10.0, None, None]
 
 
 def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
     """Planned with who leaves which auth and where there is room; the query of an incident fills the form in."""
-    shown = page.get("/reconnect/?auth=auth-1").content.decode()
-    assert 'value="auth" checked' in shown
-    assert '<option value="auth-id-1" selected>auth-1</option>' in shown
+    html = page.get("/reconnect/?auth=auth-1").content.decode()
+    assert 'value="auth" checked' in html
+    assert '<option value="auth-id-1" selected>auth-1</option>' in html
     answer = page.post("/reconnect/", {"connection": "auth", "auth": "auth-1"})
     change = Change.objects.get()
     assert change.parameters["connection"] == "auth"
-    assert change.parameters["leave"] == ["auth-id-1"]
-    assert change.plan["leaving"] == {"auth-1": 2}
+    assert change.parameters["instances_to_leave"] == ["auth-id-1"]
+    assert change.plan["agents_by_instance"] == {"auth-1": 2}
     assert list(change.plan["destinations"]) == ["auth-2"]
-    shown = page.get(answer.headers["Location"]).content.decode()
-    assert "Reconnect 2 agents to another auth?" in shown
-    assert "Agents by current auth" in shown
-    assert "Available auths" in shown
+    html = page.get(answer.headers["Location"]).content.decode()
+    assert "Reconnect 2 agents to another auth?" in html
+    assert "Agents by current auth" in html
+    assert "Available auths" in html
 
 
 @pytest.mark.parametrize(
-    ("sent", "field"),
+    ("form", "field"),
     [
         ({}, "q"),
         ({"q": "colour:red"}, "q"),
@@ -110,20 +110,20 @@ def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
         ({"q": "agent", "connection": "both"}, "connection"),
         *(
             ({"proxy": "proxy-1", name: "x"}, name)
-            for name in (*campaigns.RANGES, "window_from", "window_to")
+            for name in (*campaigns.RANGES, "window_start", "window_end")
         ),
     ],
 )
-def test_wrong_field_is_shown_there(page: Client, sent: dict[str, Any], field: str) -> None:
+def test_wrong_field_is_shown_at_the_field(page: Client, form: dict[str, Any], field: str) -> None:
     """A message at the field, nothing saved, a row in the log."""
-    answer = page.post("/reconnect/", sent)
+    answer = page.post("/reconnect/", form)
     assert answer.status_code == 400
     assert f'id="{field}-error"' in answer.content.decode()
     assert not Change.objects.exists()
     assert AuditEntry.objects.get().outcome == "refused"
 
 
-def test_nobody_to_ask_is_said(page: Client, fake_reader: FakeReader) -> None:
+def test_campaign_without_target_agents_is_explained(page: Client, fake_reader: FakeReader) -> None:
     """A filter that finds nobody."""
     answer = page.post("/reconnect/", {"q": "state:stranded"})
     assert "No agent matches" in answer.content.decode()

@@ -12,14 +12,14 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.inventory import Agent
 from fleet.monitoring.state.writer import Writer
-from tests.dashboards.conftest import MakeUser, prove
+from tests.dashboards.conftest import MakeUser, reauthenticate
 
 pytestmark = pytest.mark.django_db
 REASON = "scrapped"
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def task_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     tasks: list[str] = []
     monkeypatch.setattr(current_app, "send_task", lambda name, **_: tasks.append(name))
     return tasks
@@ -30,58 +30,60 @@ def page(client: Client, person: MakeUser, record: Writer) -> str:
     """The page of the first agent, which is alive, in a browser of an operator."""
     ensure_default_cluster()
     client.force_login(person("operator"))
-    prove(client)
+    reauthenticate(client)
     return f"/agents/{record.agent_ids('default')[0][0]}/"
 
 
-def test_retire_and_count_again(client: Client, page: str, sent: list[str]) -> None:
+def test_retire_and_count_again(client: Client, page: str, task_names: list[str]) -> None:
     """A reason makes a word in the database, an entry in the log and a task; the page then offers the way back."""
     path = f"{page}retire/"
     assert f'href="{path}"' in client.get(page).content.decode()
     assert "This agent is alive." in client.get(path).content.decode()
-    said: dict[str, Any] = {"wanted": "retire", "reason": REASON, "sure": "on"}
-    answer = client.post(path, said)
+    form: dict[str, Any] = {"action": "retire", "reason": REASON, "sure": "on"}
+    answer = client.post(path, form)
     assert answer.headers["Location"] == page
-    assert Agent.objects.get().retired
+    assert Agent.objects.get().is_retired
     assert AuditEntry.objects.get().action == "agent.retire"
-    assert sent == ["fleet.tasks.apply_retired"]
-    for shown in (client.get(page).content.decode(), client.get(path).content.decode()):
-        assert "Retired by <b>operator</b>" in shown
-        assert f"“{REASON}”" in shown
-        assert "takes effect with the next poll" in shown
-        assert "counts nowhere" not in shown
+    assert task_names == ["fleet.tasks.apply_retired"]
+    for html in (client.get(page).content.decode(), client.get(path).content.decode()):
+        assert "Retired by <b>operator</b>" in html
+        assert f"“{REASON}”" in html
+        assert "takes effect with the next poll" in html
+        assert "counts nowhere" not in html
     assert "Reinstate agent-1" in client.get(path).content.decode()
-    assert client.post(path, {"wanted": "unretire", "reason": REASON}).status_code == 302
-    assert not Agent.objects.get().retired
+    assert client.post(path, {"action": "reinstate", "reason": REASON}).status_code == 302
+    assert not Agent.objects.get().is_retired
 
 
-def test_stranded_agent_is_not_said_to_strand_later(
-    client: Client, person: MakeUser, record: Writer, sent: list[str]
+def test_stranded_agent_is_shown_as_stranded_already(
+    client: Client, person: MakeUser, record: Writer, task_names: list[str]
 ) -> None:
     """The third agent of the record is stranded now: the page names the state, and asks for the same proof."""
     ensure_default_cluster()
     client.force_login(person("operator"))
     path = f"/agents/{record.agent_ids('default')[0][2]}/retire/"
-    shown = client.get(path).content.decode()
-    assert "This agent is alive and stranded." in shown
-    assert "becomes stranded" not in shown
-    assert client.post(path, {"wanted": "retire", "reason": REASON}).context["form"].errors["sure"]
-    assert sent == []
+    html = client.get(path).content.decode()
+    assert "This agent is alive and stranded." in html
+    assert "becomes stranded" not in html
+    assert client.post(path, {"action": "retire", "reason": REASON}).context["form"].errors["sure"]
+    assert task_names == []
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("form", "field"),
     [({"reason": ""}, "reason"), ({"reason": "x"}, "reason"), ({"reason": REASON, "sure": ""}, "sure")],
 )
-def test_what_is_needed(client: Client, page: str, sent: list[str], said: dict[str, str], field: str) -> None:
-    """A reason, and for one that is alive that it is meant; else nothing is done."""
-    answer = client.post(f"{page}retire/", {"wanted": "retire", "sure": "on"} | said)
+def test_retire_requires_reason_and_confirmation(
+    client: Client, page: str, task_names: list[str], form: dict[str, str], field: str
+) -> None:
+    """A reason is required, and for a live agent confirmation; otherwise nothing changes."""
+    answer = client.post(f"{page}retire/", {"action": "retire", "sure": "on"} | form)
     assert answer.context["form"].errors[field]
     assert not Agent.objects.exists()
-    assert sent == []
+    assert task_names == []
 
 
-def test_viewer_neither_sees_nor_does(client: Client, page: str, person: MakeUser) -> None:
+def test_viewer_sees_no_action_and_is_refused(client: Client, page: str, person: MakeUser) -> None:
     """The link is not there, and the page is not theirs; of an agent that is unknown it says so."""
     assert client.get("/agents/nobody/retire/").status_code == 404
     client.force_login(person("viewer"))

@@ -1,4 +1,4 @@
-"""Both routes of a view: their paths, their names, and the cluster that the view is told."""
+"""Both routes of a view: their paths, their names, and the cluster that the view gets."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ per_cluster = PerCluster(router)
 
 
 @per_cluster.get("/things/{int:number}")
-def thing(request: HttpRequest, cluster: str, number: int, filters: Query[Filters]) -> Any:
-    """Say what was asked."""
+def read_thing(request: HttpRequest, cluster: str, number: int, filters: Query[Filters]) -> Any:
+    """Return the arguments of the request."""
     return {"cluster": cluster, "number": number, "limit": filters.limit}
 
 
 @per_cluster.post("/things/{int:number}")
 def make_thing(request: HttpRequest, cluster: str, number: int) -> Any:
-    """Say where it was made."""
+    """Return the cluster of the new object."""
     return {"cluster": cluster, "number": number}
 
 
@@ -38,48 +38,48 @@ client = TestClient(router)
 
 
 def test_short_path_means_the_default_cluster() -> None:
-    """The view is told `default`; parameters of path and query come through."""
+    """The view gets `default`, and the parameters of path and query."""
     assert client.get("/things/3?limit=2").json() == {"cluster": "default", "number": 3, "limit": 2}
     assert client.post("/things/3").json() == {"cluster": "default", "number": 3}
 
 
 def test_short_path_takes_no_cluster_behind_the_question_mark() -> None:
-    """Who may see which cluster is judged by the path."""
+    """Access to a cluster is checked by the path."""
     assert client.get("/things/3?cluster=other").json()["cluster"] == "default"
 
 
 def test_long_path_names_the_cluster() -> None:
-    """The view is told the one of the path."""
+    """The view gets the cluster of the path."""
     assert client.get("/clusters/east/things/3").json() == {"cluster": "east", "number": 3, "limit": 7}
     assert client.post("/clusters/east/things/3").json() == {"cluster": "east", "number": 3}
 
 
 def test_routes_have_names_of_their_own() -> None:
     """What ninja names operations after; tags tell the two sets apart."""
-    found = {
-        (path, one.view_func.__name__, tuple(one.tags or ()))
+    names = {
+        (path, operation.view_func.__name__, tuple(operation.tags or ()))
         for path, view in router.path_operations.items()
-        for one in view.operations
+        for operation in view.operations
     }
-    short, named = "/things/{int:number}", "/clusters/{cluster}/things/{int:number}"
-    assert found == {
-        (short, "thing", ("default cluster",)),
+    short, cluster_path = "/things/{int:number}", "/clusters/{cluster}/things/{int:number}"
+    assert names == {
+        (short, "read_thing", ("default cluster",)),
         (short, "make_thing", ("default cluster",)),
-        (named, "cluster_thing", ("any cluster",)),
-        (named, "cluster_make_thing", ("any cluster",)),
+        (cluster_path, "read_thing_of_cluster", ("any cluster",)),
+        (cluster_path, "make_thing_of_cluster", ("any cluster",)),
     }
 
 
-def test_every_path_of_the_api_stands_twice() -> None:
+def test_every_api_path_has_a_cluster_variant() -> None:
     """But the list of clusters; both ask for the same, beside the cluster."""
     paths = api.get_openapi_schema(path_prefix="/")["paths"]
-    short = {path: one for path, one in paths.items() if not path.startswith("/clusters")}
+    short = {path: operations for path, operations in paths.items() if not path.startswith("/clusters")}
     assert set(paths) == set(short) | {f"/clusters/{{cluster}}{path}" for path in short} | {"/clusters"}
     for path, methods in short.items():
         twin = paths[f"/clusters/{{cluster}}{path}"]
         assert set(methods) == set(twin)
         for method, route in methods.items():
-            names = [one["name"] for one in twin[method]["parameters"]]
+            names = [parameter["name"] for parameter in twin[method]["parameters"]]
             assert names[0] == "cluster"
-            assert names[1:] == [one["name"] for one in route["parameters"]]
+            assert names[1:] == [parameter["name"] for parameter in route["parameters"]]
             assert route["security"] == twin[method]["security"]

@@ -8,24 +8,24 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.channels import SendError, apprise
-from tests.fakes.errands import send_request
-from tests.fakes.receivers import receiving
+from tests.fakes.receivers import run_receiver
+from tests.fakes.send_requests import make_send_request
 from tests.fakes.waiting import eventually_sync
 
 
 def test_apprise_address_gets_title_and_text() -> None:
-    """A service of Apprise's, over real HTTP."""
-    with receiving() as receiver:
-        apprise.send(send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
+    """An Apprise service over real HTTP."""
+    with run_receiver() as receiver:
+        apprise.send(make_send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
     (body,) = receiver.bodies
-    assert body["title"] == "CRIT default: 207 agents stranded, proxy-1"
+    assert body["title"] == "CRIT default: 207 agents stranded (proxy-1)"
     assert body["type"] == "failure"
 
 
-def test_service_that_does_not_take_it_is_an_error() -> None:
-    """With what Apprise says of it."""
-    with receiving(500) as receiver, pytest.raises(SendError):
-        apprise.send(send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
+def test_service_that_responds_with_500_raises_an_error() -> None:
+    """A send error is raised."""
+    with run_receiver(500) as receiver, pytest.raises(SendError):
+        apprise.send(make_send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
 
 
 @pytest.mark.parametrize(
@@ -43,33 +43,37 @@ def test_service_that_does_not_take_it_is_an_error() -> None:
         *("gio://", "rsyslog://127.0.0.1", "\nrsyslog://127.0.0.1", "nonsense", "", "nosuch://x"),
     ],
 )
-def test_addresses_of_this_machine_and_nonsense_are_refused(url: str) -> None:
-    """For good, with a sentence."""
-    with pytest.raises(SendError) as caught:
+def test_local_or_invalid_address_is_refused(url: str) -> None:
+    """The error is permanent."""
+    with pytest.raises(SendError) as error_info:
         apprise.open_service(url)
-    assert caught.value.permanent
+    assert error_info.value.permanent
 
 
-def test_private_host_is_refused_without_leave() -> None:
-    """Host-based services are looked up first; those of one fixed service have no host to choose."""
-    sent = send_request(secrets={"url": "json://localhost:1/x"})
+def test_private_host_is_refused_unless_allowed() -> None:
+    """The host name is resolved before the notification is sent."""
+    request = make_send_request(secrets={"url": "json://localhost:1/x"})
     with pytest.raises(SendError, match="private"):
         apprise.send(
-            type(sent)(sent.payload, sent.key, sent.at, sent.config, sent.secrets, allow_private=False)
+            type(request)(
+                request.payload, request.key, request.at, request.config, request.secrets, allow_private=False
+            )
         )
 
 
-def test_host_that_turns_private_after_it_was_looked_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address that is connected to counts, be it by another answer of the name's server or by a redirect."""
+def test_host_that_resolves_to_a_private_address_after_the_check_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The address of the connection counts: DNS may answer differently later, and a service may redirect."""
     monkeypatch.setattr(apprise, "check_host", lambda host: None)
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         url = receiver.url.replace("http://", "json://")
-        sent = replace(send_request(secrets={"url": url}), allow_private=False)
-        with pytest.raises(SendError, match="private") as caught:
-            apprise.send(sent)
+        request = replace(make_send_request(secrets={"url": url}), allow_private=False)
+        with pytest.raises(SendError, match="private") as error_info:
+            apprise.send(request)
         assert receiver.requests == []
-        assert caught.value.permanent
-        apprise.send(replace(sent, allow_private=True))
+        assert error_info.value.permanent
+        apprise.send(replace(request, allow_private=True))
         assert len(receiver.requests) == 1
 
 
@@ -84,16 +88,16 @@ def test_host_that_turns_private_after_it_was_looked_up_is_refused(monkeypatch: 
         "mailto://user:secret@example.com?pgp=yes&pgpkey=/etc/passwd",
     ],
 )
-def test_address_that_names_a_file_of_this_machine_is_refused(url: str) -> None:
-    """Templates and keys are attachments to Apprise, and it would read them where the console runs."""
-    without = apprise.open_service(url.partition("?")[0] + ("?mode=legacy" if url.startswith("fcm") else ""))
-    assert without.url()
+def test_address_that_names_a_local_file_is_refused(url: str) -> None:
+    """Apprise would read templates and keys from the disk of the console."""
+    service = apprise.open_service(url.partition("?")[0] + ("?mode=legacy" if url.startswith("fcm") else ""))
+    assert service.url()
     with pytest.raises(SendError, match="not a valid Apprise URL"):
         apprise.open_service(url)
 
 
-def test_attempt_that_does_not_end_is_left_behind() -> None:
-    """And no other one is made to that address as long as it lasts; other addresses do not wait for it."""
+def test_attempt_that_exceeds_the_timeout_is_abandoned() -> None:
+    """No other attempt is made to that address while it runs; other addresses do not wait."""
     gate = threading.Event()
     with pytest.raises(SendError, match=r"no response within 0\.05 s"):
         apprise.run_with_timeout(0.05, "one", gate.wait)
@@ -105,35 +109,35 @@ def test_attempt_that_does_not_end_is_left_behind() -> None:
     assert apprise.run_with_timeout(10.0, "one", lambda: 1) == 1
 
 
-def test_waits_of_an_address_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do its retries: both would hold a thread that sends for as long as somebody likes."""
+def test_timeouts_in_an_address_do_not_extend_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timeouts and retries in an address cannot occupy a sender thread for longer than the timeout."""
     monkeypatch.setattr(apprise, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"json://127.0.0.1:{silent.getsockname()[1]}/?rto=86400&cto=86400&retry=10&wait=20"
         with pytest.raises(SendError):
-            apprise.send(send_request(secrets={"url": url}))
+            apprise.send(make_send_request(secrets={"url": url}))
         eventually_sync(lambda: not apprise.pending_addresses)
 
 
-def test_error_is_that_of_the_own_attempt() -> None:
-    """What Apprise logs of other channels meanwhile is not told: they may be of another cluster."""
-    ended = threading.Event()
+def test_error_does_not_contain_log_lines_of_another_channel() -> None:
+    """Other channels may belong to another cluster."""
+    stop_event = threading.Event()
 
-    def chatter() -> None:
-        while not ended.wait(0.001):
+    def log_errors() -> None:
+        while not stop_event.wait(0.001):
             logging.getLogger("apprise").error("the address of another channel")
 
-    thread = threading.Thread(target=chatter)
+    thread = threading.Thread(target=log_errors)
     thread.start()
     try:
-        with receiving(500) as receiver, pytest.raises(SendError, match="JSON") as caught:
-            apprise.send(send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
+        with run_receiver(500) as receiver, pytest.raises(SendError, match="JSON") as error_info:
+            apprise.send(make_send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
     finally:
-        ended.set()
+        stop_event.set()
         thread.join()
-    assert "another channel" not in str(caught.value)
+    assert "another channel" not in str(error_info.value)
 
 
-def test_every_service_of_apprise_can_be_judged() -> None:
-    """Kodi's has a number where others have their scheme, and its channel could not be made."""
+def test_kodi_service_is_accepted() -> None:
+    """Its schema is a number where other services have a string."""
     assert apprise.open_service("kodi://example.com").url()

@@ -10,14 +10,14 @@ import pytest
 
 from fleet.alerts.channels import SendError, http
 from fleet.alerts.channels.http import PrivateAddressError, check_host, post
-from tests.fakes.receivers import Receiver, receiving
+from tests.fakes.receivers import Receiver, run_receiver
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A service on this machine that no message may reach."""
-    with receiving() as running:
-        yield running
+    """Run a service on this machine that no notification may reach."""
+    with run_receiver() as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def receiver() -> Iterator[Receiver]:
         "example.com@127.0.0.1",
     ],
 )  # fmt: skip
-def test_no_spelling_of_this_machine_is_reached(receiver: Receiver, host: str) -> None:
-    """As an address, a name and a number; in other digits, with other dots, and inside an address of IPv6."""
+def test_no_spelling_of_a_loopback_address_is_reached(receiver: Receiver, host: str) -> None:
+    """As an address, a name and a number; with Unicode digits and dots, and inside an IPv6 address."""
     port = urlsplit(receiver.url).port
     with pytest.raises(SendError):
         post(f"http://{host}:{port}/hook", b"", {}, allow_private=False)
@@ -44,15 +44,15 @@ def test_no_spelling_of_this_machine_is_reached(receiver: Receiver, host: str) -
 @pytest.mark.parametrize(
     "host", ["①②⑦.0.0.1", "１２７.0.0.1", "127.0.0.1", "[::ffff:127.0.0.1]", "localhost"]
 )
-def test_sentence_says_that_the_target_is_inside(receiver: Receiver, host: str) -> None:
-    """Whoever meant it learns what to allow, and no second attempt is made."""
-    with pytest.raises(PrivateAddressError, match="is a private or loopback address") as caught:
+def test_error_says_that_the_address_is_private(receiver: Receiver, host: str) -> None:
+    """The error is permanent."""
+    with pytest.raises(PrivateAddressError, match="is a private or loopback address") as error_info:
         post(f"http://{host}:{urlsplit(receiver.url).port}/hook", b"", {}, allow_private=False)
-    assert caught.value.permanent
+    assert error_info.value.permanent
 
 
-def test_address_that_is_connected_to_counts(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:
-    """With every check before it wrong, as when a name's server answers another address a moment later."""
+def test_address_of_the_connection_is_checked(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:
+    """Also if every earlier check is wrong, as when DNS returns another address a moment later."""
     monkeypatch.setattr(http, "is_public", lambda address: True)
     for host in ("localhost", "127.0.0.1", "①②⑦.0.0.1"):
         with pytest.raises(PrivateAddressError):
@@ -60,32 +60,34 @@ def test_address_that_is_connected_to_counts(monkeypatch: pytest.MonkeyPatch, re
     assert receiver.requests == []
 
 
-def _answering(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    def lookup(host: str, *_: object, **__: object) -> list[object]:
+def _fake_dns(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    def getaddrinfo(host: str, *_: object, **__: object) -> list[object]:
         return [
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (one, 0, 0, 0))
-            if ipaddress.ip_address(one).version == 6
-            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 0))
-            for one in addresses
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, 0, 0, 0))
+            if ipaddress.ip_address(address).version == 6
+            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))
+            for address in addresses
         ]
 
-    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 @pytest.mark.parametrize(
-    "inside", ["10.0.0.1", "192.0.0.192", "169.254.169.254", "64:ff9b:1::a00:1", "fd00::1"]
+    "private_address", ["10.0.0.1", "192.0.0.192", "169.254.169.254", "64:ff9b:1::a00:1", "fd00::1"]
 )
-def test_name_that_leads_inside_is_refused(monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
-    """A public name with a private address among others."""
-    _answering(monkeypatch, "93.184.216.34", inside)
+def test_host_that_resolves_to_a_private_address_is_refused(
+    monkeypatch: pytest.MonkeyPatch, private_address: str
+) -> None:
+    """A public host name with a private address among its addresses."""
+    _fake_dns(monkeypatch, "93.184.216.34", private_address)
     with pytest.raises(PrivateAddressError):
         check_host("innocent.example.com")
     with pytest.raises(PrivateAddressError):
         post("http://innocent.example.com/", b"", {}, allow_private=False)
 
 
-def test_host_that_is_no_name_is_an_error() -> None:
-    """Not a traceback of the codec of names."""
+def test_invalid_host_name_is_an_error() -> None:
+    """Not a traceback of the IDNA codec."""
     with pytest.raises(SendError, match="could not be resolved"):
         check_host("a" * 64 + ".example.com")
 
@@ -94,20 +96,20 @@ def test_host_that_is_no_name_is_an_error() -> None:
     ("status", "permanent"),
     [(500, False), (429, False), (404, False), (302, False), (400, True), (422, True)],
 )
-def test_answers_other_than_2xx_are_errors(status: int, permanent: bool) -> None:
-    """A redirect is not followed: it may lead anywhere."""
-    with receiving(status) as receiver, pytest.raises(SendError, match=str(status)) as caught:
+def test_status_other_than_2xx_is_an_error(status: int, permanent: bool) -> None:
+    """A redirect is not followed."""
+    with run_receiver(status) as receiver, pytest.raises(SendError, match=str(status)) as error_info:
         post(receiver.url, b"{}", {}, allow_private=True)
-    assert caught.value.permanent is permanent
+    assert error_info.value.permanent is permanent
     assert len(receiver.requests) == 1
 
 
-def test_answer_of_a_service_inside_is_not_shown() -> None:
-    """The delivery log has its status alone; of the internet it has the beginning of the text, on one line."""
-    with receiving(500, 200) as receiver:
-        with pytest.raises(SendError) as caught:
+def test_response_body_of_a_private_service_is_not_shown() -> None:
+    """The delivery log shows its status only; for a public service it shows the beginning of the body on one line."""
+    with run_receiver(500, 200) as receiver:
+        with pytest.raises(SendError) as error_info:
             post(receiver.url, b"{}", {}, allow_private=True)
-        assert str(caught.value) == "the receiver responded with status 500"
+        assert str(error_info.value) == "the receiver responded with status 500"
         assert post(receiver.url, b"{}", {}, allow_private=True) == ""
     assert http._printable_text(b"no\r\nsuch\x1b[2Jhook\xff \n") == "no  such [2Jhook\ufffd"
 
@@ -115,17 +117,15 @@ def test_answer_of_a_service_inside_is_not_shown() -> None:
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "gopher://x/", "https://", "http://[", "http://x:99999/"]
 )
-def test_what_is_no_web_address_is_refused_for_good(url: str) -> None:
-    """With a sentence."""
-    with pytest.raises(SendError) as caught:
+def test_invalid_url_is_a_permanent_error(url: str) -> None:
+    with pytest.raises(SendError) as error_info:
         post(url, b"", {}, allow_private=True)
-    assert caught.value.permanent
+    assert error_info.value.permanent
 
 
-def test_nobody_listening_is_an_error_that_may_pass() -> None:
-    """Connection refused."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        with pytest.raises(SendError) as caught:
-            post(f"http://127.0.0.1:{unused.getsockname()[1]}/", b"", {}, allow_private=True)
-    assert not caught.value.permanent
+def test_refused_connection_is_a_temporary_error() -> None:
+    with socket.socket() as port_holder:
+        port_holder.bind(("127.0.0.1", 0))
+        with pytest.raises(SendError) as error_info:
+            post(f"http://127.0.0.1:{port_holder.getsockname()[1]}/", b"", {}, allow_private=True)
+    assert not error_info.value.permanent

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, Input, destination_of, url_origin
-from tests.fakes.errands import send_request
-from tests.fakes.receivers import receiving
+from tests.fakes.receivers import run_receiver
+from tests.fakes.send_requests import make_send_request
 from tests.meta.house import ROOT
 
 _KIND = ChannelKind(
@@ -18,13 +18,13 @@ _KIND = ChannelKind(
         Field(SECRET, "token", "its token", is_secret=True),
         Field(Input("room", "Room"), "room", "a room"),
     ),
-    send=lambda errand: None,
+    send=lambda request: None,
     origin=url_origin,
 )
 
 
-def test_secrets_are_stored_apart_from_what_everybody_may_see() -> None:
-    """Of a sealed address the origin is visible; empty values are not stored."""
+def test_secrets_are_stored_apart_from_the_visible_config() -> None:
+    """The origin of a sealed address is visible; empty values are not stored."""
     values = {"url": "https://chat.example.com/T0/key", "token": "", "room": "ops"}
     assert _KIND.split_secrets(values) == (
         {"host": "https://chat.example.com", "room": "ops"},
@@ -33,7 +33,7 @@ def test_secrets_are_stored_apart_from_what_everybody_may_see() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "shown"),
+    ("config", "destination"),
     [
         ({}, ""),
         ({"to": "ops@example.com"}, "ops@example.com"),
@@ -42,38 +42,42 @@ def test_secrets_are_stored_apart_from_what_everybody_may_see() -> None:
         ({"url": "https://am.example.com/key"}, "https://am.example.com/…"),
     ],
 )
-def test_target_leaves_paths_out(config: dict[str, str], shown: str) -> None:
-    """A path often is the key."""
-    assert destination_of(config) == shown
+def test_destination_leaves_out_paths(config: dict[str, str], destination: str) -> None:
+    """A path often contains the key."""
+    assert destination_of(config) == destination
 
 
-def test_origin_of_an_address_has_one_spelling() -> None:
-    """Scheme, host and port; the path does not count, and other addresses have another origin."""
-    same = ("https://hooks.example.com/a", "https://HOOKS.example.com:443/b")
-    others = ("http://hooks.example.com/", "https://hooks.example.com:8443/", "https://hooks.example.org/")
-    origins = [url_origin({"url": url}) for url in (*same, *others)]
+def test_equal_origins_have_one_spelling() -> None:
+    """An origin consists of scheme, host and port."""
+    equal_urls = ("https://hooks.example.com/a", "https://HOOKS.example.com:443/b")
+    other_urls = (
+        "http://hooks.example.com/",
+        "https://hooks.example.com:8443/",
+        "https://hooks.example.org/",
+    )
+    origins = [url_origin({"url": url}) for url in (*equal_urls, *other_urls)]
     assert origins[0] == origins[1]
     assert len(set(origins)) == 4
-    assert url_origin({"host": "https://hooks.example.com"}) == url_origin({}, same[0]) == origins[0]
+    assert url_origin({"host": "https://hooks.example.com"}) == url_origin({}, equal_urls[0]) == origins[0]
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "https://x:99999/", "https://[x/"])
-def test_address_that_cannot_be_read_has_no_origin(url: str) -> None:
-    """Such an address is refused by the form."""
+def test_invalid_address_has_no_origin(url: str) -> None:
+    """The form refuses such an address."""
     assert url_origin({"url": url}) == ""
 
 
-def test_module_of_the_how_to_sends(tmp_path: Path) -> None:
-    """The kind that docs/how-to/add-a-channel.md shows is one that works."""
+def test_module_of_the_how_to_sends_notifications(tmp_path: Path) -> None:
+    """The channel kind in docs/how-to/add-a-channel.md works."""
     (source,) = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/how-to/add-a-channel.md").read_text(), re.DOTALL
     )
     module = tmp_path / "chat.py"
     module.write_text(source)
     kind: ChannelKind = runpy.run_path(str(module))["KIND"]
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         config, secrets = kind.split_secrets({"url": receiver.url, "room": "ops", "token": "t"})
-        kind.send(send_request(config=config, secrets=secrets))
+        kind.send(make_send_request(config=config, secrets=secrets))
     assert receiver.bodies[0]["room"] == "ops"
     assert receiver.requests[0][1]["Authorization"] == "Bearer t"
     assert kind.origin(config) == url_origin({"url": receiver.url})

@@ -8,8 +8,8 @@ import pytest
 
 from fleet.alerts.channels import SendError, pagerduty
 from fleet.vocabulary.incidents import NotificationKind
-from tests.fakes.errands import send_request
-from tests.fakes.receivers import receiving
+from tests.fakes.receivers import run_receiver
+from tests.fakes.send_requests import make_send_request
 
 _REQUIRED = {"routing_key", "event_action", "dedup_key"}
 _OPTIONAL = {"payload", "links", "images", "client", "client_url"}
@@ -17,8 +17,8 @@ _PAYLOAD = {"summary", "source", "severity"}
 _PAYLOAD_OPTIONAL = {"timestamp", "component", "group", "class", "custom_details"}
 
 
-def _check(event: dict[str, Any]) -> None:
-    """What the Events API v2 wants of an event; it answers 400 otherwise."""
+def _assert_valid_event(event: dict[str, Any]) -> None:
+    """Assert that the Events API v2 accepts the event."""
     assert set(event) >= _REQUIRED
     assert set(event) <= _REQUIRED | _OPTIONAL
     assert len(event["routing_key"]) == 32
@@ -37,16 +37,18 @@ def _check(event: dict[str, Any]) -> None:
         assert "payload" not in event
 
 
-def _sent(kind: NotificationKind) -> list[dict[str, Any]]:
-    with receiving() as receiver:
-        pagerduty.send(send_request(kind, config={"url": receiver.url}, secrets={"routing_key": "R" * 32}))
+def _send_events(kind: NotificationKind) -> list[dict[str, Any]]:
+    with run_receiver() as receiver:
+        pagerduty.send(
+            make_send_request(kind, config={"url": receiver.url}, secrets={"routing_key": "R" * 32})
+        )
     for event in receiver.bodies:
-        _check(event)
+        _assert_valid_event(event)
     return receiver.bodies
 
 
-def test_life_of_an_incident_is_held_together_by_its_id() -> None:
-    """Trigger, acknowledge and resolve with one dedup_key."""
+def test_events_of_an_incident_share_its_dedup_key() -> None:
+    """Trigger, acknowledge and resolve."""
     events = [
         event
         for kind in (
@@ -55,55 +57,58 @@ def test_life_of_an_incident_is_held_together_by_its_id() -> None:
             NotificationKind.ACKNOWLEDGED,
             NotificationKind.RESOLVED,
         )
-        for event in _sent(kind)
+        for event in _send_events(kind)
     ]
     assert [event["event_action"] for event in events] == ["trigger", "trigger", "acknowledge", "resolve"]
     assert {event["dedup_key"] for event in events} == {"default/proxy/proxy-id-1/1"}
 
 
-def test_test_is_triggered_and_resolved() -> None:
-    """Nobody has to close it."""
-    assert [event["event_action"] for event in _sent(NotificationKind.TEST)] == ["trigger", "resolve"]
+def test_test_notification_is_triggered_and_resolved() -> None:
+    """Nobody has to resolve the test in PagerDuty."""
+    assert [event["event_action"] for event in _send_events(NotificationKind.TEST)] == ["trigger", "resolve"]
 
 
-def test_without_a_routing_key_nothing_is_sent() -> None:
-    """It never would be taken."""
-    with pytest.raises(SendError) as caught:
-        pagerduty.send(send_request())
-    assert caught.value.permanent
+def test_missing_routing_key_is_a_permanent_error() -> None:
+    with pytest.raises(SendError) as error_info:
+        pagerduty.send(make_send_request())
+    assert error_info.value.permanent
 
 
-def test_event_leads_to_its_incident() -> None:
-    """The name of the client in PagerDuty is a link, and what rules over there ask for has names."""
-    event = pagerduty.event_of(send_request())
+def test_event_links_to_its_incident() -> None:
+    """With a link to the console and named details for PagerDuty's own rules."""
+    event = pagerduty.event_of(make_send_request())
     assert event["client_url"] == "https://console.example.com/incidents/7/"
     assert [link["text"] for link in event["links"]] == ["Incident", "Agents", "Runbook"]
     details = event["payload"]["custom_details"]
-    assert (details["affected"], details["heals_at"]) == (207, None)
+    assert (details["affected_count"], details["recovers_at"]) == (207, None)
 
 
-def test_console_without_an_address_is_no_client_url() -> None:
-    """An empty one would be refused."""
-    errand_ = send_request(secrets={"routing_key": "R" * 32})
-    event = pagerduty.event_of(replace(errand_, payload={**errand_.payload, "links": {}}))
-    _check(event)
+def test_event_has_no_client_url_without_a_console_url() -> None:
+    """PagerDuty refuses an empty one."""
+    request = make_send_request(secrets={"routing_key": "R" * 32})
+    event = pagerduty.event_of(replace(request, payload={**request.payload, "links": {}}))
+    _assert_valid_event(event)
     assert "client_url" not in event
 
 
-def test_what_is_too_long_is_cut() -> None:
-    """It would be refused for ever; of two keys that are cut each stays its own."""
-    sent = send_request(secrets={"routing_key": "R" * 32})
-    long = {"subject": "é" * 3000, "text": "é" * 1_000_000}
+def test_long_texts_are_truncated() -> None:
+    """PagerDuty would refuse them; two truncated dedup keys still differ."""
+    request = make_send_request(secrets={"routing_key": "R" * 32})
+    texts = {"subject": "é" * 3000, "text": "é" * 1_000_000}
     events = [
         pagerduty.event_of(
             replace(
-                sent,
-                payload={**sent.payload, **long, "incident": {**sent.incident, "id": f"{'x' * 300}/{n}"}},
+                request,
+                payload={
+                    **request.payload,
+                    **texts,
+                    "incident": {**request.incident, "id": f"{'x' * 300}/{n}"},
+                },
             )
         )
         for n in (1, 2)
     ]
     for event in events:
-        _check(event)
+        _assert_valid_event(event)
     assert events[0]["payload"]["summary"].endswith("…")
     assert events[0]["dedup_key"] != events[1]["dedup_key"]

@@ -1,4 +1,4 @@
-"""Which addresses are of the internet."""
+"""Which addresses are public."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fleet.alerts.channels.public_addresses import is_public
 
-NEAR = (
+SPECIAL = (
     "127.0.0.1", "127.1.2.3", "10.1.2.3", "192.168.0.1", "172.16.0.1", "172.31.255.255", "169.254.169.254",
     "100.64.0.1", "100.100.100.200", "0.0.0.0", "0.1.2.3", "192.0.0.192", "192.0.0.1", "192.0.2.1",
     "192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1",
@@ -27,9 +27,9 @@ PUBLIC = (
 )
 
 
-@pytest.mark.parametrize("address", NEAR)
+@pytest.mark.parametrize("address", SPECIAL)
 def test_special_address_is_not_public(address: str) -> None:
-    """Neither by itself nor inside an address of IPv6, however that carries it."""
+    """Neither by itself nor embedded in an IPv6 address."""
     number = int(ipaddress.IPv4Address(address))
     for prefix in (
         "::",  # IPv4-compatible
@@ -57,7 +57,7 @@ def test_special_address_is_not_public(address: str) -> None:
     ],
 )  # fmt: skip
 def test_special_address_of_ipv6_is_not_public(address: str) -> None:
-    """Loopback, link-local, site-local, unique local, multicast, documentation, and what was never given out."""
+    """Loopback, link-local, site-local, unique local, multicast, documentation and unassigned addresses."""
     assert not is_public(address)
 
 
@@ -70,7 +70,7 @@ def test_public_address(address: str) -> None:
 
 
 def test_public_address_of_ipv6() -> None:
-    """What providers give out."""
+    """Addresses of providers."""
     assert is_public("2606:2800:220:1:248:1893:25c8:1946")
     assert is_public("2a00:1450:4001:82a::200e")
 
@@ -78,8 +78,8 @@ def test_public_address_of_ipv6() -> None:
 @pytest.mark.parametrize(
     "text", ["localhost", "0", "2130706433", "0x7f000001", "127.1", "0177.0.0.1", "①②⑦.0.0.1", ""]
 )
-def test_other_spellings_are_no_addresses(text: str) -> None:
-    """Only the form that a connection is made with is judged."""
+def test_other_spellings_are_not_accepted(text: str) -> None:
+    """Only the canonical form is accepted."""
     with pytest.raises(ValueError, match="address"):
         is_public(text)
 
@@ -88,10 +88,10 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
 @given(st.ip_addresses())
-def test_public_is_never_more_than_pythons_global(
+def test_public_address_is_global_in_pythons_tables(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
-    """What Python's own tables call private is not public; of mapped addresses its releases differ."""
+    """An address that Python calls private is not public; Python releases differ about mapped addresses."""
     if is_public(str(address)) and not (isinstance(address, ipaddress.IPv6Address) and address in _MAPPED):
         assert address.is_global
         assert not address.is_multicast

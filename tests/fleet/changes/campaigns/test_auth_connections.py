@@ -1,4 +1,4 @@
-"""Decisions of a campaign that moves auth connections."""
+"""Decisions of campaigns that move auth connections."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PROXIES = {
 }
 
 
-def _agent(*proxies: str, auth: str = "a", retired: bool = False) -> AgentSnapshot:
-    return AgentSnapshot(frozenset(proxies), 1, retired, auth)
+def _agent(*proxies: str, auth: str = "a", is_retired: bool = False) -> AgentSnapshot:
+    return AgentSnapshot(frozenset(proxies), 1, is_retired, auth)
 
 
 @pytest.mark.parametrize(
-    ("agent", "leave", "says"),
+    ("agent", "left_auths", "expected_reason"),
     [
         (_agent("p"), ("a",), ""),
         (_agent("p"), (), ""),
@@ -41,24 +41,26 @@ def _agent(*proxies: str, auth: str = "a", retired: bool = False) -> AgentSnapsh
         (_agent("p", auth="b"), ("a",), "already connected to auth-2"),
         (_agent("p", auth="b"), (), "no other healthy auth"),
         (_agent("p", auth=""), (), "not sent a heartbeat"),
-        (_agent("p", retired=True), ("a",), "retired"),
+        (_agent("p", is_retired=True), ("a",), "retired"),
         (None, ("a",), "no longer in the fleet"),
     ],
 )
-def test_who_is_skipped(agent: AgentSnapshot | None, leave: tuple[str, ...], says: str) -> None:
-    """Whoever cannot be asked, or would have nowhere to go, with that reason."""
-    why = auth_connections.find_skip_reason(agent, _AUTHS, _PROXIES, leave)
-    assert says in why
-    assert bool(why) == bool(says)
+def test_agent_that_cannot_move_is_skipped_with_a_reason(
+    agent: AgentSnapshot | None, left_auths: tuple[str, ...], expected_reason: str
+) -> None:
+    """Agents without a reachable proxy or another auth, and agents that have moved already."""
+    reason = auth_connections.find_skip_reason(agent, _AUTHS, _PROXIES, left_auths)
+    assert expected_reason in reason
+    assert bool(reason) == bool(expected_reason)
 
 
-def test_tunnels_that_are_missing_do_not_matter() -> None:
-    """Tunnels are not touched: an agent that has fewer than it wants is moved as well."""
+def test_agent_with_missing_tunnels_is_moved() -> None:
+    """Moving the auth connection does not affect tunnels."""
     assert not auth_connections.find_skip_reason(AgentSnapshot(frozenset("p"), 3, auth="a"), _AUTHS, _PROXIES)
 
 
-def test_messenger() -> None:
-    """A proxy that is well, else one that answers; not the one that did not pass it on before, if there is another."""
+def test_relay_proxy_is_healthy_and_not_avoided_if_possible() -> None:
+    """A healthy proxy, otherwise a reachable one; an avoided proxy only if there is no other."""
     assert auth_connections.choose_relay_proxy(_agent("old", "p", "dead"), _PROXIES, "x") == "p"
     assert auth_connections.choose_relay_proxy(_agent("old", "dead"), _PROXIES, "x") == "old"
     assert (
@@ -66,17 +68,17 @@ def test_messenger() -> None:
         == "old"
     )
     assert auth_connections.choose_relay_proxy(_agent("p"), _PROXIES, "x", avoided_proxies=("p",)) == "p"
-    spread = Counter(
+    counts = Counter(
         auth_connections.choose_relay_proxy(_agent("p", "q"), _PROXIES, f"agent-{n}") for n in range(200)
     )
-    assert min(spread["p"], spread["q"]) > 60
+    assert min(counts["p"], counts["q"]) > 60
 
 
 @pytest.mark.parametrize(
     ("agent", "age", "expected"),
     [
-        (_agent("p", auth="b"), 1, AgentOutcome(CampaignAgentState.OK, new_auth="b")),
-        (_agent(auth="b"), 1, AgentOutcome(CampaignAgentState.OK, new_auth="b")),
+        (_agent("p", auth="b"), 1, AgentOutcome(CampaignAgentState.SUCCEEDED, new_auth="b")),
+        (_agent(auth="b"), 1, AgentOutcome(CampaignAgentState.SUCCEEDED, new_auth="b")),
         (_agent("p"), 1, None),
         (_agent("p", auth=""), 59, None),
         (
@@ -91,8 +93,10 @@ def test_messenger() -> None:
         (None, 60, AgentOutcome(CampaignAgentState.FAILED, "the agent is no longer in the fleet")),
     ],
 )
-def test_outcome(agent: AgentSnapshot | None, age: float, expected: AgentOutcome | None) -> None:
-    """Moved is who heartbeats through another auth, by the record."""
+def test_agent_outcome_depends_on_its_auth_and_the_timeout(
+    agent: AgentSnapshot | None, age: float, expected: AgentOutcome | None
+) -> None:
+    """An agent has moved when it heartbeats through another auth."""
     assert (
         auth_connections.decide_agent_outcome("a", 100.0, agent, _AUTHS, CampaignSettings(), 100.0 + age)
         == expected

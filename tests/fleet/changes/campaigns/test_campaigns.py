@@ -1,4 +1,4 @@
-"""Campaigns as far as they dial nobody; steps are in `test_campaigns_run.py`."""
+"""Plans of campaigns; their steps are tested in `test_run.py`."""
 
 from __future__ import annotations
 
@@ -17,58 +17,64 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.campaigns import CampaignSettings
 from fleet.vocabulary.changes import ChangeState
-from tests.fakes.movers import Movers
-from tests.fleet.changes.conftest import NOW, by
+from tests.fakes.campaign_fleet import CampaignFleet
+from tests.fleet.changes.conftest import NOW, actor_of
 
 
-def _plan(cluster: Cluster, user: User, movers: Movers, later: timedelta = timedelta()) -> Change:
-    chosen = CampaignTargets(np.arange(len(movers.agents)), "all of them")
-    table = movers.table(NOW.timestamp())
+def _plan(cluster: Cluster, user: User, fleet: CampaignFleet, delay: timedelta = timedelta()) -> Change:
+    targets = CampaignTargets(np.arange(len(fleet.agents)), "all of them")
+    table = fleet.table(NOW.timestamp())
     return campaigns.plan_campaign(
-        cluster.pk, table, chosen, CampaignSettings(), by(user), NOW + later, lambda order: order.reverse()
+        cluster.pk,
+        table,
+        targets,
+        CampaignSettings(),
+        actor_of(user),
+        NOW + delay,
+        lambda order: order.reverse(),
     )
 
 
-def test_plan_freezes_its_agents(cluster: Cluster, alice: User) -> None:
-    """The list is what was seen; who cannot move is counted with the reason; the order is drawn."""
-    movers = Movers({"a": {0}, "b": {1}, "c": set()}, proxies=2)
-    change = _plan(cluster, alice, movers)
-    assert (change.plan["asked"], change.agents) == (2, 3)
-    assert change.plan["leaving"] == {"proxy-0": 1, "proxy-1": 1}
-    assert list(change.plan["skipped"].values()) == [1]
+def test_plan_stores_its_target_agents(cluster: Cluster, alice: User) -> None:
+    """In random order; agents that cannot move are counted with the reason."""
+    fleet = CampaignFleet({"a": {0}, "b": {1}, "c": set()}, proxies=2)
+    change = _plan(cluster, alice, fleet)
+    assert (change.plan["reconnect_count"], change.affected_count) == (2, 3)
+    assert change.plan["agents_by_instance"] == {"proxy-0": 1, "proxy-1": 1}
+    assert list(change.plan["skipped_by_reason"].values()) == [1]
     assert [row.agent_id for row in change.campaign_agents.all()] == ["c", "b", "a"]
-    assert AuditEntry.objects.filter(action="reconnect.plan", outcome="done").count() == 1
+    assert AuditEntry.objects.filter(action="reconnect.plan", outcome="succeeded").count() == 1
 
 
-def test_nobody_chosen_is_refused(cluster: Cluster, alice: User) -> None:
-    """With the field."""
-    with pytest.raises(ChangeRefusedError) as caught:
-        _plan(cluster, alice, Movers({}))
-    assert "chosen" in caught.value.problems
+def test_plan_without_agents_is_refused(cluster: Cluster, alice: User) -> None:
+    """The error names the field."""
+    with pytest.raises(ChangeRefusedError) as refusal:
+        _plan(cluster, alice, CampaignFleet({}))
+    assert "target_agents" in refusal.value.problems
 
 
-def test_plans_nobody_agreed_to_are_forgotten(cluster: Cluster, alice: User) -> None:
-    """Their lists, after an hour."""
-    first = _plan(cluster, alice, Movers.of(3))
-    _plan(cluster, alice, Movers.of(3), timedelta(hours=2))
+def test_expired_plans_lose_their_agents(cluster: Cluster, alice: User) -> None:
+    """After an hour."""
+    first = _plan(cluster, alice, CampaignFleet.of(3))
+    _plan(cluster, alice, CampaignFleet.of(3), timedelta(hours=2))
     assert not first.campaign_agents.exists()
     assert CampaignAgent.objects.count() == 3
     with pytest.raises(ChangeRefusedError, match="older than 60 min"):
-        engine.confirm(first, by(alice), reason="late", typed_name="", now=NOW + timedelta(hours=2))
+        engine.confirm(first, actor_of(alice), reason="late", typed_name="", now=NOW + timedelta(hours=2))
 
 
-def test_called_off_before_it_began(cluster: Cluster, alice: User) -> None:
-    """Its totals add up, too; the list of what was only looked at is not kept."""
-    change = _plan(cluster, alice, Movers.of(3))
-    engine.confirm(change, by(alice), reason="to try", typed_name="", now=NOW)
-    ReconnectKind().cancel(change, by(alice), NOW)
+def test_cancelled_campaign_skips_all_agents(cluster: Cluster, alice: User) -> None:
+    """A cancelled plan that was not confirmed loses its agents."""
+    change = _plan(cluster, alice, CampaignFleet.of(3))
+    engine.confirm(change, actor_of(alice), reason="to try", typed_name="", now=NOW)
+    ReconnectKind().cancel(change, actor_of(alice), NOW)
     assert change.state == ChangeState.CANCELLED
-    assert (campaigns.counts_of(change).skipped, change.outcome["skipped"]) == (3, 3)
-    looked_at = ReconnectKind().cancel(_plan(cluster, alice, Movers.of(3)), by(alice), NOW)
-    assert not looked_at.campaign_agents.exists()
+    assert (campaigns.counts_of(change).skipped_count, change.outcome["skipped_count"]) == (3, 3)
+    cancelled_plan = ReconnectKind().cancel(_plan(cluster, alice, CampaignFleet.of(3)), actor_of(alice), NOW)
+    assert not cancelled_plan.campaign_agents.exists()
 
 
-def test_question_has_the_number(cluster: Cluster, alice: User) -> None:
-    """Of those that are asked, and of those that are not."""
-    change = _plan(cluster, alice, Movers({"a": {0}, "b": {1}, "c": set()}, proxies=2))
+def test_question_contains_the_agent_counts(cluster: Cluster, alice: User) -> None:
+    """The agents to reconnect and the agents to skip."""
+    change = _plan(cluster, alice, CampaignFleet({"a": {0}, "b": {1}, "c": set()}, proxies=2))
     assert change.plan["question"] == "Reconnect 2 agents to another proxy (1 more will be skipped)?"

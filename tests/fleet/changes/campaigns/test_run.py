@@ -1,4 +1,4 @@
-"""Steps of reconnect campaigns, against agents that do as they are told."""
+"""Steps of reconnect campaigns over a simulated fleet."""
 
 from __future__ import annotations
 
@@ -16,216 +16,268 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.changes import ChangeState
-from tests.fakes.movers import Movers
-from tests.fleet.changes.conftest import NOW, Campaign, by
+from tests.fakes.campaign_fleet import CampaignFleet
+from tests.fleet.changes.conftest import NOW, CampaignScenario, actor_of
 
-BEGIN = NOW.timestamp()
+STARTED_AT = NOW.timestamp()
 
 
-def test_everybody_moves_once(cluster: Cluster, alice: User) -> None:
-    """Canaries first, then at its rate; each is asked once and never has less than one tunnel."""
-    one = Campaign(cluster, alice, Movers.of(200), rate=1200, canaries=3)
-    one.confirm()
-    one.step()
-    assert campaigns.counts_of(one.change).in_progress_count == 3
-    assert one.until_over().state == ChangeState.VERIFIED
-    counts = campaigns.counts_of(one.change)
-    assert (counts.ok, counts.total_count) == (200, 200)
-    assert set(one.movers.asked.values()) == {1}
-    assert one.movers.fewest == 1
-    row = CampaignAgent.objects.filter(change=one.change).first()
+def test_every_agent_moves_once(cluster: Cluster, alice: User) -> None:
+    """Canaries first; each agent gets one advisory and always keeps a tunnel."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(200), rate_per_minute=1200, canary_size=3)
+    campaign.confirm()
+    campaign.step()
+    assert campaigns.counts_of(campaign.change).active_count == 3
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    counts = campaigns.counts_of(campaign.change)
+    assert (counts.succeeded_count, counts.total_count) == (200, 200)
+    assert set(campaign.fleet.advisory_counts.values()) == {1}
+    assert campaign.fleet.fewest_tunnels == 1
+    row = CampaignAgent.objects.filter(change=campaign.change).first()
     assert row is not None
     assert row.new_proxy
-    assert row.new_proxy != row.leaves
-    assert one.change.outcome["ok"] == 200
+    assert row.new_proxy != row.from_instance
+    assert campaign.change.outcome["succeeded_count"] == 200
 
 
-def test_rate_and_room_are_kept(cluster: Cluster, alice: User) -> None:
-    """No more in a second than the rate says, no more under way at one proxy than allowed."""
-    movers = Movers.of(60, stubborn={f"agent-{n}" for n in range(60)})
-    one = Campaign(cluster, alice, movers, rate=600, canaries=0, per_proxy=4, patience=3600)
-    one.confirm()
-    one.step(2)
-    assert campaigns.counts_of(one.change).in_progress_count == 10
-    one.step(5)
-    assert campaigns.counts_of(one.change).in_progress_count == 12
-    assert "in progress per proxy" in campaigns.describe_progress(one.change, one.now)["waits_for"]
-
-
-def test_pause_and_resume(cluster: Cluster, alice: User) -> None:
-    """Nobody is asked while it is paused; who was asked is seen to move; no burst afterwards."""
-    one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
-    one.confirm()
-    one.step(3)
-    engine.pause(one.change, by(alice), one.at)
-    asked = one.movers.asked.total()
-    one.step(30)
-    assert one.movers.asked.total() == asked
-    counts = campaigns.counts_of(one.change)
-    assert (counts.ok, counts.in_progress_count) == (asked, 0)
-    kinds.run_action(one.change, "resume", by(alice), one.at)
-    one.step()
-    assert one.movers.asked.total() - asked <= 20
-    assert one.until_over().state == ChangeState.VERIFIED
-
-
-def test_abort_at_the_threshold(cluster: Cluster, alice: User) -> None:
-    """Too many that do not move end it; the totals add up, and nobody else is asked."""
-    movers = Movers.of(200, stubborn={f"agent-{n}" for n in range(0, 200, 4)})
-    one = Campaign(cluster, alice, movers, rate=1200, canaries=0, patience=5, max_failed=10)
-    one.confirm()
-    assert one.until_over().state == ChangeState.FAILED
-    assert "agents failed" in one.change.detail
-    counts = campaigns.counts_of(one.change)
-    assert counts.remaining_count == 0
-    assert counts.ok + counts.failed + counts.skipped == 200
-    asked = movers.asked.total()
-    one.step(5)
-    assert movers.asked.total() == asked < 200
-
-
-def test_abort_when_more_are_stranded(cluster: Cluster, alice: User) -> None:
-    """Whatever strands them: a campaign is no help then."""
-    one = Campaign(cluster, alice, Movers.of(100), rate=60, canaries=0, max_stranded=5)
-    one.confirm()
-    one.step(3)
-    one.movers.stranded = {f"agent-{n}" for n in range(90, 95)}
-    assert one.until_over(5).state == ChangeState.FAILED
-    assert "stranded" in one.change.detail
-
-
-def test_canary_that_does_not_move_pauses(cluster: Cluster, alice: User) -> None:
-    """Before anybody else is asked."""
-    movers = Movers.of(50, stubborn={"agent-0"})
-    one = Campaign(cluster, alice, movers, canaries=3, patience=5, max_failed=100)
-    one.confirm()
-    assert one.until_over(30).state == ChangeState.PAUSED
-    assert movers.asked.total() == 3
-    assert "canary" in one.change.detail
-
-
-def test_who_would_have_less_is_skipped(cluster: Cluster, alice: User) -> None:
-    """With that reason: nowhere to go, no tunnel, too few tunnels, retired."""
-    movers = Movers(
-        {"here": {0}, "lost": set(), "old": {0}, "both": {0, 1}}, proxies=3, retired={"old"}, old={2}
+def test_rate_limit_and_concurrency_are_respected(cluster: Cluster, alice: User) -> None:
+    """Advisories per second, and agents in progress per proxy."""
+    fleet = CampaignFleet.of(60, stubborn_agents={f"agent-{n}" for n in range(60)})
+    campaign = CampaignScenario(
+        cluster, alice, fleet, rate_per_minute=600, canary_size=0, concurrency=4, timeout_seconds=3600
     )
-    one = Campaign(cluster, alice, movers, canaries=0)
-    one.confirm()
-    one.until_over()
-    rows = {row.agent_id: row for row in one.change.campaign_agents.all()}
-    assert rows["here"].state == "ok"
+    campaign.confirm()
+    campaign.step(2)
+    assert campaigns.counts_of(campaign.change).active_count == 10
+    campaign.step(5)
+    assert campaigns.counts_of(campaign.change).active_count == 12
+    assert (
+        "in progress per proxy" in campaigns.describe_progress(campaign.change, campaign.now)["waiting_for"]
+    )
+
+
+def test_paused_campaign_sends_no_advisories_and_resumes(cluster: Cluster, alice: User) -> None:
+    """Agents in progress still finish; there is no burst afterwards."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(100), rate_per_minute=600, canary_size=0)
+    campaign.confirm()
+    campaign.step(3)
+    engine.pause(campaign.change, actor_of(alice), campaign.moment)
+    advised_count = campaign.fleet.advisory_counts.total()
+    campaign.step(30)
+    assert campaign.fleet.advisory_counts.total() == advised_count
+    counts = campaigns.counts_of(campaign.change)
+    assert (counts.succeeded_count, counts.active_count) == (advised_count, 0)
+    kinds.run_action(campaign.change, "resume", actor_of(alice), campaign.moment)
+    campaign.step()
+    assert campaign.fleet.advisory_counts.total() - advised_count <= 20
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+
+
+def test_failure_threshold_ends_the_campaign(cluster: Cluster, alice: User) -> None:
+    """The counts add up, and no further advisory is sent."""
+    fleet = CampaignFleet.of(200, stubborn_agents={f"agent-{n}" for n in range(0, 200, 4)})
+    campaign = CampaignScenario(
+        cluster,
+        alice,
+        fleet,
+        rate_per_minute=1200,
+        canary_size=0,
+        timeout_seconds=5,
+        failure_threshold_percent=10,
+    )
+    campaign.confirm()
+    assert campaign.run_until_ended().state == ChangeState.FAILED
+    assert "agents failed" in campaign.change.detail
+    counts = campaigns.counts_of(campaign.change)
+    assert counts.unfinished_count == 0
+    assert counts.succeeded_count + counts.failed_count + counts.skipped_count == 200
+    advised_count = fleet.advisory_counts.total()
+    campaign.step(5)
+    assert fleet.advisory_counts.total() == advised_count < 200
+
+
+def test_stranded_threshold_ends_the_campaign(cluster: Cluster, alice: User) -> None:
+    """Whatever the cause."""
+    campaign = CampaignScenario(
+        cluster, alice, CampaignFleet.of(100), rate_per_minute=60, canary_size=0, stranded_threshold=5
+    )
+    campaign.confirm()
+    campaign.step(3)
+    campaign.fleet.stranded_agents = {f"agent-{n}" for n in range(90, 95)}
+    assert campaign.run_until_ended(5).state == ChangeState.FAILED
+    assert "stranded" in campaign.change.detail
+
+
+def test_failed_canary_pauses_the_campaign(cluster: Cluster, alice: User) -> None:
+    """Before other agents get an advisory."""
+    fleet = CampaignFleet.of(50, stubborn_agents={"agent-0"})
+    campaign = CampaignScenario(
+        cluster, alice, fleet, canary_size=3, timeout_seconds=5, failure_threshold_percent=100
+    )
+    campaign.confirm()
+    assert campaign.run_until_ended(30).state == ChangeState.PAUSED
+    assert fleet.advisory_counts.total() == 3
+    assert "canary" in campaign.change.detail
+
+
+def test_agent_that_would_lose_a_tunnel_is_skipped(cluster: Cluster, alice: User) -> None:
+    """With its reason: no other proxy, no tunnel, too few tunnels, retired."""
+    fleet = CampaignFleet(
+        {"here": {0}, "lost": set(), "old": {0}, "both": {0, 1}},
+        proxies=3,
+        retired_agents={"old"},
+        old_proxies={2},
+    )
+    campaign = CampaignScenario(cluster, alice, fleet, canary_size=0)
+    campaign.confirm()
+    campaign.run_until_ended()
+    rows = {row.agent_id: row for row in campaign.change.campaign_agents.all()}
+    assert rows["here"].state == "succeeded"
     assert "no tunnel" in rows["lost"].reason
     assert "retired" in rows["old"].reason
     assert "no other healthy proxy" in rows["both"].reason
-    assert movers.asked["both"] == 0
+    assert fleet.advisory_counts["both"] == 0
 
 
-def test_nowhere_to_go_is_refused_before_it_begins(cluster: Cluster, alice: User) -> None:
-    """With one proxy that is well nobody can move."""
+def test_campaign_without_another_healthy_proxy_or_data_is_refused(cluster: Cluster, alice: User) -> None:
+    """With one healthy proxy no agent can move."""
     with pytest.raises(ChangeRefusedError, match="no other healthy proxy"):
-        Campaign(cluster, alice, Movers({"a": {0}}, proxies=2, sick={1}))
-    blind = Movers.of(3)
-    blind.stale = True
+        CampaignScenario(cluster, alice, CampaignFleet({"a": {0}}, proxies=2, sick_proxies={1}))
+    stale_fleet = CampaignFleet.of(3)
+    stale_fleet.stale = True
     with pytest.raises(ChangeRefusedError, match="no current data"):
-        Campaign(cluster, alice, blind)
+        CampaignScenario(cluster, alice, stale_fleet)
 
 
-def test_who_answers_that_it_stays_is_skipped(cluster: Cluster, alice: User) -> None:
-    """It knows of no other proxy, whatever the record says: no failure, and the next canary has its turn."""
-    movers = Movers.of(30, nowhere={"agent-0", "agent-7"})
-    one = Campaign(cluster, alice, movers, rate=6000, canaries=2, patience=30, max_failed=0)
-    one.confirm()
-    assert one.until_over().state == ChangeState.VERIFIED
-    counts = campaigns.counts_of(one.change)
-    assert (counts.ok, counts.failed, counts.skipped) == (28, 0, 2)
-    assert {why for _, why, _ in campaigns.count_by_skip_reason(one.change)} == {
+def test_agent_that_keeps_its_tunnel_is_skipped(cluster: Cluster, alice: User) -> None:
+    """The agent knows no other proxy: no failure, and the next canary is used."""
+    fleet = CampaignFleet.of(30, agents_without_alternative={"agent-0", "agent-7"})
+    campaign = CampaignScenario(
+        cluster,
+        alice,
+        fleet,
+        rate_per_minute=6000,
+        canary_size=2,
+        timeout_seconds=30,
+        failure_threshold_percent=0,
+    )
+    campaign.confirm()
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    counts = campaigns.counts_of(campaign.change)
+    assert (counts.succeeded_count, counts.failed_count, counts.skipped_count) == (28, 0, 2)
+    assert {reason for _, reason, _ in campaigns.count_by_skip_reason(campaign.change)} == {
         "the agent kept its tunnel: it knows no other unexpired proxy"
     }
-    assert one.now - BEGIN < 30
-    assert set(movers.asked.values()) == {1}
+    assert campaign.now - STARTED_AT < 30
+    assert set(fleet.advisory_counts.values()) == {1}
 
 
-def test_where_it_could_go_sickens_before_it_is_asked(cluster: Cluster, alice: User) -> None:
-    """It was chosen, and is to be asked after its jitter: looked at again, it is skipped."""
-    movers = Movers.of(6, proxies=2)
-    one = Campaign(cluster, alice, movers, rate=6000, canaries=0, jitter=10)
-    one.confirm()
-    one.step(2)
-    assert campaigns.counts_of(one.change).due == 6
-    movers.sick = {1}
-    assert one.until_over().state == ChangeState.VERIFIED
-    there = [row for row in one.change.campaign_agents.all() if int(row.agent_id[-1]) % 2 == 0]
-    assert {row.state for row in there} == {"skipped"}
-    assert all("no other healthy proxy" in row.reason for row in there)
-    assert not any(movers.asked[row.agent_id] for row in there)
+def test_scheduled_agent_is_skipped_if_the_other_proxies_become_sick(cluster: Cluster, alice: User) -> None:
+    """It is checked again after its jitter."""
+    fleet = CampaignFleet.of(6, proxies=2)
+    campaign = CampaignScenario(cluster, alice, fleet, rate_per_minute=6000, canary_size=0, jitter_seconds=10)
+    campaign.confirm()
+    campaign.step(2)
+    assert campaigns.counts_of(campaign.change).scheduled_count == 6
+    fleet.sick_proxies = {1}
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    unmovable_agents = [
+        row for row in campaign.change.campaign_agents.all() if int(row.agent_id[-1]) % 2 == 0
+    ]
+    assert {row.state for row in unmovable_agents} == {"skipped"}
+    assert all("no other healthy proxy" in row.reason for row in unmovable_agents)
+    assert not any(fleet.advisory_counts[row.agent_id] for row in unmovable_agents)
 
 
-def test_pause_puts_back_who_was_chosen(cluster: Cluster, alice: User) -> None:
-    """Nobody is under way for ever: who was not asked yet waits again, and has its turn after the pause."""
-    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0, jitter=10)
-    one.confirm()
-    one.step(2)
-    assert campaigns.counts_of(one.change).due
-    engine.pause(one.change, by(alice), one.at)
-    one.step()
-    counts = campaigns.counts_of(one.change)
-    assert (counts.waiting, counts.in_progress_count, counts.total_count) == (30, 0, 30)
-    assert not one.movers.asked
-    kinds.run_action(one.change, "resume", by(alice), one.at)
-    assert one.until_over().state == ChangeState.VERIFIED
-    assert campaigns.counts_of(one.change).ok == 30
+def test_pause_returns_scheduled_agents_to_pending(cluster: Cluster, alice: User) -> None:
+    """They are scheduled again after the pause."""
+    campaign = CampaignScenario(
+        cluster, alice, CampaignFleet.of(30), rate_per_minute=6000, canary_size=0, jitter_seconds=10
+    )
+    campaign.confirm()
+    campaign.step(2)
+    assert campaigns.counts_of(campaign.change).scheduled_count
+    engine.pause(campaign.change, actor_of(alice), campaign.moment)
+    campaign.step()
+    counts = campaigns.counts_of(campaign.change)
+    assert (counts.pending_count, counts.active_count, counts.total_count) == (30, 0, 30)
+    assert not campaign.fleet.advisory_counts
+    kinds.run_action(campaign.change, "resume", actor_of(alice), campaign.moment)
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    assert campaigns.counts_of(campaign.change).succeeded_count == 30
 
 
-def test_window_of_the_day_is_kept(cluster: Cluster, alice: User) -> None:
-    """Nobody is asked before it or after it, be they chosen in it; the next day it goes on."""
-    begins = int(BEGIN // 60) % 1440 + 1
-    window = {"window_from": begins % 1440, "window_to": (begins + 1) % 1440}
-    one = Campaign(cluster, alice, Movers.of(150), rate=60, canaries=0, jitter=10, **window)
-    one.confirm()
-    opens = (BEGIN // 60 + 1) * 60
-    while one.now < opens - 1:
-        one.step()
-    assert one.change.state == ChangeState.RUNNING
-    assert "UTC" in one.change.progress["waits_for"]
-    assert not one.movers.asked
-    while one.now < opens + 59:
-        one.step()
-    asked = sum(one.movers.asked.values())
-    assert 30 <= asked <= 60
-    one.step(120)
-    counts = campaigns.counts_of(one.change)
-    assert (sum(one.movers.asked.values()), counts.ok, counts.waiting) == (asked, asked, 150 - asked)
-    one.now = opens + 86_400
-    one.step(50)
-    assert sum(one.movers.asked.values()) > asked
-    assert max(one.movers.asked.values()) == 1
+def test_time_window_is_respected(cluster: Cluster, alice: User) -> None:
+    """Scheduled agents wait as well; the campaign continues the next day."""
+    start_minute = int(STARTED_AT // 60) % 1440 + 1
+    window = {"window_start": start_minute % 1440, "window_end": (start_minute + 1) % 1440}
+    campaign = CampaignScenario(
+        cluster, alice, CampaignFleet.of(150), rate_per_minute=60, canary_size=0, jitter_seconds=10, **window
+    )
+    campaign.confirm()
+    opens_at = (STARTED_AT // 60 + 1) * 60
+    while campaign.now < opens_at - 1:
+        campaign.step()
+    assert campaign.change.state == ChangeState.RUNNING
+    assert "UTC" in campaign.change.progress["waiting_for"]
+    assert not campaign.fleet.advisory_counts
+    while campaign.now < opens_at + 59:
+        campaign.step()
+    advised_count = sum(campaign.fleet.advisory_counts.values())
+    assert 30 <= advised_count <= 60
+    campaign.step(120)
+    counts = campaigns.counts_of(campaign.change)
+    assert (sum(campaign.fleet.advisory_counts.values()), counts.succeeded_count, counts.pending_count) == (
+        advised_count,
+        advised_count,
+        150 - advised_count,
+    )
+    campaign.now = opens_at + 86_400
+    campaign.step(50)
+    assert sum(campaign.fleet.advisory_counts.values()) > advised_count
+    assert max(campaign.fleet.advisory_counts.values()) == 1
 
 
-def test_resume_after_a_canary_goes_on(cluster: Cluster, alice: User) -> None:
-    """Somebody looked at it: it does not pause for the same canary again."""
-    movers = Movers.of(40, stubborn={"agent-0"})
-    one = Campaign(cluster, alice, movers, canaries=3, rate=6000, patience=5, max_failed=50)
-    one.confirm()
-    assert one.until_over(30).state == ChangeState.PAUSED
-    kinds.run_action(one.change, "resume", by(alice), one.at)
-    assert one.until_over().state == ChangeState.VERIFIED
-    counts = campaigns.counts_of(one.change)
-    assert (counts.ok, counts.failed) == (39, 1)
+def test_resumed_campaign_ignores_the_failed_canary(cluster: Cluster, alice: User) -> None:
+    """It does not pause for the same canary again."""
+    fleet = CampaignFleet.of(40, stubborn_agents={"agent-0"})
+    campaign = CampaignScenario(
+        cluster,
+        alice,
+        fleet,
+        canary_size=3,
+        rate_per_minute=6000,
+        timeout_seconds=5,
+        failure_threshold_percent=50,
+    )
+    campaign.confirm()
+    assert campaign.run_until_ended(30).state == ChangeState.PAUSED
+    kinds.run_action(campaign.change, "resume", actor_of(alice), campaign.moment)
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    counts = campaigns.counts_of(campaign.change)
+    assert (counts.succeeded_count, counts.failed_count) == (39, 1)
 
 
-def test_few_agents_that_all_fail_are_no_success(cluster: Cluster, alice: User) -> None:
-    """Also where others are skipped, so that there are never twenty results."""
+def test_campaign_fails_if_its_few_agents_all_fail(cluster: Cluster, alice: User) -> None:
+    """Also if other agents are skipped, so that there are never 20 results."""
     agents = {f"agent-{n}": {0} for n in range(3)} | {f"lost-{n}": set[int]() for n in range(30)}
-    one = Campaign(cluster, alice, Movers(agents, stubborn=set(agents)), canaries=0, rate=6000, patience=5)
-    one.confirm()
-    assert one.until_over().state == ChangeState.FAILED
-    assert "3 of 3" in one.change.detail
+    campaign = CampaignScenario(
+        cluster,
+        alice,
+        CampaignFleet(agents, stubborn_agents=set(agents)),
+        canary_size=0,
+        rate_per_minute=6000,
+        timeout_seconds=5,
+    )
+    campaign.confirm()
+    assert campaign.run_until_ended().state == ChangeState.FAILED
+    assert "3 of 3" in campaign.change.detail
 
 
-def test_waiting_its_turn_is_logged_once(cluster: Cluster, alice: User) -> None:
-    """Workers try every second; the log is for people."""
-    first = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
-    second = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
+def test_waiting_campaign_is_logged_once(cluster: Cluster, alice: User) -> None:
+    """Although workers try every second."""
+    first = CampaignScenario(cluster, alice, CampaignFleet.of(50), rate_per_minute=60, canary_size=0)
+    second = CampaignScenario(cluster, alice, CampaignFleet.of(50), rate_per_minute=60, canary_size=0)
     first.confirm()
     first.step()
     second.confirm()
@@ -233,153 +285,168 @@ def test_waiting_its_turn_is_logged_once(cluster: Cluster, alice: User) -> None:
     assert AuditEntry.objects.filter(action="reconnect.start", change_id=second.change.pk).count() == 1
 
 
-def test_worker_that_was_away_long_fails_nobody(cluster: Cluster, alice: User, monkeypatch: Any) -> None:
-    """Its step died between the rows and the call: their patience begins when their proxy is told."""
-    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0, patience=5)
-    one.confirm()
-    one.step()
-    real = one.movers.advise
+def test_interrupted_worker_does_not_let_agents_time_out(
+    cluster: Cluster, alice: User, monkeypatch: Any
+) -> None:
+    """The step died between the rows and the call: timeouts start when the proxy gets the advisory."""
+    campaign = CampaignScenario(
+        cluster, alice, CampaignFleet.of(30), rate_per_minute=6000, canary_size=0, timeout_seconds=5
+    )
+    campaign.confirm()
+    campaign.step()
+    advise = campaign.fleet.advise
 
-    def dies(*args: Any) -> Any:
+    def die(*args: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(one.movers, "advise", dies)
+    monkeypatch.setattr(campaign.fleet, "advise", die)
     with pytest.raises(KeyboardInterrupt):
-        one.step()
-    lease.revoke(one.change)
-    engine.pause(one.change, by(alice), one.at)
-    monkeypatch.setattr(one.movers, "advise", real)
-    one.step(seconds=60)
-    one.step(3)
-    counts = campaigns.counts_of(one.change)
-    assert (counts.failed, counts.in_progress_count) == (0, 0)
-    assert set(one.movers.asked.values()) == {1}
-    assert (counts.ok, one.change.state) == (30, ChangeState.VERIFIED)
+        campaign.step()
+    lease.revoke(campaign.change)
+    engine.pause(campaign.change, actor_of(alice), campaign.moment)
+    monkeypatch.setattr(campaign.fleet, "advise", advise)
+    campaign.step(seconds=60)
+    campaign.step(3)
+    counts = campaigns.counts_of(campaign.change)
+    assert (counts.failed_count, counts.active_count) == (0, 0)
+    assert set(campaign.fleet.advisory_counts.values()) == {1}
+    assert (counts.succeeded_count, campaign.change.state) == (30, ChangeState.VERIFIED)
 
 
-def test_step_that_died_is_made_again(cluster: Cluster, alice: User, monkeypatch: Any) -> None:
-    """Rows were written, the worker died before or after its call: nobody is asked twice, or left out."""
-    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0)
-    one.confirm()
-    one.step()
-    real = one.movers.advise
+def test_interrupted_step_is_repeated(cluster: Cluster, alice: User, monkeypatch: Any) -> None:
+    """The worker died before or after its call: each agent gets exactly one advisory."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(30), rate_per_minute=6000, canary_size=0)
+    campaign.confirm()
+    campaign.step()
+    advise = campaign.fleet.advise
 
-    def dies_after(*args: Any) -> Any:
-        real(*args)
+    def die_after(*args: Any) -> Any:
+        advise(*args)
         raise KeyboardInterrupt
 
-    def dies_before(*args: Any) -> Any:
+    def die_before(*args: Any) -> Any:
         raise KeyboardInterrupt
 
-    for dies in (dies_before, dies_after):
-        monkeypatch.setattr(one.movers, "advise", dies)
+    for die in (die_before, die_after):
+        monkeypatch.setattr(campaign.fleet, "advise", die)
         with pytest.raises(KeyboardInterrupt):
-            one.step()
-        lease.revoke(one.change)
-    monkeypatch.setattr(one.movers, "advise", real)
-    assert one.until_over().state == ChangeState.VERIFIED
-    assert set(one.movers.asked.values()) == {1}
-    assert campaigns.counts_of(one.change).ok == 30
+            campaign.step()
+        lease.revoke(campaign.change)
+    monkeypatch.setattr(campaign.fleet, "advise", advise)
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    assert set(campaign.fleet.advisory_counts.values()) == {1}
+    assert campaigns.counts_of(campaign.change).succeeded_count == 30
 
 
-def test_step_that_was_paused_past_its_lease_writes_nothing(
+def test_step_paused_past_its_lease_writes_nothing(
     cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process takes over and makes steps while the first one reads a record in which all is blind."""
-    one = Campaign(cluster, alice, Movers.of(30), rate=6000, canaries=0)
-    one.confirm()
-    one.step()
-    read = one.movers.table
+    """Another process takes over while the first one reads a stale table."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(30), rate_per_minute=6000, canary_size=0)
+    campaign.confirm()
+    campaign.step()
+    read_table = campaign.fleet.table
     rows: list[object] = []
 
-    def pause(now: float) -> FleetTable:
-        monkeypatch.setattr(one.movers, "table", read)
-        lease.revoke(one.change)
-        one.step(3)
-        rows.extend([*one.change.campaign_agents.order_by("pk").values(), one.change.progress])
-        return replace(read(now), stale=True)
+    def read_after_pause(now: float) -> FleetTable:
+        monkeypatch.setattr(campaign.fleet, "table", read_table)
+        lease.revoke(campaign.change)
+        campaign.step(3)
+        rows.extend([*campaign.change.campaign_agents.order_by("pk").values(), campaign.change.progress])
+        return replace(read_table(now), stale=True)
 
-    monkeypatch.setattr(one.movers, "table", pause)
-    one.step()
-    assert [*one.change.campaign_agents.order_by("pk").values(), one.change.progress] == rows
+    monkeypatch.setattr(campaign.fleet, "table", read_after_pause)
+    campaign.step()
+    assert [*campaign.change.campaign_agents.order_by("pk").values(), campaign.change.progress] == rows
 
 
-def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:
-    """Nobody new; it ends when those under way have moved."""
-    one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
-    one.confirm()
-    one.step(2)
-    kinds.run_action(one.change, "stop", by(alice), one.at)
-    assert one.until_over(10).state == ChangeState.CANCELLED
-    counts = campaigns.counts_of(one.change)
-    assert counts.ok == one.movers.asked.total() == 10
-    assert counts.skipped == 90
+def test_stopped_campaign_finishes_agents_in_progress(cluster: Cluster, alice: User) -> None:
+    """No further advisory is sent."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(100), rate_per_minute=600, canary_size=0)
+    campaign.confirm()
+    campaign.step(2)
+    kinds.run_action(campaign.change, "stop", actor_of(alice), campaign.moment)
+    assert campaign.run_until_ended(10).state == ChangeState.CANCELLED
+    counts = campaigns.counts_of(campaign.change)
+    assert counts.succeeded_count == campaign.fleet.advisory_counts.total() == 10
+    assert counts.skipped_count == 90
     with pytest.raises(ChangeRefusedError, match="only a running or paused campaign"):
-        kinds.run_action(one.change, "stop", by(alice), one.at)
+        kinds.run_action(campaign.change, "stop", actor_of(alice), campaign.moment)
     rows = AuditEntry.objects.filter(action="reconnect.stop").order_by("pk")
-    assert [(row.who, row.outcome) for row in rows] == [("alice", "done"), ("alice", "refused")]
+    assert [(row.actor_name, row.outcome) for row in rows] == [("alice", "succeeded"), ("alice", "refused")]
 
 
-def test_stop_of_a_campaign_that_ended_meanwhile_changes_nothing(cluster: Cluster, alice: User) -> None:
-    """The copy in memory still says that it runs: its agents and the lease of the next change stay as they are."""
-    one = Campaign(cluster, alice, Movers.of(30), rate=600, canaries=0)
-    one.confirm()
-    one.step(2)
-    seen_before = Change.objects.get()
-    engine.pause(one.change, by(alice), one.at)
-    before = campaigns.counts_of(one.change)
+def test_stop_from_a_stale_copy_changes_nothing(cluster: Cluster, alice: User) -> None:
+    """The copy in memory is still running."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(30), rate_per_minute=600, canary_size=0)
+    campaign.confirm()
+    campaign.step(2)
+    stale_change = Change.objects.get()
+    engine.pause(campaign.change, actor_of(alice), campaign.moment)
+    counts_before = campaigns.counts_of(campaign.change)
     with pytest.raises(WrongStateError):
-        kinds.run_action(seen_before, "stop", by(alice), one.at)
-    assert campaigns.counts_of(one.change) == before
+        kinds.run_action(stale_change, "stop", actor_of(alice), campaign.moment)
+    assert campaigns.counts_of(campaign.change) == counts_before
     assert "stopped_by" not in Change.objects.get().parameters
 
 
-def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:
-    """Also while a step is under way: what that step still writes is refused."""
-    one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
-    one.confirm()
-    one.step(2)
-    held = lease.take(cluster.pk, lease.CHANGES, "worker", one.at, one.change)
-    ended = kinds.run_action(one.change, "abort", by(alice), one.at)
-    assert ended.state == ChangeState.CANCELLED
-    assert campaigns.counts_of(ended).remaining_count == 0
-    with pytest.raises(lease.LeaseLostError), lease.fenced_transaction(held):
-        raise AssertionError("the lease is not ours any more")
+def test_abort_ends_the_campaign_at_once(cluster: Cluster, alice: User) -> None:
+    """A step in progress loses its lease."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(100), rate_per_minute=600, canary_size=0)
+    campaign.confirm()
+    campaign.step(2)
+    worker_lease = lease.take(cluster.pk, lease.CHANGES, "worker", campaign.moment, campaign.change)
+    aborted_change = kinds.run_action(campaign.change, "abort", actor_of(alice), campaign.moment)
+    assert aborted_change.state == ChangeState.CANCELLED
+    assert campaigns.counts_of(aborted_change).unfinished_count == 0
+    with pytest.raises(lease.LeaseLostError), lease.fenced_transaction(worker_lease):
+        raise AssertionError("the worker has lost its lease")
 
 
-def test_blind_pollers_hold_it_up(cluster: Cluster, alice: User) -> None:
-    """Nobody is asked while nobody can be seen to move."""
-    one = Campaign(cluster, alice, Movers.of(50), rate=600, canaries=0)
-    one.confirm()
-    one.step(2)
-    asked = one.movers.asked.total()
-    one.movers.stale = True
-    one.step(10)
-    assert one.movers.asked.total() == asked
-    assert "waiting for current data" in campaigns.describe_progress(one.change, one.now)["waits_for"]
-    one.movers.stale = False
-    assert one.until_over().state == ChangeState.VERIFIED
+def test_campaign_waits_for_current_data(cluster: Cluster, alice: User) -> None:
+    """No advisory is sent while the data is old."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(50), rate_per_minute=600, canary_size=0)
+    campaign.confirm()
+    campaign.step(2)
+    advised_count = campaign.fleet.advisory_counts.total()
+    campaign.fleet.stale = True
+    campaign.step(10)
+    assert campaign.fleet.advisory_counts.total() == advised_count
+    assert (
+        "waiting for current data"
+        in campaigns.describe_progress(campaign.change, campaign.now)["waiting_for"]
+    )
+    campaign.fleet.stale = False
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
 
 
 def test_unreachable_proxy_fails_its_agents(cluster: Cluster, alice: User) -> None:
-    """They are asked again step by step, and have failed after their patience."""
-    movers = Movers.of(9, unreachable={0})
-    one = Campaign(cluster, alice, movers, rate=6000, canaries=0, patience=5, max_failed=100)
-    one.confirm()
-    one.until_over()
-    counts = campaigns.counts_of(one.change)
-    assert (counts.ok, counts.failed) == (6, 3)
+    """The advisory is repeated in each step; the agents fail after their timeout."""
+    fleet = CampaignFleet.of(9, unreachable_proxies={0})
+    campaign = CampaignScenario(
+        cluster,
+        alice,
+        fleet,
+        rate_per_minute=6000,
+        canary_size=0,
+        timeout_seconds=5,
+        failure_threshold_percent=100,
+    )
+    campaign.confirm()
+    campaign.run_until_ended()
+    counts = campaigns.counts_of(campaign.change)
+    assert (counts.succeeded_count, counts.failed_count) == (6, 3)
 
 
-def test_one_change_at_a_time(cluster: Cluster, alice: User) -> None:
-    """The second waits and says who has the cluster."""
-    first = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
-    second = Campaign(cluster, alice, Movers.of(50), rate=60, canaries=0)
-    for one in (first, second):
-        one.confirm()
-        one.step()
+def test_second_campaign_waits_for_the_first(cluster: Cluster, alice: User) -> None:
+    """It shows which change is running."""
+    first = CampaignScenario(cluster, alice, CampaignFleet.of(50), rate_per_minute=60, canary_size=0)
+    second = CampaignScenario(cluster, alice, CampaignFleet.of(50), rate_per_minute=60, canary_size=0)
+    for campaign in (first, second):
+        campaign.confirm()
+        campaign.step()
     assert second.change.state == ChangeState.CONFIRMED
-    assert "changes run one at a time" in second.change.detail
-    kinds.run_action(first.change, "abort", by(alice), first.at)
+    assert "Changes run one at a time" in second.change.detail
+    kinds.run_action(first.change, "abort", actor_of(alice), first.moment)
     second.step()
     assert second.change.state == ChangeState.RUNNING

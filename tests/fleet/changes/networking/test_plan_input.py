@@ -26,8 +26,8 @@ def _table(**fields: object) -> FleetTable:
     )
 
 
-def test_fleet_of_agents_proxies_and_what_was_said() -> None:
-    """Tunnels by agent; sessions and versions where agents were asked; proxies with what is held."""
+def test_fleet_snapshot_contains_agents_proxies_and_reports() -> None:
+    """Tunnels by agent, with sessions and versions of agents that responded, and tunnel counts by proxy."""
     tunnel = ReportedTunnel(proxy_id="proxy-id-1", open_for_ms=5000, sessions=2)
     report = AgentReport(agent_id="id-0", version="0.0.9", tunnels=(tunnel,))
     fleet = fleet_snapshot_of(_table(), {0: AgentReportResponse(NOW - 3, 2, report)}, NOW)
@@ -40,25 +40,26 @@ def test_fleet_of_agents_proxies_and_what_was_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "tracked", "unsure"),
+    ("state", "is_tracked", "is_uncertain"),
     [
         (InstanceState.OK, True, False),
         (InstanceState.SILENT, True, True),
         (InstanceState.EXPIRED, False, False),
     ],
 )
-def test_proxy_as_agents_must_see_it(state: InstanceState, tracked: bool, unsure: bool) -> None:
-    """Expired ones are not tracked; of sick ones we are not sure."""
+def test_proxy_state_determines_how_agents_see_the_proxy(
+    state: InstanceState, is_tracked: bool, is_uncertain: bool
+) -> None:
+    """Expired proxies are not tracked; sick proxies are uncertain."""
     proxy = fleet_snapshot_of(_table(proxy_state=state), {}, NOW).proxies[0]
-    assert (proxy.is_tracked, proxy.is_uncertain) == (tracked, unsure)
+    assert (proxy.is_tracked, proxy.is_uncertain) == (is_tracked, is_uncertain)
 
 
 def test_retired_agents_are_left_out() -> None:
-    """They have no future."""
     fleet = fleet_snapshot_of(_table(states=[State.HEALTHY, State.RETIRED]), {}, NOW)
     assert ([agent.id for agent in fleet.agents], fleet.agent_count) == (["id-0"], 1)
 
 
-def test_tunnels_of_named_agents() -> None:
-    """Those that are not there are left out."""
+def test_tunnel_counts_of_given_agents() -> None:
+    """Missing agents are left out."""
     assert tunnel_counts_of(_table(), {"id-0": 5, "id-9": 1}) == {"id-0": 2}

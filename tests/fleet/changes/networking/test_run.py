@@ -19,23 +19,23 @@ from fleet.models.clusters import Cluster, ClusterLease
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking.config import NetworkingConfig
 from fleet.vocabulary.changes import ChangeState
-from tests.fakes.config_auth import ConfigAuth, serving
+from tests.fakes.config_auth import ConfigAuth, run_config_auth
 from tests.fakes.reader import FakeReader
-from tests.fakes.steps import context_of, record_of
-from tests.fleet.changes.conftest import NOW, by
+from tests.fakes.step_contexts import create_step_context, record_snapshot_of
+from tests.fleet.changes.conftest import NOW, actor_of
 
-RECORD = record_of(FakeReader(states=[], as_of=NOW.timestamp()), NOW.timestamp())
+RECORD = record_snapshot_of(FakeReader(states=[], as_of=NOW.timestamp()), NOW.timestamp())
 
 
 @pytest.fixture
 def auth() -> Iterator[ConfigAuth]:
     """An auth on a real port."""
-    with serving() as running:
-        yield running
+    with run_config_auth() as config_auth:
+        yield config_auth
 
 
 def _auths(auth: ConfigAuth) -> AuthClient:
-    # The first one is gone: the second is asked.
+    # The first auth is unreachable, so the second one is used.
     return AuthClient([("127.0.0.1:1", "auth"), (auth.address, "auth")], None, asyncio.run)
 
 
@@ -43,18 +43,18 @@ def _confirmed(cluster: Cluster, user: User, auth: ConfigAuth, **fields: object)
     networking_run.read_config(cluster.pk, _auths(auth), NOW)
     current = revisions.require_current_revision(cluster.pk)
     config = replace(revisions.resource_of(current).config, **fields)  # type: ignore[arg-type] # fields by name
-    change = revisions.plan_change(cluster.pk, current.revision, config, by(user), NOW, RECORD)
-    return engine.confirm(change, by(user), reason="a test", typed_name="", now=NOW)
+    change = revisions.plan_change(cluster.pk, current.revision, config, actor_of(user), NOW, RECORD)
+    return engine.confirm(change, actor_of(user), reason="a test", typed_name="", now=NOW)
 
 
-def _run(change: Change, auth: ConfigAuth, at: timedelta = timedelta()) -> Change:
-    _step(change, _auths(auth), at)
+def _run(change: Change, auth: ConfigAuth, delay: timedelta = timedelta()) -> Change:
+    _step(change, _auths(auth), delay)
     change.refresh_from_db()
     return change
 
 
-def _step(change: Change, auths: AuthClient, at: timedelta = timedelta()) -> None:
-    NetworkingRunner().step(change, context_of((NOW + at).timestamp, auth_client=auths))
+def _step(change: Change, auths: AuthClient, delay: timedelta = timedelta()) -> None:
+    NetworkingRunner().step(change, create_step_context((NOW + delay).timestamp, auth_client=auths))
 
 
 def _stored(auth: ConfigAuth) -> NetworkingConfig:
@@ -62,17 +62,17 @@ def _stored(auth: ConfigAuth) -> NetworkingConfig:
     return revisions.resource_of(revisions.require_current_revision("default")).config
 
 
-def test_run_updates_reads_back_and_keeps_the_revision(
+def test_run_updates_the_config_and_stores_the_revision(
     cluster: Cluster, alice: User, auth: ConfigAuth
 ) -> None:
-    """Unknown fields survive; revision, audit row and reading say who, why, before and after."""
-    auth.held.spec.MergeFromString(b"\x9a\x06\x01?")
+    """Unknown fields are kept; the revision and the audit row contain author, reason and both configs."""
+    auth.config.spec.MergeFromString(b"\x9a\x06\x01?")
     change = _run(_confirmed(cluster, alice, auth, keep_alive_interval=30.0), auth)
     assert change.state == ChangeState.VERIFIED
-    assert auth.held.spec.keep_alive_interval == 30 * 10**9
-    assert b"\x9a\x06\x01?" in auth.held.spec.SerializeToString()
+    assert auth.config.spec.keep_alive_interval == 30 * 10**9
+    assert b"\x9a\x06\x01?" in auth.config.spec.SerializeToString()
     row = revisions.require_current_revision(cluster.pk)
-    assert (row.revision, row.who, row.reason, row.change) == ("1+", "alice", "a test", change)
+    assert (row.revision, row.author, row.reason, row.change) == ("1+", "alice", "a test", change)
     assert row.previous is not None
     entry = AuditEntry.objects.get(action="networking-config.verified")
     assert (entry.reason, entry.before["spec"]["keep_alive_interval"]) == ("a test", "5m0s")
@@ -80,10 +80,12 @@ def test_run_updates_reads_back_and_keeps_the_revision(
     assert ClusterLease.objects.get().holder == ""
 
 
-def test_run_by_somebody_else_first_loses_nothing(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
-    """A write between plan and run: nothing of ours is written, theirs is kept as a revision."""
+def test_run_after_a_concurrent_update_fails_without_writing(
+    cluster: Cluster, alice: User, auth: ConfigAuth
+) -> None:
+    """The concurrent update is stored as a revision."""
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
-    auth.somebody_else_writes(web_idle_timeout=60 * 10**9)
+    auth.update_concurrently(web_idle_timeout=60 * 10**9)
     assert _run(change, auth).state == ChangeState.FAILED
     assert "changed in the meantime" in change.detail
     assert _stored(auth).web_idle_timeout == 60.0
@@ -91,11 +93,11 @@ def test_run_by_somebody_else_first_loses_nothing(cluster: Cluster, alice: User,
     assert engine.find_running_change(cluster.pk) is None
 
 
-def test_run_on_a_cluster_that_does_not_know_the_field(
+def test_run_fails_if_the_cluster_does_not_support_the_field(
     cluster: Cluster, alice: User, auth: ConfigAuth
 ) -> None:
-    """Read back, the switch is off: the change failed, says so, and the switch is refused from now on."""
-    auth.old = True
+    """The field is off when it is read back; later plans of the field are refused."""
+    auth.drops_unknown_field = True
     fields = {
         "tunnel_strategy": "proxy_peering",
         "agent_connection_count": 1,
@@ -106,90 +108,90 @@ def test_run_on_a_cluster_that_does_not_know_the_field(
     assert NetworkingReading.objects.get().knows_closing is False
     current = revisions.require_current_revision(cluster.pk)
     again = replace(revisions.resource_of(current).config, graceful_tunnel_closing=True)
-    with pytest.raises(ChangeRefusedError) as refused:
-        revisions.plan_change(cluster.pk, current.revision, again, by(alice), NOW, RECORD)
-    assert set(refused.value.problems) == {"graceful_tunnel_closing"}
+    with pytest.raises(ChangeRefusedError) as refusal:
+        revisions.plan_change(cluster.pk, current.revision, again, actor_of(alice), NOW, RECORD)
+    assert set(refusal.value.problems) == {"graceful_tunnel_closing"}
 
 
-def test_run_out_of_reach_is_tried_again_and_then_given_up(
+def test_run_with_unreachable_auths_is_retried_and_then_fails(
     cluster: Cluster, alice: User, auth: ConfigAuth
 ) -> None:
-    """It stays under way for a minute; the worker that comes then ends it."""
+    """After a minute a worker ends it."""
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
-    auth.fails = grpc.StatusCode.UNAVAILABLE
+    auth.error_code = grpc.StatusCode.UNAVAILABLE
     assert _run(change, auth).state == ChangeState.RUNNING
     assert "retrying" in change.detail
     assert list(runners.find_due("fleet.tasks.look_after_networking", cluster.changes.all())) == [change]
     assert _run(change, auth, timedelta(minutes=2)).state == ChangeState.FAILED
 
 
-def test_run_resumed_after_the_worker_died_writes_once(
-    cluster: Cluster, alice: User, auth: ConfigAuth
-) -> None:
-    """It wrote and died: the next one finds it written."""
+def test_run_resumed_after_a_crash_writes_once(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
+    """The next worker finds the config already written."""
     change = engine.start(_confirmed(cluster, alice, auth, keep_alive_count_max=9), NOW)
-    auth.somebody_else_writes(keep_alive_count_max=9)
+    auth.update_concurrently(keep_alive_count_max=9)
     assert _run(change, auth).state == ChangeState.VERIFIED
     assert auth.updates == 0
 
 
 @pytest.mark.parametrize("status", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED])
-def test_run_refused_says_why(
+def test_run_refused_by_the_auth_fails_with_its_error(
     cluster: Cluster, alice: User, auth: ConfigAuth, status: grpc.StatusCode
 ) -> None:
-    """In the auth's words."""
+    """The detail contains the error of the auth."""
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
-    auth.fails = status
+    auth.error_code = status
     assert _run(change, auth).state == ChangeState.FAILED
     assert "because" in change.detail
 
 
-def test_run_while_another_has_the_cluster_waits(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
-    """It says for whom, and is carried out later."""
+def test_run_waits_while_another_change_runs(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
+    """The detail names the running change."""
     first = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
     second = _confirmed(cluster, alice, auth, keep_alive_count_max=8)
     engine.start(first, NOW)
     assert _run(second, auth).state == ChangeState.CONFIRMED
-    assert f"change {first.pk} by alice is running in default" in second.detail
+    assert f"change {first.pk} by alice is running in cluster default" in second.detail
 
 
-def test_read_takes_note_of_what_others_wrote(cluster: Cluster, auth: ConfigAuth) -> None:
-    """A new revision nobody here wrote is a row of the log; one that cannot be read is an error that is shown."""
+def test_read_records_external_writes_and_errors(cluster: Cluster, auth: ConfigAuth) -> None:
+    """An external write is in the audit log; a read error is stored."""
     networking_run.read_config(cluster.pk, _auths(auth), NOW)
-    auth.somebody_else_writes(keep_alive_count_max=9)
+    auth.update_concurrently(keep_alive_count_max=9)
     networking_run.read_config(cluster.pk, _auths(auth), NOW)
     networking_run.read_config(cluster.pk, _auths(auth), NOW)
     assert NetworkingRevision.objects.count() == 2
-    assert AuditEntry.objects.get().action == "networking-config.seen"
-    auth.fails = grpc.StatusCode.UNAVAILABLE
+    assert AuditEntry.objects.get().action == "networking-config.external-write"
+    auth.error_code = grpc.StatusCode.UNAVAILABLE
     networking_run.read_config(cluster.pk, _auths(auth), NOW)
-    reading = revisions.read_state_of(cluster.pk)
-    assert reading is not None
-    assert reading.error
+    read_state = revisions.read_state_of(cluster.pk)
+    assert read_state is not None
+    assert read_state.error
 
 
-def test_undo_marks_what_it_takes_back(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
-    """A revert is a change through the same plan."""
+def test_undo_marks_the_original_change_as_undone(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
+    """An undo is a change of its own."""
     first = _run(_confirmed(cluster, alice, auth, keep_alive_count_max=9), auth)
     current = revisions.require_current_revision(cluster.pk)
     assert current.previous is not None
     config = revisions.resource_of(current.previous).config
-    back = revisions.plan_change(
-        cluster.pk, current.revision, config, by(alice), NOW, RECORD, undone_change_id=first.pk
+    undo_change = revisions.plan_change(
+        cluster.pk, current.revision, config, actor_of(alice), NOW, RECORD, undone_change_id=first.pk
     )
-    _run(engine.confirm(back, by(alice), reason="back", typed_name="", now=NOW), auth)
+    _run(engine.confirm(undo_change, actor_of(alice), reason="back", typed_name="", now=NOW), auth)
     first.refresh_from_db()
     assert first.state == ChangeState.UNDONE
     assert _stored(auth).keep_alive_count_max == 3
 
 
-def test_run_goes_past_a_gateway_that_may_not_write(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
-    """With TLS a gateway reads for a console and shows auths its own certificate: the auth itself is asked then."""
+def test_run_uses_the_auth_if_the_gateway_may_not_write(
+    cluster: Cluster, alice: User, auth: ConfigAuth
+) -> None:
+    """With TLS a gateway presents its own certificate to auths, which refuse its writes."""
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
-    with serving() as gateway:
-        gateway.fails = grpc.StatusCode.PERMISSION_DENIED
+    with run_config_auth() as gateway:
+        gateway.error_code = grpc.StatusCode.PERMISSION_DENIED
         auths = AuthClient([(gateway.address, "gateway"), (auth.address, "auth")], None, asyncio.run)
         _step(change, auths)
     change.refresh_from_db()
     assert change.state == ChangeState.VERIFIED
-    assert auth.held.spec.keep_alive_count_max == 9
+    assert auth.config.spec.keep_alive_count_max == 9

@@ -1,4 +1,4 @@
-"""What operators do to a rollout; tests/fleet/changes/test_kinds.py does it by the registry."""
+"""Operator actions on a rollout; tests/fleet/changes/test_kinds.py tests them through the registry."""
 
 from __future__ import annotations
 
@@ -7,31 +7,34 @@ from django.contrib.auth.models import User
 from fleet.changes import kinds
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.rollouts import RolloutStepState
-from tests.fleet.changes.conftest import NOW, by
-from tests.fleet.changes.policies.test_run import Rollout, auths_of_a_fleet
+from tests.fleet.changes.conftest import NOW, actor_of
+from tests.fleet.changes.policies.test_run import Rollout, make_auths
 
 
-def test_rest_is_skipped_when_cancelled(cluster: Cluster, alice: User) -> None:
-    """Who waits is skipped; who is under way is left to itself."""
-    one = Rollout(cluster, alice, *auths_of_a_fleet(3))
-    one.step(2)
-    under_way = one.rows[0].state
-    kinds.run_action(one.change, "abort", by(alice), NOW)
-    assert [row.state for row in one.rows] == [under_way, RolloutStepState.SKIPPED, RolloutStepState.SKIPPED]
+def test_pending_steps_are_skipped_when_aborted(cluster: Cluster, alice: User) -> None:
+    """A step in progress keeps its state."""
+    rollout = Rollout(cluster, alice, *make_auths(3))
+    rollout.step(2)
+    state_in_progress = rollout.rows[0].state
+    kinds.run_action(rollout.change, "abort", actor_of(alice), NOW)
+    assert [row.state for row in rollout.rows] == [
+        state_in_progress,
+        RolloutStepState.SKIPPED,
+        RolloutStepState.SKIPPED,
+    ]
 
 
-def test_who_failed_has_another_turn(cluster: Cluster, alice: User) -> None:
-    """And only who failed."""
-    one = Rollout(cluster, alice, *auths_of_a_fleet(3))
-    one.step()
-    states = [RolloutStepState.OK, RolloutStepState.FAILED, RolloutStepState.SKIPPED]
-    for row, state in zip(one.rows, states, strict=True):
+def test_resume_retries_failed_steps_only(cluster: Cluster, alice: User) -> None:
+    rollout = Rollout(cluster, alice, *make_auths(3))
+    rollout.step()
+    states = [RolloutStepState.SUCCEEDED, RolloutStepState.FAILED, RolloutStepState.SKIPPED]
+    for row, state in zip(rollout.rows, states, strict=True):
         row.state = state.value
         row.save()
-    kinds.run_action(one.change, "pause", by(alice), NOW)
-    kinds.run_action(one.change, "resume", by(alice), NOW)
-    assert [row.state for row in one.rows] == [
-        RolloutStepState.OK,
-        RolloutStepState.WAITING,
+    kinds.run_action(rollout.change, "pause", actor_of(alice), NOW)
+    kinds.run_action(rollout.change, "resume", actor_of(alice), NOW)
+    assert [row.state for row in rollout.rows] == [
+        RolloutStepState.SUCCEEDED,
+        RolloutStepState.PENDING,
         RolloutStepState.SKIPPED,
     ]

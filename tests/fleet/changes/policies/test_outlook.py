@@ -1,4 +1,4 @@
-"""What a plan of policies says of their cost, of restarts and of agents."""
+"""Cost, restarts and affected agents in plans of policies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECONNECT = (
     '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}], '
     '"healthCheckConfig": {"serviceName": ""}}}'
 )
-SIGHT = PolicySnapshot(
+SNAPSHOT = PolicySnapshot(
     {"a1": 30, "a2": 20, "p1": 25, "p2": 25}, {"a1": {("pick_first", False): 30}}, 50, 0.6, 100.0, 0.4
 )
 PROXIES = [
@@ -27,80 +27,98 @@ PROXIES = [
 ]
 
 
-def _to(one: ChangedInstance, **values: str) -> ChangedInstance:
-    return replace(one, planned_values={**one.current_values, **values})
+def _with_values(instance: ChangedInstance, **values: str) -> ChangedInstance:
+    return replace(instance, planned_values={**instance.current_values, **values})
 
 
-def test_ttl_before_and_after() -> None:
-    """Detection, heartbeat writes and discovery messages a second; those that mean the same are one row."""
-    found = outlook.outlook_of([_to(one, **{PROXY_TTL_VARIABLE: "10m"}) for one in PROXIES], SIGHT)
-    (row,) = found["ttl"]
-    assert row["title"] == "2 proxies, TTL 1m0s to 10m0s"
-    assert (row["before"]["detection"], row["after"]["detection"]) == ("1m8s", "10m35s")
-    # A heartbeat of two proxies every 33 s, told on 50 tunnels, and a full list every ten minutes.
-    assert row["before"]["writes"] == 0.0606
-    assert row["before"]["messages"] == 3.11
-    assert row["after"]["messages"] == 0.311
-    assert any("The TTL increases" in note for note in found["notes"])
-    assert not any("RFD 226" in note for note in found["notes"])
-    longer = outlook.outlook_of([_to(one, **{PROXY_TTL_VARIABLE: "15m"}) for one in PROXIES], SIGHT)
-    assert any("agents detect a lost proxy after up to 15m50s" in note for note in longer["notes"])
-    said = outlook.describe_ttl(row)
-    assert "a lost proxy is detected within 10m35s (now 1m8s)" in said
-    assert "discovery messages 0.311/s (now 3.11/s)" in said
+def test_ttl_row_contains_both_values() -> None:
+    """Detection, heartbeat writes and discovery messages per second; equal TTLs are one row."""
+    outlook_values = outlook.outlook_of(
+        [_with_values(instance, **{PROXY_TTL_VARIABLE: "10m"}) for instance in PROXIES], SNAPSHOT
+    )
+    (row,) = outlook_values["ttl"]
+    assert row["title"] == "2 proxies, TTL 1 min to 10 min"
+    assert (row["before"]["detection_time"], row["after"]["detection_time"]) == ("1 min 8 s", "10 min 35 s")
+    # Heartbeats of two proxies every 33 s, sent on 50 tunnels, and a full list every 10 min.
+    assert row["before"]["writes_per_second"] == 0.0606
+    assert row["before"]["messages_per_second"] == 3.11
+    assert row["after"]["messages_per_second"] == 0.311
+    assert any("The TTL increases" in note for note in outlook_values["notes"])
+    assert not any("RFD 226" in note for note in outlook_values["notes"])
+    longer = outlook.outlook_of(
+        [_with_values(instance, **{PROXY_TTL_VARIABLE: "15m"}) for instance in PROXIES], SNAPSHOT
+    )
+    assert any("agents detect a lost proxy after up to 15 min 50 s" in note for note in longer["notes"])
+    description = outlook.describe_ttl(row)
+    assert "a lost proxy is detected within 10 min 35 s (now 1 min 8 s)" in description
+    assert "discovery messages 0.311/s (now 3.11/s)" in description
 
 
-def test_ttl_below_three_rounds_is_warned_of() -> None:
-    """This console would take instances that are well for expired."""
-    found = outlook.outlook_of([_to(PROXIES[0], **{PROXY_TTL_VARIABLE: "1s"}), _to(PROXIES[1])], SIGHT)
-    assert "shorter than three polls of Refloat" in found["notes"][0]
-    assert found["ttl"][0]["names"] == ["proxy-1"]
+def test_ttl_below_three_polls_has_a_warning() -> None:
+    """The console would treat healthy instances as expired."""
+    outlook_values = outlook.outlook_of(
+        [_with_values(PROXIES[0], **{PROXY_TTL_VARIABLE: "1s"}), _with_values(PROXIES[1])], SNAPSHOT
+    )
+    assert "shorter than three polls of Refloat" in outlook_values["notes"][0]
+    assert outlook_values["ttl"][0]["instances"] == ["proxy-1"]
 
 
-def test_compact_alone_is_a_row_too() -> None:
-    """Off: every proxy tells its own tunnels all of them every 10 s."""
-    (row,) = outlook.outlook_of([_to(one, **{COMPACT_VARIABLE: "false"}) for one in PROXIES], SIGHT)["ttl"]
+def test_changed_compact_discovery_is_a_row() -> None:
+    """Off: every proxy sends the full list on its tunnels every 10 s."""
+    (row,) = outlook.outlook_of(
+        [_with_values(instance, **{COMPACT_VARIABLE: "false"}) for instance in PROXIES], SNAPSHOT
+    )["ttl"]
     assert "compact discovery off" in row["title"]
-    assert row["after"]["messages"] == 5.0
+    assert row["after"]["messages_per_second"] == 5.0
 
 
-def test_auths_ttl_has_no_discovery() -> None:
-    """Agents are told of proxies only; an auth is lost when its resource expires."""
+def test_ttl_of_auths_has_no_discovery_messages() -> None:
+    """Agents discover proxies only; an auth is lost when its resource expires."""
     auth = ChangedInstance(
         "a1", "auth-1", "auth", True, {AUTH_TTL_VARIABLE: "10m"}, {AUTH_TTL_VARIABLE: "1m"}
     )
-    (row,) = outlook.outlook_of([auth], SIGHT)["ttl"]
-    assert row["after"]["messages"] == 0
-    assert (row["before"]["detection"], row["after"]["detection"]) == ("10m0s", "1m0s")
+    (row,) = outlook.outlook_of([auth], SNAPSHOT)["ttl"]
+    assert row["after"]["messages_per_second"] == 0
+    assert (row["before"]["detection_time"], row["after"]["detection_time"]) == ("10 min", "1 min")
     assert "discovery" not in outlook.describe_ttl(row)
 
 
-def test_load_balancing_names_who_reads_it_when() -> None:
-    """Agents of restarted auths at once; those told otherwise by an auth that has it already, later."""
-    has = ChangedInstance("a1", "auth-1", "auth", False, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: RECONNECT})
-    lacks = ChangedInstance("a2", "auth-2", "auth", True, {RFD_VARIABLE: ""}, {RFD_VARIABLE: RECONNECT})
-    (effect,) = outlook.outlook_of([has, lacks], SIGHT)["effects"]
-    assert (effect["restart"], effect["agents_now"], effect["agents_later"]) == (["auth-2"], 20, 30)
+def test_load_balancing_effect_names_affected_agents() -> None:
+    """Agents of restarted auths at once; agents with an older value later."""
+    current_auth = ChangedInstance(
+        "a1", "auth-1", "auth", False, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: RECONNECT}
+    )
+    outdated_auth = ChangedInstance(
+        "a2", "auth-2", "auth", True, {RFD_VARIABLE: ""}, {RFD_VARIABLE: RECONNECT}
+    )
+    (effect,) = outlook.outlook_of([current_auth, outdated_auth], SNAPSHOT)["effects"]
+    assert (effect["restarted_instances"], effect["affected_now_count"], effect["affected_later_count"]) == (
+        ["auth-2"],
+        20,
+        30,
+    )
     assert effect["value"] == "reconnect, health check"
-    assert "20 agents get the new value when they reconnect" in effect["sentence"]
-    assert "30 more with their next connection" in effect["sentence"]
-    by_hand = outlook.outlook_of([has, replace(lacks, is_restarted=False)], SIGHT)["effects"][0]
-    assert by_hand["by_hand"] == ["auth-2"]
-    assert "This change does not restart auth-2" in by_hand["sentence"]
+    assert "20 agents get the new value when they reconnect" in effect["explanation"]
+    assert "30 more with their next connection" in effect["explanation"]
+    by_hand = outlook.outlook_of([current_auth, replace(outdated_auth, is_restarted=False)], SNAPSHOT)[
+        "effects"
+    ][0]
+    assert by_hand["manual_restarts"] == ["auth-2"]
+    assert "This change does not restart auth-2" in by_hand["explanation"]
 
 
-def test_http_close_concerns_no_agent() -> None:
-    """Those who connect by HTTP are no agents."""
+def test_http_close_affects_no_agent() -> None:
+    """Agents do not connect by HTTP."""
     auth = ChangedInstance(
         "a1", "auth-1", "auth", True, {HTTP_CLOSE_VARIABLE: "false"}, {HTTP_CLOSE_VARIABLE: "true"}
     )
-    (effect,) = outlook.outlook_of([auth], SIGHT)["effects"]
-    assert (effect["restart"], effect["agents_now"]) == (["auth-1"], 0)
-    assert "HTTP clients only" in effect["sentence"]
+    (effect,) = outlook.outlook_of([auth], SNAPSHOT)["effects"]
+    assert (effect["restarted_instances"], effect["affected_now_count"]) == (["auth-1"], 0)
+    assert "HTTP clients only" in effect["explanation"]
 
 
-def test_reconnect_interval_says_its_rate() -> None:
-    """Of the tunnels on what restarts."""
+def test_reconnect_interval_effect_contains_the_rate() -> None:
+    """For the tunnels of restarted proxies."""
     proxy = ChangedInstance(
         "p1",
         "proxy-1",
@@ -109,35 +127,36 @@ def test_reconnect_interval_says_its_rate() -> None:
         {reconnect_schedule.VARIABLE: ""},
         {reconnect_schedule.VARIABLE: "10s"},
     )
-    (effect,) = outlook.outlook_of([proxy], SIGHT)["effects"]
-    assert "10s to 15s after it was opened: 2 reconnects per second for 25 tunnels" in effect["sentence"]
-    back = replace(
+    (effect,) = outlook.outlook_of([proxy], SNAPSHOT)["effects"]
+    assert "10 s to 15 s after it was opened: 2 reconnects per second for 25 tunnels" in effect["explanation"]
+    unset_proxy = replace(
         proxy, current_values=proxy.planned_values, planned_values={reconnect_schedule.VARIABLE: ""}
     )
     assert (
-        "→ never: 1 of 1 instance must restart" in outlook.outlook_of([back], SIGHT)["effects"][0]["sentence"]
+        ": never. 1 of 1 instance must restart"
+        in outlook.outlook_of([unset_proxy], SNAPSHOT)["effects"][0]["explanation"]
     )
 
 
-def test_nothing_changes_nothing_is_said() -> None:
-    """And what a node has that we would refuse changes nothing either."""
-    odd = ChangedInstance(
+def test_unchanged_values_have_no_effects() -> None:
+    """A current value that Refloat would refuse has none either."""
+    invalid_instance = ChangedInstance(
         "p1", "proxy-1", "proxy", False, {PROXY_TTL_VARIABLE: "soon"}, {PROXY_TTL_VARIABLE: "1m"}
     )
-    found = outlook.outlook_of([odd, _to(PROXIES[1])], SIGHT)
-    assert (found["ttl"], found["effects"], found["notes"]) == ([], [], [])
+    outlook_values = outlook.outlook_of([invalid_instance, _with_values(PROXIES[1])], SNAPSHOT)
+    assert (outlook_values["ttl"], outlook_values["effects"], outlook_values["notes"]) == ([], [], [])
 
 
-def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
+def test_affected_agents_do_not_depend_on_the_policy_label(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Agents are not connected by HTTP: that is known of the variable, whatever the pages call it."""
+    """Whether agents are affected depends on the variable."""
     label = BY_NAME[HTTP_CLOSE_VARIABLE].label
-    renamed = {
+    policies = {
         **BY_NAME,
         reconnect_schedule.VARIABLE: replace(BY_NAME[reconnect_schedule.VARIABLE], label=label),
     }
-    monkeypatch.setattr(outlook, "BY_NAME", renamed)
+    monkeypatch.setattr(outlook, "BY_NAME", policies)
     proxies = [
         ChangedInstance(
             "p1",
@@ -148,24 +167,30 @@ def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
             {reconnect_schedule.VARIABLE: "1h"},
         )
     ]
-    (effect,) = outlook.outlook_of(proxies, SIGHT)["effects"]
-    assert "25 tunnels" in effect["sentence"]
-    assert (effect["label"], effect["agents_now"] + effect["agents_later"]) == (label, 25)
+    (effect,) = outlook.outlook_of(proxies, SNAPSHOT)["effects"]
+    assert "25 tunnels" in effect["explanation"]
+    assert (effect["label"], effect["affected_now_count"] + effect["affected_later_count"]) == (label, 25)
 
 
-def test_load_balancing_warns_of_a_health_service_that_no_auth_serves() -> None:
-    """In the plan too, where somebody confirms it."""
-    named = RECONNECT.replace('"serviceName": ""', '"serviceName": "fleet.Agents"')
-    auth = ChangedInstance("a1", "auth-1", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: named})
-    (note,) = outlook.outlook_of([auth], SIGHT)["notes"]
+def test_load_balancing_warns_of_an_unserved_health_service() -> None:
+    """The plan contains the warning."""
+    service_value = RECONNECT.replace('"serviceName": ""', '"serviceName": "fleet.Agents"')
+    auth = ChangedInstance(
+        "a1", "auth-1", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: service_value}
+    )
+    (note,) = outlook.outlook_of([auth], SNAPSHOT)["notes"]
     assert "No auth serves the health service 'fleet.Agents'" in note
 
 
 def test_load_balancing_warns_of_a_health_check_in_pick_first() -> None:
-    """It has no effect; agents that were told pick_first run with it already, and are no news."""
-    checked = RECONNECT.replace("reconnect", "pick_first")
-    has = ChangedInstance("a1", "auth-1", "auth", False, {RFD_VARIABLE: checked}, {RFD_VARIABLE: checked})
-    lacks = ChangedInstance("a2", "auth-2", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: checked})
-    (effect,) = outlook.outlook_of([has, lacks], SIGHT)["effects"]
-    assert (effect["value"], effect["agents_later"]) == ("pick_first", 0)
-    assert "In mode pick_first the health check has no effect" in effect["sentence"]
+    """It has no effect; agents that use pick_first already are not counted."""
+    value = RECONNECT.replace("reconnect", "pick_first")
+    current_auth = ChangedInstance(
+        "a1", "auth-1", "auth", False, {RFD_VARIABLE: value}, {RFD_VARIABLE: value}
+    )
+    outdated_auth = ChangedInstance(
+        "a2", "auth-2", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: value}
+    )
+    (effect,) = outlook.outlook_of([current_auth, outdated_auth], SNAPSHOT)["effects"]
+    assert (effect["value"], effect["affected_later_count"]) == ("pick_first", 0)
+    assert "In mode pick_first the health check has no effect" in effect["explanation"]

@@ -11,8 +11,8 @@ from tests.fakes.reader import FakeReader
 NOW = 1_700_000_000.0
 
 
-def test_what_agents_were_told_by_which_auth() -> None:
-    """Mode and health check of heartbeats that are not expired; nothing while the pollers are blind."""
+def test_snapshot_counts_load_balancing_modes_by_auth() -> None:
+    """Of unexpired heartbeats; old data is refused."""
     table = FakeReader(as_of=NOW - 1).table("default", NOW)
     table.heartbeats["auth"] = [0, 0, 1, 1]
     table.heartbeats["mode"] = [
@@ -23,12 +23,17 @@ def test_what_agents_were_told_by_which_auth() -> None:
     ]
     table.heartbeats["flags"][2] = columns.HEALTH_CHECK
     table.heartbeats["expires_at"][1] = NOW - 1
-    seen = policy_snapshot_of(table, 0.6, NOW)
-    assert seen.balancing_counts == {
+    snapshot = policy_snapshot_of(table, 0.6, NOW)
+    assert snapshot.balancing_counts == {
         "auth-id-1": {("pick_first", False): 1},
         "auth-id-2": {("reconnect", True): 1},
     }
-    assert (seen.agent_count, seen.round_interval, seen.age_seconds, seen.agent_counts["auth-id-1"]) == (
+    assert (
+        snapshot.agent_count,
+        snapshot.round_interval,
+        snapshot.age_seconds,
+        snapshot.agent_counts["auth-id-1"],
+    ) == (
         4,
         0.6,
         1.0,

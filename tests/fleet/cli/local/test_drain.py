@@ -1,4 +1,4 @@
-"""`refloat fleet drain` and its kin against a real proxy."""
+"""`refloat fleet drain`, `degrade` and their opposites against a real proxy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceSta
 
 @pytest.fixture
 def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
-    """The home of a fleet of one proxy; its balancer is only on paper."""
+    """The home of a fleet with one running proxy; its balancer exists only in the record."""
     argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"drain{os.getpid()}"]
     argv += ["--heartbeat-to", "backend"]
-    born = pids.start_ticks(os.getpid())
+    start_ticks = pids.start_ticks(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(
             "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=is_json_ready
@@ -35,14 +35,14 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
                 name,
                 role,
                 os.getpid(),
-                born,
+                start_ticks,
                 "",
                 **{k: str(child.ready_message[k]) for k in ("grpc", "diag")},
             )
             for name, role in (("proxy-1", "proxy"), ("balancer-1", "balancer"))
         )
         record = FleetRecord(
-            "default", os.getpid(), born, 0.0, 0, valkey_url, "", "", "", "", members=members
+            "default", os.getpid(), start_ticks, 0.0, 0, valkey_url, "", "", "", "", members=members
         )
         fleet_record.folder(tmp_path, "default").mkdir(parents=True)
         fleet_record.save(tmp_path, record)
@@ -53,32 +53,32 @@ def refloat(home: Path, command: str, *args: str) -> Result:
     return CliRunner().invoke(main, ["fleet", command, "--home", str(home), *args])
 
 
-def said(home: Path) -> InstanceStatus:
+def read_status(home: Path) -> InstanceStatus:
     diag = fleet_record.load(home, "default").member("proxy-1").diag
     with urllib.request.urlopen(f"http://{diag}/readyz", timeout=60) as answer:
         return read(answer.headers.items())
 
 
-def test_instance_says_what_it_was_told(home: Path) -> None:
-    """Each word and its undoing, as anybody sees it who asks for `/readyz`."""
-    done = refloat(home, "drain", "proxy-1", "--reason", "kernel update")
-    assert done.exit_code == 0, done.output
-    assert done.output == "proxy-1 accepts no new connections\n"
+def test_instance_reports_drain_and_degrade_requests(home: Path) -> None:
+    """`/readyz` shows each request until it is removed."""
+    outcome = refloat(home, "drain", "proxy-1", "--reason", "kernel update")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output == "proxy-1 accepts no new connections\n"
     assert refloat(home, "degrade", "proxy-1", "--for", "1h").exit_code == 0
-    assert said(home) == InstanceStatus("no reason given", "kernel update")
+    assert read_status(home) == InstanceStatus("no reason given", "kernel update")
     assert refloat(home, "undrain", "proxy-1").exit_code == 0
     assert refloat(home, "undegrade", "proxy-1").exit_code == 0
-    assert said(home) == EMPTY_STATUS
+    assert read_status(home) == EMPTY_STATUS
 
 
-def test_what_cannot_be_done_is_one_sentence(home: Path) -> None:
+def test_invalid_request_fails_with_one_line(home: Path) -> None:
     """Exit code 2, no traceback, and nothing done to the others."""
-    for args, says in (
+    for args, message in (
         (("proxy-1", "balancer-1"), "balancer-1 is not an auth or a proxy"),
         (("proxy-9",), "'proxy-9' was not found"),
         (("proxy-1", "--reason", "x" * 300), "reason"),
     ):
-        done = refloat(home, "drain", *args)
-        assert done.exit_code == 2
-        assert says in done.output
-    assert said(home) == EMPTY_STATUS
+        outcome = refloat(home, "drain", *args)
+        assert outcome.exit_code == 2
+        assert message in outcome.output
+    assert read_status(home) == EMPTY_STATUS

@@ -1,4 +1,4 @@
-"""Where the CLI's calls go."""
+"""Channels to members of a local fleet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.transport.tls import TLSError
 
 
 async def test_channel_needs_a_member_and_readable_files() -> None:
-    """A name that is none, and a fleet whose certificates are gone, are told as such."""
+    """An unknown name and missing certificate files are errors."""
     member = Member("auth-1", "auth", os.getpid(), None, "", grpc="127.0.0.1:1")
     files = dict.fromkeys(("REFLOAT_TLS_CERT", "REFLOAT_TLS_KEY", "REFLOAT_TLS_CA"), "/nowhere.pem")
     plain = FleetRecord("default", os.getpid(), None, 0.0, 0, "", "", "", "", "", members=(member,))

@@ -23,7 +23,7 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
     """The home of a fleet that has one proxy, an auth and a balancer; only the proxy runs."""
     argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"reconnect{os.getpid()}"]
     argv += ["--heartbeat-to", "backend"]
-    born = pids.start_ticks(os.getpid())
+    start_ticks = pids.start_ticks(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(
             "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=is_json_ready
@@ -34,7 +34,7 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
                 f"{role}-1",
                 role,
                 os.getpid(),
-                born,
+                start_ticks,
                 "",
                 grpc=str(child.ready_message["grpc"]),
                 id=f"{role}-id",
@@ -42,7 +42,7 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
             for role in ("proxy", "auth", "balancer")
         )
         record = FleetRecord(
-            "default", os.getpid(), born, 0.0, 0, valkey_url, "", "", "", "", members=members
+            "default", os.getpid(), start_ticks, 0.0, 0, valkey_url, "", "", "", "", members=members
         )
         fleet_record.folder(tmp_path, "default").mkdir(parents=True)
         fleet_record.save(tmp_path, record)
@@ -53,32 +53,32 @@ def refloat(home: Path, *args: str) -> Result:
     return CliRunner().invoke(main, ["fleet", "reconnect", "--home", str(home), *args])
 
 
-def test_says_how_many(home: Path) -> None:
-    """Counts for each proxy, and the id to go on with."""
-    done = refloat(home, "proxy-1", "--agent", "nobody")
-    assert done.exit_code == 0, done.output
-    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in done.output
-    shown = json.loads(refloat(home, "proxy-1", "--json", "--id", "mine").stdout)
-    assert [(row["name"], row["id"], row["advised"]) for row in shown] == [("proxy-1", "mine", 0)]
+def test_reconnect_prints_the_counts(home: Path) -> None:
+    """For each proxy, with the id of the advisory."""
+    outcome = refloat(home, "proxy-1", "--agent", "nobody")
+    assert outcome.exit_code == 0, outcome.output
+    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in outcome.output
+    rows = json.loads(refloat(home, "proxy-1", "--json", "--id", "mine").stdout)
+    assert [(row["name"], row["id"], row["advised_count"]) for row in rows] == [("proxy-1", "mine", 0)]
 
 
-def test_off_an_auth_every_proxy_asks(home: Path) -> None:
-    """The auth is not dialled: this works also when it does not answer."""
-    done = refloat(home, "auth-1", "--agent", "nobody")
-    assert done.exit_code == 0, done.output
-    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in done.output
+def test_reconnect_off_an_auth_goes_through_every_proxy(home: Path) -> None:
+    """This also works if the auth is unreachable."""
+    outcome = refloat(home, "auth-1", "--agent", "nobody")
+    assert outcome.exit_code == 0, outcome.output
+    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in outcome.output
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (("balancer-1",), "balancer-1 is not a proxy or an auth"),
         (("proxy-9",), "'proxy-9' was not found"),
         (("proxy-1", "--reason", "x" * 300), "reason"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(home: Path, args: tuple[str, ...], says: str) -> None:
+def test_invalid_request_fails_with_one_line(home: Path, args: tuple[str, ...], message: str) -> None:
     """Exit code 2, no traceback."""
-    done = refloat(home, *args)
-    assert done.exit_code == 2
-    assert says in done.output
+    outcome = refloat(home, *args)
+    assert outcome.exit_code == 2
+    assert message in outcome.output

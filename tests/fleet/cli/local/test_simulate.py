@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--agents", "0"], "--agents"),
         (["--churn", "2"], "--churn"),
@@ -31,51 +31,51 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["fault", "freeze", "proxy-1"], "no simulation runs on"),
     ],
 )
-def test_simulate_wrong_input_is_one_clear_line(home: Path, arguments: list[str], says: str) -> None:
+def test_invalid_arguments_fail_with_one_line(home: Path, arguments: list[str], message: str) -> None:
     """Exit code 2 and a sentence, no traceback."""
-    result = CliRunner().invoke(simulate, arguments)
-    assert result.exit_code == 2
-    assert says in result.output
-    assert "Traceback" not in result.output
+    outcome = CliRunner().invoke(simulate, arguments)
+    assert outcome.exit_code == 2
+    assert message in outcome.output
+    assert "Traceback" not in outcome.output
 
 
-def test_simulate_script_wrong_stops_before_anything_starts(home: Path) -> None:
-    """The line of the mistake is named."""
-    result = CliRunner().invoke(simulate, ["--script", "-"], input="t=0 melt proxy-1\n")
-    assert result.exit_code == 2
-    assert "line 1" in result.output
+def test_invalid_script_fails_before_the_start(home: Path) -> None:
+    """The error names the line."""
+    outcome = CliRunner().invoke(simulate, ["--script", "-"], input="t=0 melt proxy-1\n")
+    assert outcome.exit_code == 2
+    assert "line 1" in outcome.output
 
 
-def test_simulate_runs_takes_a_fault_and_ends_on_interrupt(home: Path) -> None:
+def test_simulation_accepts_a_fault_and_ends_on_interrupt(home: Path) -> None:
     """Ready in one JSON line; a second start on the same folder is refused; Ctrl-C ends every process."""
     argv = [sys.executable, "-c", "from fleet.cli.local.simulate import simulate; simulate()"]
     shape = ["--agents", "30", "--proxies", "2", "--processes", "2", "--json"]
     with subprocess.Popen([*argv, *shape], stdout=subprocess.PIPE, env=dict(os.environ)) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
-        told = CliRunner().invoke(simulate, ["fault", "freeze", "proxy-1"])
-        advice = CliRunner().invoke(simulate, ["advice"])
-        again = CliRunner().invoke(simulate, [])
+        freeze_outcome = CliRunner().invoke(simulate, ["fault", "freeze", "proxy-1"])
+        advice_outcome = CliRunner().invoke(simulate, ["advice"])
+        second_start = CliRunner().invoke(simulate, [])
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert len(ready["auths"]) == 2
-    assert told.output == "freeze: proxy-1\n"
-    assert advice.output.startswith("each agent was advised at most 0 times per id")
-    assert again.exit_code == 2
-    assert "a simulation already runs" in again.output
+    assert freeze_outcome.output == "freeze: proxy-1\n"
+    assert advice_outcome.output.startswith("each agent was advised at most 0 times per id")
+    assert second_start.exit_code == 2
+    assert "a simulation already runs" in second_start.output
     assert not any(psutil.pid_exists(pid) for pid in ready["pids"])
     assert not (home / "simulate.json").exists()
 
 
-def test_simulate_interrupted_while_it_starts_leaves_nothing(home: Path) -> None:
+def test_simulation_interrupted_while_starting_leaves_no_process(home: Path) -> None:
     """Ctrl-C does not wait for a large fleet to be invented first."""
     argv = [sys.executable, "-c", "from fleet.cli.local.simulate import simulate; simulate()"]
     with subprocess.Popen([*argv, "--agents", "300000", "--processes", "1"], env=dict(os.environ)) as process:
-        started: list[psutil.Process] = []
+        children: list[psutil.Process] = []
         deadline = time.monotonic() + 60
-        while not started and time.monotonic() < deadline:
-            started = psutil.Process(process.pid).children()
+        while not children and time.monotonic() < deadline:
+            children = psutil.Process(process.pid).children()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    assert started
-    assert not any(child.is_running() for child in started)
+    assert children
+    assert not any(child.is_running() for child in children)

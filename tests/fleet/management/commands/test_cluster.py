@@ -11,23 +11,23 @@ from fleet.models.clusters import Cluster, ensure_default_cluster
 pytestmark = pytest.mark.django_db
 
 
-def _said(*words: str) -> str:
+def _run_command(*arguments: str) -> str:
     out = io.StringIO()
-    call_command("cluster", *words, stdout=out)
+    call_command("cluster", *arguments, stdout=out)
     return out.getvalue()
 
 
-def test_set_and_list_what_changes_ask_for() -> None:
-    """What is not named stays; the log has before and after."""
+def test_set_changes_and_list_shows_the_review_setting() -> None:
+    """Other settings stay, and the audit log has the old and the new value."""
     ensure_default_cluster()
-    assert "review required: yes" in _said("set", "default", "--require-review", "yes")
-    assert "production: no  review required: yes" in _said("list")
-    assert Cluster.objects.get().second_approver
+    assert "review required: yes" in _run_command("set", "default", "--require-review", "yes")
+    assert "production: no  review required: yes" in _run_command("list")
+    assert Cluster.objects.get().review_required
     entry = AuditEntry.objects.get(action="cluster.set")
-    assert (entry.before["second_approver"], entry.after["second_approver"]) == (False, True)
+    assert (entry.before["review_required"], entry.after["review_required"]) == (False, True)
 
 
-def test_set_unknown_cluster() -> None:
-    """One line, and nothing changed."""
+def test_set_of_unknown_cluster_is_refused() -> None:
+    """The error names the cluster, and nothing changes."""
     with pytest.raises(CommandError, match="Cluster eu was not found"):
         call_command("cluster", "set", "eu", "--production", "yes")

@@ -1,4 +1,4 @@
-"""`manage.py console` from outside: wrong starts are one line and exit code 2, and leave nothing running."""
+"""`manage.py console` from outside: a failed start is one line with exit code 2 and leaves no process running."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from fleet.processes import valkey
 from tests.meta.house import ROOT
 
 
-def _console(home: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    known = {name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))}
+def _run_console_program(home: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("REFLOAT_", "REDIS_"))
+    }
     return subprocess.run(
         [sys.executable, "manage.py", "console"],
         cwd=ROOT,
-        env={**known, "REFLOAT_HOME": str(home), **env},
+        env={**environment, "REFLOAT_HOME": str(home), **env},
         capture_output=True,
         text=True,
         timeout=60,
@@ -31,16 +33,16 @@ def _console(home: Path, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def console(
+def run_console(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[object, str]]:
-    """Runs the command in this process, until it refuses to start: exit code, and what stderr says."""
+    """Return a function that runs the command in this process and returns its exit code and stderr."""
     settings.REFLOAT_HOME = tmp_path
 
     def run(*args: str) -> tuple[object, str]:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as caught:
             execute_from_command_line(["manage.py", "console", *args])
-        return ended.value.code, capsys.readouterr().err
+        return caught.value.code, capsys.readouterr().err
 
     return run
 
@@ -53,23 +55,23 @@ def console(
         ({"DATABASE_URL": "oops"}, "DATABASE_URL is invalid"),
     ],
 )
-def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], message: str) -> None:
-    """The line names what is wrong, no traceback, exit code 2."""
-    ended = _console(tmp_path, **env)
+def test_invalid_setting_is_reported_in_one_line(tmp_path: Path, env: dict[str, str], message: str) -> None:
+    """The line names the setting, there is no traceback, and the exit code is 2."""
+    process = _run_console_program(tmp_path, **env)
 
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("refloat: ")
-    assert message in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    assert process.returncode == 2
+    assert process.stderr.startswith("refloat: ")
+    assert message in process.stderr
+    assert process.stderr.count("\n") == 1
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
-def test_redis_that_does_not_answer(
-    console: Callable[..., tuple[object, str]], settings: Settings, tmp_path: Path
+def test_unreachable_redis_stops_the_start(
+    run_console: Callable[..., tuple[object, str]], settings: Settings, tmp_path: Path
 ) -> None:
-    """The one line names the setting, and no Valkey is started instead."""
-    settings.REDIS_URL_GIVEN = "redis://127.0.0.1:1/0"
-    code, message = console("--port", str(valkey.free_port()))
+    """The line names the setting, and no Valkey is started instead."""
+    settings.REDIS_URL_CONFIGURED = "redis://127.0.0.1:1/0"
+    code, message = run_console("--port", str(valkey.free_port()))
 
     assert code == 2
     assert message.startswith("refloat: REDIS_URL=redis://127.0.0.1:1/0 does not answer")
@@ -77,26 +79,28 @@ def test_redis_that_does_not_answer(
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
-def test_port_that_cannot_be_had(console: Callable[..., tuple[object, str]], tmp_path: Path) -> None:
-    """Two consoles on one port: the second says so before it starts anything; and a number that is no port."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        in_use = console("--port", port)
+def test_port_in_use_or_invalid_stops_the_start(
+    run_console: Callable[..., tuple[object, str]], tmp_path: Path
+) -> None:
+    """The error comes before any program starts."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
+        in_use_outcome = run_console("--port", port)
 
-    assert in_use[0] == 2
-    assert in_use[1].startswith(f"refloat: cannot listen on 127.0.0.1:{port}")
-    none = console("--port", "70000")
-    assert none[0] == 2
-    assert none[1].startswith("refloat: ")
-    assert "70000" in none[1]
+    assert in_use_outcome[0] == 2
+    assert in_use_outcome[1].startswith(f"refloat: cannot listen on 127.0.0.1:{port}")
+    invalid_outcome = run_console("--port", "70000")
+    assert invalid_outcome[0] == 2
+    assert invalid_outcome[1].startswith("refloat: ")
+    assert "70000" in invalid_outcome[1]
     assert valkey.running_url(tmp_path / "valkey") is None
 
 
-def test_unknown_flag_is_refused(console: Callable[..., tuple[object, str]]) -> None:
-    """Argparse's own line, exit code 2."""
-    code, message = console("--prot", "8000")
+def test_unknown_flag_is_a_usage_error(run_console: Callable[..., tuple[object, str]]) -> None:
+    """The message is argparse's, and the exit code is 2."""
+    code, message = run_console("--prot", "8000")
 
     assert code == 2
     assert "unrecognized arguments: --prot" in message

@@ -1,4 +1,4 @@
-"""What `manage.py demo` refuses before it starts anything. The rest is in tests/flow/test_demo.py."""
+"""Flags that `manage.py demo` refuses before it starts anything. The other tests are in tests/flow/test_demo.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fleet.management.commands.demo import Command
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "message"),
     [
         (["--agents", "-1"], "--agents: -1 is out of range: use 0 to 20000"),
         (["--agents", "many"], "--agents: 'many' is not a whole number"),
@@ -22,17 +22,20 @@ from fleet.management.commands.demo import Command
         (["--agent-announce-ttl", "10"], "--agent-announce-ttl: '10' is not a duration"),
     ],
 )
-def test_impossible_flags_are_refused_while_they_are_read(flags: list[str], says: str) -> None:
-    """Nothing was started by then; the sentence names the flag, and what it takes."""
+def test_invalid_flags_are_refused_by_the_parser(flags: list[str], message: str) -> None:
+    """The message names the flag and the allowed values, and no program has started."""
     with pytest.raises(CommandError) as caught:
         Command().create_parser("manage.py", "demo").parse_args(flags)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_ordinary_flags() -> None:
-    """Sizes and TTLs of the demo as README has them; a fleet without agents is one to add agents to."""
+def test_flags_have_the_documented_defaults() -> None:
+    """The README has the same sizes and TTLs; a fleet may have no agents."""
     parser = Command().create_parser("manage.py", "demo")
-    usual, few = parser.parse_args([]), parser.parse_args(["--agents", "0", "--connections", "2"])
-    assert (usual.auths, usual.proxies, usual.agents, usual.connections) == (3, 4, 200, None)
-    assert (usual.announce_ttl, usual.agent_announce_ttl) == ("10s", "20s")
-    assert (few.agents, few.connections) == (0, 2)
+    defaults, without_agents = (
+        parser.parse_args([]),
+        parser.parse_args(["--agents", "0", "--connections", "2"]),
+    )
+    assert (defaults.auths, defaults.proxies, defaults.agents, defaults.connections) == (3, 4, 200, None)
+    assert (defaults.announce_ttl, defaults.agent_announce_ttl) == ("10s", "20s")
+    assert (without_agents.agents, without_agents.connections) == (0, 2)

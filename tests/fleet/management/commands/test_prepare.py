@@ -1,4 +1,4 @@
-"""`manage.py prepare` makes everything a release needs, and can be run again."""
+"""`manage.py prepare` creates everything that a release needs, and can be run again."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from fleet.models.clusters import Cluster
 
 
 @pytest.mark.django_db
-def test_prepare_makes_cluster_and_files(settings: Settings, tmp_path: Path) -> None:
-    """The default cluster is there, and the static files are where the web server looks."""
+def test_prepare_creates_cluster_and_static_files(settings: Settings, tmp_path: Path) -> None:
+    """The default cluster exists, and the static files are in the folder of the web server."""
     settings.REFLOAT_STATIC_COLLECTED = True
     settings.STATIC_ROOT = tmp_path / "static"
-    said = StringIO()
+    output = StringIO()
 
-    call_command("prepare", stdout=said)
+    call_command("prepare", stdout=output)
 
     assert Cluster.objects.filter(id="default").exists()
     assert any((tmp_path / "static").rglob("*.css"))
-    assert said.getvalue() == "ready to start\n"
+    assert output.getvalue() == "ready to start\n"
 
 
 @pytest.mark.django_db
-def test_prepare_with_wrong_settings_exits_with_2(
+def test_prepare_with_invalid_settings_exits_with_2(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line on stderr, nothing done."""
+    """Stderr has one line."""
     settings.REFLOAT_SHARD_SIZE = 0
 
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as caught:
         call_command("prepare")
 
-    assert left.value.code == 2
+    assert caught.value.code == 2
     assert capsys.readouterr().err.startswith("refloat: REFLOAT_SHARD_SIZE=0")

@@ -15,9 +15,9 @@ from fleet.models.tokens import ApiToken, find_token
 pytestmark = pytest.mark.django_db
 
 
-def _run(*words: str) -> str:
+def _run_command(*arguments: str) -> str:
     out = StringIO()
-    call_command("token", *words, stdout=out)
+    call_command("token", *arguments, stdout=out)
     return out.getvalue().strip()
 
 
@@ -29,32 +29,32 @@ def viewer() -> User:
 
 
 def test_create_prints_a_token_that_works_until_revoked() -> None:
-    """Only the secret is printed, so that a script can take it; `list` names it, `revoke` ends it."""
-    secret = _run("create", "vera", "--name", "prometheus", "--scope", "view_metrics", "--days", "1")
+    """Only the token is printed, so that scripts can read it; `list` shows its prefix, and `revoke` ends it."""
+    secret = _run_command("create", "vera", "--name", "prometheus", "--scope", "view_metrics", "--days", "1")
     token = find_token(secret, timezone.now())
     assert token is not None
     assert token.scopes == ["view_metrics"]
     assert token.expires_at is not None
-    (row,) = json.loads(_run("list", "--json"))
+    (row,) = json.loads(_run_command("list", "--json"))
     assert (row["prefix"], row["user"], row["valid"]) == (token.prefix, "vera", True)
-    assert secret not in _run("list")
-    assert _run("list", "--user", "nobody") == ""
-    _run("revoke", token.prefix)
+    assert secret not in _run_command("list")
+    assert _run_command("list", "--user", "nobody") == ""
+    _run_command("revoke", token.prefix)
     assert find_token(secret, timezone.now()) is None
     rows = list(AuditEntry.objects.order_by("pk"))
-    assert [row.action for row in rows] == ["token.make", "token.revoke"]
+    assert [row.action for row in rows] == ["token.create", "token.revoke"]
     assert rows[0].after == {"scopes": ["view_metrics"]}
-    assert rows[0].who.startswith("manage.py token, by ")
+    assert rows[0].actor_name.startswith("manage.py token, by ")
 
 
-def test_create_without_end() -> None:
-    """`--days 0` never expires."""
-    _run("create", "vera", "--name", "wall", "--days", "0")
+def test_token_with_zero_days_never_expires() -> None:
+    """The token has no expiry."""
+    _run_command("create", "vera", "--name", "wall", "--days", "0")
     assert ApiToken.objects.get().expires_at is None
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("create", "nobody", "--name", "x"),
         ("create", "vera", "--name", "x", "--scope", "manage_access"),
@@ -62,9 +62,9 @@ def test_create_without_end() -> None:
         ("revoke", "00000000"),
     ],
 )
-def test_wrong_words_are_one_line(words: tuple[str, ...]) -> None:
-    """A sentence and exit code 2; nothing is made."""
-    with pytest.raises(CommandError) as refused:
-        _run(*words)
-    assert refused.value.returncode == 2
+def test_invalid_arguments_are_refused_with_code_2(arguments: tuple[str, ...]) -> None:
+    """No token is created."""
+    with pytest.raises(CommandError) as caught:
+        _run_command(*arguments)
+    assert caught.value.returncode == 2
     assert not ApiToken.objects.exists()

@@ -17,15 +17,15 @@ from fleet.models.changes import AuditEntry
 pytestmark = pytest.mark.django_db
 
 
-def _run(*words: str) -> str:
+def _run_command(*arguments: str) -> str:
     out = StringIO()
-    call_command("user", *words, stdout=out)
+    call_command("user", *arguments, stdout=out)
     return out.getvalue().strip()
 
 
 def test_create_prints_a_password_that_signs_in() -> None:
-    """Only the password is printed, and the role allows what it should, in the named cluster alone."""
-    password = _run("create", "olga", "--role", "operator", "--cluster", "eu", "--cluster", "eu")
+    """Only the password is printed, and the role's permissions apply to the named cluster only."""
+    password = _run_command("create", "olga", "--role", "operator", "--cluster", "eu", "--cluster", "eu")
     olga = User.objects.get(username="olga")
     assert olga.check_password(password)
     assert has_permission(olga, Permission.ACT_ON_FLEET, "eu")
@@ -33,36 +33,39 @@ def test_create_prints_a_password_that_signs_in() -> None:
     assert not has_permission(olga, Permission.CHANGE_CONFIG)
 
 
-def test_create_with_a_password_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not printed, and never on a command line."""
+def test_create_reads_the_password_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The password is not printed and is not on a command line."""
     monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\n"))
-    assert _run("create", "vera", "--role", "viewer", "--password-stdin") == "vera created with role viewer"
+    assert (
+        _run_command("create", "vera", "--role", "viewer", "--password-stdin")
+        == "vera created with role viewer"
+    )
     assert User.objects.get(username="vera").check_password("correct horse battery")
 
 
-def test_role_off_and_on() -> None:
-    """A role replaces the one before; who is off may nothing, and keeps the role for later."""
-    _run("create", "vera", "--role", "viewer")
-    assert _run("role", "vera", "admin") == "vera has role admin"
+def test_role_is_replaced_and_disabled_user_keeps_it() -> None:
+    """A disabled user has no permissions until the user is enabled again."""
+    _run_command("create", "vera", "--role", "viewer")
+    assert _run_command("role", "vera", "admin") == "vera has role admin"
     assert has_permission(User.objects.get(), Permission.MANAGE_ACCESS)
-    _run("disable", "vera")
+    _run_command("disable", "vera")
     rows = list(AuditEntry.objects.order_by("pk"))
     assert [(row.action, row.subject, row.outcome) for row in rows] == [
-        (f"user.{what}", "vera", "done") for what in ("create", "role", "off")
+        (f"user.{verb}", "vera", "succeeded") for verb in ("create", "role", "disable")
     ]
     assert rows[1].before["roles"] == ["viewer"]
     assert rows[1].after["roles"] == ["admin"]
-    assert all(row.who.startswith("manage.py user, by ") for row in rows)
+    assert all(row.actor_name.startswith("manage.py user, by ") for row in rows)
     assert not has_permission(User.objects.get(), Permission.VIEW_FLEET)
-    (row,) = json.loads(_run("list", "--json"))
+    (row,) = json.loads(_run_command("list", "--json"))
     assert (row["username"], row["roles"], row["active"]) == ("vera", ["admin"], False)
-    assert _run("list") == "vera  admin  all clusters  (disabled)"
-    _run("enable", "vera")
+    assert _run_command("list") == "vera  admin  all clusters  (disabled)"
+    _run_command("enable", "vera")
     assert has_permission(User.objects.get(), Permission.MANAGE_ACCESS)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("create", "taken", "--role", "viewer"),
         ("create", "not a name", "--role", "viewer"),
@@ -70,32 +73,32 @@ def test_role_off_and_on() -> None:
         ("disable", "nobody"),
     ],
 )
-def test_wrong_words_are_one_line(words: tuple[str, ...]) -> None:
-    """What is wrong, in one sentence, and exit code 2; nothing is made."""
-    _run("create", "taken", "--role", "viewer")
+def test_invalid_arguments_are_refused_with_code_2(arguments: tuple[str, ...]) -> None:
+    """The error is one line, and no user is created."""
+    _run_command("create", "taken", "--role", "viewer")
     with pytest.raises(CommandError) as refusal:
-        _run(*words)
+        _run_command(*arguments)
     assert refusal.value.returncode == 2
     assert "\n" not in str(refusal.value)
     assert User.objects.count() == 1
 
 
-def test_create_with_a_weak_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The validators of the sign-in page hold here too."""
+def test_weak_password_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The validators of the sign-in page are used here too."""
     monkeypatch.setattr("sys.stdin", io.StringIO("1234\n"))
     with pytest.raises(CommandError, match="too short"):
-        _run("create", "vera", "--role", "viewer", "--password-stdin")
+        _run_command("create", "vera", "--role", "viewer", "--password-stdin")
     assert not User.objects.exists()
 
 
-def test_sessions_do_not_come_back_with_the_account() -> None:
-    """Off and on again: whoever was signed in signs in anew; other people's sessions stay."""
-    _run("create", "vera", "--role", "viewer")
-    _run("create", "olaf", "--role", "viewer")
+def test_sessions_of_a_disabled_user_end() -> None:
+    """A user who was disabled and enabled must sign in again; sessions of other users stay."""
+    _run_command("create", "vera", "--role", "viewer")
+    _run_command("create", "olaf", "--role", "viewer")
     vera, olaf = Client(), Client()
     vera.force_login(User.objects.get(username="vera"))
     olaf.force_login(User.objects.get(username="olaf"))
-    _run("disable", "vera")
-    _run("enable", "vera")
+    _run_command("disable", "vera")
+    _run_command("enable", "vera")
     assert vera.get("/accounts/password/change/").status_code == 302
     assert olaf.get("/accounts/password/change/").status_code == 200

@@ -9,8 +9,8 @@ from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, FleetEvidenc
 from fleet.vocabulary.instances import PollAttempt
 from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.fakes.small_fleet import (
+    DEREGISTERED,
     EXPIRED,
-    GONE,
     NOW,
     PROXY_1,
     PROXY_2,
@@ -24,13 +24,20 @@ from tests.fakes.small_fleet import (
 )
 
 STALE = FeedFreshness(NOW - 10, NOW - 10)
-LOST = heartbeat(expires_at=NOW - 1)
+EXPIRED_HEARTBEAT = heartbeat(expires_at=NOW - 1)
 
 #: (name, agent, fleet, state, reason, cause)
 ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ("all well", agent(), fleet(), State.HEALTHY, Reason.NONE, ""),
-    ("retired and everything wrong", agent(retired=True), fleet(blind=True), State.RETIRED, Reason.NONE, ""),
-    ("we are blind", agent(), fleet(blind=True), State.UNKNOWN, Reason.STALE, ""),
+    (
+        "retired and everything wrong",
+        agent(is_retired=True),
+        fleet(blind=True),
+        State.RETIRED,
+        Reason.NONE,
+        "",
+    ),
+    ("polling has stopped", agent(), fleet(blind=True), State.UNKNOWN, Reason.STALE, ""),
     (
         "every source that covers it is stale",
         agent(),
@@ -57,7 +64,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "its resource ran out while nobody read the list",
-        agent(heartbeat=LOST),
+        agent(heartbeat=EXPIRED_HEARTBEAT),
         fleet(presence=STALE),
         State.UNKNOWN,
         Reason.STALE,
@@ -73,7 +80,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "gone, and one it used was never polled",
-        agent(heartbeat=LOST, tunnels=()),
+        agent(heartbeat=EXPIRED_HEARTBEAT, tunnels=()),
         fleet(proxy_1=UNPOLLED),
         State.UNKNOWN,
         Reason.STALE,
@@ -114,14 +121,14 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "its proxy deregistered and took the tunnel along",
         agent(tunnels=()),
-        fleet(proxy_1=GONE),
+        fleet(proxy_1=DEREGISTERED),
         State.STRANDED,
         Reason.PROXY_EXPIRED,
         "uuid-proxy-1",
     ),
     (
         "resource expired under a sick auth",
-        agent(heartbeat=LOST),
+        agent(heartbeat=EXPIRED_HEARTBEAT),
         fleet(auth_1=UNHEALTHY),
         State.STRANDED,
         Reason.AUTH_UNHEALTHY,
@@ -129,7 +136,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "resource expired and all auths sick at once",
-        agent(heartbeat=LOST),
+        agent(heartbeat=EXPIRED_HEARTBEAT),
         fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY),
         State.STRANDED,
         Reason.BACKEND_DOWN,
@@ -154,7 +161,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "resource expired though all is fine, with pick_first",
-        agent(heartbeat=LOST),
+        agent(heartbeat=EXPIRED_HEARTBEAT),
         fleet(),
         State.STRANDED,
         Reason.POLICY_OFF,
@@ -170,7 +177,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "killed, resource expired",
-        agent(heartbeat=LOST, tunnels=()),
+        agent(heartbeat=EXPIRED_HEARTBEAT, tunnels=()),
         fleet(),
         State.OFFLINE,
         Reason.OWN_HOST,
@@ -241,18 +248,20 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
         "uuid-proxy-1",
     ),
     (
-        "we move it, and its proxy froze",
+        "moved by a campaign, and its proxy froze",
         agent(working_until=NOW + 5),
         fleet(proxy_1=SILENT),
         State.STRANDED,
         Reason.PROXY_UNHEALTHY,
         "uuid-proxy-1",
     ),
-    ("we moved it too long ago", agent(working_until=NOW), fleet(), State.HEALTHY, Reason.NONE, ""),
-    ("we moved it", agent(working_until=NOW + 5), fleet(), State.WORKING, Reason.RECONNECTING, ""),
+    ("moved by a campaign too long ago", agent(working_until=NOW), fleet(), State.HEALTHY, Reason.NONE, ""),
+    ("moved by a campaign", agent(working_until=NOW + 5), fleet(), State.WORKING, Reason.RECONNECTING, ""),
     (
         "wants two, one proxy froze",
-        agent(heartbeat=heartbeat(desired=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)),
+        agent(
+            heartbeat=heartbeat(desired_count=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)
+        ),
         fleet(proxy_1=SILENT),
         State.DEGRADED,
         Reason.TOO_FEW_TUNNELS,
@@ -260,7 +269,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "wants two, has one",
-        agent(heartbeat=heartbeat(desired=2)),
+        agent(heartbeat=heartbeat(desired_count=2)),
         fleet(),
         State.DEGRADED,
         Reason.TOO_FEW_TUNNELS,
@@ -268,7 +277,9 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "wants two, one is on an unhealthy proxy",
-        agent(heartbeat=heartbeat(desired=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)),
+        agent(
+            heartbeat=heartbeat(desired_count=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)
+        ),
         fleet(proxy_2=UNHEALTHY),
         State.DEGRADED,
         Reason.PROXY_UNHEALTHY,
@@ -284,7 +295,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "claims more than proxies have reported for long enough",
-        agent(heartbeat=heartbeat(claimed=2), disagreement=TIMING.disagreement_rounds),
+        agent(heartbeat=heartbeat(claimed_count=2), disagreement=TIMING.disagreement_rounds),
         fleet(),
         State.DEGRADED,
         Reason.DISAGREE,
@@ -292,7 +303,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "claims more than proxies report, by two views read moments apart",
-        agent(heartbeat=heartbeat(claimed=2), disagreement=TIMING.disagreement_rounds - 1),
+        agent(heartbeat=heartbeat(claimed_count=2), disagreement=TIMING.disagreement_rounds - 1),
         fleet(),
         State.HEALTHY,
         Reason.NONE,
@@ -308,7 +319,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "wants one, has two",
-        agent(heartbeat=heartbeat(claimed=2), tunnels=(PROXY_1, PROXY_2)),
+        agent(heartbeat=heartbeat(claimed_count=2), tunnels=(PROXY_1, PROXY_2)),
         fleet(),
         State.EXCESS,
         Reason.TOO_MANY_TUNNELS,
@@ -318,41 +329,46 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("who", "where", "state", "reason", "cause"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+    ("agent_evidence", "fleet_evidence", "state", "reason", "cause"),
+    [row[1:] for row in ROWS],
+    ids=[row[0] for row in ROWS],
 )
-def test_classify_row(
-    who: AgentEvidence, where: FleetEvidence, state: State, reason: Reason, cause: str
+def test_verdict_matches_the_table(
+    agent_evidence: AgentEvidence, fleet_evidence: FleetEvidence, state: State, reason: Reason, cause: str
 ) -> None:
     """The verdict, its reason and its cause are those of the table, and a sentence goes with them."""
-    verdict = classify(who, where, NOW)
+    verdict = classify(agent_evidence, fleet_evidence, NOW)
     assert (verdict.state, verdict.reason, verdict.cause) == (state, reason, cause)
     assert verdict.sentence.endswith(".")
 
 
-def test_classify_rows_cover_every_state_and_reason() -> None:
+def test_table_covers_every_state_and_reason() -> None:
     """No state and no reason is without a row."""
     assert {row[3] for row in ROWS} == set(State)
     assert {row[4] for row in ROWS} == set(Reason)
 
 
-def test_classify_single_failed_poll_strands_nobody() -> None:
+def test_single_failed_poll_strands_no_agent() -> None:
     """One failed attempt at its only proxy leaves the agent healthy."""
-    once = {"attempts": (PollAttempt(NOW - 0.2, False, "timeout"), PollAttempt(NOW - 1.2, True))}
-    assert classify(agent(), fleet(proxy_1=once), NOW).state is State.HEALTHY
+    failed_once = {"attempts": (PollAttempt(NOW - 0.2, False, "timeout"), PollAttempt(NOW - 1.2, True))}
+    assert classify(agent(), fleet(proxy_1=failed_once), NOW).state is State.HEALTHY
 
 
-def test_classify_one_of_two_proxies_dead_is_no_blindness() -> None:
+def test_one_silent_proxy_does_not_make_other_agents_unknown() -> None:
     """The dead proxy's agent is stranded and the other's is not unknown."""
-    where = fleet(proxy_1=SILENT)
-    assert classify(agent(), where, NOW).state is State.STRANDED
-    assert classify(agent(tunnels=(PROXY_2,), last_proxies=(PROXY_2,)), where, NOW).state is State.HEALTHY
+    fleet_evidence = fleet(proxy_1=SILENT)
+    assert classify(agent(), fleet_evidence, NOW).state is State.STRANDED
+    assert (
+        classify(agent(tunnels=(PROXY_2,), last_proxies=(PROXY_2,)), fleet_evidence, NOW).state
+        is State.HEALTHY
+    )
 
 
-def test_classify_sentence_names_the_cause_and_what_it_waits_for() -> None:
+def test_sentence_names_the_cause_and_the_recovery() -> None:
     """With pick_first and an auth that holds the connection, only that auth can mend it, and the sentence says so."""
     verdict = classify(agent(), fleet(auth_1=UNHEALTHY), NOW)
     assert verdict.recovery is Recovery.ONLY_IF_CAUSE_RECOVERS
     assert verdict.sentence == (
-        "The agent's auth auth-1 is unhealthy and does not renew the agent's resource. "
-        "The agent recovers only when auth-1 does: with pick_first it keeps the connection."
+        "The agent's auth auth-1 is unhealthy and does not accept the agent's heartbeats. "
+        "The agent recovers only when auth-1 recovers: with pick_first, the agent keeps its connection."
     )

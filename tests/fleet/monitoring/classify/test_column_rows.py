@@ -8,11 +8,11 @@ from fleet.monitoring.classify.column_rows import SubsetVerdicts
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State
 
 
-def test_decided_keeps_the_first_verdict() -> None:
-    """A later rule changes nothing for those an earlier one decided; nobody decided is healthy."""
-    decided = SubsetVerdicts(3)
-    first = decided.put(np.array([True, False, False]), State.STRANDED, Reason.NO_TUNNEL)
-    second = decided.put(
+def test_first_verdict_of_an_agent_is_kept() -> None:
+    """Later rules do not change it; agents without a verdict are healthy."""
+    verdicts = SubsetVerdicts(3)
+    first = verdicts.put(np.array([True, False, False]), State.STRANDED, Reason.NO_TUNNEL)
+    second = verdicts.put(
         np.array([True, True, False]),
         State.AT_RISK,
         Reason.AUTH_UNHEALTHY,
@@ -21,7 +21,7 @@ def test_decided_keeps_the_first_verdict() -> None:
     )
     assert first.tolist() == [True, False, False]
     assert second.tolist() == [False, True, False]
-    assert decided.state.tolist() == [State.STRANDED, State.AT_RISK, State.HEALTHY]
-    assert decided.cause.tolist() == [NO_CAUSE, 8, NO_CAUSE]
-    assert decided.recovers_at.tolist() == [0.0, 2.0, 0.0]
-    assert decided.is_undecided.tolist() == [False, False, True]
+    assert verdicts.state.tolist() == [State.STRANDED, State.AT_RISK, State.HEALTHY]
+    assert verdicts.cause.tolist() == [NO_CAUSE, 8, NO_CAUSE]
+    assert verdicts.recovers_at.tolist() == [0.0, 2.0, 0.0]
+    assert verdicts.is_undecided.tolist() == [False, False, True]

@@ -1,4 +1,4 @@
-"""Incidents of a whole fleet, counted: the rules at work on many agents at once.
+"""Verdict counts of incidents in a whole fleet.
 
 That each rule says what the scalar's says is the law in `test_columns`.
 """
@@ -22,26 +22,26 @@ from tests.fakes.small_fleet import NOW, SILENT, TIMING, UNHEALTHY, instance
 AUTHS, PROXIES, AGENTS = 3, 10, 1000
 
 
-def judge(
-    faults: Mapping[int, Mapping[str, Any]], *, connections: int = 1, lost: int = 0
+def count_verdicts(
+    faults: Mapping[int, Mapping[str, Any]], *, connections: int = 1, lost_count: int = 0
 ) -> dict[State, int]:
-    """Count verdicts on agents spread evenly over auths and proxies; the last `lost` have lost their tunnels."""
+    """Count verdicts of agents evenly distributed over auths and proxies; the last `lost_count` have no tunnels."""
     kinds = [InstanceKind.AUTH] * AUTHS + [InstanceKind.PROXY] * PROXIES
     instances = {i: instance(i, kind, f"{kind}-{i}", **faults.get(i, {})) for i, kind in enumerate(kinds)}
     read = FeedFreshness(NOW, NOW)
     feeds = dict.fromkeys(range(AUTHS, AUTHS + PROXIES), read)
     frame = prepare_frame(FleetEvidence("default", instances, read, feeds, timing=TIMING), NOW)
     heartbeats, (agents, proxies) = _heartbeats(connections), _tunnels(connections)
-    known = update_memory(empty_memory(AGENTS), heartbeats, agents, proxies, NOW - 60).memory
-    kept = agents < AGENTS - lost
-    agents, proxies = agents[kept], proxies[kept]
-    memory = update_memory(known, heartbeats, agents, proxies, NOW, frame).memory
+    initial_memory = update_memory(empty_memory(AGENTS), heartbeats, agents, proxies, NOW - 60).memory
+    is_kept = agents < AGENTS - lost_count
+    agents, proxies = agents[is_kept], proxies[is_kept]
+    memory = update_memory(initial_memory, heartbeats, agents, proxies, NOW, frame).memory
     states = classify_columns(heartbeats, memory, agents, proxies, frame, NOW)["state"]
     return {state: count for state, count in count_states(states).items() if count}
 
 
 @pytest.mark.parametrize(
-    ("faults", "connections", "lost", "counts"),
+    ("faults", "connections", "lost_count", "count_by_state"),
     [
         ({}, 1, 0, {State.HEALTHY: 1000}),
         ({3: SILENT}, 1, 0, {State.STRANDED: 100, State.HEALTHY: 900}),
@@ -55,17 +55,20 @@ def judge(
     ],
 )
 def test_incident_counts(
-    faults: Mapping[int, Mapping[str, Any]], connections: int, lost: int, counts: dict[State, int]
+    faults: Mapping[int, Mapping[str, Any]],
+    connections: int,
+    lost_count: int,
+    count_by_state: dict[State, int],
 ) -> None:
-    """Exactly the agents that rest on what failed change, and killed ones are offline."""
-    assert judge(faults, connections=connections, lost=lost) == counts
+    """Only agents that depend on a failed instance change; killed agents are offline."""
+    assert count_verdicts(faults, connections=connections, lost_count=lost_count) == count_by_state
 
 
 def _heartbeats(connections: int) -> npt.NDArray[np.void]:
     rows = empty_heartbeats(AGENTS)
     rows["expires_at"], rows["ttl"], rows["mode"] = NOW + 16, 20, ReconnectMode.PICK_FIRST
     rows["auth"] = np.arange(AGENTS) % AUTHS
-    rows["desired"] = rows["claimed"] = connections
+    rows["desired_count"] = rows["claimed_count"] = connections
     return rows
 
 

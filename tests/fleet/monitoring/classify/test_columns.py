@@ -1,4 +1,4 @@
-"""The vectorised twin: the law that it says what the scalar says, and what it adds."""
+"""The vectorised classifier equals the scalar one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery,
 from tests.fakes.fleets import NOW, RandomFleet, random_fleet
 
 
-def compare(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery]]:
-    """Classify both ways, insist on equal answers, and say which were seen."""
+def compare_classifiers(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery]]:
+    """Classify with both classifiers, assert equal verdicts, and return which occurred."""
     frame = prepare_frame(fleet.evidence, NOW)
     columns = (fleet.heartbeats, fleet.memory, fleet.tunnel_agents, fleet.tunnel_proxies)
-    seen = set()
+    verdict_keys = set()
     for index, row in enumerate(classify_columns(*columns, frame, NOW)):
         agent = evidence_of(index, f"agent-{index}", *columns)
         verdict = classify_in(agent, frame)
         cause = int(row["cause"])
-        vectorised = (
+        column_verdict = (
             State(int(row["state"])),
             Reason(int(row["packed"]) & REASON_BITS),
             "" if cause == NO_CAUSE else "backend/default" if cause == BACKEND_CAUSE else f"uuid-{cause}",
@@ -30,7 +30,7 @@ def compare(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery]]:
             float(row["recovers_at"]) or None,
             float(row["strands_at"]) or None,
         )
-        scalar = (
+        scalar_verdict = (
             verdict.state,
             verdict.reason,
             verdict.cause,
@@ -38,9 +38,9 @@ def compare(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery]]:
             verdict.recovers_at,
             verdict.strands_at,
         )
-        assert vectorised == scalar, (agent, frame, verdict.sentence)
-        seen.add((verdict.state, verdict.reason, verdict.recovery))
-    return seen
+        assert column_verdict == scalar_verdict, (agent, frame, verdict.sentence)
+        verdict_keys.add((verdict.state, verdict.reason, verdict.recovery))
+    return verdict_keys
 
 
 @given(
@@ -48,28 +48,28 @@ def compare(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery]]:
     agents=st.integers(0, 40),
     auths=st.integers(0, 4),
     proxies=st.integers(0, 5),
-    calm=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
+    healthy_share=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
 )
 @settings(max_examples=80, deadline=None)
-def test_classify_columns_says_what_classify_says(
-    seed: int, agents: int, auths: int, proxies: int, calm: float
+def test_classify_columns_equals_classify(
+    seed: int, agents: int, auths: int, proxies: int, healthy_share: float
 ) -> None:
-    """On any fleet both agree on state, reason, cause and prediction of every agent."""
-    compare(random_fleet(seed, agents, auths, proxies, calm))
+    """Both agree on state, reason, cause and prediction of every agent."""
+    compare_classifiers(random_fleet(seed, agents, auths, proxies, healthy_share))
 
 
-def test_classify_columns_law_meets_every_state_and_reason() -> None:
-    """The random fleets of the law reach every state, every reason and every recovery: the law is not empty."""
-    seen: set[tuple[State, Reason, Recovery]] = set()
+def test_random_fleets_reach_every_state_and_reason() -> None:
+    """And every recovery, so the property test is not vacuous."""
+    verdict_keys: set[tuple[State, Reason, Recovery]] = set()
     for seed in range(40):
-        seen |= compare(random_fleet(seed, 60, 3, 4, (0.0, 0.5, 0.8, 1.0)[seed % 4]))
-    assert {state for state, _, _ in seen} == set(State)
-    assert {reason for _, reason, _ in seen} == set(Reason)
-    assert {recovery for _, _, recovery in seen} == set(Recovery)
+        verdict_keys |= compare_classifiers(random_fleet(seed, 60, 3, 4, (0.0, 0.5, 0.8, 1.0)[seed % 4]))
+    assert {state for state, _, _ in verdict_keys} == set(State)
+    assert {reason for _, reason, _ in verdict_keys} == set(Reason)
+    assert {recovery for _, _, recovery in verdict_keys} == set(Recovery)
 
 
-def test_classify_columns_keeps_since_while_the_state_stays() -> None:
-    """An unchanged state keeps its since; a changed one, and a new agent, begin now."""
+def test_since_is_kept_while_the_state_stays() -> None:
+    """A changed state and a new agent start now."""
     fleet = random_fleet(1, 50, 2, 3, 0.8)
     frame = prepare_frame(fleet.evidence, NOW)
     columns = (fleet.heartbeats, fleet.memory, fleet.tunnel_agents, fleet.tunnel_proxies)
@@ -83,8 +83,8 @@ def test_classify_columns_keeps_since_while_the_state_stays() -> None:
 
 
 @pytest.mark.parametrize("agents", [0, 1])
-def test_classify_columns_of_nobody(agents: int) -> None:
-    """An empty fleet, and an agent of which nothing is known, are answered."""
+def test_classify_columns_of_empty_and_unknown_fleets(agents: int) -> None:
+    """An empty fleet, and an agent without evidence."""
     fleet = random_fleet(3, agents, 0, 0, 1.0)
     verdicts = classify_columns(
         fleet.heartbeats,
@@ -99,5 +99,5 @@ def test_classify_columns_of_nobody(agents: int) -> None:
 
 
 def test_no_cause_is_no_instance() -> None:
-    """A cause column may be filled from an instance column."""
+    """A cause column can be filled from an instance column."""
     assert NO_CAUSE == NO_INSTANCE

@@ -1,4 +1,4 @@
-"""From polls to destination health."""
+"""Destination health that is derived from polls."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ def facts(watch: InstanceWatch, index: int = 0, gone_at: float | None = None) ->
     )
 
 
-def after(events: str, *, address: str = "h:1", said: InstanceStatus | None = EMPTY_STATUS) -> InstanceWatch:
-    """What polls a second apart make: S, D, F."""
+def watch_after(
+    events: str, *, address: str = "h:1", status: InstanceStatus | None = EMPTY_STATUS
+) -> InstanceWatch:
+    """Return the watch after these poll outcomes, one per second: S, D or F."""
     letters = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
     watch = INITIAL_WATCH
     for at, letter in enumerate(events, start=1):
-        watch = update_watch(watch, letters[letter], said, address=address, at=float(at))
+        watch = update_watch(watch, letters[letter], status, address=address, at=float(at))
     return watch
 
 
 @pytest.mark.parametrize(
-    ("reached", "serving", "readyz", "said", "outcome"),
+    ("is_reached", "serving", "readyz", "status", "outcome"),
     [
         (True, SERVING, 200, EMPTY_STATUS, ProbeOutcome.SUCCESS),
         (True, OLD, None, EMPTY_STATUS, ProbeOutcome.SUCCESS),
@@ -51,29 +53,32 @@ def after(events: str, *, address: str = "h:1", said: InstanceStatus | None = EM
     ],
 )
 def test_outcome_of_a_poll(
-    reached: bool,
+    is_reached: bool,
     serving: ServingStatus | None,
     readyz: int | None,
-    said: InstanceStatus,
+    status: InstanceStatus,
     outcome: ProbeOutcome,
 ) -> None:
-    """Draining is no matter of health; whoever is not well is not merely degraded."""
-    assert probe_outcome_of(is_reached=reached, serving_status=serving, readyz=readyz, status=said) is outcome
+    """Draining does not affect the outcome; a failure takes precedence over degraded."""
+    assert (
+        probe_outcome_of(is_reached=is_reached, serving_status=serving, readyz=readyz, status=status)
+        is outcome
+    )
 
 
-def test_flapping_instance_is_degraded_though_never_silent() -> None:
-    """What the quick rule cannot see: every other poll fails."""
-    watch = after("SFSF")
+def test_flapping_instance_is_degraded() -> None:
+    """Every other poll fails, so the instance is never silent."""
+    watch = watch_after("SFSF")
     assert health_of(facts(watch), 5.0, TIMING) is Health.DEGRADED
     assert health_sentence(facts(watch), Health.DEGRADED) == (
         "proxy-0 is degraded: too many of the last probes failed."
     )
-    assert health_of(facts(after("SFSFSSS")), 8.0, TIMING) is Health.HEALTHY
+    assert health_of(facts(watch_after("SFSFSSS")), 8.0, TIMING) is Health.HEALTHY
 
 
-def test_health_that_is_old_is_unknown() -> None:
-    """And so is that of an instance that is gone: age is applied by whoever reads."""
-    watch = after("SFF")
+def test_old_health_is_unknown() -> None:
+    """So is the health of a deregistered instance."""
+    watch = watch_after("SFF")
     assert health_of(facts(watch), 3.0 + TIMING.stale_after - 0.1, TIMING) is Health.DEGRADED
     assert health_of(facts(watch), 3.0 + TIMING.stale_after, TIMING) is Health.UNKNOWN
     assert health_of(facts(watch, gone_at=3.0), 4.0, TIMING) is Health.UNKNOWN
@@ -81,14 +86,14 @@ def test_health_that_is_old_is_unknown() -> None:
 
 
 def test_another_address_is_another_destination() -> None:
-    """What was seen of the old one says nothing."""
-    watch = update_watch(after("SFF"), ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:2", at=9.0)
+    """Probes of the old address do not count."""
+    watch = update_watch(watch_after("SFF"), ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:2", at=9.0)
     assert watch.active.signal.health is Health.HEALTHY
     assert watch.active.signal.reason is HealthReason.PROBE_SUCCEEDED
 
 
-def test_what_it_said_stands_while_it_does_not_answer() -> None:
-    """Draining is not taken back by a timeout, and is since when it was first seen."""
+def test_status_is_kept_while_the_instance_does_not_respond() -> None:
+    """A timeout does not end draining; its start time is kept."""
     watch = update_watch(
         INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=1.0
     )
@@ -107,48 +112,51 @@ def test_what_it_said_stands_while_it_does_not_answer() -> None:
     )
 
 
-def test_degraded_ones_by_index() -> None:
-    """For the verdicts of agents that rest on them."""
-    known = {
-        0: facts(after("S")),
-        1: facts(after("SFF"), 1),
-        2: facts(after("F"), 2),
-        3: facts(after("D"), 3),
+def test_degraded_instances_are_found_by_index() -> None:
+    """For the verdicts of agents that depend on them."""
+    instances = {
+        0: facts(watch_after("S")),
+        1: facts(watch_after("SFF"), 1),
+        2: facts(watch_after("F"), 2),
+        3: facts(watch_after("D"), 3),
     }
-    assert find_degraded_instances(known, 4.0, TIMING) == {1, 3}
+    assert find_degraded_instances(instances, 4.0, TIMING) == {1, 3}
 
 
-def test_sentences_say_why() -> None:
-    """Its own word when that is why; nothing when all is well."""
-    own = update_watch(
+def test_sentences_contain_the_reason() -> None:
+    """A reported reason is included; a healthy instance has no sentence."""
+    degraded_watch = update_watch(
         INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("disk full"), address="h:1", at=1.0
     )
-    assert health_sentence(facts(own), Health.DEGRADED) == "proxy-0 reports that it is degraded: disk full."
-    assert "the first probe failed" in health_sentence(facts(after("F")), Health.UNHEALTHY)
-    assert health_sentence(facts(after("S")), Health.HEALTHY) == ""
+    assert (
+        health_sentence(facts(degraded_watch), Health.DEGRADED)
+        == "proxy-0 reports that it is degraded: disk full."
+    )
+    assert "the first probe failed" in health_sentence(facts(watch_after("F")), Health.UNHEALTHY)
+    assert health_sentence(facts(watch_after("S")), Health.HEALTHY) == ""
     assert health_sentence(facts(INITIAL_WATCH), Health.UNKNOWN) == ""
 
 
 def test_preference_goes_by_health_and_draining() -> None:
-    """Healthy, then Degraded and Unknown alike, then those that drain, then Unhealthy; an old poll says nothing."""
-    drains = InstanceStatus(draining_reason="upgrade")
-    told = {
-        "healthy": after("S"),
-        "degraded": after("D"),
+    """Healthy, then degraded and unknown, then draining, then unhealthy; old polls do not count."""
+    drain_status = InstanceStatus(draining_reason="upgrade")
+    watch_by_name = {
+        "healthy": watch_after("S"),
+        "degraded": watch_after("D"),
         "unknown": INITIAL_WATCH,
-        "healthy, drains": after("S", said=drains),
-        "degraded, drains": after("D", said=drains),
-        "unhealthy": after("F"),
+        "healthy, drains": watch_after("S", status=drain_status),
+        "degraded, drains": watch_after("D", status=drain_status),
+        "unhealthy": watch_after("F"),
     }
-    ranks = [preference_key_of(facts(watch), 2.0, TIMING) for watch in told.values()]
+    ranks = [preference_key_of(facts(watch), 2.0, TIMING) for watch in watch_by_name.values()]
     assert ranks == sorted(ranks)
     assert ranks[1] == ranks[2]
     assert len(set(ranks)) == 5
-    assert preference_key_of(facts(told["unhealthy"]), 1_000.0, TIMING) == ranks[2]
+    assert preference_key_of(facts(watch_by_name["unhealthy"]), 1_000.0, TIMING) == ranks[2]
 
 
-def test_polls_read_literally() -> None:
-    """One that says that it is degraded at its first poll has not succeeded."""
+def test_literal_settings_make_a_degraded_first_poll_a_failure() -> None:
+    """The instance is unhealthy then."""
     watch = update_watch(
         INITIAL_WATCH, ProbeOutcome.DEGRADED, EMPTY_STATUS, address="h:1", at=1.0, settings=LITERAL_SETTINGS
     )

@@ -10,7 +10,17 @@ import pytest
 from fleet.monitoring.classify import instance_sentence, instance_state
 from fleet.monitoring.classify.instances import sick_since
 from fleet.vocabulary.instances import InstanceKind, InstanceState, PollAttempt, ServingStatus
-from tests.fakes.small_fleet import EXPIRED, GONE, NOW, OK, SILENT, TIMING, UNHEALTHY, UNPOLLED, instance
+from tests.fakes.small_fleet import (
+    DEREGISTERED,
+    EXPIRED,
+    NOW,
+    OK,
+    SILENT,
+    TIMING,
+    UNHEALTHY,
+    UNPOLLED,
+    instance,
+)
 
 FAILED_NOW = PollAttempt(NOW - 0.2, False, "refused")
 
@@ -41,8 +51,8 @@ ROWS: list[tuple[str, Mapping[str, Any], InstanceState]] = [
     ),
     ("expired at its word", {"expires_at": NOW - 1, "listed_at": None}, InstanceState.EXPIRED),
     ("no resource was ever seen", {"expires_at": None}, InstanceState.OK),
-    ("deregistered", GONE, InstanceState.GONE),
-    ("deregistered and silent", {**GONE, **SILENT}, InstanceState.GONE),
+    ("deregistered", DEREGISTERED, InstanceState.GONE),
+    ("deregistered and silent", {**DEREGISTERED, **SILENT}, InstanceState.GONE),
     ("silent and expired", {**SILENT, **EXPIRED}, InstanceState.SILENT),
     ("unhealthy and expired", {**UNHEALTHY, **EXPIRED}, InstanceState.EXPIRED),
     ("expired and no longer polled", {**UNPOLLED, **EXPIRED}, InstanceState.EXPIRED),
@@ -87,10 +97,10 @@ ROWS: list[tuple[str, Mapping[str, Any], InstanceState]] = [
 
 @pytest.mark.parametrize(("facts", "state"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_instance_state_row(facts: Mapping[str, Any], state: InstanceState) -> None:
-    """The state is that of the table, and a sentence explains whatever is not ok."""
-    seen = instance(0, InstanceKind.PROXY, "proxy-1", **facts)
-    assert instance_state(seen, NOW, TIMING) is state
-    sentence = instance_sentence(seen, state, NOW)
+    """A sentence explains every state except OK."""
+    facts_of_instance = instance(0, InstanceKind.PROXY, "proxy-1", **facts)
+    assert instance_state(facts_of_instance, NOW, TIMING) is state
+    sentence = instance_sentence(facts_of_instance, state, NOW)
     assert (sentence == "") == (state is InstanceState.OK)
     assert not sentence or (sentence.startswith("proxy-1 ") and sentence.endswith("."))
 
@@ -101,7 +111,7 @@ def test_instance_state_rows_cover_every_state() -> None:
 
 
 def test_instance_sentence_says_what_is_wrong() -> None:
-    """The sentence carries the error, the serving status and the code of readyz."""
+    """The error, the serving status and the status code of /readyz."""
     silent = instance(0, InstanceKind.AUTH, "auth-1", **SILENT)
     assert instance_sentence(silent, InstanceState.SILENT, NOW) == (
         "auth-1 is not responding: the last two attempts failed (deadline exceeded)."
@@ -115,7 +125,7 @@ def test_instance_sentence_says_what_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("facts", "state", "since"),
     [
-        (GONE, InstanceState.GONE, NOW - 2),
+        (DEREGISTERED, InstanceState.GONE, NOW - 2),
         (SILENT, InstanceState.SILENT, NOW - 2),
         ({**SILENT, "sick_since": None}, InstanceState.SILENT, NOW - 1.2),
         ({**EXPIRED, "sick_since": None}, InstanceState.EXPIRED, NOW - 1),
@@ -125,5 +135,5 @@ def test_instance_sentence_says_what_is_wrong() -> None:
 def test_sick_since_falls_back_on_other_facts(
     facts: Mapping[str, Any], state: InstanceState, since: float
 ) -> None:
-    """When nobody noted when it fell sick, the attempts or the expiry tell."""
+    """Without a stored time, the attempts or the expiry are used."""
     assert sick_since(instance(0, InstanceKind.AUTH, "auth-1", **facts), state, NOW) == since

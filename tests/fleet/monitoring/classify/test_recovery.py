@@ -1,4 +1,4 @@
-"""Will it recover by itself, and when at the latest: the physics of RFD 226."""
+"""Whether an agent recovers automatically, and when at the latest (RFD 226)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fleet.monitoring.classify import classify
 from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, FleetEvidence, ReconnectMode
 from fleet.vocabulary.verdicts import Recovery, State, Verdict
 from tests.fakes.small_fleet import (
+    DEREGISTERED,
     EXPIRED,
-    GONE,
     NOW,
     PROXY_1,
     PROXY_2,
@@ -25,7 +25,7 @@ from tests.fakes.small_fleet import (
 )
 
 #: A heartbeat of TTL 20 s comes within 12 s; everything sick in the small fleet fell sick 2 s ago.
-SINCE, HEARTBEAT = NOW - 2, 12.0
+SICK_SINCE, HEARTBEAT = NOW - 2, 12.0
 RECONNECT = heartbeat(mode=ReconnectMode.RECONNECT, health_check=True)
 
 #: proxy-1 silent, proxy-2 and a third well.
@@ -50,7 +50,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
         agent(heartbeat=RECONNECT),
         fleet(auth_1=UNHEALTHY),
         Recovery.BY_ITSELF,
-        SINCE + 3 + HEARTBEAT,
+        SICK_SINCE + 3 + HEARTBEAT,
     ),
     (
         "reconnect without health checks never notices",
@@ -71,12 +71,12 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
         agent(),
         fleet(auth_1=SILENT),
         Recovery.BY_ITSELF,
-        SINCE + 900 + HEARTBEAT,
+        SICK_SINCE + 900 + HEARTBEAT,
     ),
     (
         "no other auth to go to",
         agent(heartbeat=RECONNECT),
-        fleet(auth_1=UNHEALTHY, auth_2=GONE),
+        fleet(auth_1=UNHEALTHY, auth_2=DEREGISTERED),
         Recovery.ONLY_IF_CAUSE_RECOVERS,
         None,
     ),
@@ -92,21 +92,21 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
         agent(heartbeat=heartbeat(via_proxy=PROXY_2)),
         fleet(proxy_2=SILENT),
         Recovery.BY_ITSELF,
-        SINCE + 900 + HEARTBEAT,
+        SICK_SINCE + 900 + HEARTBEAT,
     ),
     (
-        "sole proxy frozen: the tracker (10 s) runs out unheard",
+        "sole proxy frozen: the tracker (10 s) expires",
         agent(),
         fleet(proxy_1=SILENT),
         Recovery.BY_ITSELF,
-        SINCE + 10 + 9,
+        SICK_SINCE + 10 + 9,
     ),
     (
         "sole proxy frozen, and it was never told a TTL: 3 minutes",
         agent(heartbeat=heartbeat(ttl_seen=0)),
         fleet(proxy_1=SILENT),
         Recovery.BY_ITSELF,
-        SINCE + 180 + 9,
+        SICK_SINCE + 180 + 9,
     ),
     (
         "sole proxy frozen, and no other is well",
@@ -146,31 +146,33 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
     (
         "sole proxy deregistered: agents dial at once",
         agent(tunnels=()),
-        fleet(proxy_1=GONE),
+        fleet(proxy_1=DEREGISTERED),
         Recovery.BY_ITSELF,
-        SINCE + 9,
+        SICK_SINCE + 9,
     ),
     (
-        "a promise that was not kept is none",
+        "an overdue prediction is unclear",
         agent(tunnels=()),
         fleet(proxy_1={"gone_at": NOW - 9.001}),
         Recovery.UNCLEAR,
         None,
     ),
-    ("a promise due now", agent(tunnels=()), fleet(proxy_1={"gone_at": NOW - 9}), Recovery.BY_ITSELF, NOW),
+    ("a prediction due now", agent(tunnels=()), fleet(proxy_1={"gone_at": NOW - 9}), Recovery.BY_ITSELF, NOW),
     ("offline", agent(tunnels=(), lost_at=NOW - 1), fleet(), Recovery.UNCLEAR, None),
     ("heartbeats without a tunnel", agent(tunnels=()), fleet(), Recovery.UNCLEAR, None),
-    ("we are moving it", agent(working_until=NOW + 5), fleet(), Recovery.BY_ITSELF, NOW + 5),
+    ("a campaign is moving it", agent(working_until=NOW + 5), fleet(), Recovery.BY_ITSELF, NOW + 5),
     (
         "wants two, one proxy of two frozen: no third to go to",
-        agent(heartbeat=heartbeat(desired=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)),
+        agent(
+            heartbeat=heartbeat(desired_count=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)
+        ),
         fleet(proxy_1=SILENT),
         Recovery.ONLY_IF_CAUSE_RECOVERS,
         None,
     ),
     (
         "wants two, one froze, a third is free: the other names the frozen one until it expires",
-        agent(heartbeat=heartbeat(desired=2), tunnels=(PROXY_1, 9), last_proxies=(PROXY_1, 9)),
+        agent(heartbeat=heartbeat(desired_count=2), tunnels=(PROXY_1, 9), last_proxies=(PROXY_1, 9)),
         THREE,
         Recovery.BY_ITSELF,
         NOW + 7 + 10 + 9,
@@ -179,11 +181,15 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("who", "where", "recovery", "at"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+    ("agent_evidence", "fleet_evidence", "recovery", "at"),
+    [row[1:] for row in ROWS],
+    ids=[row[0] for row in ROWS],
 )
-def test_recovery_row(who: AgentEvidence, where: FleetEvidence, recovery: Recovery, at: float | None) -> None:
-    """The prediction is that of the table."""
-    verdict = classify(who, where, NOW)
+def test_recovery_row(
+    agent_evidence: AgentEvidence, fleet_evidence: FleetEvidence, recovery: Recovery, at: float | None
+) -> None:
+    """Recovery and its time."""
+    verdict = classify(agent_evidence, fleet_evidence, NOW)
     assert (verdict.recovery, verdict.recovers_at) == (
         recovery,
         pytest.approx(at) if at is not None else None,
@@ -191,45 +197,49 @@ def test_recovery_row(who: AgentEvidence, where: FleetEvidence, recovery: Recove
 
 
 def test_recovery_two_frozen_proxies_count_from_the_later() -> None:
-    """An agent hears of proxies until the last of its own falls silent."""
-    both = agent(heartbeat=heartbeat(desired=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2))
+    """An agent discovers proxies until the last of its own is silent."""
+    two_tunnel_agent = agent(
+        heartbeat=heartbeat(desired_count=2), tunnels=(PROXY_1, PROXY_2), last_proxies=(PROXY_1, PROXY_2)
+    )
     third = fleet().instances[PROXY_1]
-    where = fleet(proxy_1={**SILENT, "sick_since": NOW - 8}, proxy_2=SILENT)
-    instances = {**where.instances, 9: replace(third, index=9, id="uuid-proxy-9")}
-    tunnels = {**where.tunnels, 9: FeedFreshness(NOW, NOW)}
-    verdict = classify(both, replace(where, instances=instances, tunnels=tunnels), NOW)
+    fleet_evidence = fleet(proxy_1={**SILENT, "sick_since": NOW - 8}, proxy_2=SILENT)
+    instances = {**fleet_evidence.instances, 9: replace(third, index=9, id="uuid-proxy-9")}
+    tunnels = {**fleet_evidence.tunnels, 9: FeedFreshness(NOW, NOW)}
+    verdict = classify(two_tunnel_agent, replace(fleet_evidence, instances=instances, tunnels=tunnels), NOW)
     assert verdict.state is State.STRANDED
     assert verdict.cause == "uuid-proxy-1"
     assert verdict.recovers_at == NOW - 2 + 10 + 9
 
 
 def test_recovery_at_risk_becomes_stranded_at_strands_at() -> None:
-    """Nothing else changing, the clock that is shown is the moment the verdict turns."""
+    """The predicted time is the moment when the verdict changes."""
     sick = {**UNHEALTHY, "expires_at": None}
-    before = _at(NOW, sick)
+    before = _classify_at(NOW, sick)
     assert before.state is State.AT_RISK
     assert before.strands_at == NOW + 16
-    assert _at(before.strands_at - 0.001, sick).state is State.AT_RISK
-    after = _at(before.strands_at, sick)
+    assert _classify_at(before.strands_at - 0.001, sick).state is State.AT_RISK
+    after = _classify_at(before.strands_at, sick)
     assert (after.state, after.reason, after.cause) == (State.STRANDED, before.reason, before.cause)
     assert after.strands_at is None
 
 
-def _at(now: float, auth_1: dict[str, Any]) -> Verdict:
-    """Classify the usual agent at another moment, everything having been read again then."""
+def _classify_at(now: float, auth_1: dict[str, Any]) -> Verdict:
+    """Classify the default agent at another time, with all evidence read again."""
     facts = fleet(auth_1=auth_1).instances
     shift = now - NOW
-    moved = {
+    shifted_instances = {
         index: replace(
-            seen,
-            attempts=tuple(replace(attempt, at=attempt.at + shift) for attempt in seen.attempts),
+            facts_before,
+            attempts=tuple(replace(attempt, at=attempt.at + shift) for attempt in facts_before.attempts),
             serving_at=now,
             readyz_at=now,
             listed_at=now,
-            expires_at=None if seen.expires_at is None else seen.expires_at + shift,
+            expires_at=None if facts_before.expires_at is None else facts_before.expires_at + shift,
         )
-        for index, seen in facts.items()
+        for index, facts_before in facts.items()
     }
     read = FeedFreshness(now, now)
-    where = FleetEvidence("default", moved, read, {PROXY_1: read, PROXY_2: read}, timing=TIMING)
-    return classify(agent(), where, now)
+    fleet_evidence = FleetEvidence(
+        "default", shifted_instances, read, {PROXY_1: read, PROXY_2: read}, timing=TIMING
+    )
+    return classify(agent(), fleet_evidence, now)

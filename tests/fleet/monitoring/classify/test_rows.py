@@ -1,4 +1,4 @@
-"""Between packed rows and values."""
+"""Conversion between packed rows and values."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ NO_TUNNELS = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
 def test_evidence_of_empty_rows_knows_nothing() -> None:
-    """Rows nobody wrote to are an agent of which nothing is known, not one on instance 0."""
+    """Empty rows do not mean instance 0."""
     assert evidence_of(1, "a", empty_heartbeats(2), empty_memory(2), *NO_TUNNELS) == AgentEvidence("a")
 
 
 def test_evidence_of_full_rows() -> None:
-    """Every field comes out."""
     heartbeats, memory = empty_heartbeats(2), empty_memory(2)
     heartbeats[1] = (100.0, 50.0, 20.0, 10.0, 3, 4, ReconnectMode.RECONNECT, HEALTH_CHECK, 2, 1)
     memory[1] = (60.0, 4, 3, (5, 4, NO_INSTANCE), RETIRED | HAD_TUNNEL | 9 << DISAGREEMENT_SHIFT, 7, 70.0)
@@ -42,15 +41,15 @@ def test_evidence_of_full_rows() -> None:
             mode=ReconnectMode.RECONNECT,
             health_check=True,
             policy_read_at=50.0,
-            desired=2,
-            claimed=1,
-            tracked=7,
+            desired_count=2,
+            claimed_count=1,
+            tracked_count=7,
             ttl_seen=10.0,
         ),
         tunnels=(4, 9),
         last_proxies=(5, 4),
         last_auth=3,
-        retired=True,
+        is_retired=True,
         had_tunnel=True,
         working_until=60.0,
         lost_at=70.0,
@@ -59,14 +58,14 @@ def test_evidence_of_full_rows() -> None:
 
 
 def test_count_states_has_every_state() -> None:
-    """States that nobody is in count zero."""
+    """States without agents have the count 0."""
     counts = count_states(np.array([State.HEALTHY, State.HEALTHY, State.STRANDED], np.uint8))
     assert list(counts) == list(State)
     assert (counts[State.HEALTHY], counts[State.STRANDED], counts[State.UNKNOWN]) == (2, 1, 0)
 
 
 def test_changed_lists_other_states_and_new_agents() -> None:
-    """Only the state counts, and whoever was not there before is a change."""
+    """Only the state is compared; new agents are changes."""
     previous, current = np.zeros(3, VERDICT), np.zeros(4, VERDICT)
     current["state"][1] = State.HEALTHY
     current["since"] = 5

@@ -1,4 +1,4 @@
-"""Sentences for people: names, no times, and what it waits for."""
+"""Sentences that explain verdicts, with names and without times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BY_ITSELF = " The agent recovers automatically."
 
 
 @pytest.mark.parametrize(
-    ("who", "where", "sentence"),
+    ("agent_evidence", "fleet_evidence", "sentence"),
     [
         (agent(), fleet(), "The agent is reachable through proxy-1, and auth-1 receives its heartbeats."),
         (
@@ -31,24 +31,24 @@ BY_ITSELF = " The agent recovers automatically."
             agent(heartbeat=heartbeat(expires_at=NOW - 1)),
             fleet(auth_1=UNHEALTHY),
             (
-                "The agent's resource has expired: its auth auth-1 is unhealthy. "
-                "The agent recovers only when auth-1 does: with pick_first it keeps the connection."
+                "The agent's heartbeat has expired: its auth auth-1 is unhealthy. "
+                "The agent recovers only when auth-1 recovers: with pick_first, the agent keeps its connection."
             ),
         ),
         (
             agent(),
             fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY),
             (
-                "All auths failed together, so no auth renews the agent's resource. "
-                "The agent recovers only when the backend does."
+                "All auths failed together, so no auth accepts the agent's heartbeats. "
+                "The agent recovers only when the backend recovers."
             ),
         ),
         (
             agent(heartbeat=heartbeat(mode=ReconnectMode.RECONNECT)),
             fleet(auth_1=UNHEALTHY),
             (
-                "The agent's auth auth-1 is unhealthy and does not renew the agent's resource. "
-                "The agent recovers only when auth-1 does: without health checks it keeps the connection."
+                "The agent's auth auth-1 is unhealthy and does not accept the agent's heartbeats. "
+                "The agent recovers only when auth-1 recovers: without health checks, the agent keeps its connection."
             ),
         ),
         (
@@ -56,7 +56,7 @@ BY_ITSELF = " The agent recovers automatically."
             fleet(proxy_1=SILENT, proxy_2=UNHEALTHY),
             (
                 "The agent has no live tunnel: proxy-1 is not responding. "
-                "The agent recovers only when proxy-1 does: no other instance is available."
+                "The agent recovers only when proxy-1 recovers: no other instance is available."
             ),
         ),
         (
@@ -65,12 +65,12 @@ BY_ITSELF = " The agent recovers automatically."
             "The agent's auth connection goes through proxy-2, which is not responding." + BY_ITSELF,
         ),
         (
-            agent(heartbeat=heartbeat(claimed=2), tunnels=(PROXY_1, PROXY_2)),
+            agent(heartbeat=heartbeat(claimed_count=2), tunnels=(PROXY_1, PROXY_2)),
             fleet(),
             "The agent has 2 tunnels, but its desired count is 1.",
         ),
         (
-            agent(heartbeat=heartbeat(desired=2)),
+            agent(heartbeat=heartbeat(desired_count=2)),
             fleet(),
             "The agent should have 2 tunnels to current proxies but has fewer.",
         ),
@@ -81,12 +81,11 @@ BY_ITSELF = " The agent recovers automatically."
         ),
     ],
 )
-def test_sentence(who: AgentEvidence, where: FleetEvidence, sentence: str) -> None:
-    """It reads like this."""
-    assert classify(who, where, NOW).sentence == sentence
+def test_sentence(agent_evidence: AgentEvidence, fleet_evidence: FleetEvidence, sentence: str) -> None:
+    assert classify(agent_evidence, fleet_evidence, NOW).sentence == sentence
 
 
 @pytest.mark.parametrize("facts", [{}, {"auth_1": SILENT}, {"proxy_1": SILENT}, {"proxy_1": UNHEALTHY}])
 def test_sentence_has_no_times(facts: dict[str, Any]) -> None:
-    """Times stand beside it and age; the sentence does not."""
+    """Pages show times beside the sentence."""
     assert str(int(NOW))[:5] not in classify(agent(), fleet(**facts), NOW).sentence

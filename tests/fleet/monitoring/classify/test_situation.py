@@ -1,4 +1,4 @@
-"""One agent's evidence, read against the frame."""
+"""The situation of one agent, read from its evidence and the frame."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fleet.monitoring.classify.situation import ResourceState, Situation, read_s
 from fleet.monitoring.evidence import FeedFreshness
 from tests.fakes.small_fleet import (
     AUTH_1,
+    DEREGISTERED,
     EXPIRED,
-    GONE,
     NOW,
     PROXY_1,
     PROXY_2,
@@ -25,54 +25,64 @@ from tests.fakes.small_fleet import (
 )
 
 
-def situation(where: dict[str, Any] | None = None, **who: Any) -> Situation:
-    """Read the usual agent, changed, in the small fleet, changed."""
-    return read_situation(agent(**who), prepare_frame(fleet(**(where or {})), NOW))
+def situation(fleet_changes: dict[str, Any] | None = None, **agent_changes: Any) -> Situation:
+    """Return the situation of the default agent with these changes to it and to the small fleet."""
+    return read_situation(agent(**agent_changes), prepare_frame(fleet(**(fleet_changes or {})), NOW))
 
 
-def test_used_proxies_are_as_many_as_it_wants() -> None:
-    """Only the proxies in use at the end are asked about; a mesh agent's are the three remembered."""
+def test_recent_proxies_are_as_many_as_desired() -> None:
+    """A mesh agent has the three proxies of its memory."""
     last = (PROXY_2, PROXY_1, 9)
-    assert situation(last_proxies=last, heartbeat=heartbeat(desired=1)).recent_proxies == (PROXY_2,)
-    assert situation(last_proxies=last, heartbeat=heartbeat(desired=2)).recent_proxies == (PROXY_2, PROXY_1)
-    assert situation(last_proxies=last, heartbeat=heartbeat(desired=0)).recent_proxies == last
+    assert situation(last_proxies=last, heartbeat=heartbeat(desired_count=1)).recent_proxies == (PROXY_2,)
+    assert situation(last_proxies=last, heartbeat=heartbeat(desired_count=2)).recent_proxies == (
+        PROXY_2,
+        PROXY_1,
+    )
+    assert situation(last_proxies=last, heartbeat=heartbeat(desired_count=0)).recent_proxies == last
     assert situation(last_proxies=last, heartbeat=None).recent_proxies == last
-    assert situation(last_proxies=(), heartbeat=heartbeat(desired=2)).recent_proxies == (PROXY_1,)
+    assert situation(last_proxies=(), heartbeat=heartbeat(desired_count=2)).recent_proxies == (PROXY_1,)
 
 
-def test_heartbeat_proves_life_only_after_the_loss() -> None:
-    """A heartbeat written (4 s ago) before the tunnel was lost is that of an agent that may have died with it."""
+def test_heartbeat_shows_life_only_after_the_loss() -> None:
+    """After a heartbeat that was written before the loss (4 s ago) the agent may have died."""
     assert situation().has_live_heartbeat
     assert situation(lost_at=NOW - 6).has_live_heartbeat
-    # One round (1 s) of margin: polls and clocks are not exact.
+    # A margin of one poll (1 s).
     assert not situation(lost_at=NOW - 5).has_live_heartbeat
     assert not situation(lost_at=NOW - 3).has_live_heartbeat
     assert not situation(heartbeat=heartbeat(expires_at=NOW - 1)).has_live_heartbeat
 
 
-def test_blame_only_who_was_sick_when_it_was_lost() -> None:
-    """A proxy that fell sick (2 s ago) more than a stale age (10 s) after the loss did not cause it."""
+def test_only_instances_sick_at_the_loss_are_blamed() -> None:
+    """A proxy that failed (2 s ago) more than 10 s after the loss did not cause it."""
     assert situation({"proxy_1": SILENT}, lost_at=NOW - 12).blamed_proxies == (PROXY_1,)
     assert situation({"proxy_1": SILENT}, lost_at=NOW - 12.001).blamed_proxies == ()
     assert situation({"proxy_1": SILENT}).blamed_proxies == (PROXY_1,)
-    expired = heartbeat(expires_at=NOW - 12)
-    assert situation({"auth_1": UNHEALTHY}, heartbeat=expired).blamed_auth == AUTH_1
+    expired_heartbeat = heartbeat(expires_at=NOW - 12)
+    assert situation({"auth_1": UNHEALTHY}, heartbeat=expired_heartbeat).blamed_auth == AUTH_1
     assert situation({"auth_1": UNHEALTHY}, heartbeat=heartbeat(expires_at=NOW - 13)).blamed_auth is None
 
 
-def test_last_auth_is_asked_about_when_the_resource_is_gone() -> None:
-    """With no heartbeat left, the remembered auth stands in."""
+def test_last_auth_is_used_without_a_heartbeat() -> None:
+    """The last auth of the memory."""
     assert situation(heartbeat=None, last_auth=AUTH_1).auth == AUTH_1
     assert situation({"auth_1": UNHEALTHY}, heartbeat=None).blamed_auth == AUTH_1
 
 
 @pytest.mark.parametrize(
-    ("desired", "tracked", "wanted"),
+    ("desired_count", "tracked_count", "expected_count"),
     [(1, 9, 1), (2, 9, 2), (5, 9, 2), (0, 9, 2), (0, 1, 1), (0, 0, 2), (2, 1, 2)],
 )
-def test_wanted_is_capped_by_what_there_is(desired: int, tracked: int, wanted: int) -> None:
-    """Nobody wants more tunnels than there are proxies (2 here), nor in a mesh than it has been told of."""
-    assert situation(heartbeat=heartbeat(desired=desired, tracked=tracked)).effective_desired_count == wanted
+def test_effective_desired_count_is_capped_by_the_proxies(
+    desired_count: int, tracked_count: int, expected_count: int
+) -> None:
+    """By the number of proxies (2 here), and in a mesh by the tracked ones."""
+    assert (
+        situation(
+            heartbeat=heartbeat(desired_count=desired_count, tracked_count=tracked_count)
+        ).effective_desired_count
+        == expected_count
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,21 +91,21 @@ def test_wanted_is_capped_by_what_there_is(desired: int, tracked: int, wanted: i
         ({**SILENT, **EXPIRED}, 2, 1),
         (EXPIRED, 2, 1),
         ({**UNPOLLED, **EXPIRED}, 1, 1),
-        (GONE, 1, 1),
+        (DEREGISTERED, 1, 1),
         (SILENT, 2, 2),
     ],
 )
-def test_wanted_is_not_lowered_by_a_proxy_that_fails(
+def test_effective_desired_count_is_not_lowered_by_a_failed_proxy(
     facts: dict[str, Any], of_two: int, of_mesh: int
 ) -> None:
-    """Who wants two still does when one of two expires, until that one is gone or forgotten; a mesh lets it go."""
-    where = {"proxy_2": facts}
-    assert situation(where, heartbeat=heartbeat(desired=2)).effective_desired_count == of_two
-    assert situation(where, heartbeat=heartbeat(desired=0)).effective_desired_count == of_mesh
+    """Until the proxy is deregistered or no longer polled; in a mesh an expired proxy does not count."""
+    fleet_changes = {"proxy_2": facts}
+    assert situation(fleet_changes, heartbeat=heartbeat(desired_count=2)).effective_desired_count == of_two
+    assert situation(fleet_changes, heartbeat=heartbeat(desired_count=0)).effective_desired_count == of_mesh
 
 
-def test_resource_is_unclear_when_it_ran_out_unread() -> None:
-    """An expiry that no list has been answered after is neither."""
+def test_resource_is_unclear_if_it_expired_unread() -> None:
+    """No list response is newer than the expiry."""
     unread = {"presence": FeedFreshness(NOW, NOW - 60)}
     assert situation(unread, heartbeat=heartbeat(expires_at=NOW - 1)).resource is ResourceState.UNCLEAR
     assert situation(unread, heartbeat=None).resource is ResourceState.UNCLEAR

@@ -1,4 +1,4 @@
-"""Standings by instance index."""
+"""Tables of instance conditions by index."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fleet.vocabulary.instances import InstanceState
 from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, fleet
 
 
-def test_tables_say_what_standings_say() -> None:
-    """Flags, states and times are those of the standings."""
+def test_tables_equal_the_conditions() -> None:
+    """Flags, states and times."""
     frame = prepare_frame(
         fleet(proxy_1=UNHEALTHY, proxy_2=SILENT, degraded_instances=frozenset({PROXY_1})), NOW
     )
@@ -32,8 +32,8 @@ def test_tables_say_what_standings_say() -> None:
     assert tables.expires_at[PROXY_1] == NOW + 7
 
 
-def test_tables_of_no_instance_and_of_unheard_indices() -> None:
-    """They are unknown and unread, never sick."""
+def test_tables_of_unknown_indices() -> None:
+    """Unknown indices are unread, not sick."""
     tables = prepare_frame(fleet(), NOW).tables
     for index in (77, NO_INSTANCE):
         assert tables.flags[index] == UNREAD
@@ -41,7 +41,7 @@ def test_tables_of_no_instance_and_of_unheard_indices() -> None:
 
 
 def test_tables_have_the_causes_of_proxies_behind_a_sick_auth() -> None:
-    """By index; of every other instance, and of what is none, the index itself."""
+    """For other instances the cause is the index itself."""
     sick = {**UNHEALTHY, "heartbeat_auth": "uuid-auth-1"}
     tables = prepare_frame(fleet(auth_1=UNHEALTHY, proxy_1=sick), NOW).tables
     assert tables.causes[[AUTH_1, PROXY_1, PROXY_2, NO_INSTANCE]].tolist() == [

@@ -34,30 +34,32 @@ STATES = [State.HEALTHY, State.STRANDED, State.HEALTHY]
 
 @pytest.fixture
 def writer(valkey_url: str, prefix: str) -> Writer:
-    """A writer, and the cluster's row."""
+    """Create the cluster and return a writer."""
     Cluster.objects.create(id="default", name="Default")
     return Writer(connect(valkey_url), prefix)
 
 
-def owe(writer: Writer, number: int, changes: Sequence[tuple[int, int, State, State, Reason]]) -> None:
-    """Let a round owe these changes, and all agents' memory."""
+def push_changes(
+    writer: Writer, number: int, changes: Sequence[tuple[int, int, State, State, Reason]]
+) -> None:
+    """Push these changes and the memory of all agents into the outbox."""
     rows = np.array(
         [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
     )
-    owed = RoundChanges(
+    changes_of_round = RoundChanges(
         round=number, at=AS_OF + number, transitions=rows, changed_agents=np.arange(3, dtype=np.uint32)
     )
-    writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(owed))
+    writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(changes_of_round))
 
 
-def test_settle_what_rounds_owe(writer: Writer) -> None:
-    """Agents with their homes, instances with their names, a transition per change; then nothing is owed."""
+def test_flush_writes_agents_instances_and_transitions(writer: Writer) -> None:
+    """Agents with home proxies, instances with names, and one transition per change."""
     fill(writer, STATES)
-    owe(writer, 1, [(1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)])
-    owe(writer, 2, [(1, NO_CAUSE, State.STRANDED, State.HEALTHY, Reason.NONE)])
+    push_changes(writer, 1, [(1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)])
+    push_changes(writer, 2, [(1, NO_CAUSE, State.STRANDED, State.HEALTHY, Reason.NONE)])
     assert flush_outbox(writer, "default") == 2
     assert flush_outbox(writer, "default") == 0
-    assert [(a.agent_id, a.position, a.home) for a in Agent.objects.all()] == [
+    assert [(a.agent_id, a.position, a.home_proxy) for a in Agent.objects.all()] == [
         ("agent-1-id", 0, "proxy-1-id"),
         ("agent-2-id", 1, "proxy-2-id"),
         ("agent-3-id", 2, "proxy-1-id"),
@@ -70,18 +72,22 @@ def test_settle_what_rounds_owe(writer: Writer) -> None:
     assert (newest.new, newest.cause, newest.at.timestamp()) == ("healthy", "", AS_OF + 2)
 
 
-def owe_turns(writer: Writer, number: int, *turns: tuple[int, InstanceState, InstanceState]) -> None:
-    """Let a round owe these turns of instances."""
+def push_instance_changes(
+    writer: Writer, number: int, *turns: tuple[int, InstanceState, InstanceState]
+) -> None:
+    """Push these instance transitions into the outbox."""
     rows = np.array(list(turns), INSTANCE_TRANSITION)
-    owed = RoundChanges(number, AS_OF + number, np.zeros(0, TRANSITION), np.zeros(0, np.uint32), rows)
-    writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(owed))
+    changes_of_round = RoundChanges(
+        number, AS_OF + number, np.zeros(0, TRANSITION), np.zeros(0, np.uint32), rows
+    )
+    writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(changes_of_round))
 
 
-def test_settle_turns_of_instances(writer: Writer) -> None:
-    """By id, the backend and the cluster under their own names; once, however often it is settled."""
+def test_flush_writes_instance_transitions(writer: Writer) -> None:
+    """The backend and the cluster have names of their own; a repeated flush writes nothing."""
     fill(writer, STATES)
     for _ in range(2):
-        owe_turns(
+        push_instance_changes(
             writer,
             7,
             (2, InstanceState.OK, InstanceState.SILENT),
@@ -98,24 +104,24 @@ def test_settle_turns_of_instances(writer: Writer) -> None:
     assert InstanceTransition.objects.latest("at").at.timestamp() == AS_OF + 7
 
 
-def test_settle_again_after_a_crash(writer: Writer) -> None:
-    """A worker that died before it said so settles again, and no row is written twice."""
+def test_flush_after_a_crash_writes_no_row_twice(writer: Writer) -> None:
+    """A worker that died before removing the entry flushes it again."""
     fill(writer, STATES)
     change = (1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)
-    owe(writer, 1, [change])
+    push_changes(writer, 1, [change])
     flush_outbox(writer, "default")
-    owe(writer, 1, [change])
+    push_changes(writer, 1, [change])
     assert flush_outbox(writer, "default") == 1
     assert Transition.objects.count() == 1
     assert Agent.objects.count() == 3
 
 
-def test_recall_after_redis_was_lost(writer: Writer) -> None:
-    """Everybody is back at their old place, with home, last proxies and what operators said."""
+def test_record_is_restored_after_redis_was_lost(writer: Writer) -> None:
+    """Agents keep positions, home proxies, last proxies and their retired flag."""
     fill(writer, STATES)
-    owe(writer, 1, [])
+    push_changes(writer, 1, [])
     flush_outbox(writer, "default")
-    Agent.objects.filter(agent_id="agent-3-id").update(retired=True)
+    Agent.objects.filter(agent_id="agent-3-id").update(is_retired=True)
     before = writer.load("default")
     redis: Redis = writer.redis
     redis.flushdb()
@@ -126,27 +132,27 @@ def test_recall_after_redis_was_lost(writer: Writer) -> None:
     assert [facts.id for facts in after.instances.values()] == [
         facts.id for facts in before.instances.values()
     ]
-    assert after.memory["home"].tolist() == before.memory["home"].tolist()
+    assert after.memory["home_proxy"].tolist() == before.memory["home_proxy"].tolist()
     assert after.memory["last_proxies"].tolist() == before.memory["last_proxies"].tolist()
     assert after.memory["flags"].tolist() == [HAD_TUNNEL, HAD_TUNNEL, HAD_TUNNEL | RETIRED]
     assert after.header.rows == 0
 
 
-def test_recall_closes_gaps(writer: Writer) -> None:
-    """An agent the database never got leaves no hole: the next record has no index for it."""
+def test_record_seed_closes_gaps(writer: Writer) -> None:
+    """Positions are made contiguous."""
     for position in (0, 2, 5):
         Agent.objects.create(cluster_id="default", agent_id=f"a{position}", name="x", position=position)
     assert [identity for identity, _ in load_record_seed("default").agents] == ["a0", "a2", "a5"]
     assert list(Agent.objects.values_list("position", flat=True)) == [0, 1, 2]
 
 
-def test_prune_deletes_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the chunk, and nothing that is as old as the limit or younger."""
+def test_prune_deletes_older_rows(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In chunks; rows at the limit are kept."""
     monkeypatch.setattr(store, "_CHUNK", 2)
     fill(writer, STATES)
     for number in range(7):
-        owe(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
-        owe_turns(writer, number, (0, InstanceState.OK, InstanceState.EXPIRED))
+        push_changes(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
+        push_instance_changes(writer, number, (0, InstanceState.OK, InstanceState.EXPIRED))
     while flush_outbox(writer, "default"):
         pass
     assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
@@ -164,10 +170,8 @@ def test_prune_deletes_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(
     connection.vendor != "sqlite", reason="PostgreSQL plans by statistics, of which a test has none"
 )
-def test_timeline_of_one_is_read_by_an_index_in_its_order(
-    rows: QuerySet[Transition | InstanceTransition], index: str
-) -> None:
-    """A cluster's history has millions of rows: neither all of them nor all of one agent's are walked or sorted."""
+def test_timeline_query_uses_an_index(rows: QuerySet[Transition | InstanceTransition], index: str) -> None:
+    """Without a scan or a sort of all rows."""
     plan = rows[:50].explain()
     assert index in plan
     assert "TEMP B-TREE" not in plan

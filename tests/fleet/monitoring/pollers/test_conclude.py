@@ -15,59 +15,59 @@ from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Reason, State
-from tests.fakes.evidence import Polled, apply
+from tests.fakes.evidence import PolledCluster, apply_delta
 
 NOW = 1_700_000_000.0
 TIMING = Timing(round_interval=1.0)
 
 
-def finish(writer: Writer, number: int) -> CommittedRound:
-    """Conclude round `number`, one second after the one before it."""
-    done = conclude(writer, "default", number, now=NOW + number, timing=TIMING, clock=float)
-    assert done is not None
-    return done
+def conclude_round(writer: Writer, number: int) -> CommittedRound:
+    """Conclude poll `number`, one second after the previous one."""
+    committed_round = conclude(writer, "default", number, now=NOW + number, timing=TIMING, clock=float)
+    assert committed_round is not None
+    return committed_round
 
 
-def test_round_with_one_proxy_silent(writer: Writer) -> None:
-    """After two failed attempts its agents are stranded, with the cause; the others stay healthy."""
-    polled = Polled(writer)
-    polled.begin()
+def test_agents_of_a_silent_proxy_are_stranded_after_two_polls(writer: Writer) -> None:
+    """With the proxy as the cause; other agents stay healthy."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
     tunnels = [[0, 2], [1, 3]]
-    polled.see(tunnels, now=NOW + 1, agents=4)
-    first = finish(writer, 1)
+    cluster_polls.record_poll(tunnels, now=NOW + 1, agents=4)
+    first = conclude_round(writer, 1)
     assert first.header.counts[State.HEALTHY] == 4
     assert {type(event) for event in first.events} == {StateDelta, LayoutChanged, InstancesChanged}
     for number in (2, 3):
-        polled.see(tunnels, now=NOW + number, agents=4, silent=[1])
-        done = finish(writer, number)
+        cluster_polls.record_poll(tunnels, now=NOW + number, agents=4, silent=[1])
+        committed_round = conclude_round(writer, number)
     record = writer.load("default")
     assert record.verdicts["state"].tolist() == [State.HEALTHY, State.STRANDED, State.HEALTHY, State.STRANDED]
     assert record.verdicts["cause"].tolist() == [NO_INSTANCE, 2, NO_INSTANCE, 2]
-    delta, hint = done.events
+    delta, hint = committed_round.events
     assert isinstance(delta, StateDelta)
     assert isinstance(hint, InstancesChanged)
     assert delta.changes == ((1, State.STRANDED), (3, State.STRANDED))
-    owed = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 10)]
-    newest = owed[-1]
+    outbox = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 10)]
+    newest = outbox[-1]
     assert newest.transitions["old"].tolist() == [State.HEALTHY] * 2
     assert (newest.round, newest.at) == (3, NOW + 3)
     assert (newest.transitions["packed"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
     assert newest.instances.tolist() == [(2, InstanceState.OK, InstanceState.SILENT)]
-    assert {old for _, old, _ in owed[0].instances.tolist()} == {InstanceState.UNKNOWN}
+    assert {old for _, old, _ in outbox[0].instances.tolist()} == {InstanceState.UNKNOWN}
 
 
-def test_every_target_fails_and_one_answers_again(writer: Writer) -> None:
-    """The cluster has turns of its own, and so has what the auths rest on."""
-    polled = Polled(writer)
-    polled.begin()
+def test_cluster_transitions_when_every_instance_fails_and_recovers(writer: Writer) -> None:
+    """The cluster and the backend have transitions of their own."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
     for number in range(1, 6):
         silent = [-1, 0, 1] if number in (3, 4) else []
-        polled.see([[0], [1]], now=NOW + number, agents=2, silent=silent)
-        finish(writer, number)
+        cluster_polls.record_poll([[0], [1]], now=NOW + number, agents=2, silent=silent)
+        conclude_round(writer, number)
     turns = [
-        turn
+        transition
         for blob in writer.read_outbox("default", 10)
-        for turn in unpack_round_changes(blob).instances.tolist()
+        for transition in unpack_round_changes(blob).instances.tolist()
     ]
     assert [(old, new) for index, old, new in turns if index == CLUSTER] == [
         (InstanceState.UNKNOWN, InstanceState.OK),
@@ -76,100 +76,102 @@ def test_every_target_fails_and_one_answers_again(writer: Writer) -> None:
     ]
 
 
-def test_round_in_which_nothing_changed(writer: Writer) -> None:
-    """No event, no transition, no new sequence number: only the age is renewed."""
-    polled = Polled(writer)
-    polled.begin()
+def test_unchanged_poll_has_no_events(writer: Writer) -> None:
+    """No event, no transition, no new sequence number."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
     for number in (1, 2):
-        polled.see([[0], [1]], now=NOW + number, agents=2)
-        done = finish(writer, number)
-    assert done.events == ()
-    assert done.header.seq == 1
+        cluster_polls.record_poll([[0], [1]], now=NOW + number, agents=2)
+        committed_round = conclude_round(writer, number)
+    assert committed_round.events == ()
+    assert committed_round.header.seq == 1
     assert len(writer.read_outbox("default", 10)) == 1
 
 
-def test_rounds_in_which_an_agent_and_its_proxies_disagree(writer: Writer) -> None:
-    """They are counted in the record; the database hears of the verdict that follows, not of every round."""
-    polled = Polled(writer)
-    polled.begin()
+def test_disagreement_is_counted_and_stored_once(writer: Writer) -> None:
+    """The database stores the resulting verdict, not every poll."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
     for number in range(1, TIMING.disagreement_rounds + 1):
-        polled.see([[0], [1]], now=NOW + number, agents=2, claimed=2)
-        done = finish(writer, number)
-    assert done.header.counts[State.DEGRADED] == 2
-    owed = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 100)]
-    assert [(one.round, len(one.transitions), len(one.changed_agents)) for one in owed] == [
+        cluster_polls.record_poll([[0], [1]], now=NOW + number, agents=2, claimed_count=2)
+        committed_round = conclude_round(writer, number)
+    assert committed_round.header.counts[State.DEGRADED] == 2
+    outbox = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 100)]
+    assert [(changes.round, len(changes.transitions), len(changes.changed_agents)) for changes in outbox] == [
         (1, 2, 2),
         (TIMING.disagreement_rounds, 2, 0),
     ]
 
 
-def test_round_concluded_twice(writer: Writer) -> None:
-    """The second one does nothing."""
-    polled = Polled(writer)
-    polled.begin()
-    polled.see([[0], [1]], now=NOW, agents=2)
-    finish(writer, 5)
+def test_poll_is_concluded_once(writer: Writer) -> None:
+    """The second call does nothing."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
+    cluster_polls.record_poll([[0], [1]], now=NOW, agents=2)
+    conclude_round(writer, 5)
     assert conclude(writer, "default", 5, now=NOW + 5, timing=TIMING, clock=float) is None
     assert conclude(writer, "default", 4, now=NOW + 4, timing=TIMING, clock=float) is None
 
 
-def test_self_probe_that_fails_for_long(writer: Writer) -> None:
-    """We are blind: everything is unknown, and nothing reads stranded."""
-    polled = Polled(writer)
-    polled.begin()
-    polled.see([[0], [1]], now=NOW, agents=2)
-    writer.write_instances("default", polled.epoch, probed_at=NOW - 60)
-    done = finish(writer, 1)
-    assert done.header.counts[State.UNKNOWN] == 2
-    # What fails may be our own network: the history says that we do not know.
-    turned = [
-        turn
+def test_failed_self_probe_makes_everything_unknown(writer: Writer) -> None:
+    """No agent is stranded then."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
+    cluster_polls.record_poll([[0], [1]], now=NOW, agents=2)
+    writer.write_instances("default", cluster_polls.epoch, probed_at=NOW - 60)
+    committed_round = conclude_round(writer, 1)
+    assert committed_round.header.counts[State.UNKNOWN] == 2
+    # The network of the console may have failed, so the history has no transition.
+    transitions = [
+        transition
         for blob in writer.read_outbox("default", 10)
-        for turn in unpack_round_changes(blob).instances.tolist()
+        for transition in unpack_round_changes(blob).instances.tolist()
     ]
-    assert not turned
+    assert not transitions
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_old_snapshot_and_events_make_the_fresh_snapshot(writer: Writer, reader: Reader, seed: int) -> None:
-    """The law of the page, over rounds in which tunnels move, proxies fall silent and agents join.
+def test_snapshot_with_events_equals_the_fresh_snapshot(writer: Writer, reader: Reader, seed: int) -> None:
+    """For polls in which tunnels move, proxies become silent and agents join.
 
-    A client that missed an event sees the gap, starts over, and is right again.
+    A client that missed an event detects the gap and reads a new snapshot.
     """
     chance = random.Random(seed)
-    polled = Polled(writer, proxies=3)
-    polled.begin()
+    cluster_polls = PolledCluster(writer, proxies=3)
+    cluster_polls.create_record()
     mirror = reader.snapshot("default", NOW)
     states, seq, epoch = mirror.states, mirror.seq, mirror.epoch
-    missed = resyncs = 0
+    missed_count = resync_count = 0
     agents = 5
     for number in range(1, 25):
         agents += chance.random() < 0.3
         silent = [2] if number % 8 >= 5 else []
-        polled.see(placed(chance, agents), now=NOW + number, agents=agents, silent=silent)
-        for event in finish(writer, number).events:
+        cluster_polls.record_poll(
+            random_tunnels(chance, agents), now=NOW + number, agents=agents, silent=silent
+        )
+        for event in conclude_round(writer, number).events:
             message = message_of(event)
             if message["type"] != "delta":
                 continue
             if chance.random() < 0.2:
-                missed += 1
+                missed_count += 1
                 continue
             if (message["epoch"], message["seq"]) != (epoch, seq + 1):
                 fresh = reader.snapshot("default", NOW + number)
                 states, seq, epoch = fresh.states, fresh.seq, fresh.epoch
-                resyncs += 1
+                resync_count += 1
                 continue
-            states, seq = apply(states, message["changes"]), message["seq"]
+            states, seq = apply_delta(states, message["changes"]), message["seq"]
         fresh = reader.snapshot("default", NOW + number)
         if fresh.seq == seq:
             assert states == fresh.states
             assert len(states) == reader.header("default", NOW + number).agents
-    assert missed
-    assert resyncs
+    assert missed_count
+    assert resync_count
 
 
-def placed(chance: random.Random, agents: int) -> Sequence[Sequence[int]]:
-    """Tunnels of the agents on three proxies; some have none."""
+def random_tunnels(chance: random.Random, agents: int) -> Sequence[Sequence[int]]:
+    """Return random tunnels of the agents to three proxies; some agents have none."""
     tunnels: list[list[int]] = [[], [], []]
     for agent in range(agents):
         if chance.random() < 0.9:
@@ -177,17 +179,17 @@ def placed(chance: random.Random, agents: int) -> Sequence[Sequence[int]]:
     return tunnels
 
 
-def test_record_lost_between_rounds(writer: Writer, reader: Reader) -> None:
-    """Another epoch begins: the first event of it is a gap for everybody who watched the old one."""
-    polled = Polled(writer)
-    polled.begin()
-    polled.see([[0], [1]], now=NOW + 1, agents=2)
-    finish(writer, 1)
+def test_lost_record_starts_another_epoch(writer: Writer, reader: Reader) -> None:
+    """Its first event is a gap for clients of the old epoch."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
+    cluster_polls.record_poll([[0], [1]], now=NOW + 1, agents=2)
+    conclude_round(writer, 1)
     old = reader.snapshot("default", NOW + 1)
     writer.redis.delete(*writer.keys("default").record)
-    polled.begin()
-    polled.see([[0], [1]], now=NOW + 2, agents=2)
-    [delta, *_] = finish(writer, 2).events
+    cluster_polls.create_record()
+    cluster_polls.record_poll([[0], [1]], now=NOW + 2, agents=2)
+    [delta, *_] = conclude_round(writer, 2).events
     assert isinstance(delta, StateDelta)
     assert delta.epoch != old.epoch
     assert reader.snapshot("default", NOW + 2).epoch == delta.epoch

@@ -1,4 +1,4 @@
-"""Asking instances for their policies."""
+"""Policy reports that are read from instances."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 
-class Answering(fleet_pb2_grpc.NodePoliciesServicer):
-    """Answers with its role."""
+class FakePolicyService(fleet_pb2_grpc.NodePoliciesServicer):
+    """Responds with a minimal report."""
 
     async def GetPolicies(self, request: object, context: object) -> fleet_pb2.PoliciesReport:  # noqa: N802
         return fleet_pb2.PoliciesReport(instance_id="a", role="auth")
@@ -22,16 +22,16 @@ def _facts(identity: str, address: str, **more: float) -> InstanceFacts:
     return InstanceFacts(identity, 0, InstanceKind.AUTH, identity, address, **more)  # type: ignore[arg-type] # by name
 
 
-async def test_answers_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours report; Teleport's do not know the question; the dead do not answer; the gone are not asked."""
+async def test_responses_and_errors_are_returned_by_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report, an unsupported call, unreachable instances, and a deregistered one that is skipped."""
     monkeypatch.setattr(policies, "_TIMEOUT", 60.0)
-    ours, theirs = grpc.aio.server(), grpc.aio.server()
-    fleet_pb2_grpc.add_NodePoliciesServicer_to_server(Answering(), ours)
-    ports = [server.add_insecure_port("127.0.0.1:0") for server in (ours, theirs)]
-    await ours.start()
-    await theirs.start()
+    supporting_server, unsupporting_server = grpc.aio.server(), grpc.aio.server()
+    fleet_pb2_grpc.add_NodePoliciesServicer_to_server(FakePolicyService(), supporting_server)
+    ports = [server.add_insecure_port("127.0.0.1:0") for server in (supporting_server, unsupporting_server)]
+    await supporting_server.start()
+    await unsupporting_server.start()
     try:
-        seen = await read_node_reports(
+        responses = await read_node_reports(
             [
                 _facts("a", f"127.0.0.1:{ports[0]}"),
                 _facts("b", f"127.0.0.1:{ports[1]}"),
@@ -42,10 +42,10 @@ async def test_answers_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
             None,
         )
     finally:
-        await ours.stop(None)
-        await theirs.stop(None)
-    assert seen["a"].report is not None
-    assert seen["b"].error == UNSUPPORTED
-    assert "unavailable" in seen["c"].error
-    assert "nowhere" in seen["d"].error
-    assert "e" not in seen
+        await supporting_server.stop(None)
+        await unsupporting_server.stop(None)
+    assert responses["a"].report is not None
+    assert responses["b"].error == UNSUPPORTED
+    assert "unavailable" in responses["c"].error
+    assert "nowhere" in responses["d"].error
+    assert "e" not in responses

@@ -6,15 +6,14 @@ import time
 from fleet.monitoring.pollers.probe import SelfProbe
 
 
-async def test_probe_of_a_loop_that_runs_freely() -> None:
-    """Good, and at once."""
+async def test_probe_of_an_idle_loop_succeeds() -> None:
     async with SelfProbe(5.0) as probe:
         await asyncio.sleep(0)
     assert probe.succeeded
 
 
-async def test_probe_of_a_loop_that_is_held_up() -> None:
-    """What failed while the loop was late is no evidence."""
+async def test_probe_of_a_blocked_loop_fails() -> None:
+    """Failures of a blocked loop are no evidence."""
     async with SelfProbe(0.3) as probe:
         await asyncio.sleep(0)
         until = time.monotonic() + 0.4

@@ -1,4 +1,4 @@
-"""One process polls fake instances over real gRPC and HTTP, into a real Valkey."""
+"""A worker that polls fake instances over real gRPC and HTTP into a real Valkey."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TIMING = Timing(round_interval=0.6)
 
 
 class Fleet:
-    """Two auths, two proxies and whoever polls them."""
+    """Two auths, two proxies and the worker that polls them."""
 
     def __init__(self, writer: Writer) -> None:
         self.auths = [FakeAuth("auth-1-id", "auth-1"), FakeAuth("auth-2-id", "auth-2")]
@@ -46,14 +46,14 @@ class Fleet:
         self.epoch = writer.create(CLUSTER, RecordSeed())
 
     def list_all(self, *, ttl: float = 60.0) -> None:
-        """Let both auths list everybody."""
+        """Make both auths list all instances."""
         expires_at = time.time() + ttl
         for auth in self.auths:
             auth.auths = [a.resource(expires_at, "60s") for a in self.auths]
             auth.proxies = [p.resource(expires_at, "60s") for p in self.proxies]
 
     def poll(self) -> None:
-        """Poll all of it, as one round in one shard."""
+        """Poll the whole fleet as one shard."""
         self.round += 1
         [shard] = plan_shards(self.writer.load_instances(CLUSTER), 100, time.time())
         bootstrap = [self.auths[0].address]
@@ -61,11 +61,11 @@ class Fleet:
         self.worker.poll_shard(place, self.round, shard.instances, bootstrap)
 
     def facts(self, name: str) -> InstanceFacts:
-        """Facts of an instance by name."""
+        """Return the facts of an instance by name."""
         return next(f for f in self.writer.load_instances(CLUSTER).values() if f.name == name)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the worker and all instances."""
         self.worker.close()
         for instance in (*self.auths, *self.proxies):
             instance.stop()
@@ -73,17 +73,17 @@ class Fleet:
 
 @pytest.fixture
 def fleet(writer: Writer) -> Iterator[Fleet]:
-    """A fleet that is well."""
-    made = Fleet(writer)
-    yield made
-    made.stop()
+    """Run a healthy fleet."""
+    new_fleet = Fleet(writer)
+    yield new_fleet
+    new_fleet.stop()
 
 
-def test_first_rounds_find_everybody(fleet: Fleet) -> None:
-    """From one address: the lists in the first round, everybody's own answers in the second."""
+def test_first_polls_discover_all_instances(fleet: Fleet) -> None:
+    """From one address: the first poll reads the lists, the second one polls the instances."""
     fleet.poll()
-    found = fleet.writer.load_instances(CLUSTER)
-    assert sorted((f.kind, f.name) for f in found.values()) == [
+    instances = fleet.writer.load_instances(CLUSTER)
+    assert sorted((f.kind, f.name) for f in instances.values()) == [
         (InstanceKind.AUTH, "auth-1"),
         (InstanceKind.AUTH, "auth-2"),
         (InstanceKind.PROXY, "proxy-1"),
@@ -98,8 +98,8 @@ def test_first_rounds_find_everybody(fleet: Fleet) -> None:
     assert fleet.writer.load(CLUSTER).probed_at is not None
 
 
-def test_instance_says_it_is_not_well(fleet: Fleet) -> None:
-    """That is an answer, not a failed attempt."""
+def test_unhealthy_response_is_a_successful_attempt(fleet: Fleet) -> None:
+    """The instance responded."""
     fleet.poll()
     fleet.proxies[0].serving = health_pb2.HealthCheckResponse.NOT_SERVING
     fleet.proxies[0].readyz = 503
@@ -108,8 +108,8 @@ def test_instance_says_it_is_not_well(fleet: Fleet) -> None:
     assert (proxy.serving, proxy.readyz, proxy.attempts[0].ok) == (ServingStatus.NOT_SERVING, 503, True)
 
 
-def test_polls_make_destination_health(fleet: Fleet) -> None:
-    """One that says that it is degraded, and that it drains; then fails once, and fails twice of five."""
+def test_polls_determine_destination_health(fleet: Fleet) -> None:
+    """A proxy that reports degraded and draining, and then fails one and two of five polls."""
     proxy, timing = fleet.proxies[0], Timing()
 
     def health() -> Health:
@@ -119,7 +119,7 @@ def test_polls_make_destination_health(fleet: Fleet) -> None:
     assert health() is Health.UNKNOWN
     fleet.poll()
     assert health() is Health.HEALTHY
-    proxy.says = {DEGRADED_HEADER: "busy", DRAINING_HEADER: "kernel update"}
+    proxy.metadata = {DEGRADED_HEADER: "busy", DRAINING_HEADER: "kernel update"}
     fleet.poll()
     facts = fleet.facts("proxy-1")
     assert health() is Health.DEGRADED
@@ -128,7 +128,7 @@ def test_polls_make_destination_health(fleet: Fleet) -> None:
     assert facts.watch.drain_request.reason == "kernel update"
     record = fleet.writer.load(CLUSTER)
     assert record.evidence(time.time(), timing).degraded_instances == {facts.index}
-    proxy.says = {}
+    proxy.metadata = {}
     for _ in range(3):
         fleet.poll()
     assert health() is Health.HEALTHY
@@ -140,59 +140,61 @@ def test_polls_make_destination_health(fleet: Fleet) -> None:
     assert "too many of the last probes failed" in health_sentence(fleet.facts("proxy-1"), health())
 
 
-def test_frozen_proxy_fails_its_attempts_and_comes_back(fleet: Fleet) -> None:
-    """Two failures with a line of error each, by the deadline; then an answer again. The other one is not held up."""
+def test_frozen_proxy_fails_its_attempts_and_recovers(fleet: Fleet) -> None:
+    """Two attempts exceed the deadline; the other proxy is not delayed."""
     fleet.poll()
-    fleet.proxies[1].held.set()
-    patient = fleet.worker.polling
-    fleet.worker.polling = replace(patient, deadline=0.5)
+    fleet.proxies[1].freeze_event.set()
+    settings_before = fleet.worker.polling
+    fleet.worker.polling = replace(settings_before, deadline=0.5)
 
     def failed_twice() -> bool:
         fleet.poll()
-        attempts = {name: [one.ok for one in fleet.facts(name).attempts] for name in ("proxy-1", "proxy-2")}
+        attempts = {
+            name: [attempt.ok for attempt in fleet.facts(name).attempts] for name in ("proxy-1", "proxy-2")
+        }
         return attempts["proxy-1"][:1] == [True] and attempts["proxy-2"] == [False, False]
 
-    # More than twice only where the machine is too busy for the deadline: then nothing counts as evidence.
+    # More than two polls are needed only if the machine is too busy for the deadline.
     eventually_sync(failed_twice)
     frozen = fleet.facts("proxy-2")
     assert "deadline exceeded" in frozen.attempts[0].error
     feeds = fleet.writer.load(CLUSTER).tunnel_feeds[frozen.index].freshness
     assert feeds.answered_at is None
     assert feeds.attempted_at is not None
-    fleet.proxies[1].held.clear()
-    fleet.worker.polling = patient
+    fleet.proxies[1].freeze_event.clear()
+    fleet.worker.polling = settings_before
     fleet.poll()
     assert fleet.facts("proxy-2").attempts[0].ok
 
 
-def test_instances_take_turns_with_new_connections(fleet: Fleet) -> None:
-    """Each every fourth round, and no two neighbours in the same one."""
+def test_connections_are_renewed_in_turn(fleet: Fleet) -> None:
+    """Each instance every fourth poll, and each in another poll."""
     fleet.poll()
     numbers: dict[int, list[int]] = {
         facts.index: [] for facts in fleet.writer.load_instances(CLUSTER).values()
     }
-    made: list[str] = []
+    discarded_addresses: list[str] = []
     discard = Connections.discard
 
-    async def counting(self: Connections, address: str) -> None:
-        made.append(address)
+    async def discard_and_record(self: Connections, address: str) -> None:
+        discarded_addresses.append(address)
         await discard(self, address)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connections, "discard", counting)
+        patch.setattr(Connections, "discard", discard_and_record)
         for _ in range(4):
-            made.clear()
+            discarded_addresses.clear()
             fleet.poll()
             for index in numbers:
                 facts = fleet.writer.load_instances(CLUSTER)[index]
-                if facts.address in made:
+                if facts.address in discarded_addresses:
                     numbers[index].append(fleet.round)
     assert [len(rounds) for rounds in numbers.values()] == [1, 1, 1, 1]
     assert len({rounds[0] for rounds in numbers.values()}) == 4
 
 
-def test_dead_listener_is_refused(fleet: Fleet) -> None:
-    """A closed port fails at once, and says so."""
+def test_closed_port_fails_at_once(fleet: Fleet) -> None:
+    """The error says that the instance is unavailable."""
     fleet.poll()
     fleet.proxies[1].stop()
     fleet.poll()
@@ -200,38 +202,38 @@ def test_dead_listener_is_refused(fleet: Fleet) -> None:
     assert "unavailable" in error
 
 
-def test_lists_from_a_healthy_auth(fleet: Fleet) -> None:
-    """When the auth asked so far fails, the other one is asked in the same round, and stays the one."""
+def test_lists_are_read_from_a_healthy_auth(fleet: Fleet) -> None:
+    """If the current auth fails, the other one is used in the same poll and kept."""
     fleet.poll()
     fleet.poll()
     assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-1").index
-    fleet.auths[0].fails = grpc.StatusCode.UNAVAILABLE
+    fleet.auths[0].error_code = grpc.StatusCode.UNAVAILABLE
     fleet.poll()
     assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
-    fleet.auths[0].fails = None
+    fleet.auths[0].error_code = None
     fleet.poll()
     assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
 
 
-def test_no_auth_is_healthy(fleet: Fleet) -> None:
-    """Nobody is asked, and that is a fresh attempt: heartbeats are frozen, not stale."""
+def test_no_list_is_read_without_a_healthy_auth(fleet: Fleet) -> None:
+    """The attempt counts as fresh, so heartbeats are not stale."""
     fleet.poll()
     for auth in fleet.auths:
         auth.serving = health_pb2.HealthCheckResponse.NOT_SERVING
     fleet.poll()
     before = fleet.writer.load(CLUSTER).presence.freshness
-    asked = len(fleet.auths[0].calls)
+    call_count = len(fleet.auths[0].calls)
     fleet.poll()
     after = fleet.writer.load(CLUSTER).presence.freshness
     assert after.answered_at == before.answered_at
     assert after.attempted_at is not None
     assert before.attempted_at is not None
     assert after.attempted_at > before.attempted_at
-    assert len(fleet.auths[0].calls) == asked + 1  # its health, nothing else
+    assert len(fleet.auths[0].calls) == call_count + 1  # the health check only
 
 
-def test_agents_listed_and_left_out(fleet: Fleet) -> None:
-    """A full list ends whom it leaves out, also when it comes in pages; a change touches only whom it names."""
+def test_full_list_ends_missing_agents(fleet: Fleet) -> None:
+    """Also over several pages; a change affects only the agents that it names."""
     answers = {
         0: fleet_pb2.ListAgentsResponse(
             epoch="e1",
@@ -251,16 +253,16 @@ def test_agents_listed_and_left_out(fleet: Fleet) -> None:
         11: fleet_pb2.ListAgentsResponse(epoch="e2", revision=11),
     }
     fleet.auths[0].agents = lambda request: answers[request.since_revision]
-    began = time.time()
+    started_at = time.time()
     fleet.poll()
     now = time.time()
     record = fleet.writer.load(CLUSTER)
     assert record.ids == ("agent-1-id", "agent-2-id", "agent-3-id")
     assert record.names[0] == "agent-1"
     expires = record.heartbeats["expires_at"].tolist()
-    assert all(began + 20 <= at <= now + 20 for at in expires)
+    assert all(started_at + 20 <= at <= now + 20 for at in expires)
     assert set(record.heartbeats["mode"].tolist()) == {ReconnectMode.RECONNECT}
-    assert record.memory["tracked"].tolist() == [2, 2, 2]
+    assert record.memory["tracked_count"].tolist() == [2, 2, 2]
     fleet.poll()
     record = fleet.writer.load(CLUSTER)
     first, second, third = record.heartbeats["expires_at"].tolist()
@@ -275,16 +277,16 @@ def test_agents_listed_and_left_out(fleet: Fleet) -> None:
     assert fleet.writer.load(CLUSTER).presence.revision == 11
 
 
-def test_agents_that_invent_the_proxy_of_their_auth_connection(fleet: Fleet) -> None:
-    """A proxy that no auth ever listed is none: the roster does not grow, whatever agents say."""
-    listed = agent_entry("agent-1-id", "auth-1-id")
-    listed.agent.via_proxy_id = "proxy-1-id"
-    invented = [agent_entry(f"agent-{n}-id", "auth-1-id") for n in range(2, 50)]
-    for number, entry in enumerate(invented):
+def test_unknown_proxies_of_auth_connections_are_ignored(fleet: Fleet) -> None:
+    """A proxy that no auth has listed is not added to the roster."""
+    listed_agents = agent_entry("agent-1-id", "auth-1-id")
+    listed_agents.agent.via_proxy_id = "proxy-1-id"
+    agents_with_unknown_proxy = [agent_entry(f"agent-{n}-id", "auth-1-id") for n in range(2, 50)]
+    for number, entry in enumerate(agents_with_unknown_proxy):
         entry.agent.via_proxy_id = f"invented-{number}"
-    invented[0].agent.via_proxy_id = "auth-2-id"
+    agents_with_unknown_proxy[0].agent.via_proxy_id = "auth-2-id"
     fleet.auths[0].agents = lambda request: fleet_pb2.ListAgentsResponse(
-        epoch="e1", revision=1, full=True, agents=[listed, *invented]
+        epoch="e1", revision=1, full=True, agents=[listed_agents, *agents_with_unknown_proxy]
     )
 
     fleet.poll()
@@ -295,12 +297,12 @@ def test_agents_that_invent_the_proxy_of_their_auth_connection(fleet: Fleet) -> 
     assert set(record.heartbeats["via_proxy"][1:].tolist()) == {NO_INSTANCE}
 
 
-def test_agents_of_pages_that_have_not_come_are_not_told_of(fleet: Fleet) -> None:
-    """After a pause every resource reads as run out until its page has come: that is no answer about all of them."""
-    listed = [agent_entry("agent-1-id", "auth-1-id")]
+def test_unfinished_list_is_no_response_about_all_agents(fleet: Fleet) -> None:
+    """Resources on later pages would look expired otherwise."""
+    listed_agents = [agent_entry("agent-1-id", "auth-1-id")]
     answers = {
-        0: fleet_pb2.ListAgentsResponse(epoch="e", revision=1, full=True, agents=listed),
-        1: fleet_pb2.ListAgentsResponse(epoch="e", revision=2, more=True, agents=listed),
+        0: fleet_pb2.ListAgentsResponse(epoch="e", revision=1, full=True, agents=listed_agents),
+        1: fleet_pb2.ListAgentsResponse(epoch="e", revision=2, more=True, agents=listed_agents),
     }
     fleet.auths[0].agents = lambda request: answers[request.since_revision]
     fleet.poll()
@@ -315,8 +317,8 @@ def test_agents_of_pages_that_have_not_come_are_not_told_of(fleet: Fleet) -> Non
     assert (fleet.writer.load(CLUSTER).presence.freshness.answered_at or 0.0) > (before.answered_at or 0.0)
 
 
-def test_tunnels_by_changes(fleet: Fleet) -> None:
-    """Opened, closed and moved on by revision; another epoch starts over."""
+def test_tunnels_follow_the_feed_changes(fleet: Fleet) -> None:
+    """By revision; another epoch starts with a full list."""
 
     def entries(*agents: str) -> list[fleet_pb2.TunnelEntry]:
         return [fleet_pb2.TunnelEntry(agent_id=f"{a}-id", agent_name=a, open_for_ms=5000) for a in agents]
@@ -330,18 +332,18 @@ def test_tunnels_by_changes(fleet: Fleet) -> None:
     fleet.proxies[0].tunnels = lambda request: answers[request.since_revision]
     fleet.poll()
 
-    def seen() -> set[str]:
+    def agents_of_proxy_1() -> set[str]:
         record = fleet.writer.load(CLUSTER)
         proxy = fleet.facts("proxy-1").index
         return {record.ids[a] for a in record.tunnel_agents[record.tunnel_proxies == proxy]}
 
     for expected in ({"a-id", "b-id"}, {"b-id", "c-id"}, {"d-id"}, {"d-id"}):
         fleet.poll()
-        assert seen() == expected
+        assert agents_of_proxy_1() == expected
 
 
-def test_deregistered_and_expired_instances(fleet: Fleet) -> None:
-    """Gone with much of its TTL left was deleted; an instance whose time ran out merely expired."""
+def test_missing_instance_is_deregistered_or_expired(fleet: Fleet) -> None:
+    """An instance with much of its TTL left was deregistered; otherwise it expired."""
     fleet.poll()
     for auth in fleet.auths:
         auth.proxies = auth.proxies[:1]
@@ -362,8 +364,8 @@ def test_deregistered_and_expired_instances(fleet: Fleet) -> None:
     assert fleet.facts("proxy-2").gone_at is None
 
 
-def test_proxy_that_heartbeats_through_a_sick_auth(fleet: Fleet, reader: Reader) -> None:
-    """The auth is named in its resource; when both are sick the console says that the auth is the cause."""
+def test_sick_auth_is_the_cause_of_its_proxy(fleet: Fleet, reader: Reader) -> None:
+    """The resource of the proxy names its auth."""
     path = {"refloat.dev/heartbeat-auth": "auth-1-id"}
     for auth in fleet.auths:
         auth.proxies = [
@@ -373,8 +375,8 @@ def test_proxy_that_heartbeats_through_a_sick_auth(fleet: Fleet, reader: Reader)
     fleet.poll()
     fleet.poll()
     assert (fleet.facts("proxy-1").heartbeat_auth, fleet.facts("proxy-2").heartbeat_auth) == ("auth-1-id", "")
-    for sick in (fleet.auths[0], fleet.proxies[0]):
-        sick.serving, sick.readyz = health_pb2.HealthCheckResponse.NOT_SERVING, 503
+    for instance in (fleet.auths[0], fleet.proxies[0]):
+        instance.serving, instance.readyz = health_pb2.HealthCheckResponse.NOT_SERVING, 503
     fleet.poll()
     conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
     views = {view.facts.name: view for view in reader.instances(CLUSTER, time.time())}
@@ -383,22 +385,22 @@ def test_proxy_that_heartbeats_through_a_sick_auth(fleet: Fleet, reader: Reader)
     assert (views["auth-1"].proxies, views["auth-2"].proxies) == (("proxy-1",), ())
 
 
-def test_record_lost_while_polling(fleet: Fleet) -> None:
-    """The worker says so; whoever starts the next round makes a new record."""
+def test_poll_of_a_lost_record_is_an_error(fleet: Fleet) -> None:
+    """The next poll creates a new record."""
     fleet.poll()
     fleet.writer.redis.delete(fleet.writer.keys(CLUSTER).epoch)
     with pytest.raises(RecordLostError):
         fleet.poll()
 
 
-def test_agents_asked_through_their_tunnels(fleet: Fleet, reader: Reader) -> None:
-    """Those that are not healthy: what they say is newer than their heartbeats, and counts; or why they do not."""
+def test_agent_reports_are_read_through_tunnels(fleet: Fleet, reader: Reader) -> None:
+    """Reports of unhealthy agents override older heartbeats; an invalid report is an error."""
     auth, proxy = fleet.auths[0], fleet.proxies[0]
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
         epoch="agents",
         revision=5,
         full=True,
-        agents=[agent_entry(name, auth.id, desired=2, expires_in=10.0) for name in ("a-id", "b-id")],
+        agents=[agent_entry(name, auth.id, desired_count=2, expires_in=10.0) for name in ("a-id", "b-id")],
     )
     proxy.tunnels = lambda _: fleet_pb2.ListTunnelsResponse(
         epoch="tunnels",
@@ -409,20 +411,20 @@ def test_agents_asked_through_their_tunnels(fleet: Fleet, reader: Reader) -> Non
     proxy.statuses["b-id"] = "mumble"
     proxy.statuses["a-id"] = '{"agent_id": "a-id", "tracker": {"desired_count": 1}, "services": ["web"]}'
 
-    def round_of(agent_id: str) -> Explanation:
-        found = reader.explain(CLUSTER, agent_id, time.time())
-        assert found is not None
-        return found
+    def explain(agent_id: str) -> Explanation:
+        explanation = reader.explain(CLUSTER, agent_id, time.time())
+        assert explanation is not None
+        return explanation
 
-    # Instances, then their agents, then what those say.
+    # Instances first, then their agents, then the reports.
     for _ in range(4):
         fleet.poll()
         conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
-    told, mute = round_of("a-id"), round_of("b-id")
-    assert told.report_response is not None
-    assert told.report_response.report is not None
-    assert told.report_response.report.services == ("web",)
-    assert told.instances[told.report_response.proxy].facts.name == "proxy-1"
-    assert (told.view.state, mute.view.state) == (State.HEALTHY, State.DEGRADED)
-    assert mute.report_response is not None
-    assert mute.report_response.error.startswith("the agent report is invalid")
+    agent_with_report, agent_without_report = explain("a-id"), explain("b-id")
+    assert agent_with_report.agent_report_response is not None
+    assert agent_with_report.agent_report_response.report is not None
+    assert agent_with_report.agent_report_response.report.services == ("web",)
+    assert agent_with_report.instances[agent_with_report.agent_report_response.proxy].facts.name == "proxy-1"
+    assert (agent_with_report.view.state, agent_without_report.view.state) == (State.HEALTHY, State.DEGRADED)
+    assert agent_without_report.agent_report_response is not None
+    assert agent_without_report.agent_report_response.error.startswith("the agent report is invalid")

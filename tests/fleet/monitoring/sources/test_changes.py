@@ -13,8 +13,8 @@ from fleet.vocabulary.instances import InstanceKind
 
 
 @dataclass
-class Told:
-    """A page of a feed that tells names only."""
+class FeedPage:
+    """A page of a feed of names."""
 
     revision: int
     names: dict[str, str] = field(default_factory=dict)
@@ -24,20 +24,20 @@ class Told:
 
 
 class Feed:
-    """Answers with its pages in turn; one that is an error fails."""
+    """A feed that returns its pages in turn, or raises them if they are errors."""
 
-    def __init__(self, *pages: Told | SourceError) -> None:
+    def __init__(self, *pages: FeedPage | SourceError) -> None:
         self._pages = iter(pages)
         self.seconds: list[float] = []
         self.revisions: list[int] = []
 
     def request(self, *, epoch: str, since_revision: int) -> int:
-        """Return what the page is asked by."""
+        """Return the request of the next page."""
         assert epoch == "e"
         return since_revision
 
-    async def call(self, revision: int, *, timeout: float) -> Told:  # noqa: ASYNC109 - as gRPC has it
-        """Answer with the next page."""
+    async def call(self, revision: int, *, timeout: float) -> FeedPage:  # noqa: ASYNC109 - as gRPC has it
+        """Return the next page."""
         self.revisions.append(revision)
         self.seconds.append(timeout)
         page = next(self._pages)
@@ -46,45 +46,49 @@ class Feed:
         return page
 
 
-async def followed(feed: Feed, left: Iterable[float]) -> FeedChanges[str]:
-    """Ask a feed for what changed since revision 1."""
-    seconds = iter(left)
+async def read_feed(feed: Feed, remaining_seconds: Iterable[float]) -> FeedChanges[str]:
+    """Read the changes of a feed since revision 1."""
+    seconds_iterator = iter(remaining_seconds)
     target = PollTarget(0, InstanceKind.PROXY, "127.0.0.1:1", epoch="e", revision=1)
     connections = Connections()
     channel = connections.channel(target.address, target.kind)
-    question = SourceContext(target, channel, connections, lambda: next(seconds), lambda: 100.0)
-    changes = await read_changes(question, feed.call, feed.request, lambda page, _: page.names.items())
+    context = SourceContext(target, channel, connections, lambda: next(seconds_iterator), lambda: 100.0)
+    changes = await read_changes(context, feed.call, feed.request, lambda page, _: page.names.items())
     await connections.close()
     return changes
 
 
-async def test_pages_to_the_last() -> None:
-    """The entries of all, and the place of the last; a full list that begins drops what came before it."""
+async def test_pages_are_read_to_the_last() -> None:
+    """With the position of the last page; the start of a full list drops earlier entries."""
     feed = Feed(
-        Told(2, {"a": "old"}, more=True), Told(3, {"b": "new"}, full=True, more=True), Told(4, {"c": "new"})
+        FeedPage(2, {"a": "old"}, more=True),
+        FeedPage(3, {"b": "new"}, full=True, more=True),
+        FeedPage(4, {"c": "new"}),
     )
-    changes = await followed(feed, [5.0, 4.0, 3.0])
+    changes = await read_feed(feed, [5.0, 4.0, 3.0])
     assert (changes.agents, changes.revision) == ({"b": "new", "c": "new"}, 4)
     assert (changes.full, changes.complete) == (True, True)
     assert (feed.revisions, feed.seconds) == ([1, 2, 3], [5.0, 4.0, 3.0])
 
 
 @pytest.mark.parametrize("names", [{"a": "one"}, {}])
-async def test_pages_when_time_is_up(names: dict[str, str]) -> None:
-    """What came is kept, also a place that moved on without an entry."""
-    changes = await followed(Feed(Told(2, names, more=True)), [5.0, 0.0])
+async def test_read_pages_are_kept_when_time_runs_out(names: dict[str, str]) -> None:
+    """Also a page without entries."""
+    changes = await read_feed(Feed(FeedPage(2, names, more=True)), [5.0, 0.0])
     assert (changes.agents, changes.revision, changes.complete) == (names, 2, False)
 
 
-async def test_later_page_that_fails() -> None:
-    """What came before it is kept."""
-    changes = await followed(Feed(Told(2, more=True), SourceError("gone", has_response=False)), [5.0, 4.0])
+async def test_error_of_a_later_page_keeps_earlier_pages() -> None:
+    """The result is incomplete."""
+    changes = await read_feed(
+        Feed(FeedPage(2, more=True), SourceError("gone", has_response=False)), [5.0, 4.0]
+    )
     assert (changes.revision, changes.complete) == (2, False)
 
 
-async def test_first_page_that_fails() -> None:
-    """Nothing is known then; without time left it was asked all the same, briefly."""
+async def test_error_of_the_first_page_is_raised() -> None:
+    """Without time left the feed is queried with a minimal timeout."""
     feed = Feed(SourceError("gone", has_response=False))
     with pytest.raises(SourceError, match="gone"):
-        await followed(feed, [-1.0])
+        await read_feed(feed, [-1.0])
     assert feed.seconds == [0.001]

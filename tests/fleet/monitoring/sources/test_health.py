@@ -12,18 +12,17 @@ from fleet.vocabulary.instances import ServingStatus
 from tests.fakes.instances import FakeProxy
 
 
-async def test_server_says_how_it_is(proxy: FakeProxy, connections: Connections) -> None:
-    """Its own word."""
+async def test_serving_status_and_metadata_are_read(proxy: FakeProxy, connections: Connections) -> None:
     channel = connections.channel(proxy.address, "proxy")
     assert await check_health(channel, timeout=30) == HealthResponse(ServingStatus.SERVING)
     proxy.serving = health_pb2.HealthCheckResponse.NOT_SERVING
-    proxy.says = {DEGRADED_HEADER: "busy"}
+    proxy.metadata = {DEGRADED_HEADER: "busy"}
     answer = await check_health(channel, timeout=30)
     assert answer == HealthResponse(ServingStatus.NOT_SERVING, InstanceStatus(degraded_reason="busy"))
 
 
-async def test_server_without_the_service(connections: Connections) -> None:
-    """It answered: that it does not know the service is no sickness, and no failed attempt."""
+async def test_missing_health_service_is_no_error(connections: Connections) -> None:
+    """The attempt succeeded, and the instance is not sick."""
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -32,9 +31,9 @@ async def test_server_without_the_service(connections: Connections) -> None:
     assert answer == HealthResponse(ServingStatus.SERVICE_UNKNOWN)
 
 
-async def test_frozen_server(proxy: FakeProxy, connections: Connections) -> None:
-    """No answer within the deadline is a failure that says so."""
-    proxy.held.set()
-    with pytest.raises(SourceError, match="deadline exceeded") as failed:
+async def test_frozen_server_is_an_error(proxy: FakeProxy, connections: Connections) -> None:
+    """The error says that the deadline was exceeded."""
+    proxy.freeze_event.set()
+    with pytest.raises(SourceError, match="deadline exceeded") as error_info:
         await check_health(connections.channel(proxy.address, "proxy"), timeout=0.2)
-    assert not failed.value.has_response
+    assert not error_info.value.has_response

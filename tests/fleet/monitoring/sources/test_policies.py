@@ -1,4 +1,4 @@
-"""Asking instances for their policies."""
+"""Policy reports of instances."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.plane import channel_to
 
 
-class Answering(fleet_pb2_grpc.NodePoliciesServicer):
-    """Answers what it is given."""
+class FakePolicyService(fleet_pb2_grpc.NodePoliciesServicer):
+    """A service that returns a report of the given policies."""
 
     def __init__(self, *policies: fleet_pb2.PolicyReport) -> None:
         self.report = fleet_pb2.PoliciesReport(
-            instance_id="a", role="auth", run_id="r", up_for_ms=1500, policies=policies
+            instance_id="a", role="auth", run_id="r", uptime_ms=1500, policies=policies
         )
 
     @override
@@ -36,40 +36,45 @@ def _policy(name: str, source: str = "env") -> fleet_pb2.PolicyReport:
 
 @pytest.fixture
 async def server() -> AsyncIterator[tuple[grpc.aio.Server, str]]:
-    """A server to add services to."""
-    made = grpc.aio.server()
-    port = made.add_insecure_port("127.0.0.1:0")
-    yield made, f"127.0.0.1:{port}"
-    await made.stop(None)
+    """Return a server without services, and its address."""
+    new_server = grpc.aio.server()
+    port = new_server.add_insecure_port("127.0.0.1:0")
+    yield new_server, f"127.0.0.1:{port}"
+    await new_server.stop(None)
 
 
-async def test_report(server: tuple[grpc.aio.Server, str]) -> None:
-    """Values with their sources; a policy of a newer instance is left out."""
-    answering: Any = Answering(_policy(AUTH_TTL_VARIABLE), _policy("TELEPORT_NEW"))
-    fleet_pb2_grpc.add_NodePoliciesServicer_to_server(answering, server[0])
+async def test_report_contains_values_and_sources(server: tuple[grpc.aio.Server, str]) -> None:
+    """An unknown policy of a newer instance is left out."""
+    service: Any = FakePolicyService(_policy(AUTH_TTL_VARIABLE), _policy("TELEPORT_NEW"))
+    fleet_pb2_grpc.add_NodePoliciesServicer_to_server(service, server[0])
     await server[0].start()
     async with channel_to(server[1]) as channel:
         report = await read_policies(channel, timeout=30)
     assert (report.instance_id, report.role, report.run_id, report.uptime_seconds) == ("a", "auth", "r", 1.5)
     assert set(report.policies) == {AUTH_TTL_VARIABLE}
-    found = report.policies[AUTH_TTL_VARIABLE]
-    assert (found.current_value.text, found.current_value.source) == ("1m", Source.ENVIRONMENT)
-    assert (found.next_value.text, found.next_value.source) == ("2m", Source.FILE)
+    report_of_policy = report.policies[AUTH_TTL_VARIABLE]
+    assert (report_of_policy.current_value.text, report_of_policy.current_value.source) == (
+        "1m",
+        Source.ENVIRONMENT,
+    )
+    assert (report_of_policy.next_value.text, report_of_policy.next_value.source) == ("2m", Source.FILE)
 
 
-async def test_instance_without_the_service(server: tuple[grpc.aio.Server, str]) -> None:
-    """Teleport's own do not know the question: an answer, though none of policies."""
+async def test_missing_policy_service_is_an_error_with_a_response(
+    server: tuple[grpc.aio.Server, str],
+) -> None:
+    """Teleport's own instances do not support the call."""
     await server[0].start()
     async with channel_to(server[1]) as channel:
-        with pytest.raises(SourceError) as caught:
+        with pytest.raises(SourceError) as error_info:
             await read_policies(channel, timeout=30)
-    assert caught.value.has_response
+    assert error_info.value.has_response
 
 
-async def test_unknown_source_is_refused(server: tuple[grpc.aio.Server, str]) -> None:
-    """An answer that makes no sense is not taken for one that does."""
-    answering: Any = Answering(_policy(AUTH_TTL_VARIABLE, "magic"))
-    fleet_pb2_grpc.add_NodePoliciesServicer_to_server(answering, server[0])
+async def test_unknown_value_source_is_an_error(server: tuple[grpc.aio.Server, str]) -> None:
+    """The error says that the report is invalid."""
+    service: Any = FakePolicyService(_policy(AUTH_TTL_VARIABLE, "magic"))
+    fleet_pb2_grpc.add_NodePoliciesServicer_to_server(service, server[0])
     await server[0].start()
     async with channel_to(server[1]) as channel:
         with pytest.raises(SourceError, match="the policy report is invalid"):

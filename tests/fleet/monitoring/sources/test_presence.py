@@ -15,11 +15,11 @@ from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.instances import FakeAuth, agent_entry
-from tests.fakes.questions import question
+from tests.fakes.source_contexts import make_source_context
 
 
-async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None:
-    """Asked on from each page's revision until there are no more; the last word on an agent counts."""
+async def test_agents_are_read_page_by_page(auth: FakeAuth, connections: Connections) -> None:
+    """From each page's revision; the last entry of an agent counts."""
     pages = {
         5: fleet_pb2.ListAgentsResponse(
             epoch="e", revision=7, full=True, more=True, agents=[agent_entry("a", "x"), agent_entry("b", "x")]
@@ -27,102 +27,111 @@ async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None
         7: fleet_pb2.ListAgentsResponse(epoch="e", revision=9, agents=[agent_entry("c", "x")], removed=["a"]),
     }
     auth.agents = lambda request: pages[request.since_revision]
-    changes = await list_agents(question(connections, auth, epoch="old", revision=5))
+    changes = await list_agents(make_source_context(connections, auth, epoch="old", revision=5))
     assert (changes.epoch, changes.revision, changes.full, changes.complete) == ("e", 9, True, True)
     assert list(changes.agents) == ["a", "b", "c"]
     assert changes.agents["a"] is None
-    told = changes.agents["b"]
-    assert told is not None
-    assert (told.expires_at, told.ttl, told.mode, told.tracked) == (120.0, 20.0, ReconnectMode.RECONNECT, 2)
+    agent_b = changes.agents["b"]
+    assert agent_b is not None
+    assert (agent_b.expires_at, agent_b.ttl, agent_b.mode, agent_b.tracked_count) == (
+        120.0,
+        20.0,
+        ReconnectMode.RECONNECT,
+        2,
+    )
 
 
-async def test_agents_of_a_wide_mesh(auth: FakeAuth, connections: Connections) -> None:
-    """A page in which each agent names hundreds of proxies is longer than what gRPC takes unless it is told to."""
+async def test_large_page_is_accepted(auth: FakeAuth, connections: Connections) -> None:
+    """A page of a wide mesh exceeds gRPC's default message size."""
     entry = agent_entry("a", "x")
     entry.agent.tracker.claimed.extend(f"{number:036}" for number in range(150_000))
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
-    changes = await list_agents(question(connections, auth))
-    told = changes.agents["a"]
-    assert told is not None
-    assert told.claimed >= 150_000
+    changes = await list_agents(make_source_context(connections, auth))
+    agent = changes.agents["a"]
+    assert agent is not None
+    assert agent.claimed_count >= 150_000
 
 
-async def test_agents_when_time_runs_out_between_pages(auth: FakeAuth, connections: Connections) -> None:
-    """What came is kept, with the place to go on from."""
+async def test_read_agents_are_kept_when_time_runs_out(auth: FakeAuth, connections: Connections) -> None:
+    """With the position of the next page."""
     page = fleet_pb2.ListAgentsResponse(
         epoch="e", revision=7, full=True, more=True, agents=[agent_entry("a", "x")]
     )
     auth.agents = lambda _: page
-    left = iter([5.0, 0.0])
-    changes = await list_agents(question(connections, auth, left=lambda: next(left)))
+    seconds = iter([5.0, 0.0])
+    changes = await list_agents(
+        make_source_context(connections, auth, remaining_seconds=lambda: next(seconds))
+    )
     assert (changes.revision, changes.complete, list(changes.agents)) == (7, False, ["a"])
 
 
-async def test_auth_that_cannot_answer(auth: FakeAuth, connections: Connections) -> None:
-    """One exception, that says whether anybody was there."""
-    auth.fails = grpc.StatusCode.PERMISSION_DENIED
-    with pytest.raises(SourceError, match="permission denied: told to fail") as failed:
-        await list_agents(question(connections, auth))
-    assert failed.value.has_response
-    auth.fails = grpc.StatusCode.UNAVAILABLE
-    with pytest.raises(SourceError) as failed:
-        await list_instances(question(connections, auth))
-    assert not failed.value.has_response
+async def test_error_of_the_auth_is_raised(auth: FakeAuth, connections: Connections) -> None:
+    """The error says whether the auth responded."""
+    auth.error_code = grpc.StatusCode.PERMISSION_DENIED
+    with pytest.raises(SourceError, match="permission denied: told to fail") as error_info:
+        await list_agents(make_source_context(connections, auth))
+    assert error_info.value.has_response
+    auth.error_code = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(SourceError) as error_info:
+        await list_instances(make_source_context(connections, auth))
+    assert not error_info.value.has_response
 
 
-async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> None:
-    """Auths and proxies, all pages; a resource without a name is nobody."""
+async def test_instances_are_read_page_by_page(auth: FakeAuth, connections: Connections) -> None:
+    """Auths and proxies; a resource without a name is left out."""
     auth.auths = [auth.resource(50.0, "10s"), types_pb2.ServerV2()]
     labels = {"teleport.internal/proxygroup-id": "g", "teleport.internal/proxygroup-gen": "3"}
     labels["refloat.dev/region"] = "eu-west"
     labels["refloat.dev/heartbeat-auth"] = "auth-id"
     auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
-    found = await list_instances(question(connections, auth))
-    listed_as = [(i.kind, i.resource) for i in found]
-    assert [(kind, r.expires_at, r.ttl, r.group, r.generation, r.region) for kind, r in listed_as] == [
+    instances = await list_instances(make_source_context(connections, auth))
+    kinds_and_resources = [(i.kind, i.resource) for i in instances]
+    assert [
+        (kind, r.expires_at, r.ttl, r.group, r.generation, r.region) for kind, r in kinds_and_resources
+    ] == [
         (InstanceKind.AUTH, 50.0, 10.0, "", 0, ""),
         (InstanceKind.PROXY, 60.0, 90.0, "g", 3, "eu-west"),
         (InstanceKind.PROXY, 70.0, None, "", 0, ""),
     ]
-    assert [i.resource.heartbeat_auth for i in found] == ["", "auth-id", ""]
-    first = found[0].resource
+    assert [i.resource.heartbeat_auth for i in instances] == ["", "auth-id", ""]
+    first = instances[0].resource
     assert (first.name, first.address, first.diag_address) == ("auth-1", auth.address, auth.diag_address)
 
 
-async def test_instances_when_time_runs_out_between_pages(auth: FakeAuth, connections: Connections) -> None:
-    """A list without its last page is none: whom it does not name would count as deregistered."""
+async def test_incomplete_instance_list_is_an_error(auth: FakeAuth, connections: Connections) -> None:
+    """Missing instances would count as deregistered otherwise."""
     auth.proxies = [auth.resource(60.0), auth.resource(70.0)]
-    left = iter([5.0, 5.0, 0.0])
-    with pytest.raises(SourceError, match="timed out before the next page") as failed:
-        await list_instances(question(connections, auth, left=lambda: next(left)))
-    assert failed.value.has_response
+    seconds = iter([5.0, 5.0, 0.0])
+    with pytest.raises(SourceError, match="timed out before the next page") as error_info:
+        await list_instances(make_source_context(connections, auth, remaining_seconds=lambda: next(seconds)))
+    assert error_info.value.has_response
 
 
-def test_instance_that_says_little() -> None:
-    """As a real Teleport's: no diag address, no TTL, maybe no expiry."""
+def test_instance_with_minimal_resource() -> None:
+    """As of a real Teleport: no diag address, no TTL, no expiry."""
     server = types_pb2.ServerV2()
     server.metadata.name = "id"
-    found = listed_instance(InstanceKind.PROXY, server).resource
-    assert (found.name, found.address, found.diag_address) == ("id", "", "")
-    assert (found.ttl, found.expires_at, found.generation) == (None, None, 0)
+    resource = listed_instance(InstanceKind.PROXY, server).resource
+    assert (resource.name, resource.address, resource.diag_address) == ("id", "", "")
+    assert (resource.ttl, resource.expires_at, resource.generation) == (None, None, 0)
 
 
-async def test_agents_with_texts_of_megabytes(auth: FakeAuth, connections: Connections) -> None:
-    """An auth of another version lets them through: names are cut, and an id that is none is left out."""
-    long, endless = agent_entry("a", "x" * 1_000), agent_entry("b" * 129, "x")
-    long.agent.name, long.agent.via_proxy_id = "n" * 1_000_000, "p" * 1_000
+async def test_long_texts_of_agents_are_truncated(auth: FakeAuth, connections: Connections) -> None:
+    """An auth of another version may return them; an invalid id is left out."""
+    agent_with_long_texts, agent_with_long_id = agent_entry("a", "x" * 1_000), agent_entry("b" * 129, "x")
+    agent_with_long_texts.agent.name, agent_with_long_texts.agent.via_proxy_id = "n" * 1_000_000, "p" * 1_000
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
-        epoch="e", revision=7, full=True, agents=[long, endless]
+        epoch="e", revision=7, full=True, agents=[agent_with_long_texts, agent_with_long_id]
     )
-    changes = await list_agents(question(connections, auth))
+    changes = await list_agents(make_source_context(connections, auth))
     assert list(changes.agents) == ["a"]
-    told = changes.agents["a"]
-    assert told is not None
-    assert [len(text) for text in (told.name, told.auth_id, told.via_proxy_id)] == [256, 128, 128]
+    agent = changes.agents["a"]
+    assert agent is not None
+    assert [len(text) for text in (agent.name, agent.auth_id, agent.via_proxy_id)] == [256, 128, 128]
 
 
-def test_instance_with_texts_of_megabytes() -> None:
-    """Every text of its resource is cut; a generation that no computer counts to is none."""
+def test_long_texts_of_instances_are_truncated() -> None:
+    """An invalid generation is read as 0."""
     server = types_pb2.ServerV2()
     server.metadata.name, server.spec.hostname = "p", "h" * 1_000_000
     server.spec.addr, server.spec.version = "a" * 1_000_000, "v" * 1_000_000
@@ -130,30 +139,37 @@ def test_instance_with_texts_of_megabytes() -> None:
         server.metadata.labels[label] = "x" * 1_000_000
     server.metadata.labels["teleport.internal/proxygroup-gen"] = "9" * 5_000
     server.metadata.labels["refloat.dev/heartbeat-auth"] = "a" * 1_000_000
-    found = listed_instance(InstanceKind.PROXY, server).resource
-    texts = (found.name, found.address, found.diag_address, found.version, found.group, found.region)
+    resource = listed_instance(InstanceKind.PROXY, server).resource
+    texts = (
+        resource.name,
+        resource.address,
+        resource.diag_address,
+        resource.version,
+        resource.group,
+        resource.region,
+    )
     assert [len(text) for text in texts] == [256] * 6
-    assert len(found.heartbeat_auth) == 128
-    assert found.generation == 0
+    assert len(resource.heartbeat_auth) == 128
+    assert resource.generation == 0
 
 
-async def test_agent_with_ages_beyond_all_dates(auth: FakeAuth, connections: Connections) -> None:
-    """An agent says what it likes: what is longer than a century counts as one, and pages can show it."""
+async def test_ages_are_limited_to_a_century(auth: FakeAuth, connections: Connections) -> None:
+    """So that pages can show them."""
     entry = agent_entry("a", "x")
     entry.expires_in_ms = entry.agent.ttl_ms = 2**64 - 1
     entry.agent.policy.read_age_ms = entry.agent.tracker.ttl_seen_ms = 2**64 - 1
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
     now = time.time()
-    changes = await list_agents(question(connections, auth, now=now))
-    told = changes.agents["a"]
-    assert told is not None
-    assert datetime.fromtimestamp(told.policy_read_at, UTC).year < 1930
-    assert datetime.fromtimestamp(told.expires_at, UTC).year > 2100
-    assert told.ttl == told.ttl_seen == 3_155_760_000
+    changes = await list_agents(make_source_context(connections, auth, now=now))
+    agent = changes.agents["a"]
+    assert agent is not None
+    assert datetime.fromtimestamp(agent.policy_read_at, UTC).year < 1930
+    assert datetime.fromtimestamp(agent.expires_at, UTC).year > 2100
+    assert agent.ttl == agent.ttl_seen == 3_155_760_000
 
 
-def test_every_text_of_an_agent_is_bounded() -> None:
-    """Whatever field of an entry a text is in, also one that the entry gets later, what is kept of it is short."""
+def test_every_text_of_an_agent_is_limited() -> None:
+    """In every field, also in fields that are added later."""
     entry = fleet_pb2.AgentEntry()
     _fill(entry, "x" * 100_000)
     agent = listed_agent(entry, 100.0)
@@ -163,7 +179,7 @@ def test_every_text_of_an_agent_is_bounded() -> None:
 
 
 def _fill(message: Message, text: str) -> None:
-    """Put a text into every field of a message that takes one."""
+    """Set every text field of a message to `text`."""
     for field in message.DESCRIPTOR.fields:
         if field.is_repeated:
             continue

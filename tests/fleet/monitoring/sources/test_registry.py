@@ -7,13 +7,13 @@ from fleet.vocabulary.instances import InstanceKind
 
 
 def test_names_of_sources() -> None:
-    """Each source has its own; those of lists are the names of their feeds in the record."""
+    """Names are unique; names of list sources are those of their feeds in the record."""
     names = [source.name for source in (*INSTANCE_SOURCES, *LIST_SOURCES)]
     assert names == ["health", "readyz", "tunnels", "trackers", LISTS, PRESENCE]
 
 
 def test_every_instance_is_contacted() -> None:
-    """The first source is asked of all, and its failure is the reason why an instance was not reached."""
+    """The first source applies to every instance and is a contact source."""
     first = INSTANCE_SOURCES[0]
     assert first.is_contact
     assert all(first.applies_to(PollTarget(0, kind, "127.0.0.1:1")) for kind in InstanceKind)

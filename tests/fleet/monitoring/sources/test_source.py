@@ -10,33 +10,35 @@ from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
-from tests.fakes.questions import question
+from tests.fakes.source_contexts import make_source_context
 from tests.meta.house import ROOT
 
 
-async def _ask(_: SourceContext) -> int:
+async def _query(_: SourceContext) -> int:
     return 1
 
 
-async def _ask_elsewhere(_: SourceContext) -> int:
+async def _query_differently(_: SourceContext) -> int:
     return 2
 
 
-def test_sources_of_one_name_are_the_same_evidence() -> None:
-    """What uses an answer finds it also when another product is asked in another way."""
-    answers = {EvidenceSource("tunnels", _ask_elsewhere, share=0.5): 2}
-    assert answers[EvidenceSource("tunnels", _ask)] == 2
-    assert EvidenceSource("health", _ask) not in answers
+def test_sources_are_equal_by_name() -> None:
+    """Also if their queries differ."""
+    responses = {EvidenceSource("tunnels", _query_differently, share=0.5): 2}
+    assert responses[EvidenceSource("tunnels", _query)] == 2
+    assert EvidenceSource("health", _query) not in responses
 
 
-async def test_module_of_the_how_to_asks(tmp_path: Path, proxy: FakeProxy, connections: Connections) -> None:
-    """The source that docs/how-to/add-an-evidence-source.md shows is one that works."""
+async def test_module_of_the_how_to_queries_instances(
+    tmp_path: Path, proxy: FakeProxy, connections: Connections
+) -> None:
+    """The source in docs/how-to/add-an-evidence-source.md works."""
     text = (ROOT / "docs/how-to/add-an-evidence-source.md").read_text()
     module = tmp_path / "build.py"
     module.write_text(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0])
     source: EvidenceSource[str] = runpy.run_path(str(module))["BUILD"]
-    assert source.applies_to(question(connections, proxy).target)
+    assert source.applies_to(make_source_context(connections, proxy).target)
     with pytest.raises(SourceError, match="name no version"):
-        await source.query(question(connections, proxy))
+        await source.query(make_source_context(connections, proxy))
     proxy.metrics = '# TYPE x gauge\nteleport_build_info{gitref="",goversion="g",version="18.1.0"} 1.0\n'
-    assert await source.query(question(connections, proxy)) == "18.1.0"
+    assert await source.query(make_source_context(connections, proxy)) == "18.1.0"

@@ -6,15 +6,16 @@ from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.trackers import read_agent_report
 from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
-from tests.fakes.questions import question
+from tests.fakes.source_contexts import make_source_context
 
 
-async def test_agent_answers_through_its_tunnel(proxy: FakeProxy, connections: Connections) -> None:
-    """Its own document, read."""
-    proxy.statuses["a"] = '{"agent_id": "a", "tracker": {"desired_count": 2, "claimed": ["proxy-1-id"]}}'
-    report = await read_agent_report(question(connections, proxy), "a")
+async def test_report_is_read_through_the_tunnel(proxy: FakeProxy, connections: Connections) -> None:
+    proxy.statuses["a"] = (
+        '{"agent_id": "a", "tracker": {"desired_count": 2, "claimed_proxies": ["proxy-1-id"]}}'
+    )
+    report = await read_agent_report(make_source_context(connections, proxy), "a")
     assert report is not None
-    assert (report.tracker.desired_count, report.tracker.claimed) == (2, ("proxy-1-id",))
+    assert (report.tracker.desired_count, report.tracker.claimed_proxies) == (2, ("proxy-1-id",))
     assert proxy.calls[-1].agent_id == "a"
 
 
@@ -25,16 +26,16 @@ async def test_agent_answers_through_its_tunnel(proxy: FakeProxy, connections: C
         ('{"agent_id": "b"}', "another agent responded: 'b'"),
     ],
 )
-async def test_no_answer_that_can_be_used(
+async def test_invalid_report_is_an_error(
     proxy: FakeProxy, connections: Connections, document: str, sentence: str
 ) -> None:
-    """Whoever is wrong is named."""
+    """The error describes the problem."""
     proxy.statuses["a"] = document
-    with pytest.raises(SourceError, match=sentence) as failed:
-        await read_agent_report(question(connections, proxy), "a")
-    assert failed.value.has_response
+    with pytest.raises(SourceError, match=sentence) as error_info:
+        await read_agent_report(make_source_context(connections, proxy), "a")
+    assert error_info.value.has_response
 
 
-async def test_agent_that_has_moved(proxy: FakeProxy, connections: Connections) -> None:
-    """Its tunnel there is gone: that is nothing the agent said, nor a failure of it."""
-    assert await read_agent_report(question(connections, proxy), "a") is None
+async def test_missing_tunnel_is_no_report(proxy: FakeProxy, connections: Connections) -> None:
+    """The agent has moved; this is no error."""
+    assert await read_agent_report(make_source_context(connections, proxy), "a") is None

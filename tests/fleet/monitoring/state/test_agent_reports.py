@@ -16,36 +16,38 @@ from fleet.monitoring.state.codec import blank_rows
 
 REPORT = parse_agent_report(
     b'{"agent_id": "a", "policy": {"mode": "reconnect", "health_check": true, "read_age_ms": 5000}, "tracker":'
-    b' {"desired_count": 300, "claimed": ["p"], "ttl_seen_ms": 2500,'
+    b' {"desired_count": 300, "claimed_proxies": ["p"], "ttl_seen_ms": 2500,'
     b' "proxies": [{"proxy_id": "p"}, {"proxy_id": "q"}]}}'
 )
 
 
-def test_answer_kept_and_read() -> None:
+def test_response_round_trip() -> None:
     """With a report, and without one."""
-    for answer in (
+    for response in (
         AgentReportResponse(10.5, 3, REPORT),
         AgentReportResponse(10.5, 3, None, "unavailable: the agent went away"),
     ):
-        assert unpack_agent_response(pack_agent_response(answer).encode()) == answer
+        assert unpack_agent_response(pack_agent_response(response).encode()) == response
 
 
-def test_overlay_what_is_newer_than_the_heartbeat() -> None:
-    """What the agent told since its heartbeat counts; what it told before, or did not, does not."""
+def test_overlay_applies_newer_reports() -> None:
+    """Reports after the heartbeat count; older reports and errors do not."""
     heartbeats, memory = blank_rows(HEARTBEAT, 3), blank_rows(MEMORY, 3)
     # Written at 100.
     heartbeats["expires_at"], heartbeats["ttl"] = 120.0, 20.0
-    heartbeats["desired"], heartbeats["mode"] = 1, ReconnectMode.PICK_FIRST
+    heartbeats["desired_count"], heartbeats["mode"] = 1, ReconnectMode.PICK_FIRST
     heartbeats["flags"] = LIST_PARITY
-    answers = {
+    responses = {
         b"0": AgentReportResponse(101.0, 7, REPORT),
         b"1": AgentReportResponse(99.0, 7, REPORT),
         b"2": AgentReportResponse(101.0, 7, None, "no"),
     }
-    told = report_rows_of({agent: pack_report_row(answer) for agent, answer in answers.items()}, 3)
-    after, remembered = overlay_reports(heartbeats, memory, told)
-    assert after["desired"].tolist() == [255, 1, 1]
-    assert after["claimed"].tolist() == [1, 0, 0]
+    report_rows = report_rows_of(
+        {agent: pack_report_row(response) for agent, response in responses.items()}, 3
+    )
+    after, updated_memory = overlay_reports(heartbeats, memory, report_rows)
+    assert after["desired_count"].tolist() == [255, 1, 1]
+    assert after["claimed_count"].tolist() == [1, 0, 0]
     assert after["mode"].tolist() == [
         ReconnectMode.RECONNECT,
         ReconnectMode.PICK_FIRST,
@@ -53,24 +55,24 @@ def test_overlay_what_is_newer_than_the_heartbeat() -> None:
     ]
     assert after["flags"].tolist() == [LIST_PARITY | HEALTH_CHECK, LIST_PARITY, LIST_PARITY]
     assert (after["policy_read_at"][0], after["ttl_seen"][0]) == (96.0, 2.5)
-    assert remembered["tracked"].tolist() == [2, 0, 0]
-    assert heartbeats["desired"].tolist() == [1, 1, 1]
+    assert updated_memory["tracked_count"].tolist() == [2, 0, 0]
+    assert heartbeats["desired_count"].tolist() == [1, 1, 1]
 
 
-def test_nothing_told_copies_nothing() -> None:
-    """A fleet of which nobody was asked costs no copy of its columns."""
+def test_overlay_without_reports_copies_nothing() -> None:
+    """Without reports the columns are returned as they are."""
     heartbeats, memory = blank_rows(HEARTBEAT, 2), blank_rows(MEMORY, 2)
     after = overlay_reports(heartbeats, memory, report_rows_of({}, 2))
     assert after[0] is heartbeats
     assert after[1] is memory
 
 
-def test_told_of_agents_beyond_the_columns() -> None:
-    """An agent that the columns do not have yet is left out."""
-    kept = {
+def test_reports_of_unknown_agents_are_left_out() -> None:
+    """Agents beyond the end of the columns are left out."""
+    packed_rows = {
         b"0": pack_report_row(AgentReportResponse(1.0, 7, REPORT)),
         b"5": pack_report_row(AgentReportResponse(1.0, 7, REPORT)),
     }
-    told = report_rows_of(kept, 3)
-    assert told.agents.tolist() == [0]
-    assert np.count_nonzero(told.rows["at"]) == 1
+    report_rows = report_rows_of(packed_rows, 3)
+    assert report_rows.agents.tolist() == [0]
+    assert np.count_nonzero(report_rows.rows["at"]) == 1

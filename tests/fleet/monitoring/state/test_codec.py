@@ -11,7 +11,7 @@ from fleet.vocabulary.verdicts import State
 
 
 def test_header_round_trip() -> None:
-    """Every field comes back; what is no header is none."""
+    """Every field is restored; invalid bytes are no header."""
     header = codec.RecordHeader("0123456789abcdef", 5, 7, 9, 1.5, 0.6, 3, 2, tuple(range(len(State))))
     blob = codec.pack_header(header)
     assert len(blob) == codec.HEADER_SIZE
@@ -20,8 +20,8 @@ def test_header_round_trip() -> None:
     assert codec.unpack_header(b"\0" * codec.HEADER_SIZE) is None
 
 
-def test_rows_shorter_and_longer_than_asked() -> None:
-    """Cut, or filled up with rows that name no instance."""
+def test_rows_are_truncated_or_filled() -> None:
+    """Missing rows name no instance."""
     blob = np.zeros(2, HEARTBEAT).tobytes()
     assert len(codec.rows_of(blob, HEARTBEAT, 1)) == 1
     assert codec.rows_of(blob, HEARTBEAT, 3)["auth"].tolist() == [0, 0, NO_INSTANCE]
@@ -37,15 +37,15 @@ def test_tunnels_of_several_proxies() -> None:
 
 
 def test_small_values_round_trip() -> None:
-    """Resources, polls, spells and feeds, full and empty."""
+    """Resources, polls, spells and feeds, complete and empty."""
     for resource in (
         InstanceResource("n", "h:1", "h:2", "1", 10.0, 2.5, 3.5, "g", 4),
         InstanceResource("n", ""),
         InstanceResource("n", "h:1", expires_at=0.0),
     ):
-        found = codec.unpack_resource(codec.pack_resource(resource).encode())
-        assert found.address == resource.address
-        assert (found.expires_at or None) == (resource.expires_at or None)
+        unpacked_resource = codec.unpack_resource(codec.pack_resource(resource).encode())
+        assert unpacked_resource.address == resource.address
+        assert (unpacked_resource.expires_at or None) == (resource.expires_at or None)
     attempts = (PollAttempt(2.0, ok=False, error="no"), PollAttempt(1.0, ok=True))
     full = Poll(attempts=attempts, serving=ServingStatus.UNKNOWN, serving_at=1.0, readyz=503, readyz_at=2.0)
     for poll in (Poll(), full):
@@ -65,7 +65,7 @@ def test_small_values_round_trip() -> None:
 
 
 def test_poll_of_another_version() -> None:
-    """A source that this version does not have, or that the other one did not have, takes nothing else away."""
+    """Unknown and missing sources do not affect the others."""
     assert codec.unpack_poll(b'{"attempts":[[1.0,1,""]],"readyz":503,"another":"1"}') == {
         "attempts": (PollAttempt(1.0, ok=True),),
         "readyz": 503,

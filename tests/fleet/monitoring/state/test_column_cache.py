@@ -13,49 +13,53 @@ from tests.fakes.record import AS_OF, conclude, fill
 
 
 def rows(record: ClusterRecord) -> list[bytes]:
-    """Every column of a record."""
+    """Return the bytes of all columns of a record."""
     arrays = (record.heartbeats, record.memory, record.verdicts, record.tunnel_agents, record.tunnel_proxies)
     return [array.tobytes() for array in arrays]
 
 
-def test_kept_columns_are_those_of_a_first_read(writer: Writer, redis: Redis) -> None:
-    """Whatever others write between two loads, the second shows it."""
+def test_cached_columns_equal_a_fresh_read(writer: Writer, redis: Redis) -> None:
+    """Also after writes of another process."""
     epoch = fill(writer, [State.HEALTHY] * 4)
-    other = Writer(redis, writer.prefix)
+    other_writer = Writer(redis, writer.prefix)
 
-    def alike() -> bool:
+    def is_cache_current() -> bool:
         return rows(writer.load("default")) == rows(Writer(redis, writer.prefix).load("default"))
 
-    assert alike()
+    assert is_cache_current()
     place = FeedState(freshness=FeedFreshness(AS_OF, AS_OF), epoch="agents", revision=99)
-    beat = blank_rows(HEARTBEAT, 1)
-    beat["expires_at"] = AS_OF + 77
-    one = np.array([2], np.uint32)
-    assert other.write_heartbeats(
+    heartbeat_rows = blank_rows(HEARTBEAT, 1)
+    heartbeat_rows["expires_at"] = AS_OF + 77
+    agent_indices = np.array([2], np.uint32)
+    assert other_writer.write_heartbeats(
         *("default", epoch),
-        before=other.feed("default", "presence"),
+        before=other_writer.feed("default", "presence"),
         after=place,
-        indices=one,
-        rows=beat,
+        indices=agent_indices,
+        rows=heartbeat_rows,
         ended_agents=np.zeros(0, np.uint32),
         ended_at=AS_OF,
         tracked_counts=np.array([7], np.uint8),
     )
-    assert alike()
-    assert writer.load("default").memory["tracked"].tolist() == [0, 0, 7, 0]
-    before = other.feed("default", "3")
-    assert other.write_tunnels("default", epoch, 3, before=before, after=place, rows=np.zeros(1, TUNNEL))
-    assert alike()
-    other.set_retired("default", epoch, [1], is_retired=True)
-    assert alike()
-    assert conclude(other, [State.HEALTHY, State.RETIRED, State.STRANDED, State.HEALTHY], as_of=AS_OF + 1)
-    assert alike()
+    assert is_cache_current()
+    assert writer.load("default").memory["tracked_count"].tolist() == [0, 0, 7, 0]
+    before = other_writer.feed("default", "3")
+    assert other_writer.write_tunnels(
+        "default", epoch, 3, before=before, after=place, rows=np.zeros(1, TUNNEL)
+    )
+    assert is_cache_current()
+    other_writer.set_retired("default", epoch, [1], is_retired=True)
+    assert is_cache_current()
+    assert conclude(
+        other_writer, [State.HEALTHY, State.RETIRED, State.STRANDED, State.HEALTHY], as_of=AS_OF + 1
+    )
+    assert is_cache_current()
     assert conclude(writer, [State.HEALTHY] * 4, as_of=AS_OF + 2)
-    assert alike()
+    assert is_cache_current()
 
 
-def test_kept_columns_of_a_lost_record(writer: Writer, redis: Redis) -> None:
-    """Nothing of the old epoch is left."""
+def test_cached_columns_of_a_lost_record_are_dropped(writer: Writer, redis: Redis) -> None:
+    """Only the new epoch is read."""
     fill(writer, [State.HEALTHY] * 4)
     writer.load("default")
     redis.flushdb()

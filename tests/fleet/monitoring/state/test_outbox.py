@@ -11,34 +11,34 @@ from fleet.monitoring.state.outbox import (
 )
 
 
-def _owed(agents: int, remembered: int, instances: int) -> RoundChanges:
+def _round_changes(agents: int, changed_count: int, instances: int) -> RoundChanges:
     return RoundChanges(
         round=7,
         at=1.5,
         transitions=np.array([(n, 2, 3, 4, 5) for n in range(agents)], TRANSITION),
-        changed_agents=np.arange(remembered, dtype=np.uint32),
+        changed_agents=np.arange(changed_count, dtype=np.uint32),
         instances=np.array([(n, 1, 2) for n in range(instances)], INSTANCE_TRANSITION),
     )
 
 
-def test_owed_there_and_back() -> None:
-    """Whatever there is of each kind."""
+def test_round_changes_round_trip() -> None:
+    """With and without changes of each kind."""
     for counts in ((2, 3, 4), (0, 0, 1), (1, 0, 0), (0, 5, 0), (2, 0, 3)):
-        there = _owed(*counts)
-        back = unpack_round_changes(pack_round_changes(there))
-        assert (back.round, back.at) == (7, 1.5)
-        assert back.transitions.tolist() == there.transitions.tolist()
-        assert back.changed_agents.tolist() == there.changed_agents.tolist()
-        assert back.instances.tolist() == there.instances.tolist()
+        original = _round_changes(*counts)
+        unpacked = unpack_round_changes(pack_round_changes(original))
+        assert (unpacked.round, unpacked.at) == (7, 1.5)
+        assert unpacked.transitions.tolist() == original.transitions.tolist()
+        assert unpacked.changed_agents.tolist() == original.changed_agents.tolist()
+        assert unpacked.instances.tolist() == original.instances.tolist()
 
 
-def test_owed_nothing_is_no_bytes() -> None:
-    """A round in which nothing changed owes nothing."""
-    assert pack_round_changes(_owed(0, 0, 0)) == b""
+def test_no_changes_are_packed_as_no_bytes() -> None:
+    """A poll without changes writes nothing."""
+    assert pack_round_changes(_round_changes(0, 0, 0)) == b""
 
 
-def test_owed_before_there_were_turns_can_be_read() -> None:
-    """An upgrade finds in Redis what the version before it owed."""
-    older = pack_round_changes(_owed(1, 2, 0))
+def test_changes_without_instances_of_an_older_version_are_readable() -> None:
+    """An upgrade reads the outbox of the previous version."""
+    older = pack_round_changes(_round_changes(1, 2, 0))
     assert unpack_round_changes(older).instances.tolist() == []
-    assert pack_round_changes(_owed(1, 2, 3)).startswith(older)
+    assert pack_round_changes(_round_changes(1, 2, 3)).startswith(older)

@@ -20,7 +20,7 @@ STATES = [State.HEALTHY, State.STRANDED, State.RETIRED, State.HEALTHY]
 
 
 def test_summary_of_a_fresh_round(writer: Writer, reader: Reader) -> None:
-    """Every state is counted, also those with none."""
+    """States without agents have the count 0."""
     fill(writer, STATES)
     summary = reader.summary("default", AS_OF + 1)
     assert not summary.stale
@@ -34,7 +34,7 @@ def test_summary_of_a_fresh_round(writer: Writer, reader: Reader) -> None:
 
 
 def test_snapshot_of_an_old_round(writer: Writer, reader: Reader) -> None:
-    """With every worker dead all but retired agents read unknown, and nothing reads stranded."""
+    """Old data makes all agents unknown except retired ones."""
     fill(writer, STATES)
     assert reader.snapshot("default", AS_OF + 10).states == bytes(STATES)
     old = reader.snapshot("default", AS_OF + 10.1)
@@ -45,20 +45,20 @@ def test_snapshot_of_an_old_round(writer: Writer, reader: Reader) -> None:
     assert reader.header("default", AS_OF + 10.1).counts == old.counts
 
 
-def test_snapshot_is_at_its_place_in_the_stream(writer: Writer, reader: Reader) -> None:
+def test_snapshot_has_the_sequence_number_of_its_state(writer: Writer, reader: Reader) -> None:
     """A round that changes no state leaves the sequence number, one that does raises it by one."""
     fill(writer, STATES)
     first = reader.snapshot("default", AS_OF)
     assert conclude(writer, STATES, as_of=AS_OF + 1)
     assert reader.snapshot("default", AS_OF + 1).seq == first.seq
-    changed = [*STATES[:3], State.AT_RISK]
-    assert conclude(writer, changed, as_of=AS_OF + 2)
+    new_states = [*STATES[:3], State.AT_RISK]
+    assert conclude(writer, new_states, as_of=AS_OF + 2)
     last = reader.snapshot("default", AS_OF + 2)
-    assert (last.seq, last.states, last.epoch) == (first.seq + 1, bytes(changed), first.epoch)
+    assert (last.seq, last.states, last.epoch) == (first.seq + 1, bytes(new_states), first.epoch)
 
 
 def test_layout_by_home_proxy(writer: Writer, reader: Reader) -> None:
-    """Blocks are home proxies in the order in which they were first seen."""
+    """Blocks are home proxies in order of discovery."""
     fill(writer, STATES)
     layout = reader.layout("default")
     assert layout.version == reader.layout_version("default")
@@ -68,8 +68,8 @@ def test_layout_by_home_proxy(writer: Writer, reader: Reader) -> None:
     assert layout.homes == (0, 1, 0, 1)
 
 
-def test_layout_leaves_out_agents_not_yet_judged(writer: Writer, reader: Reader) -> None:
-    """Layout and snapshot are of the same length, whatever polls have found since."""
+def test_layout_leaves_out_agents_without_a_verdict(writer: Writer, reader: Reader) -> None:
+    """Layout and snapshot have the same length."""
     epoch = fill(writer, STATES)
     version = reader.layout_version("default")
     writer.intern_agents("default", epoch, [("new", "new")])
@@ -80,8 +80,8 @@ def test_layout_leaves_out_agents_not_yet_judged(writer: Writer, reader: Reader)
     assert reader.layout("default").ids[-1] == "new"
 
 
-def test_record_made_anew(writer: Writer, reader: Reader, redis: Redis) -> None:
-    """Another epoch: a cached roster is not mixed with the new one."""
+def test_new_record_drops_the_cached_roster(writer: Writer, reader: Reader, redis: Redis) -> None:
+    """Rosters of two epochs are not mixed."""
     fill(writer, STATES)
     assert len(reader.layout("default").ids) == 4
     before = reader.header("default", AS_OF)
@@ -94,15 +94,15 @@ def test_record_made_anew(writer: Writer, reader: Reader, redis: Redis) -> None:
 
 
 def test_cluster_without_a_record(reader: Reader) -> None:
-    """Empty and stale, not an error: the pollers have only not begun."""
+    """Empty and stale, not an error."""
     summary = reader.summary("default", AS_OF)
     assert (summary.stale, summary.as_of, summary.agents) == (True, None, 0)
     assert reader.snapshot("default", AS_OF).states == b""
     assert reader.layout("default").ids == ()
 
 
-def test_clusters_are_apart(writer: Writer, reader: Reader) -> None:
-    """Every key carries its cluster."""
+def test_clusters_are_separate(writer: Writer, reader: Reader) -> None:
+    """Every key contains its cluster."""
     fill(writer, STATES)
     fill(writer, STATES[:1], cluster="east")
     assert reader.summary("default", AS_OF).agents == 4
@@ -110,13 +110,13 @@ def test_clusters_are_apart(writer: Writer, reader: Reader) -> None:
 
 
 def test_redis_down(prefix: str) -> None:
-    """One exception, with a sentence."""
+    """The error is a sentence."""
     with pytest.raises(StateUnavailableError):
         Reader(connect("redis://127.0.0.1:1/0"), prefix).header("default", AS_OF)
 
 
 def test_table_is_kept_until_a_round_concludes(writer: Writer, reader: Reader) -> None:
-    """The same object while nothing was concluded, another after a round, and another once it is too old."""
+    """Another table is created after a poll and when the data becomes old."""
     fill(writer, STATES)
     first = reader.table("default", AS_OF + 1)
     assert reader.table("default", AS_OF + 2) is first
@@ -130,7 +130,7 @@ def test_table_is_kept_until_a_round_concludes(writer: Writer, reader: Reader) -
 
 
 def test_instances_with_their_agents(writer: Writer, reader: Reader) -> None:
-    """A proxy counts its tunnels and the agents at home on it, an auth the agents that are connected to it."""
+    """Agents connected to a proxy or an auth, and counts by home proxy."""
     fill(writer, STATES)
     views = reader.instances("default", AS_OF + 1)
     assert [view.facts.name for view in views] == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
@@ -141,7 +141,7 @@ def test_instances_with_their_agents(writer: Writer, reader: Reader) -> None:
 
 
 def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) -> None:
-    """Their resources have expired, and they keep their connections to the auth: their tunnels show that they live."""
+    """Their resources have expired, but their tunnels show that they are alive."""
     epoch = fill(writer, STATES)
     later = AS_OF + 25
     assert reader.instances("default", later)[0].agents == 4
@@ -159,14 +159,14 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
 
 
 def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
-    """Nothing is said of an instance whose last poll is too old, but that."""
+    """Their state is unknown."""
     fill(writer, STATES)
     views = reader.instances("default", AS_OF + 60)
     assert {view.state for view in views} == {InstanceState.UNKNOWN}
 
 
-def test_instances_whose_list_nobody_answers_any_more(writer: Writer, reader: Reader) -> None:
-    """Rounds go on while every auth is cut off: heartbeats are as old as the list, which is not their fault."""
+def test_list_of_cut_off_auths_is_not_fresh(writer: Writer, reader: Reader) -> None:
+    """Polls continue while every auth is cut off, so heartbeats are as old as the list."""
     fill(writer, STATES)
     assert all(view.is_list_fresh for view in reader.instances("default", AS_OF + 1))
     assert conclude(writer, STATES, as_of=AS_OF + 30)
@@ -174,27 +174,27 @@ def test_instances_whose_list_nobody_answers_any_more(writer: Writer, reader: Re
 
 
 def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
-    """The view names instances by id, the explanation holds every instance it names."""
+    """The explanation contains every instance that it names."""
     fill(writer, STATES)
     table = reader.table("default", AS_OF + 1)
     view = reader.agent(table, 0)
     assert (view.id, view.name, view.state) == ("agent-1-id", "agent-1", State.HEALTHY)
-    assert (view.auth, view.proxies, view.home) == ("auth-1-id", ("proxy-1-id",), "proxy-1-id")
+    assert (view.auth, view.proxies, view.home_proxy) == ("auth-1-id", ("proxy-1-id",), "proxy-1-id")
     assert (view.heartbeat_at, view.expires_at, view.since) == (AS_OF, AS_OF + 20, AS_OF)
     assert "proxy-1" in view.verdict.sentence
-    found = reader.explain("default", "agent-2-id", AS_OF + 1)
-    assert found is not None
-    assert found.evidence.tunnels == (3,)
-    assert found.opened_at == {3: AS_OF - 60}
-    assert set(found.instances) == {0, 3}
-    # The round said stranded, the evidence since says otherwise: the next round decides, not the page.
-    assert found.view.state is State.STRANDED
-    assert "next one will tell" in found.view.verdict.sentence
+    explanation = reader.explain("default", "agent-2-id", AS_OF + 1)
+    assert explanation is not None
+    assert explanation.evidence.tunnels == (3,)
+    assert explanation.opened_at == {3: AS_OF - 60}
+    assert set(explanation.instances) == {0, 3}
+    # The last poll concluded stranded; newer evidence differs, but only the next poll decides.
+    assert explanation.view.state is State.STRANDED
+    assert "next one will tell" in explanation.view.verdict.sentence
     assert reader.explain("default", "nobody", AS_OF + 1) is None
 
 
 def test_agent_with_the_policy_of_its_heartbeat(writer: Writer, reader: Reader) -> None:
-    """Mode, health check and when it read them; of an agent that no auth lists nothing is known."""
+    """Mode, health check and time; an agent without a heartbeat has none of them."""
     fill(writer, STATES)
     table = reader.table("default", AS_OF + 1)
     view = reader.agent(table, 0)
@@ -206,17 +206,25 @@ def test_agent_with_the_policy_of_its_heartbeat(writer: Writer, reader: Reader) 
         AS_OF - 5,
     )
     rows["expires_at"][1] = 0
-    reporting, silent = reader.agents(replace(table, heartbeats=rows), range(2))
-    assert (reporting.mode, reporting.health_check, reporting.policy_read_at) == (
+    agent_with_heartbeat, agent_without_heartbeat = reader.agents(replace(table, heartbeats=rows), range(2))
+    assert (
+        agent_with_heartbeat.mode,
+        agent_with_heartbeat.health_check,
+        agent_with_heartbeat.policy_read_at,
+    ) == (
         ReconnectMode.RECONNECT,
         True,
         AS_OF - 5,
     )
-    assert (silent.mode, silent.health_check, silent.policy_read_at) == (ReconnectMode.UNKNOWN, None, None)
+    assert (
+        agent_without_heartbeat.mode,
+        agent_without_heartbeat.health_check,
+        agent_without_heartbeat.policy_read_at,
+    ) == (ReconnectMode.UNKNOWN, None, None)
 
 
 def test_agent_when_data_is_old(writer: Writer, reader: Reader) -> None:
-    """Unknown, with the reason, and retired stays retired."""
+    """Unknown with a reason; a retired agent stays retired."""
     fill(writer, STATES)
     table = reader.table("default", AS_OF + 60)
     view = reader.agent(table, 1)

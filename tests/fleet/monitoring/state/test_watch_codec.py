@@ -1,4 +1,4 @@
-"""A watch in the record."""
+"""The encoding of watches in the record."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, DrainRequest
 from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
 
-def test_watch_is_kept_whole() -> None:
-    """After each of several polls, and of none; through JSON."""
+def test_watch_round_trip() -> None:
+    """After several polls, through JSON."""
     watch = INITIAL_WATCH
     for at, probe in enumerate(
         (
@@ -35,8 +35,8 @@ def test_watch_is_kept_whole() -> None:
 @pytest.mark.parametrize(
     "change", [{"signal": ["well", "NOTHING_SEEN", 1.0]}, {"recent": "SX"}, {"streak": 3}, {"draining": [1]}]
 )
-def test_watch_of_another_version_begins_anew(change: dict[str, Any]) -> None:
-    """It is no reason to lose a whole record."""
+def test_watch_of_another_version_is_reset(change: dict[str, Any]) -> None:
+    """The rest of the record is kept."""
     assert unpack_watch({**pack_watch(INITIAL_WATCH), **change}) == INITIAL_WATCH
     assert unpack_watch({}) == INITIAL_WATCH
     assert unpack_watch(None) is INITIAL_WATCH

@@ -13,28 +13,32 @@ from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import AS_OF, conclude, fill
 
-NOBODY = np.zeros(0, np.uint32)
+NO_AGENTS = np.zeros(0, np.uint32)
 
 
-def test_create_two_at_once(writer: Writer) -> None:
-    """The second finds the record of the first: positions have one author."""
+def test_second_create_returns_the_first_record(writer: Writer) -> None:
+    """The second writer gets the record of the first one."""
     first = writer.create("default", RecordSeed(agents=[("a", "one")], memory=blank_rows(MEMORY, 1)))
     second = writer.create("default", RecordSeed(agents=[("b", "two")], memory=blank_rows(MEMORY, 1)))
     assert first == second
     assert writer.agent_ids("default") == (["a"], ["one"])
 
 
-def test_agents_interned_by_two_writers(writer: Writer, redis: Redis) -> None:
-    """Each keeps a cache of its own, and both agree on every index."""
+def test_two_writers_agree_on_agent_indices(writer: Writer, redis: Redis) -> None:
+    """Each writer has a cache of its own."""
     epoch = writer.create("default", RecordSeed())
-    other = Writer(redis, writer.prefix)
+    other_writer = Writer(redis, writer.prefix)
     assert writer.intern_agents("default", epoch, [("a", "1"), ("b", "2")]).tolist() == [0, 1]
-    assert other.intern_agents("default", epoch, [("c", "3"), ("a", "1"), ("c", "3")]).tolist() == [2, 0, 2]
+    assert other_writer.intern_agents("default", epoch, [("c", "3"), ("a", "1"), ("c", "3")]).tolist() == [
+        2,
+        0,
+        2,
+    ]
     assert writer.intern_agents("default", epoch, [("d", "4"), ("c", "3")]).tolist() == [3, 2]
 
 
 def test_write_to_a_lost_record(writer: Writer, redis: Redis) -> None:
-    """Nothing is written without an epoch: half a record would look like a fleet without agents."""
+    """A partial record would look like a fleet without agents."""
     epoch = writer.create("default", RecordSeed())
     redis.flushdb()
     with pytest.raises(RecordLostError):
@@ -44,8 +48,8 @@ def test_write_to_a_lost_record(writer: Writer, redis: Redis) -> None:
     assert redis.dbsize() == 0
 
 
-def test_heartbeats_moved_on_by_somebody_else(writer: Writer) -> None:
-    """The second to write from the same place in the feed writes nothing."""
+def test_concurrent_write_of_heartbeats_is_refused(writer: Writer) -> None:
+    """The second write from the same feed position writes nothing."""
     epoch = writer.create("default", RecordSeed())
     agents = writer.intern_agents("default", epoch, [("a", "1"), ("b", "2"), ("c", "3")])
     rows = blank_rows(HEARTBEAT, 1)
@@ -59,20 +63,20 @@ def test_heartbeats_moved_on_by_somebody_else(writer: Writer) -> None:
             after=FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=revision),
             indices=agents[index : index + 1],
             rows=rows,
-            ended_agents=NOBODY,
+            ended_agents=NO_AGENTS,
             ended_at=0.0,
         )
 
     assert write(2, 1)
     assert not write(0, 2)
-    kept = rows_of(writer.heartbeats("default"), HEARTBEAT, 3)
-    assert kept["expires_at"].tolist() == [0.0, 0.0, 50.0]
-    # What lies between is blank, not zero: zero would name instance 0.
-    assert kept["auth"].tolist() == [NO_INSTANCE] * 3
+    stored_rows = rows_of(writer.heartbeats("default"), HEARTBEAT, 3)
+    assert stored_rows["expires_at"].tolist() == [0.0, 0.0, 50.0]
+    # Rows in between are blank: zeros would name instance 0.
+    assert stored_rows["auth"].tolist() == [NO_INSTANCE] * 3
 
 
-def test_tunnels_of_an_unfinished_list(writer: Writer) -> None:
-    """They wait beside the old ones: an agent on the second page must not look stranded after the first."""
+def test_unfinished_tunnel_list_is_kept_separately(writer: Writer) -> None:
+    """Otherwise an agent on the second page would look stranded after the first one."""
     epoch = writer.create("default", RecordSeed())
     old, new = np.zeros(2, TUNNEL), np.zeros(1, TUNNEL)
     place = FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=1)
@@ -88,8 +92,8 @@ def test_tunnels_of_an_unfinished_list(writer: Writer) -> None:
     assert writer.tunnels("default", 3, listing=True) == b""
 
 
-def test_commit_has_one_winner(writer: Writer) -> None:
-    """Two conclude the same round: the second changes nothing."""
+def test_concurrent_commit_has_one_winner(writer: Writer) -> None:
+    """The second commit of a poll changes nothing."""
     fill(writer, [State.HEALTHY] * 3)
     before = writer.load("default")
     assert conclude(writer, [State.HEALTHY, State.STRANDED, State.HEALTHY], as_of=AS_OF + 1)
@@ -100,7 +104,7 @@ def test_commit_has_one_winner(writer: Writer) -> None:
 
 
 def test_commit_after_an_operator_retired_an_agent(writer: Writer) -> None:
-    """The round that did not know of it writes nothing; the next one does."""
+    """The flag is set and removed, with another memory version."""
     epoch = fill(writer, [State.HEALTHY] * 3)
     before = writer.load("default")
     writer.set_retired("default", epoch, [1], is_retired=True)
@@ -110,18 +114,18 @@ def test_commit_after_an_operator_retired_an_agent(writer: Writer) -> None:
     assert (writer.load("default").memory["flags"] & RETIRED).tolist() == [0, 0, 0]
 
 
-def test_reconnects_that_run_are_the_ones_named(writer: Writer, redis: Redis) -> None:
-    """All at once: who is not named has none; an id that nobody knows is left out; saying it again writes nothing."""
+def test_expected_reconnects_replace_earlier_ones(writer: Writer, redis: Redis) -> None:
+    """Unknown ids are left out; repeating the call writes nothing."""
     fill(writer, [State.HEALTHY] * 3)
     before = writer.load("default")
     writer.expect_reconnects("default", {"agent-1-id": 50.0, "agent-3-id": 60.0, "agent-9-id": 70.0})
-    said = writer.load("default")
-    assert said.memory["working_until"].tolist() == [50.0, 0.0, 60.0]
-    assert said.memory["home"].tolist() == before.memory["home"].tolist()
-    assert said.memory_version != before.memory_version
+    marked_record = writer.load("default")
+    assert marked_record.memory["working_until"].tolist() == [50.0, 0.0, 60.0]
+    assert marked_record.memory["home_proxy"].tolist() == before.memory["home_proxy"].tolist()
+    assert marked_record.memory_version != before.memory_version
     writer.expect_reconnects("default", {"agent-3-id": 60.0, "agent-1-id": 50.0})
-    assert writer.load("default").memory_version == said.memory_version
-    writer.set_retired("default", said.epoch, [0], is_retired=True)
+    assert writer.load("default").memory_version == marked_record.memory_version
+    writer.set_retired("default", marked_record.epoch, [0], is_retired=True)
     assert conclude(writer, [State.RETIRED, State.HEALTHY, State.WORKING], as_of=AS_OF + 1)
     assert writer.load("default").memory["working_until"].tolist() == [50.0, 0.0, 60.0]
     writer.expect_reconnects("default", {})
@@ -132,18 +136,18 @@ def test_reconnects_that_run_are_the_ones_named(writer: Writer, redis: Redis) ->
     assert redis.dbsize() == 0
 
 
-def test_reconnect_of_an_agent_no_round_has_seen(writer: Writer) -> None:
-    """The rows before its own are blank, not zero."""
+def test_expected_reconnect_of_an_agent_without_a_verdict(writer: Writer) -> None:
+    """Rows before it are blank, not zero."""
     epoch = writer.create("default", RecordSeed())
     writer.intern_agents("default", epoch, [("a", "1"), ("b", "2")])
     writer.expect_reconnects("default", {"b": 50.0})
     memory = writer.load("default").memory
     assert memory["working_until"].tolist() == [0.0, 50.0]
-    assert memory["home"].tolist() == [NO_INSTANCE] * 2
+    assert memory["home_proxy"].tolist() == [NO_INSTANCE] * 2
 
 
-def test_outbox_settled_in_any_order(writer: Writer, redis: Redis) -> None:
-    """A result stays owed until the database has got it."""
+def test_outbox_entries_are_removed_in_any_order(writer: Writer, redis: Redis) -> None:
+    """An entry stays in the outbox until it is removed."""
     redis.rpush(writer.keys("default").outbox, b"one", b"two")
     assert writer.read_outbox("default", 10) == [b"one", b"two"]
     writer.remove_from_outbox("default", b"one")
@@ -157,15 +161,15 @@ def test_redis_down(prefix: str) -> None:
 
 
 def test_round_after_another_number_of_verdicts(writer: Writer, redis: Redis) -> None:
-    """A record that a version with other verdicts wrote is gone on with: same epoch, next round, new rows."""
+    """A record of a version with other verdicts continues with the same epoch and the next poll."""
     epoch = fill(writer, [State.HEALTHY, State.STRANDED], as_of=AS_OF)
     key, before = writer.keys("default").verdicts, writer.load("default").header
     redis.setrange(key, 3, b"0")
-    other = Writer(redis, writer.prefix)
-    found = other.load("default").header
-    assert (found.epoch, found.seq, found.round) == (epoch, before.seq, before.round)
-    assert (found.rows, found.as_of) == (0, 0.0)
-    assert conclude(other, [State.HEALTHY, State.STRANDED], as_of=AS_OF + 1)
-    now = Writer(redis, writer.prefix).load("default")
-    assert now.verdicts["state"].tolist() == [State.HEALTHY, State.STRANDED]
-    assert (now.header.epoch, now.header.rows, now.header.round) == (epoch, 2, before.round + 1)
+    other_writer = Writer(redis, writer.prefix)
+    header = other_writer.load("default").header
+    assert (header.epoch, header.seq, header.round) == (epoch, before.seq, before.round)
+    assert (header.rows, header.as_of) == (0, 0.0)
+    assert conclude(other_writer, [State.HEALTHY, State.STRANDED], as_of=AS_OF + 1)
+    record = Writer(redis, writer.prefix).load("default")
+    assert record.verdicts["state"].tolist() == [State.HEALTHY, State.STRANDED]
+    assert (record.header.epoch, record.header.rows, record.header.round) == (epoch, 2, before.round + 1)

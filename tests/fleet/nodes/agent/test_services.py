@@ -1,4 +1,4 @@
-"""What an agent exposes, and what it refuses."""
+"""The services that an agent exposes, and the targets that it refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def services_of(*services: tuple[str, str], name: str = "agent-7") -> AgentServi
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         ("web", "not name=host:port"),
         ("web=", "not host:port"),
@@ -32,21 +32,21 @@ def services_of(*services: tuple[str, str], name: str = "agent-7") -> AgentServi
         ("We.b=127.0.0.1:1", "is not a service name"),
     ],
 )
-def test_flag_that_is_wrong(text: str, why: str) -> None:
-    """Each has its sentence."""
-    with pytest.raises(ValueError, match=why):
+def test_invalid_service_flag_is_explained(text: str, message: str) -> None:
+    """Each mistake has its own message."""
+    with pytest.raises(ValueError, match=message):
         agent_services.parse(text)
 
 
-def test_flag_with_the_agents_number() -> None:
-    """{n} may stand anywhere in the address."""
+def test_service_address_may_contain_the_agent_number() -> None:
+    """`{n}` is replaced anywhere in the address."""
     assert agent_services.parse("web=10.0.0.{n}:80{n}") == ("web", "10.0.0.{n}:80{n}")
     services: Services = (("web", "10.0.0.{n}:80{n}"),)
     assert services_of(*services)._addresses == {"web": ("10.0.0.7", 807)}
 
 
-def test_diag_port_of_the_process() -> None:
-    """It is filled in once it is known; without one there is nothing to expose."""
+def test_diag_placeholder_becomes_the_diag_address() -> None:
+    """The address is filled in after the port is open; without --diag-listen the start fails."""
     services = (agent_services.parse("metrics={diag}"), ("web", "h:1"))
     assert agent_services.with_diag_address(services, "127.0.0.1:5") == (
         ("metrics", "127.0.0.1:5"),
@@ -60,21 +60,21 @@ def test_diag_port_of_the_process() -> None:
 @pytest.mark.parametrize(
     "flags", [["--service", "web"], ["--service", "web=127.0.0.1:1", "--service", "web=127.0.0.1:2"]]
 )
-def test_command_refuses_flags(flags: list[str]) -> None:
-    """A wrong or doubled service stops the start, with exit code 2."""
-    result = CliRunner().invoke(command, ["--auth", "127.0.0.1:1", "--proxy", "127.0.0.1:2", *flags])
-    assert result.exit_code == click.UsageError.exit_code
-    assert "web" in result.output
+def test_command_refuses_invalid_or_duplicate_service(flags: list[str]) -> None:
+    """The command does not start and has the exit code of a usage error."""
+    invocation = CliRunner().invoke(command, ["--auth", "127.0.0.1:1", "--proxy", "127.0.0.1:2", *flags])
+    assert invocation.exit_code == click.UsageError.exit_code
+    assert "web" in invocation.output
 
 
-def test_targets_are_its_own() -> None:
-    """The status first, then its services, each under its id."""
+def test_targets_are_status_and_services_with_the_agent_id() -> None:
+    """The status is first, then the services by name."""
     services = services_of(("web", "h:1"), ("db", "h:2"))
     assert [target.name for target in services.targets] == ["_status.id-7", "db.id-7", "web.id-7"]
 
 
 @pytest.mark.parametrize(
-    ("target", "why"),
+    ("target", "message"),
     [
         ("ssh.id-7", r"agent agent-7 exposes no service 'ssh'; exposed services: web"),
         ("web.id-8", "not a target of agent agent-7"),
@@ -82,29 +82,29 @@ def test_targets_are_its_own() -> None:
         ("_secret.id-7", "exposes no service '_secret'"),
     ],
 )
-async def test_session_to_anything_else(target: str, why: str) -> None:
-    """It is refused with a sentence."""
-    with pytest.raises(TunnelError, match=why):
+async def test_session_to_unknown_target_is_refused(target: str, message: str) -> None:
+    """The error names the agent and the services that it exposes."""
+    with pytest.raises(TunnelError, match=message):
         await services_of(("web", "127.0.0.1:1")).accept_session(Target(target))
 
 
-async def test_service_that_is_down() -> None:
-    """Who asks is told the address and why."""
+async def test_session_to_unreachable_service_fails_with_its_address() -> None:
+    """The user's error names the address and the reason."""
     with pytest.raises(TunnelError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
         await services_of(("web", f"127.0.0.1:{free_port()}")).accept_session(Target("web.id-7"))
 
 
-async def test_service_that_is_up() -> None:
-    """It is dialled before the session is accepted."""
-    came = asyncio.Event()
+async def test_service_is_dialled_before_session_is_accepted() -> None:
+    """The service has a connection when the session is accepted."""
+    is_connected = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.set()
+        is_connected.set()
         await reader.read()
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        taken = await services_of(("web", f"127.0.0.1:{port}")).accept_session(Target("web.id-7"))
-        await asyncio.wait_for(came.wait(), 60)
-        taken.discard()
+        session = await services_of(("web", f"127.0.0.1:{port}")).accept_session(Target("web.id-7"))
+        await asyncio.wait_for(is_connected.wait(), 60)
+        session.discard()

@@ -1,4 +1,4 @@
-"""The document an agent tells of itself."""
+"""The status document of an agent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fleet.protocol.recovery.tracker import Tracker
 from fleet.transport.pick_healthy.events import ChannelPolicy
 
 
-def test_document_has_the_tracker_in_full() -> None:
-    """Every proxy with its group, generation and the time it has left; claims; the policy; services."""
+def test_document_contains_the_whole_tracker() -> None:
+    """Every proxy has its group, generation and remaining time; claims, policy and services are included."""
     tracker = Tracker("default", 1)
     lease = tracker.try_acquire(0.0)
     assert lease is not None
@@ -39,9 +39,9 @@ def test_document_has_the_tracker_in_full() -> None:
     assert document["auth_reconnect"] == {"first_wait_ms": 250, "drain_timeout_ms": None, "every_ms": None}
     assert document["tracker"] == {
         "desired_count": 1,
-        "claimed": ["p-new"],
-        "leaving": [],
-        "going": [],
+        "claimed_proxies": ["p-new"],
+        "leaving_proxies": [],
+        "departing_proxies": [],
         "inflight": 0,
         "ttl_seen_ms": 10_000,
         "topology_age_ms": 4000,
@@ -51,23 +51,23 @@ def test_document_has_the_tracker_in_full() -> None:
                 "group": "blue",
                 "generation": 2,
                 "expires_in_ms": 6000,
-                "desired": True,
-                "draining": False,
+                "is_desired": True,
+                "is_draining": False,
             },
             {
                 "proxy_id": "p-old",
                 "group": "blue",
                 "generation": 1,
                 "expires_in_ms": 6000,
-                "desired": False,
-                "draining": False,
+                "is_desired": False,
+                "is_draining": False,
             },
         ],
     }
 
 
-def test_document_has_when_the_auth_connection_moves() -> None:
-    """The settings of the flags, in milliseconds; null is never, and for the first wait that of Teleport."""
+def test_document_contains_auth_reconnect_settings() -> None:
+    """The flags in milliseconds; null means never, and for the first wait the default of Teleport."""
     settings = pick_healthy.BalancerSettings(first_wait=None, drain_timeout=60.0, reconnect_every=3600.0)
     document = status.document(Identity("id", "agent-1"), Tracker("default"), None, (), (), 4.0, settings)
     expected = {"first_wait_ms": None, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
@@ -77,16 +77,16 @@ def test_document_has_when_the_auth_connection_moves() -> None:
     assert report.model_dump() == expected
 
 
-def test_document_before_anything_is_known() -> None:
-    """No policy was read and no proxy heard of: it says so."""
+def test_document_before_first_policy_and_proxy() -> None:
+    """The policy and the topology age are null, and the list of proxies is empty."""
     document = status.document(Identity("id", "agent-1"), Tracker("default"), None, (), (), 4.0)
     assert document["policy"] is None
     assert document["tracker"]["proxies"] == []
     assert document["tracker"]["topology_age_ms"] is None
 
 
-def test_document_of_an_agent_on_the_move() -> None:
-    """Which proxies drain, which it leaves, which of those go away, and that it dials; a reader has them all."""
+def test_document_marks_draining_leaving_and_departing_proxies() -> None:
+    """A parsed report has the draining, leaving and departing proxies and the dials in progress."""
     tracker = Tracker("default", 2)
     for name in ("p1", "p2"):
         lease = tracker.try_acquire(0.0)
@@ -100,6 +100,10 @@ def test_document_of_an_agent_on_the_move() -> None:
     assert tracker.leave("p2", 1.0, is_departing=True)
     assert tracker.try_acquire(1.0) is not None
     document = status.document(Identity("id", "agent-1"), tracker, None, (), (), 1.0)
-    told = agent_report.parse_agent_report(json.dumps(document)).tracker
-    assert (told.leaving, told.going, told.inflight) == (("p1", "p2"), ("p2",), 1)
-    assert [known.proxy_id for known in told.proxies if known.draining] == ["p3"]
+    tracker_report = agent_report.parse_agent_report(json.dumps(document)).tracker
+    assert (tracker_report.leaving_proxies, tracker_report.departing_proxies, tracker_report.inflight) == (
+        ("p1", "p2"),
+        ("p2",),
+        1,
+    )
+    assert [entry.proxy_id for entry in tracker_report.proxies if entry.is_draining] == ["p3"]

@@ -1,4 +1,4 @@
-"""One tunnel as the agent has it, against a real proxy."""
+"""One tunnel of an agent to a real proxy."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.messages import TunnelError, WireVersion
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.plane import Plane, channel_to
-from tests.fakes.tcp import echoing
+from tests.fakes.tcp import serve_echo
 from tests.fakes.waiting import eventually
 
-Make = Callable[..., Tunnel]
+MakeTunnel = Callable[..., Tunnel]
 
 
 @pytest.fixture
-async def make() -> AsyncIterator[Make]:
-    """Makes tunnels of one agent, and ends them with the test."""
-    made: list[Tunnel] = []
+async def make_tunnel() -> AsyncIterator[MakeTunnel]:
+    """Yield a function that makes tunnels of one agent, which end with the test."""
+    opened_tunnels: list[Tunnel] = []
 
-    def tunnel(
+    def make_one(
         address: str,
         *services: tuple[str, str],
         channel: grpc.aio.Channel | None = None,
         keep_alive: KeepAlive | None = None,
     ) -> Tunnel:
         identity = Identity("id-1", "agent-1")
-        made.append(
+        opened_tunnels.append(
             Tunnel(
                 channel or channel_to(address),
                 identity,
@@ -49,15 +49,15 @@ async def make() -> AsyncIterator[Make]:
                 AgentServices(identity, services, lambda: {"known": True}),
             )
         )
-        return made[-1]
+        return opened_tunnels[-1]
 
-    yield tunnel
-    for one in made:
-        await one.close()
+    yield make_one
+    for opened_tunnel in opened_tunnels:
+        await opened_tunnel.close()
 
 
-async def up(tunnel: Tunnel) -> asyncio.Task[None]:
-    """Bring it up, and read its frames as an agent does."""
+async def start_tunnel(tunnel: Tunnel) -> asyncio.Task[None]:
+    """Open and register a tunnel, and read its frames in a task as an agent does."""
     await tunnel.hello()
     await tunnel.register()
 
@@ -69,133 +69,143 @@ async def up(tunnel: Tunnel) -> asyncio.Task[None]:
     return asyncio.create_task(read())
 
 
-async def session(proxy: Proxy, service: str) -> TunnelStream:
-    """A user's session to the agent, as the proxy opens it."""
+async def open_session(proxy: Proxy, service: str) -> TunnelStream:
+    """Open a user's session to the agent, as the proxy does."""
     tunnel = proxy.table.find_current("id-1")
     assert tunnel is not None
     return await proxy.tunnels.open_session(tunnel, service)
 
 
-async def test_hello_then_register(plane: Plane, make: Make) -> None:
-    """It learns which proxy answers, and counts there once it has registered."""
+async def test_tunnel_counts_after_registration(plane: Plane, make_tunnel: MakeTunnel) -> None:
+    """The hello response names the proxy; the proxy lists the tunnel once it is registered."""
     proxy = await plane.proxy(ttl=600.0)
-    tunnel = make(proxy.instance.grpc_address)
+    tunnel = make_tunnel(proxy.instance.grpc_address)
     assert await tunnel.hello() == tunnel.proxy_id == proxy.instance.flags.id
     assert len(proxy.table) == 0
     await tunnel.register()
     await eventually(lambda: len(proxy.table) == 1)
 
 
-async def test_proxy_that_leaves(plane: Plane, make: Make) -> None:
-    """Who is shutting down says so: the operator need not mend that."""
+async def test_proxy_that_shuts_down_is_no_refusal(plane: Plane, make_tunnel: MakeTunnel) -> None:
+    """The error says "shutting down" and needs no action of an operator."""
     proxy = await plane.proxy(ttl=600.0)
     proxy.tunnels.is_shutting_down = True
     with pytest.raises(TunnelDialError, match="shutting down") as refusal:
-        await make(proxy.instance.grpc_address).hello()
+        await make_tunnel(proxy.instance.grpc_address).hello()
     assert not refusal.value.is_refused
 
 
-async def test_proxy_that_refuses(plane: Plane, make: Make) -> None:
-    """A refusal is told as one: a second tunnel on one connection has no place."""
+async def test_second_tunnel_on_one_connection_is_refused(plane: Plane, make_tunnel: MakeTunnel) -> None:
+    """The dial error is marked as a refusal."""
     proxy = await plane.proxy(ttl=600.0)
     channel = channel_to(proxy.instance.grpc_address)
-    reading = await up(make("", channel=channel))
+    read_task = await start_tunnel(make_tunnel("", channel=channel))
     with pytest.raises(TunnelDialError, match="already has a tunnel") as refusal:
-        await make("", channel=channel).hello()
+        await make_tunnel("", channel=channel).hello()
     assert refusal.value.is_refused
-    reading.cancel()
+    read_task.cancel()
 
 
-async def test_proxy_that_is_frozen(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that accepts and says nothing is given up in time."""
+async def test_hello_to_silent_port_times_out(
+    make_tunnel: MakeTunnel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port that accepts connections and never responds is given up."""
     monkeypatch.setattr(agent_tunnel, "_ANSWER_WITHIN", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts; nobody reads
-        tunnel = make(f"127.0.0.1:{silent.getsockname()[1]}")
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as silent:  # the kernel accepts the connection; no program reads
+        tunnel = make_tunnel(f"127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(TunnelDialError, match="no proxy responded in time"):
             await tunnel.hello()
 
 
-async def test_register_that_is_ended(plane: Plane, make: Make) -> None:
-    """The proxy's reason is the tunnel's, and Control is over too."""
+async def test_tunnel_ends_with_the_reason_of_the_proxy(plane: Plane, make_tunnel: MakeTunnel) -> None:
+    """The end of the Register call ends the Control call as well."""
     proxy = await plane.proxy(ttl=600.0)
-    tunnel = make(proxy.instance.grpc_address)
-    reading = await up(tunnel)
-    table = proxy.table.find_current("id-1")
-    assert table is not None
-    assert table.register is not None
-    proxy.tunnels._servers[WireVersion.V0_2].end_client(table.register, "go away")
-    await eventually(reading.done)
+    tunnel = make_tunnel(proxy.instance.grpc_address)
+    read_task = await start_tunnel(tunnel)
+    proxy_tunnel = proxy.table.find_current("id-1")
+    assert proxy_tunnel is not None
+    assert proxy_tunnel.register is not None
+    proxy.tunnels._servers[WireVersion.V0_2].end_client(proxy_tunnel.register, "go away")
+    await eventually(read_task.done)
     assert "go away" in tunnel.end_reason
 
 
-async def test_sessions_are_counted(plane: Plane, make: Make) -> None:
-    """A user's session counts from its asking to its end; one that was refused and the status do not."""
+async def test_only_user_sessions_are_counted(plane: Plane, make_tunnel: MakeTunnel) -> None:
+    """A user's session counts until it ends; a refused session and the status do not count."""
     proxy = await plane.proxy(ttl=600.0)
-    async with echoing() as port:
-        tunnel = make(proxy.instance.grpc_address, ("echo", f"127.0.0.1:{port}"), ("down", "127.0.0.1:1"))
-        reading = await up(tunnel)
-        stream = await session(proxy, "echo")
+    async with serve_echo() as port:
+        tunnel = make_tunnel(
+            proxy.instance.grpc_address, ("echo", f"127.0.0.1:{port}"), ("down", "127.0.0.1:1")
+        )
+        read_task = await start_tunnel(tunnel)
+        stream = await open_session(proxy, "echo")
         assert tunnel.sessions == 1
         with pytest.raises(TunnelError, match="cannot connect to"):
-            await session(proxy, "down")
-        status = await session(proxy, agent_services.STATUS)
+            await open_session(proxy, "down")
+        status = await open_session(proxy, agent_services.STATUS)
         assert await status.read() == b'{"known": true}'
         await status.close()
         assert tunnel.sessions == 1
         await stream.close()
         await eventually(lambda: tunnel.sessions == 0)
-        assert not reading.done()
-    reading.cancel()
+        assert not read_task.done()
+    read_task.cancel()
 
 
-async def test_retired_without_sessions(plane: Plane, make: Make) -> None:
-    """Nothing holds it: it ends at once, at both ends."""
+async def test_retired_tunnel_without_sessions_ends_at_once(plane: Plane, make_tunnel: MakeTunnel) -> None:
+    """Agent and proxy both end the tunnel."""
     proxy = await plane.proxy(ttl=600.0)
-    tunnel = make(proxy.instance.grpc_address)
-    reading = await up(tunnel)
+    tunnel = make_tunnel(proxy.instance.grpc_address)
+    read_task = await start_tunnel(tunnel)
     tunnel.retire("test")
-    await eventually(reading.done)
+    await eventually(read_task.done)
     await eventually(lambda: len(proxy.table) == 0)
 
 
-async def test_retired_with_a_session(plane: Plane, make: Make) -> None:
-    """It takes no new session, serves the one it has to its last byte, and ends after it."""
+async def test_retired_tunnel_serves_its_session_to_the_end(plane: Plane, make_tunnel: MakeTunnel) -> None:
+    """The tunnel accepts no new session and ends after the last byte of the old one."""
     proxy = await plane.proxy(ttl=600.0)
-    async with echoing() as port:
-        tunnel = make(proxy.instance.grpc_address, ("echo", f"127.0.0.1:{port}"))
-        reading = await up(tunnel)
-        stream = await session(proxy, "echo")
+    async with serve_echo() as port:
+        tunnel = make_tunnel(proxy.instance.grpc_address, ("echo", f"127.0.0.1:{port}"))
+        read_task = await start_tunnel(tunnel)
+        stream = await open_session(proxy, "echo")
         tunnel.retire("test")
         with pytest.raises(TunnelError, match="has moved to another proxy"):
-            await session(proxy, "echo")
+            await open_session(proxy, "echo")
         await stream.write(b"still here")
         assert await stream.read() == b"still here"
-        assert not reading.done()
+        assert not read_task.done()
         await stream.write_eof()
         assert await stream.read() == b""
         await stream.close()
-        await eventually(reading.done)
+        await eventually(read_task.done)
 
 
-async def test_closed_with_a_session(plane: Plane, make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Users who are cut are counted in the log, and their end is an abort."""
+async def test_closed_tunnel_aborts_its_session(
+    plane: Plane, make_tunnel: MakeTunnel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has the number of sessions, and the user's stream ends with an error."""
     proxy = await plane.proxy(ttl=600.0)
-    async with echoing() as port:
-        tunnel = make(proxy.instance.grpc_address, ("echo", f"127.0.0.1:{port}"))
-        reading = await up(tunnel)
-        stream = await session(proxy, "echo")
+    async with serve_echo() as port:
+        tunnel = make_tunnel(proxy.instance.grpc_address, ("echo", f"127.0.0.1:{port}"))
+        read_task = await start_tunnel(tunnel)
+        stream = await open_session(proxy, "echo")
         with caplog.at_level(logging.WARNING):
             await tunnel.close()
         assert "1 sessions" in caplog.text
         with pytest.raises(TunnelError):
             await stream.read()
-        await eventually(reading.done)
+        await eventually(read_task.done)
 
 
-async def test_keep_alive(plane: Plane, make: Make) -> None:
-    """A ping is due within the first interval and one interval after each; silence makes it dead."""
+async def test_ping_is_due_every_interval_and_silence_makes_tunnel_dead(
+    plane: Plane, make_tunnel: MakeTunnel
+) -> None:
+    """The first ping is due within the first interval; three intervals of silence make the tunnel dead."""
     proxy = await plane.proxy(ttl=600.0)
-    tunnel = make(proxy.instance.grpc_address, keep_alive=KeepAlive(interval=10.0, count_max=3))
+    tunnel = make_tunnel(proxy.instance.grpc_address, keep_alive=KeepAlive(interval=10.0, count_max=3))
     await tunnel.hello()
     now = time.monotonic()
     assert tunnel.is_ping_due(now + 10.0)
@@ -211,11 +221,11 @@ async def test_keep_alive(plane: Plane, make: Make) -> None:
 
 
 @pytest.mark.parametrize("jump", [-3600, 3600])
-def test_generations_grow_whatever_the_clock_does(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
-    """A proxy that still holds a dead tunnel of ours must take the new one for newer, an hour back or ahead."""
+def test_generations_grow_after_a_clock_jump(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
+    """A proxy that still has the agent's dead tunnel must accept the new tunnel as newer."""
     generations, now = agent_tunnel.Generations(), time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now)
-    before = [generations.next(), generations.next()]
+    generations_before = [generations.next(), generations.next()]
     monkeypatch.setattr(time, "time_ns", lambda: now + jump * 10**9)
-    after = [generations.next(), generations.next()]
-    assert sorted({*before, *after}) == [*before, *after]
+    generations_after = [generations.next(), generations.next()]
+    assert sorted({*generations_before, *generations_after}) == [*generations_before, *generations_after]

@@ -1,4 +1,4 @@
-"""An agent's tunnels against a proxy that does whatever a test wants."""
+"""The tunnels of an agent to a fake proxy that sends what a test needs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from fleet.transport import channels
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.plane import Plane
-from tests.fakes.tcp import echoing
+from tests.fakes.tcp import serve_echo
 from tests.fakes.waiting import eventually
 
 
 class FakeProxy:
-    """Answers every hello with the next name, then sends what it is told to."""
+    """Respond to every hello with the next name, and send the frames in `out`."""
 
     def __init__(self, *names: str) -> None:
         self._names = list(names)
-        self.heard: list[fleet_pb2.AgentFrame] = []
-        self.out: asyncio.Queue[fleet_pb2.ProxyFrame | None] = asyncio.Queue()
+        self.received_frames: list[fleet_pb2.AgentFrame] = []
+        self.outgoing_frames: asyncio.Queue[fleet_pb2.ProxyFrame | None] = asyncio.Queue()
         self.dials = 0
         self.tunnels = TunnelServer()
 
@@ -51,39 +51,41 @@ class FakeProxy:
         """Serve one tunnel."""
         del context
         self.dials += 1
-        self.heard.append(await anext(requests))
+        self.received_frames.append(await anext(requests))
         reader = asyncio.create_task(self._read(requests))
         name = self._names.pop(0) if len(self._names) > 1 else self._names[0]
         yield fleet_pb2.ProxyFrame(hello=fleet_pb2.ProxyHello(proxy_id=name))
         try:
-            while (frame := await self.out.get()) is not None:
+            while (frame := await self.outgoing_frames.get()) is not None:
                 yield frame
         finally:
             reader.cancel()
 
     async def _read(self, requests: AsyncIterator[fleet_pb2.AgentFrame]) -> None:
         async for frame in requests:
-            self.heard.append(frame)
+            self.received_frames.append(frame)
 
-    def discover(self, request: bytes) -> None:
+    def send_discovery(self, encoded_request: bytes) -> None:
         """Send a discovery request."""
-        self.out.put_nowait(fleet_pb2.ProxyFrame(discovery=fleet_pb2.Discovery(request=request)))
+        self.outgoing_frames.put_nowait(
+            fleet_pb2.ProxyFrame(discovery=fleet_pb2.Discovery(request=encoded_request))
+        )
 
 
-Start = Callable[..., Any]
+StartTunnels = Callable[..., Any]
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    """Start a fake proxy and an agent's tunnels to it."""
+async def start_tunnels() -> AsyncIterator[StartTunnels]:
+    """Yield a function that starts a fake proxy and an agent's tunnels to it."""
     cleanups: list[Any] = []
 
-    async def make(
+    async def start_one(
         proxy: FakeProxy,
         keep_alive: KeepAlive | None = None,
         count: int = 1,
         closing: ClosingPolicy | None = None,
-        news: Callable[[str, float], None] | None = None,
+        on_news: Callable[[str, float], None] | None = None,
         registry: CollectorRegistry | None = None,
     ) -> AgentTunnels:
         server = grpc.aio.server(options=channels.server_options())
@@ -100,12 +102,12 @@ async def start() -> AsyncIterator[Start]:
             AgentServices(identity, (), dict),
             AgentMetrics(registry or CollectorRegistry()),
             lambda: None,
-            news or (lambda revision, spread: None),
+            on_news or (lambda revision, spread: None),
         )
         cleanups.append((server, tunnels, asyncio.create_task(tunnels.run())))
         return tunnels
 
-    yield make
+    yield start_one
     for server, tunnels, task in cleanups:
         task.cancel()
         await asyncio.wait([task])
@@ -113,157 +115,165 @@ async def start() -> AsyncIterator[Start]:
         await server.stop(0)
 
 
-def request(*names: str, ttl: float = 60.0) -> bytes:
+def discovery_request(*names: str, ttl: float = 60.0) -> bytes:
     return discovery.encode(tuple(DiscoveredProxy(name, ttl=ttl) for name in names))
 
 
-async def test_hello_says_who(start: Start) -> None:
-    """The first frame is a hello with id and name; one tunnel is enough."""
+async def test_hello_contains_agent_id_and_name(start_tunnels: StartTunnels) -> None:
+    """The hello is the first frame, and the agent opens no second tunnel."""
     proxy = FakeProxy("p1")
-    tunnels = await start(proxy)
-    proxy.discover(request("p1"))
+    tunnels = await start_tunnels(proxy)
+    proxy.send_discovery(discovery_request("p1"))
     await eventually(lambda: tunnels.proxies == ("p1",))
-    assert (proxy.heard[0].hello.agent_id, proxy.heard[0].hello.name) == ("id", "agent-1")
+    assert (proxy.received_frames[0].hello.agent_id, proxy.received_frames[0].hello.name) == ("id", "agent-1")
     assert proxy.dials == 1
 
 
 @pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Nobody looks for garbage: gRPC keeps a connection as long as anybody holds a call on it."""
+def disabled_garbage_collector() -> Iterator[None]:
+    """Turn the garbage collector off: gRPC keeps a connection while a reference to one of its calls exists."""
     gc.collect()
     gc.disable()
     yield
     gc.enable()
 
 
-async def test_closed_tunnel_leaves_no_connection(start: Start, uncollected: None) -> None:
-    """Its place is taken by another, which is the only one there is."""
-    before, proxy = _connections(), FakeProxy("p1")
-    tunnels = await start(proxy)
-    proxy.discover(request("p1"))
+async def test_cancelled_tunnel_leaves_no_connection(
+    start_tunnels: StartTunnels, disabled_garbage_collector: None
+) -> None:
+    """A new tunnel replaces the cancelled tunnel, and only its connection is open."""
+    count_before, proxy = _count_connections(), FakeProxy("p1")
+    tunnels = await start_tunnels(proxy)
+    proxy.send_discovery(discovery_request("p1"))
     await eventually(lambda: tunnels.proxies == ("p1",))
     (first,) = tunnels.tunnels
     first.cancel()
     del first
     await eventually(lambda: proxy.dials == 2 and tunnels.proxies == ("p1",))
-    await eventually(lambda: _connections() <= before + 2)  # both ends are ours
+    await eventually(lambda: _count_connections() <= count_before + 2)  # both ends are in this process
 
 
-async def test_dial_to_a_proxy_that_is_held_leaves_no_connection(start: Start, uncollected: None) -> None:
-    """It is given up when the proxy says who it is."""
-    before, proxy = _connections(), FakeProxy("p1", "p1", "p1", "p2")
-    tunnels = await start(proxy, count=2)
-    proxy.discover(request("p1", "p2"))
+async def test_duplicate_dial_leaves_no_connection(
+    start_tunnels: StartTunnels, disabled_garbage_collector: None
+) -> None:
+    """The agent closes a new connection when its proxy is one that the agent has a tunnel to."""
+    count_before, proxy = _count_connections(), FakeProxy("p1", "p1", "p1", "p2")
+    tunnels = await start_tunnels(proxy, count=2)
+    proxy.send_discovery(discovery_request("p1", "p2"))
     await eventually(lambda: tunnels.proxies == ("p1", "p2"))
-    await eventually(lambda: _connections() <= before + 2 * 2)
+    await eventually(lambda: _count_connections() <= count_before + 2 * 2)
 
 
-def _connections() -> int:
-    found = psutil.Process().net_connections("tcp")
-    return sum(1 for one in found if one.status == psutil.CONN_ESTABLISHED)
+def _count_connections() -> int:
+    connections = psutil.Process().net_connections("tcp")
+    return sum(1 for connection in connections if connection.status == psutil.CONN_ESTABLISHED)
 
 
-async def test_same_proxy_again_is_not_claimed_twice(start: Start) -> None:
-    """The balancer gives a proxy it has already: that dial is given up, the next one is made, until both are held."""
+async def test_proxy_is_not_claimed_twice(start_tunnels: StartTunnels) -> None:
+    """If the balancer leads to the same proxy again, the agent closes that connection and dials again."""
     proxy = FakeProxy("p1", "p1", "p1", "p2")
-    tunnels = await start(proxy, count=2)
-    proxy.discover(request("p1", "p2"))
+    tunnels = await start_tunnels(proxy, count=2)
+    proxy.send_discovery(discovery_request("p1", "p2"))
     await eventually(lambda: tunnels.proxies == ("p1", "p2"))
     assert proxy.dials >= 4
 
 
-async def test_malformed_discovery_is_refused_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """What cannot be read is logged once per proxy and ends nothing."""
+async def test_malformed_discovery_is_counted_and_logged_once(
+    start_tunnels: StartTunnels, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unreadable message is logged once per proxy and ends no tunnel."""
     proxy = FakeProxy("p1")
     registry = CollectorRegistry()
-    tunnels = await start(proxy, registry=registry)
+    tunnels = await start_tunnels(proxy, registry=registry)
     with caplog.at_level(logging.WARNING):
-        proxy.discover(b"nonsense")
-        proxy.discover(b"more nonsense")
-        proxy.discover(request("p1"))
+        proxy.send_discovery(b"nonsense")
+        proxy.send_discovery(b"more nonsense")
+        proxy.send_discovery(discovery_request("p1"))
         await eventually(lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked_proxies == ("p1",))
     assert caplog.text.count("discovery.refused") == 1
-    counted = registry.get_sample_value
-    assert counted("refloat_agent_refused_total", {"kind": "discovery"}) == 2
-    # What was received counts, whether it could be read or not.
-    assert counted("refloat_agent_discovery_messages_total") == 3
-    size = len(b"nonsense" + b"more nonsense" + request("p1"))
-    assert counted("refloat_agent_discovery_bytes_total") == size
+    sample = registry.get_sample_value
+    assert sample("refloat_agent_refused_inputs_total", {"kind": "discovery"}) == 2
+    # Unreadable messages count as received, too.
+    assert sample("refloat_agent_discovery_messages_total") == 3
+    size = len(b"nonsense" + b"more nonsense" + discovery_request("p1"))
+    assert sample("refloat_agent_discovery_bytes_total") == size
     assert tunnels.proxies == ("p1",)
 
 
-async def test_unreadable_entry_hides_no_other(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """The entries that can be read count; the others are counted, and logged once per proxy."""
+async def test_unreadable_discovery_entry_does_not_hide_the_others(
+    start_tunnels: StartTunnels, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Readable entries are applied; unreadable entries are counted, and logged once per proxy."""
     proxy = FakeProxy("p1")
     registry = CollectorRegistry()
-    tunnels = await start(proxy, registry=registry)
-    newer = {"version": "v3", "metadata": {"name": "p9"}}
-    entries = [*json.loads(request("p1", "p2"))["proxies"], newer, newer]
+    tunnels = await start_tunnels(proxy, registry=registry)
+    newer_entry = {"version": "v3", "metadata": {"name": "p9"}}
+    entries = [*json.loads(discovery_request("p1", "p2"))["proxies"], newer_entry, newer_entry]
     with caplog.at_level(logging.WARNING):
-        proxy.discover(json.dumps({"proxies": entries}).encode())
+        proxy.send_discovery(json.dumps({"proxies": entries}).encode())
         await eventually(
             lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked_proxies == ("p1", "p2")
         )
     assert caplog.text.count("discovery.refused") == 1
-    assert registry.get_sample_value("refloat_agent_refused_total", {"kind": "discovery-entry"}) == 2
-    assert registry.get_sample_value("refloat_agent_refused_total", {"kind": "discovery"}) is None
+    assert registry.get_sample_value("refloat_agent_refused_inputs_total", {"kind": "discovery-entry"}) == 2
+    assert registry.get_sample_value("refloat_agent_refused_inputs_total", {"kind": "discovery"}) is None
 
 
-async def test_advisory_is_made_before_broken(start: Start) -> None:
-    """Advised, it replies, keeps the tunnel, and lets go when the replacement stands."""
+async def test_advised_agent_keeps_tunnel_until_replacement_is_connected(start_tunnels: StartTunnels) -> None:
+    """The agent replies to the advisory, connects to the other proxy, and then leaves the first."""
     proxy = FakeProxy("p1", "p2")
-    tunnels = await start(proxy)
-    proxy.discover(request("p1", "p2"))
+    tunnels = await start_tunnels(proxy)
+    proxy.send_discovery(discovery_request("p1", "p2"))
     await eventually(lambda: tunnels.proxies == ("p1",))
     advisory = fleet_pb2.ReconnectAdvisory(advisory_id="x", reason="test")
-    proxy.out.put_nowait(fleet_pb2.ProxyFrame(reconnect_advisory=advisory))
+    proxy.outgoing_frames.put_nowait(fleet_pb2.ProxyFrame(reconnect_advisory=advisory))
     await eventually(lambda: tunnels.proxies == ("p2",))
-    replies = [frame.advisory_reply for frame in proxy.heard if frame.HasField("advisory_reply")]
+    replies = [frame.advisory_reply for frame in proxy.received_frames if frame.HasField("advisory_reply")]
     assert [(reply.advisory_id, reply.accepted) for reply in replies] == [("x", True)]
 
 
-async def test_proxy_that_answers_no_ping(start: Start) -> None:
-    """Pings go out, and silence for interval x count ends the tunnel; a live proxy is dialled again."""
+async def test_missing_pongs_end_the_tunnel(start_tunnels: StartTunnels) -> None:
+    """After interval x count of silence the agent closes the tunnel and dials again."""
     proxy = FakeProxy("p1")
-    tunnels = await start(proxy, KeepAlive(interval=0.05, count_max=3))
-    proxy.discover(request("p1"))
+    tunnels = await start_tunnels(proxy, KeepAlive(interval=0.05, count_max=3))
+    proxy.send_discovery(discovery_request("p1"))
     await eventually(lambda: tunnels.proxies == ("p1",))
 
-    def redialled() -> bool:
+    def has_dialled_again() -> bool:
         tunnels.sweep(time.monotonic(), 0.05)
-        return proxy.dials > 1 and any(frame.HasField("ping") for frame in proxy.heard)
+        return proxy.dials > 1 and any(frame.HasField("ping") for frame in proxy.received_frames)
 
-    await eventually(redialled)
+    await eventually(has_dialled_again)
 
 
-async def test_proxy_that_closes(start: Start) -> None:
-    """A stream that ends is dialled anew after its pause."""
+async def test_tunnel_closed_by_proxy_is_dialled_again(start_tunnels: StartTunnels) -> None:
+    """The agent dials again after its backoff."""
     proxy = FakeProxy("p1")
-    tunnels = await start(proxy)
-    proxy.discover(request("p1"))
+    tunnels = await start_tunnels(proxy)
+    proxy.send_discovery(discovery_request("p1"))
     await eventually(lambda: tunnels.proxies == ("p1",))
-    proxy.out.put_nowait(None)
+    proxy.outgoing_frames.put_nowait(None)
     await eventually(lambda: proxy.dials == 2)
-    proxy.discover(request("p1"))
+    proxy.send_discovery(discovery_request("p1"))
     await eventually(lambda: tunnels.proxies == ("p1",))
 
 
-async def test_who_answers_is_no_proxy(start: Start) -> None:
-    """A hello without an id is no tunnel."""
+async def test_hello_without_proxy_id_is_no_tunnel(start_tunnels: StartTunnels) -> None:
+    """The agent does not count the tunnel and dials again."""
     proxy = FakeProxy("")
-    tunnels = await start(proxy)
+    tunnels = await start_tunnels(proxy)
     await eventually(lambda: proxy.dials > 1)
     assert tunnels.proxies == ()
 
 
 @pytest.mark.parametrize("drain", [0.1, None])
-async def test_session_on_a_tunnel_that_was_let_go(
+async def test_session_on_retired_tunnel_lasts_until_drain_timeout(
     plane: Plane, caplog: pytest.LogCaptureFixture, drain: float | None
 ) -> None:
-    """It goes on, at most as long as --drain says; what is cut is told, counted, and an abort to its user."""
+    """The session lasts at most as long as --drain; when terminated it is logged, counted, and aborted for its user."""
     proxy = await plane.proxy(ttl=600.0)
     auth = await plane.auth(ttl=600.0)
-    async with echoing() as port:
+    async with serve_echo() as port:
         group = await plane.agents(
             auth.instance.grpc_address,
             [proxy.instance.grpc_address],
@@ -273,9 +283,9 @@ async def test_session_on_a_tunnel_that_was_let_go(
         (agent,) = group.agents
         await eventually(lambda: len(proxy.table) == len(agent.tunnels.tunnels) == 1)
         (tunnel,) = agent.tunnels.tunnels
-        held = proxy.table.find_current(agent.identity.id)
-        assert held is not None
-        stream = await proxy.tunnels.open_session(held, "echo")
+        proxy_tunnel = proxy.table.find_current(agent.identity.id)
+        assert proxy_tunnel is not None
+        stream = await proxy.tunnels.open_session(proxy_tunnel, "echo")
         with caplog.at_level(logging.WARNING):
             agent.tunnels._retire(tunnel, "advised")
             if drain is None:
@@ -289,5 +299,5 @@ async def test_session_on_a_tunnel_that_was_let_go(
                 with pytest.raises(TunnelError):
                     await stream.read()
         await eventually(lambda: tunnel not in agent.tunnels.tunnels)
-    assert ("tunnel.cut: agent-1" in caplog.text) is (drain is not None)
-    assert agent.tunnels._metrics.sessions_cut._value.get() == (0 if drain is None else 1)
+    assert ("tunnel.drain-timeout: agent-1" in caplog.text) is (drain is not None)
+    assert agent.tunnels._metrics.terminated_sessions._value.get() == (0 if drain is None else 1)

@@ -1,4 +1,4 @@
-"""ClusterConfigService of real auths: revisions, origins, refusals."""
+"""ClusterConfigService of real auths: revisions, origins and refusals."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, types_pb2
 from tests.fakes.certificates import Certificates, channel_with
-from tests.fakes.plane import Plane, channel_to, get
+from tests.fakes.plane import Plane, channel_to, get_diag
 
 Stub = Any
-GET = clusterconfig_pb2.GetClusterNetworkingConfigRequest()
-RESET = clusterconfig_pb2.ResetClusterNetworkingConfigRequest()
+GET_REQUEST = clusterconfig_pb2.GetClusterNetworkingConfigRequest()
+RESET_REQUEST = clusterconfig_pb2.ResetClusterNetworkingConfigRequest()
 
 
-def update(config: types_pb2.ClusterNetworkingConfigV2) -> Any:
+def update_request(config: types_pb2.ClusterNetworkingConfigV2) -> Any:
     return clusterconfig_pb2.UpdateClusterNetworkingConfigRequest(cluster_network_config=config)
 
 
-def upsert(config: types_pb2.ClusterNetworkingConfigV2) -> Any:
+def upsert_request(config: types_pb2.ClusterNetworkingConfigV2) -> Any:
     return clusterconfig_pb2.UpsertClusterNetworkingConfigRequest(cluster_network_config=config)
 
 
@@ -38,98 +38,102 @@ def origin(config: types_pb2.ClusterNetworkingConfigV2) -> str:
 
 @pytest.fixture
 async def stub(plane: Plane) -> AsyncIterator[Stub]:
-    """A client of one auth."""
+    """Yield a client of one auth."""
     auth = await plane.auth()
     async with channel_to(auth.instance.grpc_address) as channel:
         yield clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
 
 
-async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+async def expect_refusal(call: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details() or ""
 
 
-async def test_defaults_are_there_from_the_beginning(plane: Plane, stub: Stub) -> None:
-    """Get answers the defaults with a revision, the same from every auth, and every time."""
-    first = await stub.GetClusterNetworkingConfig(GET)
-    assert (first.kind, first.version) == ("cluster_networking_config", "v2")
-    assert first.metadata.name == "cluster-networking-config"
-    assert (origin(first), bool(first.metadata.revision)) == ("defaults", True)
-    assert first.spec.tunnel_strategy.WhichOneof("strategy") == "agent_mesh"
-    other = await plane.auth("auth-2")
-    async with channel_to(other.instance.grpc_address) as channel:
-        found = await clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel).GetClusterNetworkingConfig(GET)
-    assert found == first
+async def test_defaults_have_one_revision_on_every_auth(plane: Plane, stub: Stub) -> None:
+    """Get returns the defaults with the same revision from every auth."""
+    first_config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
+    assert (first_config.kind, first_config.version) == ("cluster_networking_config", "v2")
+    assert first_config.metadata.name == "cluster-networking-config"
+    assert (origin(first_config), bool(first_config.metadata.revision)) == ("defaults", True)
+    assert first_config.spec.tunnel_strategy.WhichOneof("strategy") == "agent_mesh"
+    other_auth = await plane.auth("auth-2")
+    async with channel_to(other_auth.instance.grpc_address) as channel:
+        other_config = await clusterconfig_pb2_grpc.ClusterConfigServiceStub(
+            channel
+        ).GetClusterNetworkingConfig(GET_REQUEST)
+    assert other_config == first_config
 
 
-async def test_update_needs_the_stored_revision(stub: Stub) -> None:
-    """Who read first and writes second is refused with FAILED_PRECONDITION, and nothing of his is stored."""
-    read = await stub.GetClusterNetworkingConfig(GET)
-    read.spec.keep_alive_count_max = 5
-    written = await stub.UpdateClusterNetworkingConfig(update(read))
-    assert (origin(written), written.spec.keep_alive_count_max) == ("dynamic", 5)
-    assert written.metadata.revision != read.metadata.revision
-    assert await stub.GetClusterNetworkingConfig(GET) == written
-    read.spec.keep_alive_count_max = 7
-    code, why = await refusal(stub.UpdateClusterNetworkingConfig(update(read)))
+async def test_update_with_outdated_revision_is_refused(stub: Stub) -> None:
+    """The second of two writers gets FAILED_PRECONDITION, and the stored config does not change."""
+    config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
+    config.spec.keep_alive_count_max = 5
+    stored_config = await stub.UpdateClusterNetworkingConfig(update_request(config))
+    assert (origin(stored_config), stored_config.spec.keep_alive_count_max) == ("dynamic", 5)
+    assert stored_config.metadata.revision != config.metadata.revision
+    assert await stub.GetClusterNetworkingConfig(GET_REQUEST) == stored_config
+    config.spec.keep_alive_count_max = 7
+    code, details = await expect_refusal(stub.UpdateClusterNetworkingConfig(update_request(config)))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert why.startswith("metadata.revision: ")
-    assert written.metadata.revision in why
-    read.metadata.revision = ""
-    assert (await refusal(stub.UpdateClusterNetworkingConfig(update(read))))[0] is code
-    assert await stub.GetClusterNetworkingConfig(GET) == written
+    assert details.startswith("metadata.revision: ")
+    assert stored_config.metadata.revision in details
+    config.metadata.revision = ""
+    assert (await expect_refusal(stub.UpdateClusterNetworkingConfig(update_request(config))))[0] is code
+    assert await stub.GetClusterNetworkingConfig(GET_REQUEST) == stored_config
 
 
-async def test_updates_at_once(plane: Plane, stub: Stub) -> None:
-    """Of ten that read the same revision exactly one wins, over two auths too."""
-    other = await plane.auth("auth-2")
-    read = await stub.GetClusterNetworkingConfig(GET)
-    async with channel_to(other.instance.grpc_address) as channel:
+async def test_one_of_ten_concurrent_updates_succeeds(plane: Plane, stub: Stub) -> None:
+    """Ten updates through two auths have the same revision; nine are refused."""
+    other_auth = await plane.auth("auth-2")
+    config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
+    async with channel_to(other_auth.instance.grpc_address) as channel:
         stubs = [stub, clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)]
-        answers = await asyncio.gather(
-            *(stubs[n % 2].UpdateClusterNetworkingConfig(update(read)) for n in range(10)),
+        responses = await asyncio.gather(
+            *(stubs[n % 2].UpdateClusterNetworkingConfig(update_request(config)) for n in range(10)),
             return_exceptions=True,
         )
-    assert sum(not isinstance(answer, BaseException) for answer in answers) == 1
+    assert sum(not isinstance(response, BaseException) for response in responses) == 1
 
 
-async def test_upsert_asks_for_no_revision(stub: Stub) -> None:
-    """It writes over what is there, fills in defaults, and makes it dynamic, whatever the label said."""
+async def test_upsert_overwrites_without_revision(stub: Stub) -> None:
+    """Upsert fills in defaults and sets the origin to dynamic, whatever the request's label is."""
     config = types_pb2.ClusterNetworkingConfigV2(metadata={"revision": "none", "labels": {"a": "b"}})
     config.metadata.labels["teleport.dev/origin"] = "config-file"
     config.spec.graceful_tunnel_closing = True
-    written = await stub.UpsertClusterNetworkingConfig(upsert(config))
-    assert (origin(written), written.metadata.labels["a"]) == ("dynamic", "b")
-    assert (written.spec.graceful_tunnel_closing, written.spec.keep_alive_count_max) == (True, 3)
-    assert await stub.GetClusterNetworkingConfig(GET) == written
+    stored_config = await stub.UpsertClusterNetworkingConfig(upsert_request(config))
+    assert (origin(stored_config), stored_config.metadata.labels["a"]) == ("dynamic", "b")
+    assert (stored_config.spec.graceful_tunnel_closing, stored_config.spec.keep_alive_count_max) == (True, 3)
+    assert await stub.GetClusterNetworkingConfig(GET_REQUEST) == stored_config
 
 
-async def test_unknown_fields_are_stored(stub: Stub) -> None:
-    """What a newer client writes and this auth does not know comes back to it."""
-    read = await stub.GetClusterNetworkingConfig(GET)
-    strange = b"\x9a\x06\x01?"  # field 99, bytes
-    config = types_pb2.ClusterNetworkingConfigV2.FromString(read.SerializeToString() + strange)
-    config.spec.MergeFromString(strange)
-    await stub.UpdateClusterNetworkingConfig(update(config))
-    found = await stub.GetClusterNetworkingConfig(GET)
-    assert found.SerializeToString().endswith(strange)
-    assert found.spec.SerializeToString().endswith(strange)
+async def test_unknown_fields_are_stored_and_returned(stub: Stub) -> None:
+    """A newer client gets back the fields that this auth does not know."""
+    default_config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
+    unknown_field = b"\x9a\x06\x01?"  # field 99, bytes
+    config = types_pb2.ClusterNetworkingConfigV2.FromString(
+        default_config.SerializeToString() + unknown_field
+    )
+    config.spec.MergeFromString(unknown_field)
+    await stub.UpdateClusterNetworkingConfig(update_request(config))
+    stored_config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
+    assert stored_config.SerializeToString().endswith(unknown_field)
+    assert stored_config.spec.SerializeToString().endswith(unknown_field)
 
 
-async def test_reset(stub: Stub) -> None:
-    """Back to the defaults and their origin, under a new revision."""
+async def test_reset_restores_defaults_with_new_revision(stub: Stub) -> None:
+    """The origin is "defaults" again, and the revision is new."""
     config = types_pb2.ClusterNetworkingConfigV2()
     config.spec.graceful_tunnel_closing = True
-    written = await stub.UpsertClusterNetworkingConfig(upsert(config))
-    found = await stub.ResetClusterNetworkingConfig(RESET)
-    assert (origin(found), found.spec.graceful_tunnel_closing) == ("defaults", False)
-    assert found.metadata.revision not in ("", written.metadata.revision)
-    assert await stub.GetClusterNetworkingConfig(GET) == found
+    changed_config = await stub.UpsertClusterNetworkingConfig(upsert_request(config))
+    reset_config = await stub.ResetClusterNetworkingConfig(RESET_REQUEST)
+    assert (origin(reset_config), reset_config.spec.graceful_tunnel_closing) == ("defaults", False)
+    assert reset_config.metadata.revision not in ("", changed_config.metadata.revision)
+    assert await stub.GetClusterNetworkingConfig(GET_REQUEST) == reset_config
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"spec": {"keep_alive_interval": -1}},
@@ -147,108 +151,118 @@ async def test_reset(stub: Stub) -> None:
         ({"metadata": {"description": "x" * 65_536}}, "65536 bytes"),
     ],
 )
-async def test_what_is_out_of_range_is_named(stub: Stub, change: dict[str, Any], said: str) -> None:
-    """INVALID_ARGUMENT with the field's name, for update and upsert; what was stored stays."""
-    before = await stub.GetClusterNetworkingConfig(GET)
+async def test_invalid_field_is_named_and_nothing_is_stored(
+    stub: Stub, change: dict[str, Any], message: str
+) -> None:
+    """Update and upsert return INVALID_ARGUMENT with the name of the field."""
+    config_before = await stub.GetClusterNetworkingConfig(GET_REQUEST)
     config = types_pb2.ClusterNetworkingConfigV2(**change)
     for call in (
-        stub.UpdateClusterNetworkingConfig(update(config)),
-        stub.UpsertClusterNetworkingConfig(upsert(config)),
+        stub.UpdateClusterNetworkingConfig(update_request(config)),
+        stub.UpsertClusterNetworkingConfig(upsert_request(config)),
     ):
-        code, why = await refusal(call)
+        code, details = await expect_refusal(call)
         assert code is grpc.StatusCode.INVALID_ARGUMENT
-        assert said in why
-    assert await stub.GetClusterNetworkingConfig(GET) == before
+        assert message in details
+    assert await stub.GetClusterNetworkingConfig(GET_REQUEST) == config_before
 
 
-async def test_no_config_in_the_request(stub: Stub) -> None:
-    """A request without a config is refused."""
-    code, why = await refusal(
+async def test_upsert_without_config_is_refused(stub: Stub) -> None:
+    """The error names the missing field."""
+    code, details = await expect_refusal(
         stub.UpsertClusterNetworkingConfig(clusterconfig_pb2.UpsertClusterNetworkingConfigRequest())
     )
-    assert (code, why) == (grpc.StatusCode.INVALID_ARGUMENT, "cluster_network_config: missing")
+    assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "cluster_network_config: missing")
 
 
-async def test_writes_are_counted(plane: Plane, caplog: pytest.LogCaptureFixture) -> None:
-    """By call and outcome; who is refused again and again is told of once."""
+async def test_writes_are_counted_and_refusals_logged_once(
+    plane: Plane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Writes are counted by call and outcome; repeated refusals of a client are logged once."""
     auth = await plane.auth()
     async with channel_to(auth.instance.grpc_address) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
-        await stub.ResetClusterNetworkingConfig(RESET)
+        await stub.ResetClusterNetworkingConfig(RESET_REQUEST)
         for _ in range(2):
-            await refusal(stub.UpdateClusterNetworkingConfig(update(types_pb2.ClusterNetworkingConfigV2())))
-        await refusal(
+            await expect_refusal(
+                stub.UpdateClusterNetworkingConfig(update_request(types_pb2.ClusterNetworkingConfigV2()))
+            )
+        await expect_refusal(
             stub.UpsertClusterNetworkingConfig(clusterconfig_pb2.UpsertClusterNetworkingConfigRequest())
         )
-    refused = [line for line in caplog.messages if line.startswith("networking-config.refused")]
-    assert [line.partition(" from ")[0] for line in refused] == [
+    log_lines = [line for line in caplog.messages if line.startswith("networking-config.refused")]
+    assert [line.partition(" from ")[0] for line in log_lines] == [
         "networking-config.refused: update",
         "networking-config.refused: upsert",
     ]
-    lines = (await get(auth.instance, "/metrics"))[1].splitlines()
+    lines = (await get_diag(auth.instance, "/metrics"))[1].splitlines()
     assert 'refloat_networking_config_writes_total{call="reset",outcome="written"} 1.0' in lines
     assert 'refloat_networking_config_writes_total{call="update",outcome="refused"} 2.0' in lines
 
 
-async def test_backend_lost(plane: Plane) -> None:
-    """Without its backend an auth answers UNAVAILABLE with a sentence."""
-    link, url = await plane.backend_forward()
+async def test_calls_without_backend_are_unavailable(plane: Plane) -> None:
+    """The error names the address of the backend."""
+    forward, url = await plane.backend_forward()
     auth = await plane.auth(backend=url, ttl=600.0)
     async with channel_to(auth.instance.grpc_address) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
-        await stub.GetClusterNetworkingConfig(GET)
-        await link.change(mode=ForwardMode.CUT)
+        await stub.GetClusterNetworkingConfig(GET_REQUEST)
+        await forward.change(mode=ForwardMode.CUT)
         for call in (
-            stub.GetClusterNetworkingConfig(GET),
-            stub.UpsertClusterNetworkingConfig(upsert(types_pb2.ClusterNetworkingConfigV2())),
-            stub.ResetClusterNetworkingConfig(RESET),
+            stub.GetClusterNetworkingConfig(GET_REQUEST),
+            stub.UpsertClusterNetworkingConfig(upsert_request(types_pb2.ClusterNetworkingConfigV2())),
+            stub.ResetClusterNetworkingConfig(RESET_REQUEST),
         ):
-            code, why = await refusal(call)
+            code, details = await expect_refusal(call)
             assert code is grpc.StatusCode.UNAVAILABLE
-            assert "the backend at 127.0.0.1" in why
+            assert "the backend at 127.0.0.1" in details
 
 
-async def begun(plane: Plane, name: str, tmp_path: Path, text: str, *, bootstrap: bool) -> Auth:
+async def start_auth_with_config(
+    plane: Plane, name: str, tmp_path: Path, text: str, *, bootstrap: bool
+) -> Auth:
     path = tmp_path / f"{name}.yaml"
     path.write_text(text)
-    given = (
+    initial_config = (
         cluster_config.read_initial_config(None, path)
         if bootstrap
         else cluster_config.read_initial_config(path, None)
     )
-    return await plane.auth(name, networking=given)
+    return await plane.auth(name, networking=initial_config)
 
 
-async def test_config_of_a_file(plane: Plane, tmp_path: Path) -> None:
-    """It overwrites what is stored at every start, and cannot be reset; an update makes it dynamic."""
+async def test_config_file_overwrites_stored_config_at_start(plane: Plane, tmp_path: Path) -> None:
+    """Every start stores the file again, and the config cannot be reset; an update makes it dynamic."""
     text = "spec: {keep_alive_count_max: 7}"
-    auth = await begun(plane, "auth-1", tmp_path, text, bootstrap=False)
+    auth = await start_auth_with_config(plane, "auth-1", tmp_path, text, bootstrap=False)
     async with channel_to(auth.instance.grpc_address) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
-        found = await stub.GetClusterNetworkingConfig(GET)
-        assert (origin(found), found.spec.keep_alive_count_max) == ("config-file", 7)
-        code, why = await refusal(stub.ResetClusterNetworkingConfig(RESET))
+        config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
+        assert (origin(config), config.spec.keep_alive_count_max) == ("config-file", 7)
+        code, details = await expect_refusal(stub.ResetClusterNetworkingConfig(RESET_REQUEST))
         assert code is grpc.StatusCode.INVALID_ARGUMENT
-        assert "file" in why
-        found.spec.keep_alive_count_max = 8
-        assert origin(await stub.UpdateClusterNetworkingConfig(update(found))) == "dynamic"
-        await begun(plane, "auth-2", tmp_path, text, bootstrap=False)
-        assert (await stub.GetClusterNetworkingConfig(GET)).spec.keep_alive_count_max == 7
+        assert "file" in details
+        config.spec.keep_alive_count_max = 8
+        assert origin(await stub.UpdateClusterNetworkingConfig(update_request(config))) == "dynamic"
+        await start_auth_with_config(plane, "auth-2", tmp_path, text, bootstrap=False)
+        assert (await stub.GetClusterNetworkingConfig(GET_REQUEST)).spec.keep_alive_count_max == 7
 
 
-async def test_bootstrap(plane: Plane, tmp_path: Path) -> None:
-    """It is stored where nothing is, and only there."""
-    auth = await begun(plane, "auth-1", tmp_path, "spec: {keep_alive_count_max: 7}", bootstrap=True)
-    await begun(plane, "auth-2", tmp_path, "spec: {keep_alive_count_max: 9}", bootstrap=True)
+async def test_bootstrap_config_is_stored_only_if_none_is_stored(plane: Plane, tmp_path: Path) -> None:
+    """The second auth's bootstrap config does not replace the first."""
+    auth = await start_auth_with_config(
+        plane, "auth-1", tmp_path, "spec: {keep_alive_count_max: 7}", bootstrap=True
+    )
+    await start_auth_with_config(plane, "auth-2", tmp_path, "spec: {keep_alive_count_max: 9}", bootstrap=True)
     async with channel_to(auth.instance.grpc_address) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
-        found = await stub.GetClusterNetworkingConfig(GET)
-    assert (origin(found), found.spec.keep_alive_count_max) == ("dynamic", 7)
+        config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
+    assert (origin(config), config.spec.keep_alive_count_max) == ("dynamic", 7)
 
 
 @pytest.mark.parametrize("text", ["spec: {keep_alive_count_max: 700}", "spec: {x: 1}", "\xff"])
-def test_file_that_is_wrong(tmp_path: Path, text: str) -> None:
-    """An auth does not start with it; the sentence names file and field."""
+def test_invalid_config_file_stops_the_start(tmp_path: Path, text: str) -> None:
+    """The error names the file and the field."""
     path = tmp_path / "networking.yaml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(NodeStartError, match=r"networking\.yaml: "):
@@ -256,40 +270,44 @@ def test_file_that_is_wrong(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "allowed"),
+    ("role", "is_allowed"),
     [*((role, False) for role in ("agent", "proxy", "auth", "gateway", "", "Console")), ("console", True)],
 )
-async def test_who_may_write(plane: Plane, tmp_path: Path, role: str, *, allowed: bool) -> None:
-    """With mutual TLS a console writes; every other certificate reads and does not write: PERMISSION_DENIED."""
+async def test_only_console_certificate_may_write(
+    plane: Plane, tmp_path: Path, role: str, *, is_allowed: bool
+) -> None:
+    """With mutual TLS every other certificate reads, and its writes get PERMISSION_DENIED."""
     certificates = Certificates(tmp_path)
     auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
     async with channel_with(auth.instance.grpc_address, certificates.of("somebody", role)) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
-        read = await stub.GetClusterNetworkingConfig(GET)
+        config = await stub.GetClusterNetworkingConfig(GET_REQUEST)
         calls = (
-            lambda: stub.UpdateClusterNetworkingConfig(update(read)),
-            lambda: stub.ResetClusterNetworkingConfig(RESET),
+            lambda: stub.UpdateClusterNetworkingConfig(update_request(config)),
+            lambda: stub.ResetClusterNetworkingConfig(RESET_REQUEST),
         )
         for call in calls:
-            if allowed:
+            if is_allowed:
                 await call()
             else:
-                code, why = await refusal(call())
+                code, details = await expect_refusal(call())
                 assert code is grpc.StatusCode.PERMISSION_DENIED
-                assert f"role {role!r}" in why or (not role and "no role" in why)
+                assert f"role {role!r}" in details or (not role and "no role" in details)
 
 
-@pytest.mark.parametrize(("anybody", "allowed"), [(False, False), (True, True)])
-async def test_without_certificates_off_loopback(plane: Plane, *, anybody: bool, allowed: bool) -> None:
-    """An auth that other machines reach takes writes from nobody, unless a flag says from everybody."""
-    auth = await plane.auth(listen=("0.0.0.0", 0), anybody=anybody)
+@pytest.mark.parametrize(("allow_anonymous", "is_allowed"), [(False, False), (True, True)])
+async def test_write_without_certificate_off_loopback_needs_flag(
+    plane: Plane, *, allow_anonymous: bool, is_allowed: bool
+) -> None:
+    """An auth on a public address accepts writes without a certificate only with the flag."""
+    auth = await plane.auth(listen=("0.0.0.0", 0), allow_anonymous=allow_anonymous)
     port = auth.instance.grpc_address.rpartition(":")[2]
     async with channel_to(f"127.0.0.1:{port}") as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
-        await stub.GetClusterNetworkingConfig(GET)
-        if allowed:
-            await stub.ResetClusterNetworkingConfig(RESET)
+        await stub.GetClusterNetworkingConfig(GET_REQUEST)
+        if is_allowed:
+            await stub.ResetClusterNetworkingConfig(RESET_REQUEST)
         else:
-            code, why = await refusal(stub.ResetClusterNetworkingConfig(RESET))
+            code, details = await expect_refusal(stub.ResetClusterNetworkingConfig(RESET_REQUEST))
             assert code is grpc.StatusCode.PERMISSION_DENIED
-            assert "a client needs a certificate with the role 'console'" in why
+            assert "a client needs a certificate with the role 'console'" in details

@@ -1,4 +1,4 @@
-"""Who may write resources by the HTTP part of the auth API."""
+"""Which certificates may write resources through the HTTP part of the auth API."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ ROLES = ("agent", "auth", "console", "gateway", "proxy", "")
         ("DeleteAllProxies", {"console"}),
         ("UpsertAuthServer", {"auth"}),
         ("UpsertTunnelConnection", {"auth", "proxy", "console"}),
-        ("a call of tomorrow", set()),
+        ("an unknown call", set()),
     ],
 )
-def test_each_call_has_its_roles(call: str, roles: set[str]) -> None:
-    """A certificate of any other role is refused, on loopback too, and the flag for anybody changes nothing."""
+def test_call_is_allowed_to_its_roles_only(call: str, roles: set[str]) -> None:
+    """Certificates of other roles are refused, also on loopback and with the flag for anonymous clients."""
     for role in ROLES:
         caller = Caller(role, ("x",))
         assert (refusal_of(call, caller, "127.0.0.1", allow_anonymous=False) == "") is (role in roles)
         assert (refusal_of(call, caller, "10.0.0.1", allow_anonymous=True) == "") is (role in roles)
 
 
-def test_callers_without_a_certificate_write_on_loopback() -> None:
-    """Off loopback only where a flag says so."""
+def test_caller_without_certificate_writes_on_loopback_only() -> None:
+    """On other addresses the caller needs a certificate, unless the flag allows anonymous clients."""
     assert refusal_of("UpsertProxy", None, "127.0.0.1", allow_anonymous=False) == ""
     assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=True) == ""
     assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=False) == (
@@ -49,8 +49,8 @@ def test_callers_without_a_certificate_write_on_loopback() -> None:
     )
 
 
-async def test_every_call_that_writes_has_its_roles(plane: Plane) -> None:
-    """A call that is added without them is refused to everybody with a certificate, and this test names it."""
+async def test_every_write_call_has_roles(plane: Plane) -> None:
+    """A new call without roles would be refused to every certificate."""
     instance = Instance("auth", plane.instance_flags("auth", "auth-1"))
     plane.adopt(instance)
     routes = AuthHTTP(instance, "127.0.0.1")._routes
@@ -58,39 +58,39 @@ async def test_every_call_that_writes_has_its_roles(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("kind", ["auth", "proxy"])
-def test_certificate_is_bound_to_the_instance(kind: Kind) -> None:
-    """By its id, or by the name that the id is made from; a name that all servers have proves nobody."""
-    own = flags.host_id("main", kind, "one-1")
-    assert identity_refusal_of(Caller(kind, ("one-1",)), kind, own, "main") == ""
-    assert identity_refusal_of(Caller(kind, (own,)), kind, own, "main") == ""
+def test_certificate_is_valid_for_the_id_of_its_instance(kind: Kind) -> None:
+    """The certificate has the id, or the name that the id is made from; the name of all servers proves no identity."""
+    own_id = flags.host_id("main", kind, "one-1")
+    assert identity_refusal_of(Caller(kind, ("one-1",)), kind, own_id, "main") == ""
+    assert identity_refusal_of(Caller(kind, (own_id,)), kind, own_id, "main") == ""
     assert (
-        identity_refusal_of(Caller(kind, ("one-1",)), kind, own, "other")
-        == f"the certificate is for one-1, not for {kind} {own}"
+        identity_refusal_of(Caller(kind, ("one-1",)), kind, own_id, "other")
+        == f"the certificate is for one-1, not for {kind} {own_id}"
     )
-    assert identity_refusal_of(Caller(kind, ("one-2", SERVER_NAME)), kind, own, "main") != ""
+    assert identity_refusal_of(Caller(kind, ("one-2", SERVER_NAME)), kind, own_id, "main") != ""
     assert identity_refusal_of(Caller(kind, (SERVER_NAME,)), kind, SERVER_NAME, "main") == (
         f"the certificate is for no name, not for {kind} {SERVER_NAME}"
     )
-    assert identity_refusal_of(Caller("console", ("console",)), kind, own, "main") == ""
-    assert identity_refusal_of(None, kind, own, "main") == ""
+    assert identity_refusal_of(Caller("console", ("console",)), kind, own_id, "main") == ""
+    assert identity_refusal_of(None, kind, own_id, "main") == ""
 
 
 @pytest.mark.parametrize("kind", ["auth", "proxy"])
-def test_certificate_is_bound_to_the_name_of_the_instance(kind: Kind) -> None:
-    """People choose instances by name: none may be listed by that of another one."""
-    own, other = flags.host_id("main", kind, "one-1"), flags.host_id("main", kind, "one-2")
-    by_name, by_id = Caller(kind, ("one-1",)), Caller(kind, (own,))
-    for hostname in ("", "one-1", own):
-        assert identity_refusal_of(by_name, kind, own, "main", hostname) == ""
-        assert identity_refusal_of(by_id, kind, own, "main", hostname) == ""
-    for hostname in ("one-2", "One-1", other, SERVER_NAME):
-        assert identity_refusal_of(by_id, kind, own, "main", hostname) != ""
+def test_certificate_is_valid_for_the_host_name_of_its_instance(kind: Kind) -> None:
+    """Operators choose instances by name, so an instance must not use the name of another instance."""
+    own_id, other_id = flags.host_id("main", kind, "one-1"), flags.host_id("main", kind, "one-2")
+    by_name, by_id = Caller(kind, ("one-1",)), Caller(kind, (own_id,))
+    for hostname in ("", "one-1", own_id):
+        assert identity_refusal_of(by_name, kind, own_id, "main", hostname) == ""
+        assert identity_refusal_of(by_id, kind, own_id, "main", hostname) == ""
+    for hostname in ("one-2", "One-1", other_id, SERVER_NAME):
+        assert identity_refusal_of(by_id, kind, own_id, "main", hostname) != ""
         assert (
-            identity_refusal_of(by_name, kind, own, "main", hostname)
-            == f"the certificate is for one-1, not for the name {hostname} of {kind} {own}"
+            identity_refusal_of(by_name, kind, own_id, "main", hostname)
+            == f"the certificate is for one-1, not for the name {hostname} of {kind} {own_id}"
         )
-    assert identity_refusal_of(Caller(kind, (own, "edge")), kind, own, "main", "edge") == ""
-    assert identity_refusal_of(None, kind, own, "main", "one-2") == ""
+    assert identity_refusal_of(Caller(kind, (own_id, "edge")), kind, own_id, "main", "edge") == ""
+    assert identity_refusal_of(None, kind, own_id, "main", "one-2") == ""
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_certificate_is_bound_to_the_name_of_the_instance(kind: Kind) -> None:
         ({"metadata": {"labels": {f"l{count}": "" for count in range(65)}}}, "server.metadata.labels"),
     ],
 )
-def test_resource_with_texts_that_nobody_can_read(server: dict[str, Any], field: str) -> None:
-    """Every auth, proxy and console keeps them: one certificate must not fill their lists."""
+def test_resource_with_unreadable_or_long_text_is_refused(server: dict[str, Any], field: str) -> None:
+    """Every auth, proxy and console stores resources, so one certificate must not fill their lists."""
     assert resource_refusal_of(json_format.ParseDict(server, types_pb2.ServerV2())).startswith(field)
 
 
-def test_resource_of_a_usual_instance() -> None:
-    """The longest texts that are taken."""
+def test_resource_with_longest_allowed_texts_is_accepted() -> None:
+    """Every text and the label count are at their limit."""
     labels = {f"l{count}": "x" * 256 for count in range(64)}
     server = {"metadata": {"labels": labels}, "spec": {"hostname": "n" * 256, "version": "18.0.0"}}
     assert resource_refusal_of(json_format.ParseDict(server, types_pb2.ServerV2())) == ""

@@ -1,4 +1,4 @@
-"""Errors of ours in one call."""
+"""Internal errors end one call only."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import pytest
 from fleet.nodes.gateway.error_containment import contain_errors
 
 
-class Thing:
-    """Fails as it is told."""
+class FailingCall:
+    """A call that fails for negative numbers."""
 
     def __init__(self) -> None:
-        self.broke = 0
-        self.seen: list[tuple[int, bool]] = []
+        self.abort_count = 0
+        self.received_numbers: list[tuple[int, bool]] = []
 
     @contain_errors
     def take(self, number: int, *, end: bool = False) -> None:
         if number < 0:
             raise ValueError("a bug")
-        self.seen.append((number, end))
+        self.received_numbers.append((number, end))
 
     def abort(self) -> None:
-        self.broke += 1
+        self.abort_count += 1
 
 
-def test_error_ends_its_own_object(caplog: pytest.LogCaptureFixture) -> None:
-    """It is on the log with its traceback, and nothing is raised; what goes well is untouched."""
-    thing = Thing()
-    thing.take(1, end=True)
-    thing.take(-1)
-    thing.take(2)
+def test_contained_error_aborts_its_own_call(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is logged with its traceback and not raised; other uses of the object are not affected."""
+    failing_call = FailingCall()
+    failing_call.take(1, end=True)
+    failing_call.take(-1)
+    failing_call.take(2)
 
-    assert thing.seen == [(1, True), (2, False)]
-    assert thing.broke == 1
-    assert "internal error in Thing.take: one call ends" in caplog.text
+    assert failing_call.received_numbers == [(1, True), (2, False)]
+    assert failing_call.abort_count == 1
+    assert "internal error in FailingCall.take: one call ends" in caplog.text
     assert "ValueError: a bug" in caplog.text

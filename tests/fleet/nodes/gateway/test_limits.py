@@ -1,4 +1,4 @@
-"""What a gateway bears of its backends, and how often it pings them."""
+"""Limits of the gateway for its backends, and how often it pings them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing_extensions import override
 
 from fleet.nodes.gateway.server import Gateway, GatewayFlags
 from fleet.transport.channels import channel_options, server_options
-from tests.fakes.echoing import gateway_before, write_routes
+from tests.fakes.echoing import run_gateway, write_routes
 
-#: Bytes of a header list, as a gRPC client or server allows them.
-_ALLOWED = [("grpc.max_metadata_size", 1 << 21), ("grpc.absolute_max_metadata_size", 1 << 21)]
+#: Options that allow header lists of 2 MiB.
+_LARGE_METADATA_OPTIONS = [("grpc.max_metadata_size", 1 << 21), ("grpc.absolute_max_metadata_size", 1 << 21)]
 
 
-class Verbose(grpc.GenericRpcHandler):
-    """Fails every call with so many bytes of details."""
+class VerboseHandler(grpc.GenericRpcHandler):
+    """Fail every call with details of `size` bytes."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -36,21 +36,21 @@ class Verbose(grpc.GenericRpcHandler):
 
 
 @pytest.fixture
-async def verbose() -> AsyncIterator[str]:
-    """A backend whose trailers are longer than what callers may send."""
-    server = grpc.aio.server(options=[*server_options(), *_ALLOWED])
-    server.add_generic_rpc_handlers((Verbose(200_000),))
+async def verbose_address() -> AsyncIterator[str]:
+    """Yield the address of a backend whose trailers are longer than a caller's headers may be."""
+    server = grpc.aio.server(options=[*server_options(), *_LARGE_METADATA_OPTIONS])
+    server.add_generic_rpc_handlers((VerboseHandler(200_000),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield f"127.0.0.1:{port}"
     await server.stop(None)
 
 
-async def test_long_details_of_a_status_pass(verbose: str, tmp_path: Path) -> None:
-    """The caller gets the backend's status, whole, and the next call goes over the same connection."""
+async def test_long_status_details_are_forwarded(verbose_address: str, tmp_path: Path) -> None:
+    """The caller gets the whole status of the backend, and the connection can be used again."""
     async with (
-        gateway_before(tmp_path, {"svc:1": [verbose]}) as (_, address),
-        grpc.aio.insecure_channel(address, options=[*channel_options(), *_ALLOWED]) as channel,
+        run_gateway(tmp_path, {"svc:1": [verbose_address]}) as (_, address),
+        grpc.aio.insecure_channel(address, options=[*channel_options(), *_LARGE_METADATA_OPTIONS]) as channel,
     ):
         for _ in range(2):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -61,14 +61,14 @@ async def test_long_details_of_a_status_pass(verbose: str, tmp_path: Path) -> No
             assert len(trailers["grpc-status-details-bin"]) == 200_000
 
 
-async def _ping_options(folder: Path, **flags: Any) -> tuple[float, float]:
+async def _read_ping_options(folder: Path, **flags: Any) -> tuple[float, float]:
     gateway = Gateway(GatewayFlags(write_routes(folder / "routes.yaml"), **flags))
     options = gateway.backends._options
     await gateway.backends.close()
     return options.ping_after, options.ping_without_data
 
 
-async def test_pings_of_backends(tmp_path: Path) -> None:
-    """By default no more than one in 5 minutes without data; the flag says so and no other one."""
-    assert await _ping_options(tmp_path) == (10.0, 310.0)
-    assert await _ping_options(tmp_path, backend_keepalive=3.0) == (3.0, 0.0)
+async def test_ping_intervals_follow_the_flag(tmp_path: Path) -> None:
+    """The default is at most one ping in 5 minutes without data; only --backend-keepalive changes it."""
+    assert await _read_ping_options(tmp_path) == (10.0, 310.0)
+    assert await _read_ping_options(tmp_path, backend_keepalive=3.0) == (3.0, 0.0)

@@ -1,4 +1,4 @@
-"""The routes file: read again when it changes; one that cannot be obeyed leaves the old one in force."""
+"""The routes file is read again when it changes; an invalid file leaves the previous routes in effect."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.fakes.echoing import route, write_routes
 from tests.fakes.waiting import eventually
 
 
-class Node:
-    """Takes routes in force."""
+class RoutesRecorder:
+    """Record the route names in effect and the reports of the file."""
 
     def __init__(self, path: Path) -> None:
         self.names: list[str] = []
@@ -30,29 +30,29 @@ class Node:
         self.file = RoutesFile(path, self._apply, self._report)
 
     async def _apply(self, table: RouteTable) -> None:
-        self.names = [one.name for one in table.routes]
+        self.names = [table_route.name for table_route in table.routes]
 
     def _report(self, *, valid: bool, is_loaded: bool) -> None:
         self.reports.append((valid, is_loaded))
 
 
 @pytest.fixture
-async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
-    """One that looks often."""
+async def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RoutesRecorder]:
+    """Yield a recorder that checks its file often."""
     monkeypatch.setattr(watched_files, "_LOOK", 0.01)
-    node = Node(write_routes(tmp_path / "routes.yaml", route(name="first")))
-    await node.file.load()
-    task = asyncio.create_task(node.file.files.watch())
-    yield node
+    recorder = RoutesRecorder(write_routes(tmp_path / "routes.yaml", route(name="first")))
+    await recorder.file.load()
+    task = asyncio.create_task(recorder.file.files.watch())
+    yield recorder
     task.cancel()
 
 
-async def test_changed_file_is_in_force(node: Node) -> None:
-    """Written in place, or put in its place."""
-    write_routes(node.file.path, route(name="second"))
-    await eventually(lambda: node.names == ["second"])
-    write_routes(node.file.path.with_suffix(".new"), route(name="third")).rename(node.file.path)
-    await eventually(lambda: node.names == ["third"])
+async def test_changed_file_takes_effect(recorder: RoutesRecorder) -> None:
+    """The file may be rewritten or replaced."""
+    write_routes(recorder.file.path, route(name="second"))
+    await eventually(lambda: recorder.names == ["second"])
+    write_routes(recorder.file.path.with_suffix(".new"), route(name="third")).rename(recorder.file.path)
+    await eventually(lambda: recorder.names == ["third"])
 
 
 @pytest.mark.parametrize(
@@ -74,93 +74,95 @@ async def test_changed_file_is_in_force(node: Node) -> None:
         ({"filters": []}, "spec.rules[0].filters: is not a known or supported key"),
     ],
 )
-async def test_mistake_is_told_by_its_path(
-    node: Node, rule: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
+async def test_invalid_field_is_reported_with_its_path(
+    recorder: RoutesRecorder, rule: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once on the log, and for as long as it is there in `problems`; the old routes stay."""
+    """The problem is logged once and listed in `problems`, and the previous routes stay in effect."""
     caplog.set_level(logging.INFO)
-    write_routes(node.file.path, route(rule, name="bad"))
-    await eventually(lambda: bool(node.file.problems))
+    write_routes(recorder.file.path, route(rule, name="bad"))
+    await eventually(lambda: bool(recorder.file.problems))
 
-    assert node.file.problems[0].startswith(problem)
-    assert node.names == ["first"]
-    assert node.reports[-1] == (False, False)
+    assert recorder.file.problems[0].startswith(problem)
+    assert recorder.names == ["first"]
+    assert recorder.reports[-1] == (False, False)
     assert caplog.text.count("the previous routes stay in effect") == 1
-    write_routes(node.file.path, route(name="good"))
-    await eventually(lambda: node.names == ["good"])
-    assert node.file.problems == []
+    write_routes(recorder.file.path, route(name="good"))
+    await eventually(lambda: recorder.names == ["good"])
+    assert recorder.file.problems == []
     assert "is valid again" in caplog.text
 
 
 @pytest.mark.parametrize("content", [b"", b"kind: [", b"\xff\xfe", b"- 1", b"x" * 1_100_000])
-async def test_file_that_is_none(node: Node, content: bytes) -> None:
-    """Empty, no YAML, no text, no mapping, too long."""
-    node.file.path.write_bytes(content)
-    await eventually(lambda: bool(node.file.problems))
+async def test_unreadable_file_keeps_the_routes(recorder: RoutesRecorder, content: bytes) -> None:
+    """The file is empty, no YAML, no UTF-8, no mapping or too long."""
+    recorder.file.path.write_bytes(content)
+    await eventually(lambda: bool(recorder.file.problems))
 
-    assert node.names == ["first"]
-
-
-async def test_file_that_vanishes_comes_back(node: Node) -> None:
-    """As editors do it."""
-    node.file.path.unlink()
-    await eventually(lambda: node.file.problems == ["cannot be read: No such file or directory"])
-    write_routes(node.file.path, route(name="back"))
-    await eventually(lambda: node.names == ["back"])
+    assert recorder.names == ["first"]
 
 
-async def test_read_at_command(node: Node) -> None:
-    """SIGHUP: also when nothing seems to have changed."""
-    loaded_at = node.file.loaded_at
-    node.file.files.reload_now()
+async def test_missing_file_is_read_when_it_is_back(recorder: RoutesRecorder) -> None:
+    """Editors delete and create a file when they save it."""
+    recorder.file.path.unlink()
+    await eventually(lambda: recorder.file.problems == ["cannot be read: No such file or directory"])
+    write_routes(recorder.file.path, route(name="back"))
+    await eventually(lambda: recorder.names == ["back"])
 
-    await eventually(lambda: node.file.loaded_at > loaded_at)
+
+async def test_reload_reads_an_unchanged_file(recorder: RoutesRecorder) -> None:
+    """SIGHUP reads the file even if nothing has changed."""
+    loaded_at = recorder.file.loaded_at
+    recorder.file.files.reload_now()
+
+    await eventually(lambda: recorder.file.loaded_at > loaded_at)
 
 
-async def test_routes_that_cannot_be_applied_end_no_loop(
-    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_error_while_applying_routes_does_not_end_the_watch(
+    recorder: RoutesRecorder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bug is on the log with its traceback, and the next file is read."""
+    """The error is logged with its traceback, and the next file is read."""
 
-    async def broken(table: RouteTable) -> None:
+    async def raise_error(table: RouteTable) -> None:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(node.file, "_apply", broken)
-        write_routes(node.file.path, route(name="x"))
+        patch.setattr(recorder.file, "_apply", raise_error)
+        write_routes(recorder.file.path, route(name="x"))
         await eventually(lambda: "a bug" in caplog.text)
-    write_routes(node.file.path, route(name="yy"))
-    await eventually(lambda: node.names == ["yy"])
+    write_routes(recorder.file.path, route(name="yy"))
+    await eventually(lambda: recorder.names == ["yy"])
 
 
-async def test_calls_go_on_while_a_file_is_read(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parsing a long one takes seconds: they are not the loop's."""
-    reading, go_on = threading.Event(), threading.Event()
+async def test_loop_runs_while_a_file_is_parsed(
+    recorder: RoutesRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long file takes seconds to parse, in a thread."""
+    is_reading, can_continue = threading.Event(), threading.Event()
     read = routes_file.read
 
-    def slow(path: Path) -> RouteTable:
-        reading.set()
-        assert go_on.wait(20.0)
+    def read_slowly(path: Path) -> RouteTable:
+        is_reading.set()
+        assert can_continue.wait(20.0)
         return read(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(routes_file, "read", slow)
-        write_routes(node.file.path, route(name="long"))
-        await eventually(reading.is_set)  # the loop runs: this was seen from it
-    go_on.set()
-    await eventually(lambda: node.names == ["long"])
+        patch.setattr(routes_file, "read", read_slowly)
+        write_routes(recorder.file.path, route(name="long"))
+        await eventually(is_reading.is_set)  # the event loop runs meanwhile
+    can_continue.set()
+    await eventually(lambda: recorder.names == ["long"])
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
-    """A pipe would be waited for without end; a device may have none."""
+def test_pipe_and_device_are_refused(tmp_path: Path) -> None:
+    """Reading a pipe or a device could block for ever."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(RoutesFileError, match="is not a regular file"):
             routes_file.read(path)
 
 
-async def test_start_with_a_bad_file(tmp_path: Path) -> None:
-    """Every mistake in one sentence."""
+async def test_invalid_file_at_start_lists_every_mistake(tmp_path: Path) -> None:
+    """The error has the path of the file and of each field."""
     document = route({"retry": {"attempts": -1, "backoff": "x"}})
     path = tmp_path / "routes.yaml"
     path.write_text(yaml.safe_dump(document))

@@ -1,4 +1,4 @@
-"""Tokens of sessions, in headers and cookies."""
+"""Session tokens in headers and cookies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.protocol.retry.grpc_route import SessionPersistence, SessionType
 from fleet.transport.http2.fields import plain
 
 A, B = "10.0.0.1:50051", "10.0.0.2:50051"
-CALL = (
+CALL_HEADERS = (
     (b":method", b"POST"),
     (b":scheme", b"http"),
     (b":path", b"/a.B/C"),
@@ -19,52 +19,52 @@ CALL = (
 )
 
 
-def head(*fields: tuple[bytes, bytes]) -> RequestHead:
-    return make_request_reader(secure=False)(plain(*CALL, *fields))
+def request_head(*fields: tuple[bytes, bytes]) -> RequestHead:
+    return make_request_reader(secure=False)(plain(*CALL_HEADERS, *fields))
 
 
-def decoded(block: bytes) -> list[tuple[bytes, bytes]]:
+def decode_headers(block: bytes) -> list[tuple[bytes, bytes]]:
     return [(bytes(name), bytes(value)) for name, value in hpack.Decoder().decode(block, raw=True)]
 
 
-def test_token_in_a_header() -> None:
-    """An answer brings it; a call that carries it goes there, and is not told again."""
+def test_header_token_selects_its_address() -> None:
+    """A response sets the token; a call with the token goes to its address and gets no new token."""
     sessions = Sessions(SessionPersistence("X-User", SessionType.HEADER), [A, B])
-    assert sessions.address(head()) is None
-    (field,) = decoded(sessions.encode_token(head(), A))
+    assert sessions.address(request_head()) is None
+    (field,) = decode_headers(sessions.encode_token(request_head(), A))
     assert field == (b"x-user", token_of(A))
 
-    assert sessions.address(head(field)) == A
-    assert sessions.encode_token(head(field), A) == b""
-    assert decoded(sessions.encode_token(head(field), B)) == [(b"x-user", token_of(B))]
+    assert sessions.address(request_head(field)) == A
+    assert sessions.encode_token(request_head(field), A) == b""
+    assert decode_headers(sessions.encode_token(request_head(field), B)) == [(b"x-user", token_of(B))]
 
 
-def test_token_in_a_cookie() -> None:
-    """Among other cookies, in one field or in several."""
+def test_cookie_token_selects_its_address() -> None:
+    """The cookie may stand among others, in one header or in several."""
     sessions = Sessions(SessionPersistence("Session", SessionType.COOKIE), [A, B])
-    ((name, value),) = decoded(sessions.encode_token(head(), B))
+    ((name, value),) = decode_headers(sessions.encode_token(request_head(), B))
     assert name == b"set-cookie"
     cookie, _, attributes = value.partition(b"; ")
     assert cookie == b"Session=" + token_of(B)
     assert attributes == b"Path=/; HttpOnly; SameSite=Strict"
 
     for fields in ([b"a=1; " + cookie + b"; b=2"], [b"a=1", cookie]):
-        call = head(*((b"cookie", field) for field in fields))
+        call = request_head(*((b"cookie", field) for field in fields))
         assert sessions.address(call) == B
         assert sessions.encode_token(call, B) == b""
-    assert sessions.address(head((b"cookie", b"session=" + token_of(B)))) is None
+    assert sessions.address(request_head((b"cookie", b"session=" + token_of(B)))) is None
 
 
 @pytest.mark.parametrize("token", [b"", b"nonsense", b"10.0.0.1:50051", token_of("10.0.0.3:50051")])
-def test_token_of_no_address(token: bytes) -> None:
-    """It is a call without a session."""
+def test_token_of_unknown_address_is_ignored(token: bytes) -> None:
+    """The call counts as one without a session."""
     sessions = Sessions(SessionPersistence("x-user", SessionType.HEADER), [A, B])
 
-    assert sessions.address(head((b"x-user", token))) is None
+    assert sessions.address(request_head((b"x-user", token))) is None
 
 
-def test_token_shows_no_address() -> None:
-    """A caller learns nothing of what is behind the gateway."""
+def test_token_does_not_reveal_the_address() -> None:
+    """A caller learns no addresses behind the gateway."""
     assert token_of(A) != token_of(B)
     assert A.encode() not in token_of(A)
     assert len(token_of(A)) == 16

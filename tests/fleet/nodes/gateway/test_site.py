@@ -10,14 +10,14 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from fleet.nodes.gateway.site import gateway_site
 from fleet.transport.channels import channel_options
-from tests.fakes.echoing import Echo, gateway_before, route
-from tests.fakes.failing import UNARY, FailingBackend, told
+from tests.fakes.echoing import Echo, route, run_gateway
+from tests.fakes.failing import UNARY, FailingBackend, failure_metadata
 from tests.fakes.waiting import eventually
 
 
-async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
-    """Ready, the rules in force, each destination with its health and why, and what was counted."""
-    echo, failing = await Echo().start(), await FailingBackend().start()
+async def test_diag_port_reports_routes_destinations_and_metrics(tmp_path: Path) -> None:
+    """The port reports readiness, the rules in effect, the health of each destination, and metrics."""
+    echo, failing_backend = await Echo().start(), await FailingBackend().start()
     rules = (
         {"matches": [{"method": {"service": "refloat.test.Echo"}}]},
         {
@@ -25,19 +25,19 @@ async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
             "backendRefs": [{"name": "failing", "port": 1}],
         },
     )
-    backends = {"svc:1": [echo.address], "failing:1": [failing.address]}
-    async with gateway_before(tmp_path, backends, route(*rules, hosts=["a.b"])) as (gateway, address):
+    backends = {"svc:1": [echo.address], "failing:1": [failing_backend.address]}
+    async with run_gateway(tmp_path, backends, route(*rules, hosts=["a.b"])) as (gateway, address):
         site = gateway_site(
             gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file
         )
         options = [*channel_options(), ("grpc.default_authority", "a.b")]
         async with grpc.aio.insecure_channel(address, options=options) as channel:
-            await channel.unary_unary(UNARY)(b"", metadata=told(code="INTERNAL", succeed_after=1))
+            await channel.unary_unary(UNARY)(b"", metadata=failure_metadata(code="INTERNAL", succeed_after=1))
 
-            async def healthy() -> bool:
-                return {one["health"] for one in gateway.backends.describe()} == {"healthy"}
+            async def are_all_healthy() -> bool:
+                return {backend["health"] for backend in gateway.backends.describe()} == {"healthy"}
 
-            await eventually(healthy)
+            await eventually(are_all_healthy)
             async with TestClient(TestServer(site)) as client:
                 assert (await client.get("/readyz")).status == 200
                 routes = await (await client.get("/routes")).json()
@@ -46,7 +46,7 @@ async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
                 gateway.process.leave()
                 assert (await client.get("/readyz")).status == 503
     await echo.stop()
-    await failing.stop()
+    await failing_backend.stop()
 
     assert routes["valid"] is True
     assert routes["streams"] == []
@@ -56,9 +56,12 @@ async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
         "matches": [{"service": "refloat.test.Echo", "method": ""}],
         "backends": {"svc:1": {echo.address: 1.0}},
     }
-    assert {(one["address"], one["health"], one["reason"]) for one in destinations["destinations"]} == {
+    assert {
+        (destination["address"], destination["health"], destination["reason"])
+        for destination in destinations["destinations"]
+    } == {
         (echo.address, "healthy", "the first probe succeeded"),
-        (failing.address, "healthy", "the first probe succeeded"),
+        (failing_backend.address, "healthy", "the first probe succeeded"),
     }
     assert 'refloat_gateway_calls_total{rule="r/1",status="OK"} 1.0' in metrics
     assert 'refloat_gateway_retries_total{rule="r/1",status="INTERNAL"} 1.0' in metrics

@@ -1,4 +1,4 @@
-"""Timeouts and deadlines of calls through the gateway: how long what may take, who is told, and whose failure it is."""
+"""Timeouts and deadlines of calls through the gateway, and whether they count against the backend."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from fleet.nodes.gateway.server import Gateway
 from fleet.protocol.destination.health import HealthReason
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.channels import channel_options
-from fleet.transport.http2.frames import Code
+from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 from tests.fakes import raw_calls
-from tests.fakes.echoing import ECHO, Echo, gateway_before, route
-from tests.fakes.failing import UNARY, FailingBackend, told
-from tests.fakes.scripted import HEAD, MESSAGE, OK, before, scripted, well
+from tests.fakes.echoing import ECHO, Echo, route, run_gateway
+from tests.fakes.failing import UNARY, FailingBackend, failure_metadata
+from tests.fakes.scripted import HEAD, MESSAGE, OK, answer_ok, run_gateway_with_call, run_scripted_backend
 from tests.fakes.waiting import eventually
 
-#: More than is kept to be sent again, and less than the longest message.
-LARGE = b"x" * (1536 * 1024)
+#: Larger than the buffer for retries and smaller than the largest allowed message.
+LARGE_BODY = b"x" * (1536 * 1024)
 
 
-def message_without_status(stream: Stream) -> None:
+def send_message_without_status(stream: Stream) -> None:
     stream.send_headers(HEAD)
     stream.send_data(MESSAGE)
 
 
 @pytest.mark.parametrize("limit", ["request", "backendRequest"])
-async def test_answer_that_never_ends(limit: str, tmp_path: Path) -> None:
-    """One message and no status: both timeouts hold until the call is over, not until something came."""
+async def test_response_without_status_times_out(limit: str, tmp_path: Path) -> None:
+    """Both timeouts count until the call is over, not until the first message."""
     rule = {"timeouts": {limit: "200ms"}}
     async with (
-        scripted(message_without_status) as address,
-        before(tmp_path, address, rule=rule) as (_, call),
+        run_scripted_backend(send_message_without_status) as address,
+        run_gateway_with_call(tmp_path, address, rule=rule) as (_, call),
     ):
         status, details = await call()
 
@@ -48,26 +48,26 @@ async def test_answer_that_never_ends(limit: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["request", "backendRequest"])
-async def test_stream_outlasts_the_timeouts_of_its_rule(limit: str, tmp_path: Path) -> None:
-    """Two messages tell a stream, which lasts as long as its caller lets it."""
+async def test_stream_response_outlasts_the_timeouts_of_its_rule(limit: str, tmp_path: Path) -> None:
+    """Two response messages show that the call is a stream, which lasts as long as its caller wants."""
     streams: list[Stream] = []
 
-    def two_messages(stream: Stream) -> None:
+    def send_two_messages(stream: Stream) -> None:
         stream.send_headers(HEAD)
         stream.send_data(MESSAGE * 2)
         streams.append(stream)
 
     rule = {"timeouts": {limit: "300ms"}}
     async with (
-        scripted(two_messages, lambda stream: None) as backend,
-        gateway_before(tmp_path, {"svc:1": [backend]}, route(rule)) as (_, address),
+        run_scripted_backend(send_two_messages, lambda stream: None) as backend,
+        run_gateway(tmp_path, {"svc:1": [backend]}, route(rule)) as (_, address),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
         call = channel.unary_stream(UNARY)(b"hi", timeout=60)
         assert [await call.read(), await call.read()] == [b"hi", b"hi"]
-        # A call that began later, and was ended by the same timeout: the stream's would have been over before.
-        later = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
-        assert await later.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        # A later call is ended by the same timeout, so the stream's timeout would have ended already.
+        later_call = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
+        assert await later_call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         streams[0].send_data(MESSAGE)
         assert await call.read() == b"hi"
         streams[0].send_headers(OK, end=True)
@@ -76,23 +76,23 @@ async def test_stream_outlasts_the_timeouts_of_its_rule(limit: str, tmp_path: Pa
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_stream_of_both_sides_outlasts_the_timeouts_of_its_rule(tmp_path: Path) -> None:
-    """A caller that has not ended its request, and is between messages, has a stream."""
+async def test_bidirectional_stream_outlasts_the_timeouts_of_its_rule(tmp_path: Path) -> None:
+    """A call whose request has not ended between messages is a stream."""
     echo = await Echo().start()
     async with (
-        gateway_before(tmp_path, {"svc:1": [echo.address]}, route({"timeouts": {"request": "200ms"}})) as (
+        run_gateway(tmp_path, {"svc:1": [echo.address]}, route({"timeouts": {"request": "200ms"}})) as (
             _,
             address,
         ),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
         call = channel.stream_stream(f"{ECHO}Both")(timeout=60)
-        silent = channel.stream_stream(f"{ECHO}Both")(timeout=60)
+        silent_call = channel.stream_stream(f"{ECHO}Both")(timeout=60)
         await call.write(b"a")
         assert await call.read() == b"a"
-        later = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
-        assert await later.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        for stream in (call, silent):
+        later_call = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
+        assert await later_call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        for stream in (call, silent_call):
             await stream.write(b"b")
             assert await stream.read() == b"b"
             await stream.done_writing()
@@ -100,112 +100,112 @@ async def test_stream_of_both_sides_outlasts_the_timeouts_of_its_rule(tmp_path: 
     await echo.stop()
 
 
-async def test_deadline_that_a_backend_is_told(tmp_path: Path) -> None:
-    """The caller's own and no other: the timeouts of a rule are the gateway's, and streams may outlast them."""
+async def test_backend_gets_the_deadline_of_the_caller_only(tmp_path: Path) -> None:
+    """The timeouts of a rule are not sent to the backend, because streams may outlast them."""
     echo = await Echo().start()
     rule = {"timeouts": {"request": "30s", "backendRequest": "20s"}}
-    async with before(tmp_path, echo.address, rule=rule) as (_, call):
+    async with run_gateway_with_call(tmp_path, echo.address, rule=rule) as (_, call):
         assert await call(method=f"{ECHO}Unary", timeout=None) == b"hi"
         assert await call(method=f"{ECHO}Unary", timeout=3000) == b"hi"
     await echo.stop()
 
-    (_, _, none), (_, _, left) = echo.calls
-    assert none is None
-    assert left is not None
-    # gRPC rounds up what it sends, by a third of a percent here.
-    assert 2000 < left < 3100
+    (_, _, missing_deadline), (_, _, remaining_seconds) = echo.calls
+    assert missing_deadline is None
+    assert remaining_seconds is not None
+    # gRPC rounds up the deadline that it sends, by a third of a percent here.
+    assert 2000 < remaining_seconds < 3100
 
 
 @pytest.mark.parametrize("limit", ["request", "backendRequest"])
 async def test_large_request_has_timeouts_and_no_retries(limit: str, tmp_path: Path) -> None:
-    """More than is kept cannot be sent again; it is ended in time all the same."""
+    """A request above the retry buffer cannot be sent again, but its timeouts still count."""
     backend = await FailingBackend().start()
     retry = {"reasons": ["deadline-exceeded", "unavailable"], "attempts": 3, "backoff": "1ms"}
     async with (
-        gateway_before(
+        run_gateway(
             tmp_path, {"svc:1": [backend.address]}, route({"retry": retry, "timeouts": {limit: "2s"}})
         ) as (_, address),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
 
-        async def call(how: list[tuple[str, str]]) -> str:
-            made = channel.unary_unary(UNARY)(LARGE, metadata=how, timeout=60)
-            return str((await made.code()).name)
+        async def call(metadata: list[tuple[str, str]]) -> str:
+            unary_call = channel.unary_unary(UNARY)(LARGE_BODY, metadata=metadata, timeout=60)
+            return str((await unary_call.code()).name)
 
-        hanging, failing = told(hang=True), told(code="UNAVAILABLE")
-        assert await call(hanging) == "DEADLINE_EXCEEDED"
-        assert await call(failing) in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+        hanging_metadata, failing_metadata = failure_metadata(hang=True), failure_metadata(code="UNAVAILABLE")
+        assert await call(hanging_metadata) == "DEADLINE_EXCEEDED"
+        assert await call(failing_metadata) in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
     await backend.stop()
 
-    assert backend.count(hanging) <= 1
-    assert backend.count(failing) <= 1
+    assert backend.count(hanging_metadata) <= 1
+    assert backend.count(failing_metadata) <= 1
 
 
-async def test_large_request_that_a_backend_does_not_read(tmp_path: Path) -> None:
-    """It stands still in its only message: that is no stream, and `request` ends it."""
+async def test_large_request_that_backend_does_not_read_times_out(tmp_path: Path) -> None:
+    """The call is stuck in its only message, so it is no stream, and `request` ends it."""
     rule = {"timeouts": {"request": "200ms"}}
     async with (
-        scripted(well) as backend,
-        gateway_before(tmp_path, {"svc:1": [backend]}, route(rule)) as (_, address),
+        run_scripted_backend(answer_ok) as backend,
+        run_gateway(tmp_path, {"svc:1": [backend]}, route(rule)) as (_, address),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
-        call = channel.unary_unary(UNARY)(LARGE, timeout=60)
+        call = channel.unary_unary(UNARY)(LARGE_BODY, timeout=60)
 
         assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert "within 0." in (await call.details() or "")
 
 
 def reset_at_once(stream: Stream) -> None:
-    """As a backend does that keeps the caller's deadline and notices it before the gateway."""
-    stream.reset(Code.CANCEL)
+    """Reset the call like a backend that applies the caller's deadline before the gateway does."""
+    stream.reset(ErrorCode.CANCEL)
 
 
-async def test_deadline_that_the_backend_notices_first(tmp_path: Path) -> None:
-    """It resets the call: the caller gets DEADLINE_EXCEEDED, and nothing is held against the backend."""
+async def test_deadline_reset_by_the_backend_does_not_count_against_it(tmp_path: Path) -> None:
+    """The caller gets DEADLINE_EXCEEDED."""
     async with (
-        scripted(reset_at_once) as backend,
-        gateway_before(tmp_path, {"svc:1": [backend]}) as (gateway, address),
+        run_scripted_backend(reset_at_once) as backend,
+        run_gateway(tmp_path, {"svc:1": [backend]}) as (gateway, address),
     ):
-        connection = await raw_calls.connected(address)
+        connection = await raw_calls.open_connection(address)
         for _ in range(20):
             call = raw_calls.call(connection, UNARY, timeout="5m")
-            status, _ = await call.ended
+            status, _ = await call.end_future
             assert status is Status.DEADLINE_EXCEEDED
         connection.close()
 
         assert _reason(gateway, backend) is not HealthReason.FAILURE_RATE
 
 
-async def test_backend_that_resets_calls_before_their_deadline(tmp_path: Path) -> None:
-    """That is its own doing."""
+async def test_reset_before_the_deadline_counts_against_the_backend(tmp_path: Path) -> None:
+    """The backend becomes unhealthy by its failure rate."""
     async with (
-        scripted(reset_at_once) as backend,
-        gateway_before(tmp_path, {"svc:1": [backend]}) as (gateway, address),
+        run_scripted_backend(reset_at_once) as backend,
+        run_gateway(tmp_path, {"svc:1": [backend]}) as (gateway, address),
     ):
-        connection = await raw_calls.connected(address)
+        connection = await raw_calls.open_connection(address)
         for _ in range(12):
             call = raw_calls.call(connection, UNARY, timeout="60S")
-            assert (await call.ended)[0] is Status.CANCELLED
+            assert (await call.end_future)[0] is Status.CANCELLED
         connection.close()
 
         await eventually(lambda: _reason(gateway, backend) is HealthReason.FAILURE_RATE)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_deadlines_that_are_over_at_once(loop: Any, tmp_path: Path) -> None:
-    """Below a millisecond uvloop has timers without a time: such a call ends by itself, its connection goes on."""
+def test_deadline_below_a_millisecond_ends_only_its_call(loop: Any, tmp_path: Path) -> None:
+    """uvloop has no timers below a millisecond; the call still ends, and its connection stays open."""
 
     async def check() -> None:
         async with (
-            scripted(well) as backend,
-            gateway_before(tmp_path, {"svc:1": [backend]}) as (_, address),
+            run_scripted_backend(answer_ok) as backend,
+            run_gateway(tmp_path, {"svc:1": [backend]}) as (_, address),
         ):
-            connection = await raw_calls.connected(address)
-            assert (await raw_calls.call(connection, UNARY).ended)[0] is Status.OK
+            connection = await raw_calls.open_connection(address)
+            assert (await raw_calls.call(connection, UNARY).end_future)[0] is Status.OK
             for timeout in ("450u", "1n", "0n", "0m", "999u", "1m") * 5:
-                status, details = await raw_calls.call(connection, UNARY, timeout=timeout).ended
+                status, details = await raw_calls.call(connection, UNARY, timeout=timeout).end_future
                 assert status in {Status.OK, Status.DEADLINE_EXCEEDED}, (timeout, details)
-            assert (await raw_calls.call(connection, UNARY).ended)[0] is Status.OK
+            assert (await raw_calls.call(connection, UNARY).end_future)[0] is Status.OK
             assert not connection.is_ended
             connection.close()
 

@@ -1,4 +1,4 @@
-"""Faults done to a real forwarder and a real process."""
+"""Faults injected into a real forwarder and a real process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARTS = ("grpc", "diag", "connect", "backend")
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
-    """A forwarder, and a process that only sleeps in the place of proxy-1."""
+    """Return the record of a fleet with a forwarder and a sleeping process in the place of proxy-1."""
     with Supervisor(tmp_path_factory.mktemp("logs")) as supervisor:
         argv = [sys.executable, "-m", "fleet.nodes", "forwarder"]
         for part in _PARTS:
@@ -58,47 +58,47 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
         )
 
 
-def modes(fleet: FleetRecord) -> list[str]:
-    found = faults.modes(fleet)
-    return [found[f"proxy-1/{part}"] for part in _PARTS]
+def list_modes(fleet: FleetRecord) -> list[str]:
+    modes_by_name = faults.modes(fleet)
+    return [modes_by_name[f"proxy-1/{part}"] for part in _PARTS]
 
 
-def test_freeze_and_thaw_stop_the_process_and_let_it_go_on(fleet: FleetRecord) -> None:
-    """SIGSTOP, SIGCONT."""
+def test_freeze_stops_the_process_and_thaw_resumes_it(fleet: FleetRecord) -> None:
+    """The process gets SIGSTOP and SIGCONT."""
     faults.freeze(fleet, "proxy-1")
     eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.FROZEN)
     faults.thaw(fleet, "proxy-1")
     eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.RUNNING)
 
 
-def test_cut_backend_touches_the_backend_alone(fleet: FleetRecord) -> None:
-    """Cut or held, then restored."""
+def test_cut_backend_affects_the_backend_forward_only(fleet: FleetRecord) -> None:
+    """The backend forward is cut or held, and restored."""
     faults.cut_backend(fleet, "proxy-1")
-    assert modes(fleet) == ["pass", "pass", "pass", "cut"]
+    assert list_modes(fleet) == ["pass", "pass", "pass", "cut"]
     faults.cut_backend(fleet, "proxy-1", ForwardMode.HOLD)
-    assert modes(fleet) == ["pass", "pass", "pass", "hold"]
+    assert list_modes(fleet) == ["pass", "pass", "pass", "hold"]
     faults.restore_backend(fleet, "proxy-1")
-    assert modes(fleet) == ["pass", "pass", "pass", "pass"]
+    assert list_modes(fleet) == ["pass", "pass", "pass", "pass"]
 
 
-def test_blackhole_holds_everything_or_leaves_the_backend(fleet: FleetRecord) -> None:
-    """Nothing passes; undone, all does."""
+def test_blackhole_holds_all_forwards_with_or_without_backend(fleet: FleetRecord) -> None:
+    """After the end of the blackhole all forwards pass."""
     faults.blackhole(fleet, "proxy-1", backend=False)
-    assert modes(fleet) == ["hold", "hold", "hold", "pass"]
+    assert list_modes(fleet) == ["hold", "hold", "hold", "pass"]
     faults.blackhole(fleet, "proxy-1")
-    assert modes(fleet) == ["hold", "hold", "hold", "hold"]
+    assert list_modes(fleet) == ["hold", "hold", "hold", "hold"]
     faults.unblackhole(fleet, "proxy-1")
-    assert modes(fleet) == ["pass", "pass", "pass", "pass"]
+    assert list_modes(fleet) == ["pass", "pass", "pass", "pass"]
 
 
-def test_fault_on_an_unknown_name_lists_the_known(fleet: FleetRecord) -> None:
-    """A typing mistake is mended in one look."""
+def test_fault_on_unknown_name_lists_the_processes(fleet: FleetRecord) -> None:
+    """The operator can correct a typing mistake at once."""
     with pytest.raises(UnknownNameError, match="its processes: proxy-1, forwarder"):
         faults.freeze(fleet, "proxy-9")
 
 
-def test_fault_that_cannot_be_says_why(fleet: FleetRecord) -> None:
-    """No forward before a forwarder, none in a fleet without one, no answer from a dead one, no wrong token."""
+def test_impossible_fault_is_explained(fleet: FleetRecord) -> None:
+    """The process has no forward, the fleet has no forwarder, the forwarder does not respond, or the token is wrong."""
     with pytest.raises(FaultError, match="not an auth or a proxy"):
         faults.cut_backend(fleet, "forwarder")
     with pytest.raises(FaultError, match="--no-faults"):
@@ -110,29 +110,29 @@ def test_fault_that_cannot_be_says_why(fleet: FleetRecord) -> None:
         faults.blackhole(replace(fleet, token="other"), "proxy-1")
 
 
-def test_restart_of_what_runs_is_refused(fleet: FleetRecord, tmp_path: Path) -> None:
-    """It would lose its name to another."""
+def test_restart_of_running_process_is_refused(fleet: FleetRecord, tmp_path: Path) -> None:
+    """Two processes would have the same name."""
     with pytest.raises(FaultError, match="is running"):
         faults.restart(fleet, "proxy-1", tmp_path)
 
 
-def test_restart_of_several_looks_at_all_before_it_starts_one(fleet: FleetRecord, tmp_path: Path) -> None:
-    """A mistake in the second name leaves the first as it was: nobody is asked to start it."""
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    gone = replace(fleet.member("proxy-1"), name="proxy-2", pid=dead.pid, born=0.0)
+def test_restart_checks_all_names_before_it_starts_one(fleet: FleetRecord, tmp_path: Path) -> None:
+    """If the second name is refused, no restart is requested for the first."""
+    ended_process = subprocess.Popen(["true"])
+    ended_process.wait()
+    dead_member = replace(fleet.member("proxy-1"), name="proxy-2", pid=ended_process.pid, born=0.0)
     record.folder(tmp_path, "default").mkdir(parents=True)
-    record.save(tmp_path, replace(fleet, members=(*fleet.members, gone)))
+    record.save(tmp_path, replace(fleet, members=(*fleet.members, dead_member)))
 
-    done = CliRunner().invoke(restart, ["--home", str(tmp_path), "proxy-2", "proxy-1"])
+    invocation = CliRunner().invoke(restart, ["--home", str(tmp_path), "proxy-2", "proxy-1"])
 
-    assert done.exit_code == 2
-    assert "proxy-1 is running" in done.output
+    assert invocation.exit_code == 2
+    assert "proxy-1 is running" in invocation.output
     assert not faults.restart_request(record.folder(tmp_path, "default"), "proxy-2").exists()
 
 
-def test_kill_ends_it_and_more_faults_say_that_it_is_dead(fleet: FleetRecord) -> None:
-    """SIGKILL; afterwards there is nothing to freeze, whoever has the pid."""
+def test_faults_on_killed_process_are_refused(fleet: FleetRecord) -> None:
+    """After SIGKILL the process cannot be frozen, even if its pid is used again."""
     faults.kill(fleet, "proxy-1")
     eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.DEAD)
     with pytest.raises(FaultError, match="refloat fleet restart proxy-1"):

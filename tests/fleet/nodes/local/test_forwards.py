@@ -1,4 +1,4 @@
-"""A forward passes, holds and cuts; nothing is lost by holding."""
+"""A forward passes, holds and cuts connections, and loses no held bytes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from tests.fakes.waiting import DEADLINE, eventually
 
-#: Long enough that a byte over loopback would have come.
-QUIET = 0.15
+#: Seconds within which a byte over loopback would have arrived.
+SILENCE_SECONDS = 0.15
 
 
 @asynccontextmanager
 async def echoing() -> AsyncIterator[tuple[str, int]]:
-    """A server that says back what it hears."""
+    """Yield the address of a server that returns every byte it receives."""
 
     async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -44,44 +44,46 @@ async def echo() -> AsyncIterator[tuple[str, int]]:
 
 @pytest.fixture
 async def forward(echo: tuple[str, int]) -> AsyncIterator[Forward]:
-    made = Forward("x", ("127.0.0.1", 0), echo)
-    await made.start()
-    yield made
-    await made.stop()
+    started_forward = Forward("x", ("127.0.0.1", 0), echo)
+    await started_forward.start()
+    yield started_forward
+    await started_forward.stop()
 
 
-async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, words: bytes) -> None:
-    writer.write(words)
+async def send_and_expect_echo(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: bytes
+) -> None:
+    writer.write(message)
     async with asyncio.timeout(DEADLINE):
-        assert await reader.readexactly(len(words)) == words
+        assert await reader.readexactly(len(message)) == message
 
 
-async def silent(reader: asyncio.StreamReader) -> bool:
+async def is_silent(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(QUIET):
+        async with asyncio.timeout(SILENCE_SECONDS):
             await reader.read(1)
     except TimeoutError:
         return True
     return False
 
 
-async def test_pass_bytes_go_both_ways(forward: Forward) -> None:
-    """What is sent comes back."""
+async def test_pass_forwards_bytes_in_both_directions(forward: Forward) -> None:
+    """The echo of the sent bytes arrives."""
     reader, writer = await asyncio.open_connection(*forward.listen)
-    await say(reader, writer, b"hello")
+    await send_and_expect_echo(reader, writer, b"hello")
     writer.close()
 
 
-async def test_pass_much_at_once_arrives_whole(forward: Forward) -> None:
-    """Backpressure: 8 MB through slow buffers, in order and complete."""
+async def test_pass_forwards_large_data_unchanged(forward: Forward) -> None:
+    """8 MB arrive in order and complete, with backpressure."""
     reader, writer = await asyncio.open_connection(*forward.listen)
-    words = bytes(range(256)) * 32768
-    await say(reader, writer, words)
+    message = bytes(range(256)) * 32768
+    await send_and_expect_echo(reader, writer, message)
     writer.close()
 
 
-async def test_pass_half_close_is_passed_on(forward: Forward) -> None:
-    """The end of one direction leaves the other open until it ends too."""
+async def test_pass_forwards_half_close(forward: Forward) -> None:
+    """The end of one direction leaves the other direction open until it ends as well."""
     reader, writer = await asyncio.open_connection(*forward.listen)
     writer.write(b"last words")
     writer.write_eof()
@@ -91,16 +93,16 @@ async def test_pass_half_close_is_passed_on(forward: Forward) -> None:
     writer.close()
 
 
-async def test_hold_nothing_passes_then_everything(forward: Forward) -> None:
-    """Held bytes are not lost, on an old connection and on one made meanwhile."""
+async def test_hold_delays_all_bytes_until_pass(forward: Forward) -> None:
+    """Held bytes are not lost, on old connections and on those that were opened meanwhile."""
     old_reader, old_writer = await asyncio.open_connection(*forward.listen)
-    await say(old_reader, old_writer, b"before")
+    await send_and_expect_echo(old_reader, old_writer, b"before")
     await forward.change(mode=ForwardMode.HOLD)
     new_reader, new_writer = await asyncio.open_connection(*forward.listen)
     old_writer.write(b"old")
     new_writer.write(b"new")
-    assert await silent(old_reader)
-    assert await silent(new_reader)
+    assert await is_silent(old_reader)
+    assert await is_silent(new_reader)
     await forward.change(mode=ForwardMode.PASS)
     async with asyncio.timeout(DEADLINE):
         assert await old_reader.readexactly(3) == b"old"
@@ -109,50 +111,50 @@ async def test_hold_nothing_passes_then_everything(forward: Forward) -> None:
     new_writer.close()
 
 
-def test_pass_on_uvloop_what_is_said_first_is_kept() -> None:
-    """uvloop reads before we are connected onwards, paused or not; held bytes are kept there too."""
+def test_uvloop_keeps_bytes_sent_before_the_target_is_connected() -> None:
+    """uvloop reads before the forward has a target connection; held bytes are kept there too."""
 
-    async def one(forward: Forward, number: int) -> None:
+    async def connect_and_echo(forward: Forward, number: int) -> None:
         reader, writer = await asyncio.open_connection(*forward.listen)
-        await say(reader, writer, f"client {number}".encode())
+        await send_and_expect_echo(reader, writer, f"client {number}".encode())
         writer.close()
         await writer.wait_closed()
 
-    async def scene() -> None:
-        async with echoing() as to:
-            forward = Forward("x", ("127.0.0.1", 0), to)
+    async def run_scenario() -> None:
+        async with echoing() as target_address:
+            forward = Forward("x", ("127.0.0.1", 0), target_address)
             await forward.start()
-            await asyncio.gather(*(one(forward, number) for number in range(50)))
+            await asyncio.gather(*(connect_and_echo(forward, number) for number in range(50)))
             await eventually(lambda: not forward.links)
             await forward.change(mode=ForwardMode.HOLD)
-            waiting = [asyncio.ensure_future(one(forward, number)) for number in range(50)]
+            held_tasks = [asyncio.ensure_future(connect_and_echo(forward, number)) for number in range(50)]
             await eventually(lambda: len(forward.links) == 50)
-            assert not any(task.done() for task in waiting)
+            assert not any(task.done() for task in held_tasks)
             await forward.change(mode=ForwardMode.PASS)
-            await asyncio.gather(*waiting)
+            await asyncio.gather(*held_tasks)
             await eventually(lambda: not forward.links)
             await forward.stop()
 
-    uvloop.run(scene())
+    uvloop.run(run_scenario())
 
 
-async def test_hold_the_end_of_a_stream_does_not_pass_either(forward: Forward) -> None:
-    """A blackhole does not tell that the peer is gone."""
+async def test_hold_delays_the_end_of_a_connection(forward: Forward) -> None:
+    """During a blackhole a peer does not learn that the other side has closed."""
     reader, writer = await asyncio.open_connection(*forward.listen)
-    await say(reader, writer, b"before")
+    await send_and_expect_echo(reader, writer, b"before")
     await forward.change(mode=ForwardMode.HOLD)
     writer.close()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(QUIET):
+        async with asyncio.timeout(SILENCE_SECONDS):
             await eventually(lambda: not forward.links)
     await forward.change(mode=ForwardMode.PASS)
     await eventually(lambda: not forward.links)
 
 
-async def test_cut_resets_and_refuses_until_it_passes_again(forward: Forward) -> None:
-    """Existing connections are reset, new ones refused, and the port is the same after."""
+async def test_cut_resets_and_refuses_connections_until_pass(forward: Forward) -> None:
+    """Open connections are reset, new ones refused, and the port stays the same."""
     reader, writer = await asyncio.open_connection(*forward.listen)
-    await say(reader, writer, b"before")
+    await send_and_expect_echo(reader, writer, b"before")
     await forward.change(mode=ForwardMode.CUT)
     with pytest.raises(ConnectionResetError):
         async with asyncio.timeout(DEADLINE):
@@ -162,38 +164,38 @@ async def test_cut_resets_and_refuses_until_it_passes_again(forward: Forward) ->
         await asyncio.open_connection(*forward.listen)
     await forward.change(mode=ForwardMode.PASS)
     reader, writer = await asyncio.open_connection(*forward.listen)
-    await say(reader, writer, b"after")
+    await send_and_expect_echo(reader, writer, b"after")
     writer.close()
 
 
-async def test_cut_then_hold_accepts_and_keeps_silent(forward: Forward) -> None:
-    """From cut one may go to hold."""
+async def test_hold_after_cut_accepts_connections(forward: Forward) -> None:
+    """New connections are accepted, and no bytes pass."""
     await forward.change(mode=ForwardMode.CUT)
     await forward.change(mode=ForwardMode.HOLD)
     reader, writer = await asyncio.open_connection(*forward.listen)
     writer.write(b"hello")
-    assert await silent(reader)
+    assert await is_silent(reader)
     writer.close()
 
 
-async def test_target_given_later_connections_waited_for_it(echo: tuple[str, int]) -> None:
-    """A forward may be advertised before the port it goes to is known."""
+async def test_connections_wait_for_a_later_target(echo: tuple[str, int]) -> None:
+    """A forward may be advertised before its target is known."""
     forward = Forward("x", ("127.0.0.1", 0), None)
     await forward.start()
     reader, writer = await asyncio.open_connection(*forward.listen)
     writer.write(b"early")
-    assert await silent(reader)
-    await forward.change(to=echo)
+    assert await is_silent(reader)
+    await forward.change(target_address=echo)
     async with asyncio.timeout(DEADLINE):
         assert await reader.readexactly(5) == b"early"
-    assert forward.describe()["to"] == f"127.0.0.1:{echo[1]}"
+    assert forward.describe()["target_address"] == f"127.0.0.1:{echo[1]}"
     writer.close()
     await forward.stop()
 
 
-async def test_target_refuses_the_client_is_reset(forward: Forward, unused_tcp_port: int) -> None:
-    """A dead target looks dead, not slow."""
-    await forward.change(to=("127.0.0.1", unused_tcp_port))
+async def test_client_is_reset_if_the_target_refuses(forward: Forward, unused_tcp_port: int) -> None:
+    """A dead target is visible as dead and not as slow."""
+    await forward.change(target_address=("127.0.0.1", unused_tcp_port))
     reader, writer = await asyncio.open_connection(*forward.listen)
     with pytest.raises(ConnectionResetError):
         async with asyncio.timeout(DEADLINE):
@@ -202,12 +204,12 @@ async def test_target_refuses_the_client_is_reset(forward: Forward, unused_tcp_p
 
 
 def test_cut_resets_a_connection_that_is_being_accepted() -> None:
-    """On uvloop, as forwarders run: at whichever step of the loop the cut comes, no client is left open and silent."""
+    """At whichever step of uvloop the cut happens, no client stays open and silent."""
 
-    async def scene() -> None:
-        async with echoing() as to:
+    async def run_scenario() -> None:
+        async with echoing() as target_address:
             for steps in range(8):
-                forward = Forward("x", ("127.0.0.1", 0), to)
+                forward = Forward("x", ("127.0.0.1", 0), target_address)
                 await forward.start()
                 # The kernel completes this connection before the event loop has accepted it.
                 with socket.create_connection(forward.listen) as client:
@@ -220,4 +222,4 @@ def test_cut_resets_a_connection_that_is_being_accepted() -> None:
                             await asyncio.get_running_loop().sock_recv(client, 1)
                 await forward.stop()
 
-    uvloop.run(scene())
+    uvloop.run(run_scenario())

@@ -9,23 +9,23 @@ from fleet.nodes.local import gateway
 from fleet.wire import clusterconfig_pb2
 
 
-def test_reading_is_retried_and_writing_is_not(tmp_path: Path) -> None:
-    """As a gateway reads the file; every method of the service there is has a rule."""
+def test_read_calls_are_retried_and_write_calls_are_not(tmp_path: Path) -> None:
+    """Every method of the config service has a rule in the file."""
     table = routes_file.read(gateway.write(tmp_path))
     (service,) = clusterconfig_pb2.DESCRIPTOR.services_by_name.values()
     attempts = {}
     for method in service.methods:
-        found = table.find("127.0.0.1:1", f"/{service.full_name}/{method.name}")
-        assert found is not None
-        attempts[method.name] = found.rule.policy.attempts
+        match = table.find("127.0.0.1:1", f"/{service.full_name}/{method.name}")
+        assert match is not None
+        attempts[method.name] = match.rule.policy.attempts
 
     assert attempts.pop("GetClusterNetworkingConfig") == 2
     assert attempts
     assert set(attempts.values()) == {0}
 
 
-def test_nothing_else_passes(tmp_path: Path) -> None:
-    """Agents' calls are for the balancer."""
+def test_other_services_have_no_route(tmp_path: Path) -> None:
+    """Calls of agents go to the balancer and not to the gateway."""
     table = routes_file.read(gateway.write(tmp_path))
 
     assert table.find("a", "/fleet.v1.HeartbeatService/Heartbeat") is None

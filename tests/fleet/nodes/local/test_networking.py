@@ -1,4 +1,4 @@
-"""The networking config that a local fleet begins with."""
+"""The initial networking config of a local fleet."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from fleet.transport import networking_config
         (FleetPlan(networking=(("agent_connection_count", "2"),)), "proxy_peering", 2),
     ],
 )
-def test_strategy(plan: FleetPlan, strategy: str, count: int) -> None:
-    """As many tunnels as the plan says; 0 is agent mesh; what is said by name comes last."""
+def test_strategy_follows_the_connections_of_the_plan(plan: FleetPlan, strategy: str, count: int) -> None:
+    """Zero connections mean agent mesh; a networking setting overrides the number of connections."""
     config = networking.config(plan)
     assert (config.tunnel_strategy, config.agent_connection_count) == (strategy, count)
 
 
-def test_file_is_what_an_auth_takes(tmp_path: Path) -> None:
-    """Written, it reads as the config it was made of."""
+def test_written_file_is_read_as_the_same_config(tmp_path: Path) -> None:
+    """An auth reads the values that the plan has."""
     plan = FleetPlan(keep_alive_interval="7s", networking=(("graceful_tunnel_closing", "true"),))
-    beginning = cluster_config.read_initial_config(None, networking.write(plan, tmp_path))
-    assert beginning is not None
-    config = networking_config.read(beginning.message).config
+    initial_config = cluster_config.read_initial_config(None, networking.write(plan, tmp_path))
+    assert initial_config is not None
+    config = networking_config.read(initial_config.message).config
     assert (config.keep_alive_interval, config.graceful_tunnel_closing) == (7.0, True)
     assert config.agent_connection_count == 1
 
 
-def test_what_is_out_of_range_is_named() -> None:
-    """Before anything is started."""
+def test_value_out_of_range_is_named() -> None:
+    """The error comes before any process starts."""
     with pytest.raises(NetworkingConfigError, match="tunnel_closing_wait_min"):
         networking.config(FleetPlan(networking=(("tunnel_closing_wait_min", "1ms"),)))

@@ -1,4 +1,4 @@
-"""Agents that reach auths through real proxies."""
+"""Agents that connect to auths through real proxies."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
 
-async def through(plane: Plane, *proxies: Proxy, tls: TLSFiles | None = None) -> AgentGroup:
-    """One agent that knows proxies only."""
+async def start_agent_group(plane: Plane, *proxies: Proxy, tls: TLSFiles | None = None) -> AgentGroup:
+    """Start one agent that has the addresses of proxies only."""
     group = AgentGroup(
         AgentFlags(
             auth=(),
@@ -45,93 +45,91 @@ async def through(plane: Plane, *proxies: Proxy, tls: TLSFiles | None = None) ->
     return group
 
 
-def door_of(plane: Plane, **more: str) -> AuthSessionHandler:
-    """A door by itself."""
-    instance = Instance("proxy", plane.instance_flags("proxy", "door", **more))
+def make_handler(plane: Plane, **instance_flags: str) -> AuthSessionHandler:
+    """Return an auth session handler with its own instance."""
+    instance = Instance("proxy", plane.instance_flags("proxy", "door", **instance_flags))
     plane.adopt(instance)
     return AuthSessionHandler(instance)
 
 
-async def entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
+async def find_entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
     page = await auth.instance.backend.agents("", 0, 0)
     return page.agents[0] if page.agents else None
 
 
-async def test_heartbeats_come_through_a_proxy(plane: Plane) -> None:
-    """And say through which: the console then knows on what the agent depends."""
+async def test_heartbeat_through_a_proxy_names_the_proxy(plane: Plane) -> None:
+    """The console shows which proxy the agent depends on."""
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
-    await through(plane, proxy)
+    await start_agent_group(plane, proxy)
 
-    async def told() -> bool:
-        found = await entry(auth)
-        return found is not None and found.agent.via_proxy_id == proxy.instance.flags.id
+    async def has_proxy_id() -> bool:
+        agent_entry = await find_entry(auth)
+        return agent_entry is not None and agent_entry.agent.via_proxy_id == proxy.instance.flags.id
 
-    await eventually(told)
-    # The way to auths is no tunnel of the agent.
+    await eventually(has_proxy_id)
+    # The connection to auths is not counted as a tunnel.
     await eventually(lambda: len(proxy.table) == 1)
-    value = proxy.instance.registry.get_sample_value(
+    connection_count = proxy.instance.registry.get_sample_value(
         "refloat_proxy_auth_connections_total", {"outcome": "connected"}
     )
-    assert value is not None
-    assert value >= 1
+    assert connection_count is not None
+    assert connection_count >= 1
 
 
-async def test_proxy_that_dies_takes_the_connection_with_it(plane: Plane) -> None:
-    """The agent reaches auths through another one."""
+async def test_agent_uses_another_proxy_when_its_proxy_stops(plane: Plane) -> None:
+    """The heartbeats arrive through the other proxy."""
     auth = await plane.auth(ttl=600.0)
     first, second = await plane.proxy("p1", ttl=600.0), await plane.proxy("p2", ttl=600.0)
-    group = await through(plane, first, second)
+    group = await start_agent_group(plane, first, second)
     (agent,) = group.agents
     await eventually(lambda: bool(agent.auth_id))
-    used = first if agent.heartbeats.channel.via == first.instance.flags.id else second
-    await plane.stop(used)
-    other = second if used is first else first
+    used_proxy = first if agent.heartbeats.channel.via == first.instance.flags.id else second
+    await plane.stop(used_proxy)
+    other_proxy = second if used_proxy is first else first
 
-    async def told() -> bool:
-        found = await entry(auth)
-        return found is not None and found.agent.via_proxy_id == other.instance.flags.id
+    async def has_proxy_id() -> bool:
+        agent_entry = await find_entry(auth)
+        return agent_entry is not None and agent_entry.agent.via_proxy_id == other_proxy.instance.flags.id
 
-    await eventually(told)
+    await eventually(has_proxy_id)
 
 
-async def test_ready_auths_come_first(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that says 503 is only taken when there is no other; one that does not even listen is passed over."""
+async def test_ready_auths_are_preferred(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An auth that is not ready is chosen if there is no other; an auth that does not listen is skipped."""
     monkeypatch.setattr(auth_sessions, "_READY_WITHIN", 30.0)
-    sick, well = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
-    door = door_of(plane)
-    sick.instance.process.record_failure("auth")
+    unready_auth, ready_auth = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
+    handler = make_handler(plane)
+    unready_auth.instance.process.record_failure("auth")
     ports = []
     for _ in range(8):
-        door._refreshed_at = -1e9
-        first, *_ = await door._shuffle_auths()
+        handler._refreshed_at = -1e9
+        first, *_ = await handler._shuffle_auths()
         ports.append(first.address)
-    assert set(ports) == {addresses.parse(well.instance.grpc_address)}
-    await plane.stop(well)
-    door._refreshed_at = -1e9
-    taken = await door.accept_session(auth_path.AUTH)
-    taken.discard()
+    assert set(ports) == {addresses.parse(ready_auth.instance.grpc_address)}
+    await plane.stop(ready_auth)
+    handler._refreshed_at = -1e9
+    session = await handler.accept_session(auth_path.AUTH)
+    session.discard()
 
 
-async def test_backend_that_is_gone(plane: Plane) -> None:
-    """Auths that are known stay known; who knew none says so in a sentence."""
+async def test_known_auths_are_used_without_backend(plane: Plane) -> None:
+    """A handler that has never read the backend refuses with a message."""
     await plane.auth(ttl=600.0)
-    link, url = await plane.backend_forward()
-    door = door_of(plane, backend=url)
-    (await door.accept_session(auth_path.AUTH)).discard()
-    await link.change(mode=ForwardMode.CUT)
-    door._refreshed_at = -1e9
-    (await door.accept_session(auth_path.AUTH)).discard()
-    stranger = door_of(plane, backend=url)
+    forward, url = await plane.backend_forward()
+    handler = make_handler(plane, backend=url)
+    (await handler.accept_session(auth_path.AUTH)).discard()
+    await forward.change(mode=ForwardMode.CUT)
+    handler._refreshed_at = -1e9
+    (await handler.accept_session(auth_path.AUTH)).discard()
+    new_handler = make_handler(plane, backend=url)
     with pytest.raises(TunnelError, match="cannot reach an auth: no auth is known"):
-        await stranger.accept_session(auth_path.AUTH)
-    await link.change(mode=ForwardMode.PASS)
+        await new_handler.accept_session(auth_path.AUTH)
+    await forward.change(mode=ForwardMode.PASS)
 
 
-async def test_auth_whose_address_is_none_is_passed_over(
-    plane: Plane, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whoever wrote it, the others are reached; it is counted each time and told once."""
-    auth, door = await plane.auth(ttl=600.0), door_of(plane)
+async def test_auth_with_invalid_address_is_skipped(plane: Plane, caplog: pytest.LogCaptureFixture) -> None:
+    """The other auths are reached; invalid addresses are counted each time and logged once."""
+    auth, handler = await plane.auth(ttl=600.0), make_handler(plane)
     for name, address in (("a-empty", ""), ("b-nonsense", "nowhere"), ("c-label", "10.0.0.1:3025")):
         labels = {DIAG_LABEL: "not an address"}
         server = types_pb2.ServerV2(kind="auth_server", spec=types_pb2.ServerSpecV2(addr=address))
@@ -139,22 +137,24 @@ async def test_auth_whose_address_is_none_is_passed_over(
         await auth.instance.backend.put_instance("auth", server, 60.0)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            door._refreshed_at = -1e9
-            first, second = await door._shuffle_auths()
+            handler._refreshed_at = -1e9
+            first, second = await handler._shuffle_auths()
             assert first.address == addresses.parse(auth.instance.grpc_address)
             assert (second.address, second.ready) == (("10.0.0.1", 3025), False)
-    counted = door._instance.registry.get_sample_value("refloat_refused_total", {"kind": "resource"})
-    assert counted == 4
+    refused_count = handler._instance.registry.get_sample_value(
+        "refloat_refused_inputs_total", {"kind": "resource"}
+    )
+    assert refused_count == 4
     assert caplog.text.count("resource.refused: auth a-empty: '' is not host:port") == 1
     assert caplog.text.count("resource.refused: ") == 2
 
 
-async def test_client_without_a_tunnel_gets_nothing_else(plane: Plane) -> None:
-    """Who has said no hello may ask for the way to auths; it claims no target and reaches no agent."""
+async def test_client_without_hello_reaches_auths_only(plane: Plane) -> None:
+    """The client cannot register a target or open a session to an agent."""
     proxy = await plane.proxy(ttl=600.0)
     async with channels.open_channel(proxy.instance.grpc_address) as channel:
         client = TunnelClient(channel)
-        running = asyncio.create_task(client.run())
+        client_task = asyncio.create_task(client.run())
         await asyncio.sleep(0)
         await client.wait_until_up()
         stream = await client.open_session(auth_path.PROXY)
@@ -164,42 +164,42 @@ async def test_client_without_a_tunnel_gets_nothing_else(plane: Plane) -> None:
             await client.open_session(Target("ssh.some-agent"))
         with pytest.raises(TunnelError):
             await client.add_target(Target("ssh.some-agent"))
-        running.cancel()
+        client_task.cancel()
         await client.close()
-        await asyncio.wait([running])
+        await asyncio.wait([client_task])
 
 
-async def test_mutual_tls_is_with_the_auth(plane: Plane, tmp_path: Path) -> None:
-    """The agent's handshake passes the proxy and is with the auth: a certificate of another authority is refused."""
-    ours, theirs = Certificates(tmp_path / "ours"), Certificates(tmp_path / "theirs")
-    tls = ours.of("agent-1", "agent")
-    proxy = await plane.proxy(ttl=600.0, tls=ours.of("proxy-1", "proxy"))
-    wrong = await plane.auth("wrong", ttl=600.0, tls=theirs.of("auth-1", "auth"))
-    await through(plane, proxy, tls=tls)
-    await eventually(lambda: _connected(proxy) >= 1)
-    assert await entry(wrong) is None
-    await plane.stop(wrong)
-    # A stolen certificate of a proxy is good for every server of the fleet but an auth.
-    await plane.stop(await _visited(plane, proxy, ours.of("proxy-2", "proxy")))
-    right = await plane.auth("right", ttl=600.0, tls=ours.of("auth-2", "auth"))
+async def test_tls_of_the_agent_ends_at_the_auth(plane: Plane, tmp_path: Path) -> None:
+    """The handshake passes through the proxy, and a certificate of another CA is refused."""
+    certificates, other_certificates = Certificates(tmp_path / "ours"), Certificates(tmp_path / "theirs")
+    tls = certificates.of("agent-1", "agent")
+    proxy = await plane.proxy(ttl=600.0, tls=certificates.of("proxy-1", "proxy"))
+    other_ca_auth = await plane.auth("wrong", ttl=600.0, tls=other_certificates.of("auth-1", "auth"))
+    await start_agent_group(plane, proxy, tls=tls)
+    await eventually(lambda: _count_connections(proxy) >= 1)
+    assert await find_entry(other_ca_auth) is None
+    await plane.stop(other_ca_auth)
+    # A proxy's certificate is valid for every server of the fleet except an auth.
+    await plane.stop(await _start_visited_auth(plane, proxy, certificates.of("proxy-2", "proxy")))
+    trusted_auth = await plane.auth("right", ttl=600.0, tls=certificates.of("auth-2", "auth"))
 
-    async def told() -> bool:
-        return await entry(right) is not None
+    async def has_entry() -> bool:
+        return await find_entry(trusted_auth) is not None
 
-    await eventually(told)
-
-
-async def _visited(plane: Plane, proxy: Proxy, tls: TLSFiles) -> Auth:
-    """Return an auth with these files after the proxy led an agent to it, and nobody heartbeated there."""
-    visited = await plane.auth("visited", ttl=600.0, tls=tls)
-    before = _connected(proxy)
-    await eventually(lambda: _connected(proxy) >= before + 2)
-    assert await entry(visited) is None
-    return visited
+    await eventually(has_entry)
 
 
-def _connected(proxy: Proxy) -> float:
-    value = proxy.instance.registry.get_sample_value(
+async def _start_visited_auth(plane: Plane, proxy: Proxy, tls: TLSFiles) -> Auth:
+    """Return an auth with these files after the proxy has connected an agent to it, which sent no heartbeat."""
+    auth = await plane.auth("visited", ttl=600.0, tls=tls)
+    count_before = _count_connections(proxy)
+    await eventually(lambda: _count_connections(proxy) >= count_before + 2)
+    assert await find_entry(auth) is None
+    return auth
+
+
+def _count_connections(proxy: Proxy) -> float:
+    connection_count = proxy.instance.registry.get_sample_value(
         "refloat_proxy_auth_connections_total", {"outcome": "connected"}
     )
-    return value or 0.0
+    return connection_count or 0.0

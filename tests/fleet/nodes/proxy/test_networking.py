@@ -10,12 +10,12 @@ import redis.asyncio as redis
 from fleet.nodes.auth.cluster_config import NetworkingConfigCache, get_or_create
 from fleet.protocol.networking.keep_alive import KeepAlive
 from tests.fakes.agents import Agents
-from tests.fakes.plane import Plane, get, serving
+from tests.fakes.plane import Plane, get_diag, is_serving
 from tests.fakes.waiting import eventually
 
 
-async def test_change_is_followed_and_hinted_at(plane: Plane, agents: Agents) -> None:
-    """A new revision changes what the proxy expects of agents, and each agent hears of it."""
+async def test_config_change_is_applied_and_announced_to_agents(plane: Plane, agents: Agents) -> None:
+    """The proxy uses the new keep-alive, and every agent gets the new revision."""
     proxy = await plane.proxy(ttl=2.0)
     backend = proxy.instance.backend
     agent = await agents.connect(proxy, "a")
@@ -24,16 +24,16 @@ async def test_change_is_followed_and_hinted_at(plane: Plane, agents: Agents) ->
     message.metadata.revision = "next"
     await backend.put_networking_config(message)
     await eventually(lambda: proxy.table.keep_alive == KeepAlive(7.0, 3))
-    while not (frame := await agent.read()).HasField("networking_news") or (
-        frame.networking_news.revision != "next"
+    while not (frame := await agent.read()).HasField("networking_config_notice") or (
+        frame.networking_config_notice.revision != "next"
     ):
         pass
 
 
-async def test_malformed_config_is_refused_once(
+async def test_invalid_config_is_refused_and_logged_once(
     plane: Plane, agents: Agents, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is out of range changes nothing and ends nothing."""
+    """A value out of range changes no settings and closes no tunnel."""
     proxy = await plane.proxy(ttl=1.0)
     await agents.connect(proxy, "a")
     backend = proxy.instance.backend
@@ -43,35 +43,35 @@ async def test_malformed_config_is_refused_once(
     with caplog.at_level(logging.WARNING):
         await backend.put_networking_config(message)
         await eventually(lambda: proxy.networking.revision == "bad")
-        await proxy.networking.refresh()
+        await proxy.networking.apply_stored_config()
     assert caplog.text.count("networking-config.refused") == 1
     assert proxy.table.keep_alive == KeepAlive()
     assert len(proxy.table) == 1
-    metrics = (await get(proxy.instance, "/metrics"))[1]
-    assert 'refloat_refused_total{kind="networking-config"} 1.0' in metrics
+    metrics = (await get_diag(proxy.instance, "/metrics"))[1]
+    assert 'refloat_refused_inputs_total{kind="networking-config"} 1.0' in metrics
 
 
-async def test_config_that_cannot_be_read_is_refused_once(
+async def test_unreadable_config_is_refused_once_per_revision(
     plane: Plane, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is counted and told by its revision; proxies are watched, and auths serve, as before."""
+    """The refusal is counted and logged by its revision; proxies and auths keep working."""
     proxy, auth = await plane.proxy(ttl=1.0), await plane.auth(ttl=600.0)
-    async with redis.Redis.from_url(plane.backend_url) as raw:
-        await raw.hset(
+    async with redis.Redis.from_url(plane.backend_url) as client:
+        await client.hset(
             f"{plane.prefix}:default:networking-config",
             mapping={"body": b"\xff\xff", "revision": b"damaged"},
         )
     await eventually(lambda: proxy.networking.revision == "damaged")
-    await proxy.networking.refresh()
+    await proxy.networking.apply_stored_config()
     second = await plane.proxy("proxy-2", ttl=1.0)
     await eventually(lambda: second.instance.flags.id in proxy._publisher._entries)
     current = NetworkingConfigCache(auth.instance)
     assert await current.get("damaged") is None
     assert await current.get("damaged") is None
     for node in (proxy, auth):
-        metrics = (await get(node.instance, "/metrics"))[1]
-        assert 'refloat_refused_total{kind="networking-config"} 1.0' in metrics
-    assert "proxies.unseen" not in caplog.text
+        metrics = (await get_diag(node.instance, "/metrics"))[1]
+        assert 'refloat_refused_inputs_total{kind="networking-config"} 1.0' in metrics
+    assert "backend.unreachable" not in caplog.text
     assert caplog.text.count("networking-config.refused: revision damaged: ") >= 2
-    late = await plane.auth("late", ttl=600.0)
-    assert await serving(late.instance)
+    late_auth = await plane.auth("late", ttl=600.0)
+    assert await is_serving(late_auth.instance)

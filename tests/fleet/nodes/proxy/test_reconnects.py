@@ -1,4 +1,4 @@
-"""Advice to reconnect: periodic, asked for, at the end of a proxy; and agents that follow it, make before break."""
+"""Reconnect advisories: periodic, requested and at shutdown; agents follow them with make before break."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.fakes.plane import Plane
 from tests.fakes.waiting import eventually
 
 
-class Bench:
-    """A table with tunnels, and what advises them."""
+class AdvisedTunnels:
+    """A table of tunnels, and the reconnects that advise their agents."""
 
     def __init__(self, *agents: str, interval: float = 0.0) -> None:
         metrics = ProxyMetrics(CollectorRegistry())
@@ -31,119 +31,127 @@ class Bench:
         self.reconnects.add_tunnel(tunnel, 0.0)
         return tunnel
 
-    async def told(self, agent: str) -> fleet_pb2.ReconnectAdvisory:
+    async def read_advisory(self, agent: str) -> fleet_pb2.ReconnectAdvisory:
         frame = await self.tunnels[agent].next_frame(lambda: 0.0)
         assert frame is not None
         return frame.reconnect_advisory
 
 
-async def test_asked_for_once_an_id() -> None:
-    """Who has the advice is not advised again; another id is another intent."""
-    bench = Bench("a", "b")
-    assert bench.reconnects.advise_agents("x", "drain it", (), 0) == Answer(advised=2)
-    assert bench.reconnects.advise_agents("x", "drain it", (), 0) == Answer(already=2)
-    told = await bench.told("a")
-    assert (told.advisory_id, told.reason, told.leaving) == ("x", "drain it", False)
-    assert bench.reconnects.advise_agents("y", "again", (), 0) == Answer(advised=2)
+async def test_agent_is_advised_once_per_advisory_id() -> None:
+    """A new id advises the agent again."""
+    advised_tunnels = AdvisedTunnels("a", "b")
+    assert advised_tunnels.reconnects.advise_agents("x", "drain it", (), 0) == Answer(advised_count=2)
+    assert advised_tunnels.reconnects.advise_agents("x", "drain it", (), 0) == Answer(already_advised_count=2)
+    advisory = await advised_tunnels.read_advisory("a")
+    assert (advisory.advisory_id, advisory.reason, advisory.leaving) == ("x", "drain it", False)
+    assert advised_tunnels.reconnects.advise_agents("y", "again", (), 0) == Answer(advised_count=2)
 
 
-def test_waves_and_names() -> None:
-    """The longest open first, so many at a time; named ones only; who is not here is counted."""
-    bench = Bench("a", "b", "c")
-    assert bench.reconnects.advise_agents("x", "", (), 2) == Answer(advised=2, left=1)
-    assert [bench.tunnels[agent].advisory_id for agent in "abc"] == ["x", "x", ""]
-    assert bench.reconnects.advise_agents("x", "", (), 2) == Answer(advised=1, already=2)
-    assert bench.reconnects.advise_agents("y", "", ("b", "nobody"), 0) == Answer(
-        advised=1, absent=1, absent_ids=("nobody",)
+def test_advisories_can_be_limited_by_count_and_agent() -> None:
+    """The oldest tunnels are first; agents without a tunnel are counted as absent."""
+    advised_tunnels = AdvisedTunnels("a", "b", "c")
+    assert advised_tunnels.reconnects.advise_agents("x", "", (), 2) == Answer(
+        advised_count=2, remaining_count=1
+    )
+    assert [advised_tunnels.tunnels[agent].advisory_id for agent in "abc"] == ["x", "x", ""]
+    assert advised_tunnels.reconnects.advise_agents("x", "", (), 2) == Answer(
+        advised_count=1, already_advised_count=2
+    )
+    assert advised_tunnels.reconnects.advise_agents("y", "", ("b", "nobody"), 0) == Answer(
+        advised_count=1, absent_count=1, absent_ids=("nobody",)
     )
 
 
-def test_who_stays_is_told() -> None:
-    """The answer names how many have nowhere to go; replies to older advice mean nothing."""
-    bench = Bench("a", "b")
-    bench.reconnects.advise_agents("x", "", (), 0)
-    for agent, advisory_id, accepted in (("a", "x", False), ("b", "x", True), ("b", "old", False)):
-        reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
-        bench.reconnects.record_reply(bench.tunnels[agent], reply)
-    assert bench.reconnects.advise_agents("x", "", (), 0) == Answer(already=2, staying=1, staying_ids=("a",))
-
-
-def test_look_only_advises_nobody() -> None:
-    """It answers what became of those who were."""
-    bench = Bench("a", "b")
-    bench.reconnects.advise_agents("x", "", ("a",), 0)
-    bench.reconnects.record_reply(
-        bench.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False)
+def test_agents_that_stay_are_listed() -> None:
+    """Agents without another proxy reply that they stay; replies to older ids are ignored."""
+    advised_tunnels = AdvisedTunnels("a", "b")
+    advised_tunnels.reconnects.advise_agents("x", "", (), 0)
+    for agent, advisory_id, is_accepted in (("a", "x", False), ("b", "x", True), ("b", "old", False)):
+        reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=is_accepted)
+        advised_tunnels.reconnects.record_reply(advised_tunnels.tunnels[agent], reply)
+    assert advised_tunnels.reconnects.advise_agents("x", "", (), 0) == Answer(
+        already_advised_count=2, staying_count=1, staying_ids=("a",)
     )
-    seen = bench.reconnects.advise_agents("x", "", (), 0, look_only=True)
-    assert seen == Answer(already=1, left=1, staying=1, staying_ids=("a",))
-    assert not bench.tunnels["b"].advisory_id
 
 
-async def test_periodic() -> None:
-    """Each tunnel by its own time; closed ones not at all."""
-    bench = Bench("a", "b", interval=10.0)
-    bench.reconnects.sweep(9.0)
-    bench.reconnects.remove_tunnel(bench.tunnels["b"])
-    bench.reconnects.sweep(15.0)
-    assert bool(bench.tunnels["a"].advisory_id)
-    assert "10s" in (await bench.told("a")).reason
-    assert not bench.tunnels["b"].advisory_id
+def test_dry_run_advises_nobody() -> None:
+    """The response has the outcomes so far."""
+    advised_tunnels = AdvisedTunnels("a", "b")
+    advised_tunnels.reconnects.advise_agents("x", "", ("a",), 0)
+    advised_tunnels.reconnects.record_reply(
+        advised_tunnels.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False)
+    )
+    counts = advised_tunnels.reconnects.advise_agents("x", "", (), 0, dry_run=True)
+    assert counts == Answer(already_advised_count=1, remaining_count=1, staying_count=1, staying_ids=("a",))
+    assert not advised_tunnels.tunnels["b"].advisory_id
 
 
-async def test_shut_down_says_that_it_leaves() -> None:
-    """There is no coming back to a proxy that goes away."""
-    bench = Bench("a")
-    bench.reconnects.shut_down()
-    assert (await bench.told("a")).leaving
+async def test_periodic_advisories_follow_the_age_of_each_tunnel() -> None:
+    """Closed tunnels get no advisory."""
+    advised_tunnels = AdvisedTunnels("a", "b", interval=10.0)
+    advised_tunnels.reconnects.sweep(9.0)
+    advised_tunnels.reconnects.remove_tunnel(advised_tunnels.tunnels["b"])
+    advised_tunnels.reconnects.sweep(15.0)
+    assert bool(advised_tunnels.tunnels["a"].advisory_id)
+    assert "10s" in (await advised_tunnels.read_advisory("a")).reason
+    assert not advised_tunnels.tunnels["b"].advisory_id
 
 
-def ids(*proxies: Proxy) -> set[str]:
+async def test_advisory_at_shutdown_is_marked_as_leaving() -> None:
+    """Agents must not return to a proxy that stops."""
+    advised_tunnels = AdvisedTunnels("a")
+    advised_tunnels.reconnects.shut_down()
+    assert (await advised_tunnels.read_advisory("a")).leaving
+
+
+def instance_ids(*proxies: Proxy) -> set[str]:
     return {proxy.instance.flags.id for proxy in proxies}
 
 
-async def test_agents_move_make_before_break(plane: Plane) -> None:
-    """Advised, an agent has another tunnel before it lets the old one go; with one proxy it stays, and says so."""
+async def test_advised_agent_connects_elsewhere_before_it_leaves(plane: Plane) -> None:
+    """With one proxy the agent stays and replies so; with two it never has fewer than one tunnel."""
     auth, old = await plane.auth(ttl=600.0), await plane.proxy("old", ttl=60.0)
-    link = await plane.forward("127.0.0.1:1")
-    where = [old.instance.grpc_address, f"127.0.0.1:{link.listen[1]}"]
-    (agent,) = (await plane.agents(auth.instance.grpc_address, where)).agents
-    await eventually(lambda: set(agent.tunnels.proxies) == ids(old))
+    forward = await plane.forward("127.0.0.1:1")
+    proxy_addresses = [old.instance.grpc_address, f"127.0.0.1:{forward.listen[1]}"]
+    (agent,) = (await plane.agents(auth.instance.grpc_address, proxy_addresses)).agents
+    await eventually(lambda: set(agent.tunnels.proxies) == instance_ids(old))
     old.tunnels.reconnects.advise_agents("first", "try", (), 0)
-    await eventually(lambda: old.tunnels.reconnects.advise_agents("first", "try", (), 0).staying == 1)
-    assert set(agent.tunnels.proxies) == ids(old)
+    await eventually(lambda: old.tunnels.reconnects.advise_agents("first", "try", (), 0).staying_count == 1)
+    assert set(agent.tunnels.proxies) == instance_ids(old)
 
-    other = await plane.proxy("other", ttl=60.0)
-    host, _, port = other.instance.grpc_address.rpartition(":")
-    await link.change(to=(host, int(port)))
+    other_proxy = await plane.proxy("other", ttl=60.0)
+    host, _, port = other_proxy.instance.grpc_address.rpartition(":")
+    await forward.change(target_address=(host, int(port)))
     await eventually(lambda: len(agent.snapshot().tracked_proxies) == 2)
-    held: list[int] = []
+    tunnel_counts: list[int] = []
     old.tunnels.reconnects.advise_agents("second", "go", (), 0)
 
-    def moved() -> bool:
-        held.append(len(agent.tunnels.proxies))
-        return set(agent.tunnels.proxies) == ids(other)
+    def has_moved() -> bool:
+        tunnel_counts.append(len(agent.tunnels.proxies))
+        return set(agent.tunnels.proxies) == instance_ids(other_proxy)
 
-    await eventually(moved)
-    assert min(held) >= 1
+    await eventually(has_moved)
+    assert min(tunnel_counts) >= 1
 
 
-async def test_periodic_advice_moves_agents(plane: Plane) -> None:
-    """A proxy with an interval sends its agents away now and then, and none is ever without a tunnel."""
+async def test_periodic_advisories_move_agents(plane: Plane) -> None:
+    """Agents leave a proxy with a reconnect interval, and none is ever without a tunnel."""
     auth = await plane.auth(ttl=600.0)
-    restless = await plane.proxy("restless", ttl=60.0, reconnect_interval=1.0)
-    link = await plane.forward("127.0.0.1:1")
-    where = [restless.instance.grpc_address, f"127.0.0.1:{link.listen[1]}"]
-    group = await plane.agents(auth.instance.grpc_address, where, count=3)
-    await eventually(lambda: all(set(one.tunnels.proxies) == ids(restless) for one in group.agents))
-    calm = await plane.proxy("calm", ttl=60.0)
-    host, _, port = calm.instance.grpc_address.rpartition(":")
-    await link.change(to=(host, int(port)))
-    held: list[int] = []
+    periodic_proxy = await plane.proxy("restless", ttl=60.0, reconnect_interval=1.0)
+    forward = await plane.forward("127.0.0.1:1")
+    proxy_addresses = [periodic_proxy.instance.grpc_address, f"127.0.0.1:{forward.listen[1]}"]
+    group = await plane.agents(auth.instance.grpc_address, proxy_addresses, count=3)
+    await eventually(
+        lambda: all(set(agent.tunnels.proxies) == instance_ids(periodic_proxy) for agent in group.agents)
+    )
+    other_proxy = await plane.proxy("calm", ttl=60.0)
+    host, _, port = other_proxy.instance.grpc_address.rpartition(":")
+    await forward.change(target_address=(host, int(port)))
+    tunnel_counts: list[int] = []
 
-    def moved() -> bool:
-        held.extend(len(one.tunnels.proxies) for one in group.agents)
-        return all(set(one.tunnels.proxies) == ids(calm) for one in group.agents)
+    def have_moved() -> bool:
+        tunnel_counts.extend(len(agent.tunnels.proxies) for agent in group.agents)
+        return all(set(agent.tunnels.proxies) == instance_ids(other_proxy) for agent in group.agents)
 
-    await eventually(moved)
-    assert min(held) >= 1
+    await eventually(have_moved)
+    assert min(tunnel_counts) >= 1

@@ -1,4 +1,4 @@
-"""Two streams, one tunnel: real agents and bare ones against a real proxy."""
+"""Tunnels of two streams: real agents and fake agents with a real proxy."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ from tests.fakes.raw_calls import call, deaf_connection
 from tests.fakes.waiting import eventually
 
 
-async def one_agent(plane: Plane, proxy: Proxy, **more: Any) -> Agent:
+async def start_agent(plane: Plane, proxy: Proxy, **agent_flags: Any) -> Agent:
     auth = await plane.auth(ttl=600.0)
-    group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], **more)
+    group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], **agent_flags)
     (agent,) = group.agents
     await eventually(lambda: len(proxy.table) == len(agent.tunnels.tunnels) == 1)
     return agent
 
 
-async def status(proxy: Proxy, agent: Agent) -> dict[str, Any]:
-    """What the agent tells of itself through its tunnel."""
+async def read_status(proxy: Proxy, agent: Agent) -> dict[str, Any]:
+    """Return the status document that the agent sends through its tunnel."""
     tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     stream = await proxy.tunnels.open_session(tunnel, agent_services.STATUS)
-    told = b""
+    content = b""
     while part := await stream.read():
-        told += part
+        content += part
     await stream.close()
-    document: dict[str, Any] = json.loads(told)
+    document: dict[str, Any] = json.loads(content)
     return document
 
 
-async def test_status_through_the_tunnel(plane: Plane) -> None:
-    """The proxy asks, the agent tells one JSON document and ends."""
+async def test_status_is_read_through_the_tunnel(plane: Plane) -> None:
+    """The agent sends one JSON document and ends the session."""
     proxy = await plane.proxy(ttl=600.0)
-    agent = await one_agent(plane, proxy, services=(("web", "127.0.0.1:1"),))
+    agent = await start_agent(plane, proxy, services=(("web", "127.0.0.1:1"),))
     await eventually(lambda: agent.heartbeats.policy is not None)
     await eventually(lambda: bool(agent.snapshot().tracked_proxies))
-    document = await status(proxy, agent)
+    document = await read_status(proxy, agent)
     assert document["name"] == "agent-1"
     assert document["services"] == ["web"]
-    assert document["tracker"]["claimed"] == [proxy.instance.flags.id]
-    assert [known["proxy_id"] for known in document["tracker"]["proxies"]] == [proxy.instance.flags.id]
+    assert document["tracker"]["claimed_proxies"] == [proxy.instance.flags.id]
+    assert [entry["proxy_id"] for entry in document["tracker"]["proxies"]] == [proxy.instance.flags.id]
     assert document["policy"]["mode"] == "pick_first"
     assert [tunnel["sessions"] for tunnel in document["tunnels"]] == [0]
 
 
-async def test_service_that_is_not_exposed(plane: Plane) -> None:
-    """The agent's own sentence comes back, and the tunnel stands."""
+async def test_session_to_unknown_service_is_refused_by_the_agent(plane: Plane) -> None:
+    """The agent's error reaches the caller, and the tunnel stays open."""
     proxy = await plane.proxy(ttl=600.0)
-    agent = await one_agent(plane, proxy)
+    agent = await start_agent(plane, proxy)
     tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     with pytest.raises(TunnelError, match=r"exposes no service 'web'; exposed services: none"):
@@ -72,40 +72,40 @@ async def test_service_that_is_not_exposed(plane: Plane) -> None:
     assert len(proxy.table) == 1
 
 
-async def test_hello_alone_is_no_tunnel(plane: Plane, agents: Agents) -> None:
-    """It counts from Register on, and not before."""
+async def test_tunnel_counts_from_registration(plane: Plane, agents: Agents) -> None:
+    """A hello without Register does not count."""
     proxy = await plane.proxy(ttl=600.0)
     agent = FakeAgent(proxy, "a")
-    agents.made.append(agent)
+    agents.fake_agents.append(agent)
     await agent.hello()
     assert len(proxy.table) == 0
     await agent.join()
     assert len(proxy.table) == 1
 
 
-async def test_register_without_hello(plane: Plane, agents: Agents) -> None:
-    """Whoever did not say hello on that connection may not register, and neither may another than who did."""
+async def test_register_needs_the_hello_of_the_same_agent(plane: Plane, agents: Agents) -> None:
+    """A client without a hello, or with the hello of another agent, may not register."""
     proxy = await plane.proxy(ttl=600.0)
-    stranger, liar = FakeAgent(proxy, "a"), FakeAgent(proxy, "b")
-    agents.made += [stranger, liar]
+    silent_agent, other_agent = FakeAgent(proxy, "a"), FakeAgent(proxy, "b")
+    agents.fake_agents += [silent_agent, other_agent]
     with pytest.raises(TunnelError):
-        await stranger.join()
-    assert _refused(await stranger.register_ended())
-    await liar.send(hello=fleet_pb2.AgentHello(agent_id="c", name="c"))
-    await liar.read()
+        await silent_agent.join()
+    assert _is_refusal(await silent_agent.await_register_end())
+    await other_agent.send(hello=fleet_pb2.AgentHello(agent_id="c", name="c"))
+    await other_agent.read()
     with pytest.raises(TunnelError):
-        await liar.join()
-    assert _refused(await liar.register_ended())
+        await other_agent.join()
+    assert _is_refusal(await other_agent.await_register_end())
     assert len(proxy.table) == 0
 
 
-def _refused(why: str) -> bool:
-    # grpc.aio loses what a server says with a status that overtakes the call's initial metadata.
-    return "send a hello" in why or why == "Internal error from Core"
+def _is_refusal(is_refusal: str) -> bool:
+    # grpc.aio loses the details of a status that overtakes the call's initial metadata.
+    return "send a hello" in is_refusal or is_refusal == "Internal error from Core"
 
 
-async def test_targets_of_others(plane: Plane, agents: Agents) -> None:
-    """An agent claims its own services and nobody else's."""
+async def test_agent_registers_its_own_services_only(plane: Plane, agents: Agents) -> None:
+    """Targets of other agents are refused."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await agents.connect(proxy, "a")
     await agent.register.add_target(Target("web.a"))
@@ -115,17 +115,17 @@ async def test_targets_of_others(plane: Plane, agents: Agents) -> None:
     assert len(proxy.table) == 1
 
 
-async def test_control_lost_takes_register(plane: Plane, agents: Agents) -> None:
-    """The proxy ends the Register stream of an agent whose Control stream is over."""
+async def test_end_of_control_ends_register(plane: Plane, agents: Agents) -> None:
+    """The proxy ends the Register stream of an agent whose Control stream has ended."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await agents.connect(proxy, "a")
     agent.end_control()
-    assert "Control" in await agent.register_ended()
+    assert "Control" in await agent.await_register_end()
     assert len(proxy.table) == 0
 
 
-async def test_register_lost_takes_control(plane: Plane, agents: Agents) -> None:
-    """The proxy ends the Control stream of an agent whose Register stream is over."""
+async def test_end_of_register_ends_control(plane: Plane, agents: Agents) -> None:
+    """The proxy ends the Control stream of an agent whose Register stream has ended."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await agents.connect(proxy, "a")
     agent.register.stop()
@@ -133,8 +133,8 @@ async def test_register_lost_takes_control(plane: Plane, agents: Agents) -> None
     assert len(proxy.table) == 0
 
 
-async def test_status_target_let_go(plane: Plane, agents: Agents) -> None:
-    """An agent that takes its status back has no tunnel any more."""
+async def test_removed_status_target_ends_the_tunnel(plane: Plane, agents: Agents) -> None:
+    """An agent that removes its status target has no tunnel any more."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await agents.connect(proxy, "a")
     await agent.register.remove_target(agent_services.target_of(agent_services.STATUS, "a"))
@@ -142,8 +142,8 @@ async def test_status_target_let_go(plane: Plane, agents: Agents) -> None:
     assert len(proxy.table) == 0
 
 
-async def test_second_tunnel_on_one_connection(plane: Plane, agents: Agents) -> None:
-    """One connection is one tunnel."""
+async def test_second_tunnel_on_one_connection_is_refused(plane: Plane, agents: Agents) -> None:
+    """A connection has at most one tunnel."""
     proxy = await plane.proxy(ttl=600.0)
     first = await agents.connect(proxy, "a")
     second = FakeAgent(proxy, "b", channel=first.channel)
@@ -151,13 +151,13 @@ async def test_second_tunnel_on_one_connection(plane: Plane, agents: Agents) -> 
     assert await second.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-@pytest.mark.parametrize("lost", ["control", "register"])
-async def test_agent_loses_a_stream(plane: Plane, lost: str) -> None:
-    """At the agent's end, too, one stream takes the other along; the agent dials anew."""
+@pytest.mark.parametrize("stream_name", ["control", "register"])
+async def test_agent_dials_again_when_it_loses_a_stream(plane: Plane, stream_name: str) -> None:
+    """At the agent, too, the end of one stream ends the other."""
     proxy = await plane.proxy(ttl=600.0)
-    agent = await one_agent(plane, proxy)
+    agent = await start_agent(plane, proxy)
     (tunnel,) = agent.tunnels.tunnels
-    if lost == "control":
+    if stream_name == "control":
         tunnel.cancel()
     else:
         tunnel._client.stop()
@@ -167,104 +167,106 @@ async def test_agent_loses_a_stream(plane: Plane, lost: str) -> None:
     await eventually(lambda: len(proxy.table) == 1)
 
 
-async def test_dialled_again_while_it_has_a_tunnel(plane: Plane) -> None:
-    """A balancer that leads an agent to a proxy it has: the tunnel it has is not displaced by the attempt."""
-    proxy, other = await plane.proxy("proxy-1", ttl=60.0), await plane.proxy("proxy-2", ttl=60.0)
+async def test_repeated_dial_keeps_the_existing_tunnel(plane: Plane) -> None:
+    """If a balancer leads an agent to a proxy that it is connected to, the existing tunnel stays."""
+    proxy, other_proxy = await plane.proxy("proxy-1", ttl=60.0), await plane.proxy("proxy-2", ttl=60.0)
     auth = await plane.auth(ttl=600.0)
-    # It wants two and reaches one only: it dials that one again and again.
+    # The agent wants two tunnels and reaches one proxy only, so it dials that proxy again and again.
     group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], connections=2)
     (agent,) = group.agents
     await eventually(lambda: len(proxy.table) == len(agent.tunnels.tunnels) == 1)
     (tunnel,) = agent.tunnels.tunnels
-    dials = 0
-    opened = proxy.table.open
+    dial_count = 0
+    open_tunnel = proxy.table.open
 
-    def count(*given: Any) -> Any:
-        nonlocal dials
-        dials += 1
-        return opened(*given)
+    def count_dial(*arguments: Any) -> Any:
+        nonlocal dial_count
+        dial_count += 1
+        return open_tunnel(*arguments)
 
-    proxy.table.open = count  # type: ignore[method-assign]
-    await eventually(lambda: dials > 3)
+    proxy.table.open = count_dial  # type: ignore[method-assign]
+    await eventually(lambda: dial_count > 3)
     assert agent.tunnels.tunnels == (tunnel,)
     assert len(proxy.table) == 1
-    assert len(other.table) == 0
+    assert len(other_proxy.table) == 0
 
 
-async def test_agent_that_does_not_register(plane: Plane, agents: Agents) -> None:
-    """Its hello is forgotten in time."""
+async def test_hello_without_registration_times_out(plane: Plane, agents: Agents) -> None:
+    """The proxy ends the Control stream after the keep-alive time."""
     proxy = await plane.proxy(ttl=600.0, keep_alive=KeepAlive(interval=0.2, count_max=3))
     agent = FakeAgent(proxy, "a")
-    agents.made.append(agent)
+    agents.fake_agents.append(agent)
     await agent.hello()
     async with asyncio.timeout(60):
         assert await agent.code() is grpc.StatusCode.ABORTED
 
 
-async def test_frames_that_mean_nothing_are_counted_and_told_once(
+async def test_meaningless_frames_are_counted_and_logged_once(
     plane: Plane, agents: Agents, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A second hello and an empty frame end nothing; one host is told of once, whoever of its agents sends them."""
+    """A second hello and an empty frame close nothing; one host is logged once, whichever agent sends them."""
     proxy = await plane.proxy(ttl=600.0)
     first, second = await agents.connect(proxy, "a"), await agents.connect(proxy, "b")
-    refused = proxy.instance.registry.get_sample_value
-    # Two connections have no order between them: the second speaks once the first was heard.
-    await _mean_nothing(first)
-    await eventually(lambda: refused("refloat_refused_total", {"kind": "frame"}) == 2)
-    await _mean_nothing(second)
-    await eventually(lambda: refused("refloat_refused_total", {"kind": "frame"}) == 4)
-    told = "frame.refused: agent 'a' at ipv4:127.0.0.1: the frame is empty or a second hello"
-    assert caplog.text.count("frame.refused") == caplog.text.count(told) == 1
+    sample = proxy.instance.registry.get_sample_value
+    # Frames of two connections have no order, so the second agent sends after the first was counted.
+    await _send_meaningless_frames(first)
+    await eventually(lambda: sample("refloat_refused_inputs_total", {"kind": "frame"}) == 2)
+    await _send_meaningless_frames(second)
+    await eventually(lambda: sample("refloat_refused_inputs_total", {"kind": "frame"}) == 4)
+    log_text = "frame.refused: agent 'a' at ipv4:127.0.0.1: the frame is empty or a second hello"
+    assert caplog.text.count("frame.refused") == caplog.text.count(log_text) == 1
     assert len(proxy.table) == 2
 
 
-async def _mean_nothing(agent: FakeAgent) -> None:
+async def _send_meaningless_frames(agent: FakeAgent) -> None:
     await agent.send()
     await agent.send(hello=fleet_pb2.AgentHello(agent_id="a"))
 
 
-async def test_agent_that_pings_and_reads_nothing(plane: Plane) -> None:
-    """Each ping is answered: while too many answers wait, the proxy reads no more pings."""
+async def test_unread_pongs_stop_the_reading_of_pings(plane: Plane) -> None:
+    """Every ping gets a pong; while too many pongs wait, the proxy reads no more pings."""
     proxy = await plane.proxy(ttl=600.0)
-    sent = 0
+    ping_count = 0
 
-    async def pings() -> AsyncIterator[fleet_pb2.AgentFrame]:
-        nonlocal sent
+    async def send_pings() -> AsyncIterator[fleet_pb2.AgentFrame]:
+        nonlocal ping_count
         for sequence in range(100_000):
-            sent += 1
+            ping_count += 1
             yield fleet_pb2.AgentFrame(ping=fleet_pb2.Ping(sequence=sequence))
             await asyncio.sleep(0)
 
     tunnel = proxy.table.open(fleet_pb2.AgentHello(agent_id="a", name="a"), "a", time.monotonic())
-    reading = asyncio.create_task(TunnelControlServicer("p", proxy.tunnels)._read(tunnel, pings()))
-    await eventually(lambda: sent >= 64)
+    read_task = asyncio.create_task(TunnelControlServicer("p", proxy.tunnels)._read(tunnel, send_pings()))
+    await eventually(lambda: ping_count >= 64)
     for _ in range(200):
         await asyncio.sleep(0)
-    assert sent == 64
+    assert ping_count == 64
     for _ in range(10):
         assert await tunnel.next_frame(time.monotonic) is not None
-    await eventually(lambda: sent == 74)
-    reading.cancel()
+    await eventually(lambda: ping_count == 74)
+    read_task.cancel()
     proxy.table.close(tunnel)
 
 
-async def test_hello_with_a_name_of_megabytes(plane: Plane, agents: Agents) -> None:
-    """Refused before it is kept: every console would read it."""
+async def test_hello_with_a_name_of_megabytes_is_refused(plane: Plane, agents: Agents) -> None:
+    """The proxy does not keep the name, which every console would read."""
     proxy = await plane.proxy(ttl=600.0)
     agent = FakeAgent(proxy, "a")
-    agents.made.append(agent)
+    agents.fake_agents.append(agent)
     await agent.send(hello=fleet_pb2.AgentHello(agent_id="a", name="n" * 3_900_000))
     assert await agent.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert len(proxy.table) == 0
 
 
-async def test_lists_that_their_caller_does_not_read(plane: Plane, agents: Agents) -> None:
-    """A few of them wait; more are refused."""
+async def test_unread_tunnel_lists_are_limited(plane: Plane, agents: Agents) -> None:
+    """A few responses wait; further calls are refused."""
     proxy = await plane.proxy(ttl=600.0)
     for count in range(20):
         await agents.connect(proxy, f"{count}{'x' * 120}")
-    deaf = await deaf_connection(proxy.instance.grpc_address)
-    calls = [call(deaf, "/fleet.v1.TunnelFeed/ListTunnels", b"") for _ in range(20)]
-    await eventually(lambda: sum(each.ended.done() for each in calls) == 12)
-    assert {each.ended.result()[0] for each in calls if each.ended.done()} == {Status.RESOURCE_EXHAUSTED}
-    deaf.close()
+    connection = await deaf_connection(proxy.instance.grpc_address)
+    calls = [call(connection, "/fleet.v1.TunnelFeed/ListTunnels", b"") for _ in range(20)]
+    await eventually(lambda: sum(stream.end_future.done() for stream in calls) == 12)
+    assert {stream.end_future.result()[0] for stream in calls if stream.end_future.done()} == {
+        Status.RESOURCE_EXHAUSTED
+    }
+    connection.close()

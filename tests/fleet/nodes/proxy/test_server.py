@@ -1,4 +1,4 @@
-"""A proxy: tunnels in, discovery out, the feed, and its end."""
+"""A proxy: tunnels, discovery, the tunnel feed and the shutdown."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from fleet.protocol.recovery import reconnect_schedule
 from fleet.protocol.recovery.discovery import COMPACT_VARIABLE
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, types_pb2
 from tests.fakes.agents import Agents, FakeAgent
-from tests.fakes.plane import Plane, channel_to, get
+from tests.fakes.plane import Plane, channel_to, get_diag
 from tests.fakes.waiting import DEADLINE, eventually
 
 
-async def tunnels(
+async def list_tunnels(
     proxy: Proxy, epoch: str = "", since: int = 0, limit: int = 0
 ) -> fleet_pb2.ListTunnelsResponse:
     request = fleet_pb2.ListTunnelsRequest(epoch=epoch, since_revision=since, limit=limit)
     async with channel_to(proxy.instance.grpc_address) as channel:
-        answer = await fleet_pb2_grpc.TunnelFeedStub(channel).ListTunnels(request, timeout=30)
-    assert isinstance(answer, fleet_pb2.ListTunnelsResponse)
-    return answer
+        response = await fleet_pb2_grpc.TunnelFeedStub(channel).ListTunnels(request, timeout=30)
+    assert isinstance(response, fleet_pb2.ListTunnelsResponse)
+    return response
 
 
-def names(answer: fleet_pb2.ListTunnelsResponse) -> list[str]:
-    return sorted(tunnel.agent_id for tunnel in answer.tunnels)
+def agent_ids(response: fleet_pb2.ListTunnelsResponse) -> list[str]:
+    return sorted(tunnel.agent_id for tunnel in response.tunnels)
 
 
-async def test_control_pings(plane: Plane, agents: Agents) -> None:
-    """Hello for hello, pong for ping."""
+async def test_ping_gets_a_pong(plane: Plane, agents: Agents) -> None:
+    """The pong has the sequence number of the ping."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await agents.connect(proxy, "a")
     await agent.send(ping=fleet_pb2.Ping(sequence=7))
@@ -48,8 +48,8 @@ async def test_control_pings(plane: Plane, agents: Agents) -> None:
     assert frame.pong.sequence == 7
 
 
-async def test_control_without_hello(plane: Plane) -> None:
-    """Whoever does not say who it is is refused."""
+async def test_control_without_hello_is_refused(plane: Plane) -> None:
+    """The first frame must be a hello."""
     proxy = await plane.proxy(ttl=600.0)
     agent = FakeAgent(proxy, "")
     await agent.send(ping=fleet_pb2.Ping(sequence=1))
@@ -57,151 +57,160 @@ async def test_control_without_hello(plane: Plane) -> None:
     await agent.close()
 
 
-async def test_feed_by_revision(plane: Plane, agents: Agents) -> None:
-    """First all in pages, then what opened and closed; metrics agree."""
+async def test_feed_lists_all_tunnels_then_changes(plane: Plane, agents: Agents) -> None:
+    """The first pages list all tunnels, later ones the opened and closed tunnels; the metrics agree."""
     proxy = await plane.proxy(ttl=600.0)
     first = await agents.connect(proxy, "a")
     await agents.connect(proxy, "b")
-    page = await tunnels(proxy, limit=1)
-    assert (page.full, page.more, names(page), page.proxy_id) == (True, True, ["a"], proxy.instance.flags.id)
-    page = await tunnels(proxy, page.epoch, page.revision)
-    assert (page.full, page.more, names(page)) == (False, False, ["b"])
+    page = await list_tunnels(proxy, limit=1)
+    assert (page.full, page.more, agent_ids(page), page.proxy_id) == (
+        True,
+        True,
+        ["a"],
+        proxy.instance.flags.id,
+    )
+    page = await list_tunnels(proxy, page.epoch, page.revision)
+    assert (page.full, page.more, agent_ids(page)) == (False, False, ["b"])
     await agents.connect(proxy, "c")
     await first.close()
-    known = {"a", "b"}
+    listed_ids = {"a", "b"}
 
-    async def applied() -> bool:
+    async def is_up_to_date() -> bool:
         nonlocal page
-        page = await tunnels(proxy, page.epoch, page.revision)
-        known.difference_update(page.closed)
-        known.update(names(page))
-        return known == {"b", "c"}
+        page = await list_tunnels(proxy, page.epoch, page.revision)
+        listed_ids.difference_update(page.closed)
+        listed_ids.update(agent_ids(page))
+        return listed_ids == {"b", "c"}
 
-    await eventually(applied)
-    assert names(await tunnels(proxy)) == ["b", "c"]
-    metrics = (await get(proxy.instance, "/metrics"))[1].splitlines()
+    await eventually(is_up_to_date)
+    assert agent_ids(await list_tunnels(proxy)) == ["b", "c"]
+    metrics = (await get_diag(proxy.instance, "/metrics"))[1].splitlines()
     assert 'teleport_reverse_tunnels_connected{type="node"} 2.0' in metrics
 
 
-async def test_feed_epoch_is_one_run(plane: Plane, agents: Agents) -> None:
-    """A proxy that started again answers in full, under another epoch."""
+async def test_feed_of_restarted_proxy_is_full(plane: Plane, agents: Agents) -> None:
+    """The restarted proxy has another epoch."""
     proxy = await plane.proxy(ttl=600.0)
     await agents.connect(proxy, "a")
-    old = await tunnels(proxy)
+    old = await list_tunnels(proxy)
     await plane.stop(proxy)
     proxy = await plane.proxy(ttl=600.0)
     await agents.connect(proxy, "b")
-    new = await tunnels(proxy, old.epoch, old.revision)
+    new = await list_tunnels(proxy, old.epoch, old.revision)
     assert new.epoch != old.epoch
-    assert (new.full, names(new)) == (True, ["b"])
+    assert (new.full, agent_ids(new)) == (True, ["b"])
 
 
-async def test_reconnect_displaces(plane: Plane, agents: Agents) -> None:
-    """An agent that comes again has one tunnel; the old stream is ended by the proxy."""
+async def test_new_tunnel_displaces_the_old_tunnel_of_the_agent(plane: Plane, agents: Agents) -> None:
+    """The proxy ends the old stream."""
     proxy = await plane.proxy(ttl=600.0)
     old = await agents.connect(proxy, "a")
     await agents.connect(proxy, "a")
     assert await old.code() is grpc.StatusCode.ABORTED
-    assert names(await tunnels(proxy)) == ["a"]
+    assert agent_ids(await list_tunnels(proxy)) == ["a"]
 
 
-async def test_half_open_agent(plane: Plane, agents: Agents) -> None:
-    """An agent that says nothing is offline after the keep-alives, and its stream closed after three times that."""
+async def test_silent_agent_is_offline_and_then_disconnected(plane: Plane, agents: Agents) -> None:
+    """The agent is offline after the keep-alive time, and its stream is closed after three times that."""
     proxy = await plane.proxy(ttl=600.0, keep_alive=KeepAlive(interval=2.0, count_max=10))
-    silent = await agents.connect(proxy, "silent")
+    silent_agent = await agents.connect(proxy, "silent")
     await agents.connect(proxy, "talking")
     tunnel = proxy.table.find_current("silent")
     assert tunnel is not None
 
-    async def offline() -> bool:
-        return names(await tunnels(proxy)) == ["talking"]
+    async def is_offline() -> bool:
+        return agent_ids(await list_tunnels(proxy)) == ["talking"]
 
     tunnel.last_seen_at -= 21.0
-    await eventually(offline)
+    await eventually(is_offline)
     assert tunnel.ended_at is None
     tunnel.last_seen_at -= 42.0
-    assert await silent.code() is grpc.StatusCode.ABORTED
+    assert await silent_agent.code() is grpc.StatusCode.ABORTED
 
 
-async def test_discovery_full_then_what_heartbeats(plane: Plane, agents: Agents) -> None:
-    """First all unexpired proxies with what remains of the sender's TTL, then those that heartbeat, with all of it."""
-    steady = await plane.proxy("proxy-1", ttl=600.0)
-    lively = await plane.proxy("proxy-2", ttl=2.0)
-    agent = await agents.connect(lively, "a")
+async def test_discovery_is_full_at_first_then_lists_heartbeats(plane: Plane, agents: Agents) -> None:
+    """The first message has all proxies with the remaining TTL, later ones the proxies with a new heartbeat."""
+    silent_proxy = await plane.proxy("proxy-1", ttl=600.0)
+    lively_proxy = await plane.proxy("proxy-2", ttl=2.0)
+    agent = await agents.connect(lively_proxy, "a")
     first = await agent.read_discovery()
     assert {proxy["metadata"]["name"] for proxy in first} == {
-        steady.instance.flags.id,
-        lively.instance.flags.id,
+        silent_proxy.instance.flags.id,
+        lively_proxy.instance.flags.id,
     }
     assert all(0 < proxy["ttl"] <= 2_000_000_000 for proxy in first)
     assert {proxy.get("announce_ttl", proxy["ttl"]) for proxy in first} == {2_000_000_000}
-    later = await agent.read_discovery()
-    assert [proxy["metadata"]["name"] for proxy in later] == [lively.instance.flags.id]
-    assert later[0].get("announce_ttl", later[0]["ttl"]) == 2_000_000_000
-    counted = lively.instance.registry.get_sample_value
-    messages, size = (counted(f"refloat_discovery_{what}_total") or 0.0 for what in ("messages", "bytes"))
-    spelled = [json.dumps({"proxies": told}, separators=(",", ":")) for told in (first, later)]
-    # More may have been sent meanwhile.
+    later_proxies = await agent.read_discovery()
+    assert [proxy["metadata"]["name"] for proxy in later_proxies] == [lively_proxy.instance.flags.id]
+    assert later_proxies[0].get("announce_ttl", later_proxies[0]["ttl"]) == 2_000_000_000
+    sample = lively_proxy.instance.registry.get_sample_value
+    messages, size = (sample(f"refloat_discovery_{unit}_total") or 0.0 for unit in ("messages", "bytes"))
+    documents = [
+        json.dumps({"proxies": proxies}, separators=(",", ":")) for proxies in (first, later_proxies)
+    ]
+    # More messages may have been sent meanwhile.
     assert messages >= 2
-    assert size >= len(spelled[0]) + len(spelled[1])
+    assert size >= len(documents[0]) + len(documents[1])
 
 
-async def test_discovery_legacy(plane: Plane, agents: Agents) -> None:
-    """Switched off: full lists on every change, with the TTL as well."""
+async def test_discovery_without_compact_mode_is_always_full(plane: Plane, agents: Agents) -> None:
+    """Every change sends the full list, with the TTL."""
     proxy = await plane.proxy("proxy-1", ttl=2.0, compact=False)
     await plane.proxy("proxy-2", ttl=600.0)
     agent = await agents.connect(proxy, "a")
-    while len(found := await agent.read_discovery()) < 2:
+    while len(entries := await agent.read_discovery()) < 2:
         pass
-    assert all(0 < entry["ttl"] <= 2_000_000_000 for entry in found)
+    assert all(0 < entry["ttl"] <= 2_000_000_000 for entry in entries)
     assert len(await agent.read_discovery()) == 2
 
 
-async def test_discovery_stops_without_backend(plane: Plane, agents: Agents) -> None:
-    """A proxy that cannot see heartbeats tells of none, so that its agents' trackers expire; back, it tells again."""
-    link, url = await plane.backend_forward()
+async def test_discovery_stops_without_backend_and_resumes(plane: Plane, agents: Agents) -> None:
+    """A proxy that cannot read heartbeats sends no proxies, so that its agents' trackers expire."""
+    forward, url = await plane.backend_forward()
     proxy = await plane.proxy("proxy-1", ttl=1.0, backend=url)
     agent = await agents.connect(proxy, "a")
     await agent.read_discovery()
-    await link.change(mode=ForwardMode.CUT)
+    await forward.change(mode=ForwardMode.CUT)
 
-    async def unready() -> bool:
-        return (await get(proxy.instance, "/readyz"))[0] == 503
+    async def is_unready() -> bool:
+        return (await get_diag(proxy.instance, "/readyz"))[0] == 503
 
-    await eventually(unready)
-    fresh = await agents.connect(proxy, "b")
-    told = asyncio.create_task(fresh.read())
-    done, _ = await asyncio.wait([told], timeout=1.2)  # longer than the TTL: what was known is stale by then
-    if done:
-        told = asyncio.create_task(fresh.read())
-        done, _ = await asyncio.wait([told], timeout=1.2)
-    assert not done
-    await link.change(mode=ForwardMode.PASS)
+    await eventually(is_unready)
+    new_agent = await agents.connect(proxy, "b")
+    read_task = asyncio.create_task(new_agent.read())
+    finished_tasks, _ = await asyncio.wait(
+        [read_task], timeout=1.2
+    )  # longer than the TTL, after which the known proxies have expired
+    if finished_tasks:
+        read_task = asyncio.create_task(new_agent.read())
+        finished_tasks, _ = await asyncio.wait([read_task], timeout=1.2)
+    assert not finished_tasks
+    await forward.change(mode=ForwardMode.PASS)
     async with asyncio.timeout(60):
-        assert (await told).HasField("discovery")
+        assert (await read_task).HasField("discovery")
 
 
-async def test_orderly_end(plane: Plane, agents: Agents) -> None:
-    """Its resource goes first, agents are advised, and it ends as soon as they have left."""
-    proxy, other = await plane.proxy("proxy-1", ttl=600.0), await plane.proxy("proxy-2", ttl=600.0)
+async def test_stopped_proxy_advises_its_agents_and_waits_for_them(plane: Plane, agents: Agents) -> None:
+    """The proxy deletes its resource first, and ends as soon as its agents have left."""
+    proxy, other_proxy = await plane.proxy("proxy-1", ttl=600.0), await plane.proxy("proxy-2", ttl=600.0)
     proxy.flags = replace(proxy.flags, drain=60.0)
     agent = await agents.connect(proxy, "a")
-    ending = asyncio.create_task(plane.stop(proxy))
+    stop_task = asyncio.create_task(plane.stop(proxy))
     while not (frame := await agent.read()).HasField("reconnect_advisory"):
         assert frame.HasField("discovery")
-    found = await other.instance.backend.instances("proxy")
-    assert [server.spec.hostname for server in found] == ["proxy-2"]
-    late = FakeAgent(proxy, "late")
-    # No hello: where the refusal is there before it, grpc.aio names the end of the call INTERNAL.
-    assert await late.code() is grpc.StatusCode.UNAVAILABLE
-    await late.close()
-    assert not ending.done()
+    resources = await other_proxy.instance.backend.instances("proxy")
+    assert [server.spec.hostname for server in resources] == ["proxy-2"]
+    late_agent = FakeAgent(proxy, "late")
+    # The agent sends no hello: if the refusal arrives before it, grpc.aio reports INTERNAL.
+    assert await late_agent.code() is grpc.StatusCode.UNAVAILABLE
+    await late_agent.close()
+    assert not stop_task.done()
     await agent.close()
-    await ending
+    await stop_task
 
 
-async def test_orderly_end_with_agents_that_stay(plane: Plane, agents: Agents) -> None:
-    """It waits for its drain time and no longer."""
+async def test_stopped_proxy_ends_after_its_drain_time(plane: Plane, agents: Agents) -> None:
+    """Agents that stay are disconnected."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await agents.connect(proxy, "a")
     async with asyncio.timeout(DEADLINE):
@@ -219,47 +228,50 @@ async def test_orderly_end_with_agents_that_stay(plane: Plane, agents: Agents) -
         ),
     ],
 )
-def test_group_labels(environment: dict[str, str], labels: dict[str, str]) -> None:
-    """Group and generation come from the environment."""
+def test_group_labels_come_from_the_environment(environment: dict[str, str], labels: dict[str, str]) -> None:
+    """Without the variables there are no labels."""
     assert group_labels(environment) == labels
 
 
 @pytest.mark.parametrize("generation", ["-1", "x", str(1 << 64)])
-def test_group_generation_that_stops_the_start(generation: str) -> None:
-    """A generation that is no uint64 is an error."""
+def test_invalid_group_generation_stops_the_start(generation: str) -> None:
+    """The generation must be a uint64."""
     with pytest.raises(lifecycle.NodeStartError, match="PROXYGROUP_GEN"):
         group_labels({"TELEPORT_UNSTABLE_PROXYGROUP_GEN": generation})
 
 
-def test_environment_of_a_proxy() -> None:
-    """Discovery is the seed's by default, Go's words say otherwise; agents are advised only when somebody says so."""
-    plain = ProxyFlags(InstanceFlags(name="p", id="p", backend="redis://x"))
+def test_environment_sets_discovery_mode_and_reconnect_interval() -> None:
+    """Discovery is compact by default, and agents get periodic advisories only if an interval is set."""
+    default_flags = ProxyFlags(InstanceFlags(name="p", id="p", backend="redis://x"))
     compact, interval = COMPACT_VARIABLE, reconnect_schedule.VARIABLE
-    found = [from_environment(plain, env).compact_discovery for env in ({}, {compact: "1"}, {compact: "F"})]
-    assert found == [True, True, False]
-    assert from_environment(plain, {}).reconnect_interval == 0
-    assert from_environment(plain, {interval: "30m"}).reconnect_interval == 1800
+    is_compact_by_value = [
+        from_environment(default_flags, env).compact_discovery for env in ({}, {compact: "1"}, {compact: "F"})
+    ]
+    assert is_compact_by_value == [True, True, False]
+    assert from_environment(default_flags, {}).reconnect_interval == 0
+    assert from_environment(default_flags, {interval: "30m"}).reconnect_interval == 1800
     with pytest.raises(lifecycle.NodeStartError, match=compact):
-        from_environment(plain, {compact: "yes"})
+        from_environment(default_flags, {compact: "yes"})
     with pytest.raises(lifecycle.NodeStartError, match=interval):
-        from_environment(plain, {interval: "soon"})
+        from_environment(default_flags, {interval: "soon"})
 
 
 @pytest.mark.parametrize(
     ("label", "ttl"), [("10m", 600.0), ("", 0.0), ("soon", 0.0), ("-5s", -5.0), ("9999h", 86_400.0)]
 )
-def test_announce_ttl_of_a_resource(label: str, ttl: float) -> None:
-    """As its label says; what makes no sense counts as none, or as a day."""
+def test_announce_ttl_comes_from_the_label(label: str, ttl: float) -> None:
+    """Invalid labels count as 0, and the TTL is at most a day."""
     metadata = types_pb2.Metadata(name="p", labels={TTL_LABEL: label})
     assert _resource(types_pb2.ServerV2(metadata=metadata)).ttl == ttl
 
 
 @pytest.mark.parametrize(
-    ("compact", "ttl", "told"), [(True, 600.0, 0), (True, 900.0, 1), (True, 20.0, 0), (False, 900.0, 1)]
+    ("compact", "ttl", "log_line_count"),
+    [(True, 600.0, 0), (True, 900.0, 1), (True, 20.0, 0), (False, 900.0, 1)],
 )
-async def test_slow_discovery_is_logged(
-    plane: Plane, caplog: pytest.LogCaptureFixture, compact: bool, ttl: float, told: int
+async def test_ttl_that_slows_discovery_is_logged(
+    plane: Plane, caplog: pytest.LogCaptureFixture, compact: bool, ttl: float, log_line_count: int
 ) -> None:
-    """A TTL that makes agents drop a dead proxy later than the 13 min of RFD 226 is logged at the start."""
+    """A TTL with which agents drop a dead proxy later than the 13 min of RFD 226 is logged at the start."""
     await plane.proxy(ttl=ttl, compact=compact)
-    assert caplog.text.count("discovery.slow: with an announce TTL of 15m") == told
+    assert caplog.text.count("discovery.slow: with an announce TTL of 15m") == log_line_count

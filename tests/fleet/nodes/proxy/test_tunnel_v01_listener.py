@@ -1,4 +1,4 @@
-"""A proxy's listener for tunnels of version 0.1: our agents, and a client as strict as the Go code of that version."""
+"""A proxy's listener for tunnels of version 0.1, with agents and a client as strict as the Go code of that version."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes import strict_stream
 from tests.fakes.plane import Plane, channel_to
 from tests.fakes.strict_client import StrictClient
-from tests.fakes.strict_words import GoError
-from tests.fakes.tcp import echoing
+from tests.fakes.strict_messages import GoError
+from tests.fakes.tcp import serve_echo
 from tests.fakes.waiting import eventually
 
-ANY = ("127.0.0.1", 0)
+ANY_PORT = ("127.0.0.1", 0)
 
 
 def listener_of(proxy: Proxy) -> str:
@@ -35,7 +35,7 @@ def listener_of(proxy: Proxy) -> str:
     return proxy.tunnel_v01.address
 
 
-async def session(proxy: Proxy, agent_id: str, service: str) -> TunnelStream:
+async def open_session(proxy: Proxy, agent_id: str, service: str) -> TunnelStream:
     tunnel = proxy.table.find_current(agent_id)
     assert tunnel is not None
     async with asyncio.timeout(60):
@@ -43,8 +43,8 @@ async def session(proxy: Proxy, agent_id: str, service: str) -> TunnelStream:
 
 
 @contextlib.asynccontextmanager
-async def registered(client: StrictClient) -> AsyncIterator[asyncio.Task[None]]:
-    """Keep a strict client registered; at the end it has no complaints."""
+async def keep_registered(client: StrictClient) -> AsyncIterator[asyncio.Task[None]]:
+    """Keep a strict client registered, and check at the end that it has no complaints."""
     task = asyncio.create_task(client.run(), name="strict client")
     try:
         async with asyncio.timeout(60):
@@ -54,39 +54,39 @@ async def registered(client: StrictClient) -> AsyncIterator[asyncio.Task[None]]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, GoError):
             await task
-    assert not client.complaints.heard
+    assert not client.complaints.texts
 
 
 @pytest.mark.parametrize("wire", WireVersion)
-async def test_agent_serves_its_users_over_either_version(plane: Plane, wire: WireVersion) -> None:
-    """The tunnel counts, discovery arrives, sessions carry bytes, refusals are sentences, and the end is orderly."""
+async def test_agent_serves_sessions_over_either_version(plane: Plane, wire: WireVersion) -> None:
+    """Discovery arrives, sessions carry bytes, refusals have messages, and the tunnel ends in order."""
     auth = await plane.auth(ttl=600.0)
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     address = listener_of(proxy) if wire is WireVersion.V0_1 else proxy.instance.grpc_address
-    async with echoing() as port:
+    async with serve_echo() as port:
         group = await plane.agents(
             auth.instance.grpc_address, [address], services=(("echo", f"127.0.0.1:{port}"),), tunnel_wire=wire
         )
         (agent,) = group.agents
         await eventually(lambda: len(proxy.table) == 1)
         await eventually(lambda: agent.snapshot().tracked_proxies == (proxy.instance.flags.id,))
-        stream = await session(proxy, agent.identity.id, "echo")
+        stream = await open_session(proxy, agent.identity.id, "echo")
         await stream.write(b"over this version")
         assert await stream.read() == b"over this version"
         await stream.close()
-        status = await session(proxy, agent.identity.id, agent_services.STATUS)
+        status = await open_session(proxy, agent.identity.id, agent_services.STATUS)
         assert json.loads(await status.read())["name"] == "agent-1"
         await status.close()
         with pytest.raises(TunnelError, match="exposes no service 'web'"):
-            await session(proxy, agent.identity.id, "web")
+            await open_session(proxy, agent.identity.id, "web")
     await plane.stop(group)
     await eventually(lambda: len(proxy.table) == 0)
 
 
-async def test_agents_of_both_versions_hold_tunnels_to_one_proxy(plane: Plane) -> None:
-    """Each at its own listener; the proxy lists both, and a shutdown ends both."""
+async def test_agents_of_both_versions_have_tunnels_to_one_proxy(plane: Plane) -> None:
+    """Each uses its own listener; the proxy lists both tunnels, and its shutdown ends both."""
     auth = await plane.auth(ttl=600.0)
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     groups: list[AgentGroup] = [
         await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], name_prefix="new"),
         await plane.agents(
@@ -102,9 +102,9 @@ async def test_agents_of_both_versions_hold_tunnels_to_one_proxy(plane: Plane) -
     await eventually(lambda: not any(group.agents[0].tunnels.tunnels for group in groups))
 
 
-async def test_agent_of_version_0_1_is_displaced_by_itself(plane: Plane) -> None:
-    """A second tunnel of an agent takes the place of the first, which has no sessions and ends."""
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+async def test_second_tunnel_of_version_0_1_agent_displaces_the_first(plane: Plane) -> None:
+    """The first tunnel has no sessions and ends."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     async with stock_agent(proxy) as first:
         (old,) = proxy.table.offered_tunnels
         async with stock_agent(proxy):
@@ -115,7 +115,7 @@ async def test_agent_of_version_0_1_is_displaced_by_itself(plane: Plane) -> None
 
 @contextlib.asynccontextmanager
 async def stock_agent(proxy: Proxy, *, handles: bool = True) -> AsyncIterator[asyncio.Task[None]]:
-    """A strict client of version 0.1 on a connection whose Control stream says that it is the agent `router-7`."""
+    """Yield the task of a strict client whose connection has a Control stream of the agent `router-7`."""
     channel = channel_to(listener_of(proxy))
     control: Any = fleet_pb2_grpc.TunnelControlStub(channel).Control()
     hello = fleet_pb2.AgentHello(agent_id="router-7", name="router-7", version="1")
@@ -124,7 +124,7 @@ async def stock_agent(proxy: Proxy, *, handles: bool = True) -> AsyncIterator[as
         assert (await control.read()).hello.proxy_id == proxy.instance.flags.id
     client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo if handles else None)
     try:
-        async with registered(client) as task:
+        async with keep_registered(client) as task:
             await eventually(lambda: len(proxy.table) == 1 or task.done())
             yield task
     finally:
@@ -132,11 +132,11 @@ async def stock_agent(proxy: Proxy, *, handles: bool = True) -> AsyncIterator[as
         await channel.close()
 
 
-async def test_stock_client_of_version_0_1_is_an_agent(plane: Plane) -> None:
-    """Once Control said hello on its connection, a client without metadata of ours serves sessions by name."""
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+async def test_stock_client_with_control_hello_serves_sessions(plane: Plane) -> None:
+    """After the hello on its connection, the client without metadata serves sessions by name."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     async with stock_agent(proxy):
-        stream = await session(proxy, "router-7", "anything")
+        stream = await open_session(proxy, "router-7", "anything")
         await stream.write(b"to a stock client")
         assert await stream.read() == b"to a stock client"
         await stream.close()
@@ -144,19 +144,19 @@ async def test_stock_client_of_version_0_1_is_an_agent(plane: Plane) -> None:
 
 
 async def test_agent_without_a_handler_has_no_tunnel(plane: Plane) -> None:
-    """An agent serves sessions: one whose capabilities have no handler is ended."""
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    """The proxy ends an agent whose capabilities have no session handler."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     async with stock_agent(proxy, handles=False) as task:
         await eventually(task.done)
     assert len(proxy.table) == 0
 
 
-async def test_stock_client_of_version_0_1_reaches_what_the_proxy_serves(plane: Plane) -> None:
-    """As one of version 0.2 does: without a hello it asks for `_proxy` and `_auth`, and for nothing else."""
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+async def test_stock_client_without_hello_reaches_targets_of_the_proxy(plane: Plane) -> None:
+    """Like a client of version 0.2 it may open `_proxy` and `_auth` only."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     channel = channel_to(listener_of(proxy))
     client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo)
-    async with registered(client):
+    async with keep_registered(client):
         stream = await client.new_session(auth_path.PROXY.name)
         async with asyncio.timeout(60):
             assert await stream.read_all() == proxy.instance.flags.id.encode()
@@ -164,12 +164,12 @@ async def test_stock_client_of_version_0_1_reaches_what_the_proxy_serves(plane: 
     await channel.close()
 
 
-async def test_session_to_what_the_proxy_does_not_serve(plane: Plane) -> None:
-    """It is refused in a sentence."""
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+async def test_session_to_unknown_target_of_the_proxy_is_refused(plane: Plane) -> None:
+    """The error names the target."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     channel = channel_to(listener_of(proxy))
     client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo)
-    async with registered(client):
+    async with keep_registered(client):
         with pytest.raises(GoError, match=r"target _status\.agent-1 is not registered"):
             await client.new_session("_status.agent-1")
     await channel.close()
@@ -177,26 +177,26 @@ async def test_session_to_what_the_proxy_does_not_serve(plane: Plane) -> None:
 
 @pytest.mark.parametrize("wire", WireVersion)
 async def test_client_of_the_other_version_is_refused(plane: Plane, wire: WireVersion) -> None:
-    """A client that states its version in metadata is ended at the listener of the other one."""
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    """A client whose metadata has a version is ended at the listener of the other version."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     address = proxy.instance.grpc_address if wire is WireVersion.V0_1 else listener_of(proxy)
     channel = channel_to(address)
     async with asyncio.timeout(60):
-        with pytest.raises(RegisterEndedError) as ended:
+        with pytest.raises(RegisterEndedError) as caught:
             await TunnelClient(channel, wire).run()
     # grpc.aio loses the details of a status that overtakes the call's initial metadata.
-    assert "only supports version" in str(ended.value) or str(ended.value) == "Internal error from Core"
+    assert "only supports version" in str(caught.value) or str(caught.value) == "Internal error from Core"
     await channel.close()
 
 
-def failed_dials(group: AgentGroup) -> float:
+def count_failed_dials(group: AgentGroup) -> float:
     return group.registry.get_sample_value("refloat_agent_dials_total", {"outcome": "failed"}) or 0.0
 
 
-async def test_agent_at_the_listener_of_the_other_version(plane: Plane) -> None:
-    """Each dial ends as a failure, and no tunnel counts."""
+async def test_agent_at_the_listener_of_the_other_version_fails(plane: Plane) -> None:
+    """Each dial counts as failed, and the proxy has no tunnel."""
     auth = await plane.auth(ttl=600.0)
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     new = await plane.agents(auth.instance.grpc_address, [listener_of(proxy)], name_prefix="new")
     old = await plane.agents(
         auth.instance.grpc_address,
@@ -204,13 +204,13 @@ async def test_agent_at_the_listener_of_the_other_version(plane: Plane) -> None:
         name_prefix="old",
         tunnel_wire=WireVersion.V0_1,
     )
-    await eventually(lambda: failed_dials(new) >= 2 and failed_dials(old) >= 2)
+    await eventually(lambda: count_failed_dials(new) >= 2 and count_failed_dials(old) >= 2)
     assert len(proxy.table) == 0
 
 
-async def test_port_in_use_is_one_sentence(plane: Plane) -> None:
-    """The proxy does not start, and names the port."""
-    first = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+async def test_port_in_use_stops_the_start(plane: Plane) -> None:
+    """The error names the port."""
+    first = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     host, _, port = listener_of(first).rpartition(":")
     with pytest.raises(
         lifecycle.NodeStartError, match=f"cannot listen on {host}:{port} for tunnels of version 0.1"
@@ -219,8 +219,8 @@ async def test_port_in_use_is_one_sentence(plane: Plane) -> None:
 
 
 async def test_ready_line_and_restart_name_the_listener(plane: Plane) -> None:
-    """The address is in the ready line and in the flags of the next run; without the flag it is in neither."""
-    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
+    """The ready line and the flags for a restart have the address if the flag is set."""
+    proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY_PORT)
     assert proxy.ready_fields()["tunnel_v01"] == listener_of(proxy)
     assert proxy.listen_flags()[-2:] == ["--tunnel-v01-listen", listener_of(proxy)]
     plain = await plane.proxy("proxy-2", ttl=600.0)
@@ -228,7 +228,7 @@ async def test_ready_line_and_restart_name_the_listener(plane: Plane) -> None:
     assert "--tunnel-v01-listen" not in plain.listen_flags()
 
 
-def test_keys_of_two_listeners_differ() -> None:
+def test_connection_keys_of_the_two_listeners_differ() -> None:
     """One host and port may have a connection to each listener."""
     peer = "ipv4:127.0.0.1:5"
     assert key_of(peer, WireVersion.V0_2) == peer

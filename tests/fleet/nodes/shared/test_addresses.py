@@ -1,4 +1,4 @@
-"""host:port, read and spelled."""
+"""Parsing and formatting of host:port."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fleet.nodes.shared import addresses
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:5", "[::1]:5", "proxy.example.com:443"])
-def test_parse_and_join_are_each_others_inverse(text: str) -> None:
-    """What is read is spelled the same."""
+def test_joined_address_equals_the_parsed_text(text: str) -> None:
+    """The round trip works for IPv4, IPv6 and host names."""
     assert addresses.join(*addresses.parse(text)) == text
 
 
@@ -17,8 +17,8 @@ def test_parse_and_join_are_each_others_inverse(text: str) -> None:
     "text",
     ["", "host", ":5", "host:", "host:x", "host:70000", "host:-1", "host:\u0665", "a b:5", "a\0:5", "a..b:5"],
 )
-def test_parse_anything_else_is_refused_with_its_text(text: str) -> None:
-    """The sentence shows what was given."""
+def test_invalid_address_is_refused_with_its_text(text: str) -> None:
+    """The error contains the text."""
     with pytest.raises(ValueError, match="is not host:port"):
         addresses.parse(text)
 
@@ -30,6 +30,6 @@ def test_parse_anything_else_is_refused_with_its_text(text: str) -> None:
         *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "edge.example")),
     ],
 )
-def test_loopback_is_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
-    """Names other than localhost may lead anywhere."""
+def test_only_loopback_addresses_and_localhost_are_loopback(host: str, loopback: bool) -> None:
+    """Other names may resolve to any address."""
     assert addresses.is_loopback(host) is loopback

@@ -1,4 +1,4 @@
-"""An ASGI application beside a node's work."""
+"""An ASGI application that runs beside an instance's work."""
 
 from __future__ import annotations
 
@@ -15,60 +15,64 @@ from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.transport import certificate_authority
 from fleet.transport.tls import SHARED_NAMES, TLSFiles
 
-ANY = ("127.0.0.1", 0)
+ANY_PORT = ("127.0.0.1", 0)
 
 
-async def caller(scope: Any, receive: Any, send: Any) -> None:
-    """Answers the role and the names in the client's certificate."""
-    found = scope["state"][asgi_site.CALLER_KEY]
-    body = f"{found.role}: {sorted(set(found.names) - SHARED_NAMES)}" if found else ""
+async def caller_app(scope: Any, receive: Any, send: Any) -> None:
+    """Respond with the role and the names in the client's certificate."""
+    peer = scope["state"][asgi_site.CALLER_KEY]
+    body = f"{peer.role}: {sorted(set(peer.names) - SHARED_NAMES)}" if peer else ""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": body.encode()})
 
 
-async def test_serves_and_ends() -> None:
-    """It answers on the port it was given, and is gone afterwards, whatever idle connections there are."""
+async def test_application_is_served_until_the_block_ends() -> None:
+    """The port is closed afterwards, even with idle connections."""
     async with aiohttp.ClientSession() as session:
         async with (
-            asgi_site.serve(caller, ANY, TLSFiles()) as address,
-            session.get(f"http://{address}/") as answer,
+            asgi_site.serve(caller_app, ANY_PORT, TLSFiles()) as address,
+            session.get(f"http://{address}/") as response,
         ):
-            assert (answer.status, await answer.text()) == (200, "")
+            assert (response.status, await response.text()) == (200, "")
         with pytest.raises(aiohttp.ClientError):
             await session.get(f"http://{address}/")
 
 
-async def test_port_in_use() -> None:
-    """A port that somebody has is one sentence."""
-    async with asgi_site.serve(caller, ANY, TLSFiles()) as address:
+async def test_port_in_use_stops_the_start() -> None:
+    """The error names the address."""
+    async with asgi_site.serve(caller_app, ANY_PORT, TLSFiles()) as address:
         host, _, port = address.rpartition(":")
         with pytest.raises(NodeStartError, match=f"cannot listen on {address}"):
-            async with asgi_site.serve(caller, (host, int(port)), TLSFiles()):
+            async with asgi_site.serve(caller_app, (host, int(port)), TLSFiles()):
                 raise AssertionError("it listens")
 
 
-async def test_mutual_tls(tmp_path: Path) -> None:
-    """Nobody comes in without a certificate, and the application learns the role and the names of who does."""
+async def test_mutual_tls_requires_a_certificate(tmp_path: Path) -> None:
+    """The application gets the role and the names of the client's certificate."""
     ca = certificate_authority.ensure_authority(tmp_path, now=datetime.now(UTC))
-    own = certificate_authority.issue(ca, "auth-1", role="auth", now=datetime.now(UTC))
-    theirs = certificate_authority.issue(ca, "proxy-1", role="proxy", now=datetime.now(UTC))
-    trusting = ssl.create_default_context(cafile=str(own.ca))
-    showing = ssl.create_default_context(cafile=str(own.ca))
-    showing.load_cert_chain(theirs.certificate, theirs.key)
+    server_certificate = certificate_authority.issue(ca, "auth-1", role="auth", now=datetime.now(UTC))
+    client_certificate = certificate_authority.issue(ca, "proxy-1", role="proxy", now=datetime.now(UTC))
+    anonymous_context = ssl.create_default_context(cafile=str(server_certificate.ca))
+    client_context = ssl.create_default_context(cafile=str(server_certificate.ca))
+    client_context.load_cert_chain(client_certificate.certificate, client_certificate.key)
     async with (
-        asgi_site.serve(caller, ANY, TLSFiles(own.certificate, own.key, own.ca)) as address,
+        asgi_site.serve(
+            caller_app,
+            ANY_PORT,
+            TLSFiles(server_certificate.certificate, server_certificate.key, server_certificate.ca),
+        ) as address,
         aiohttp.ClientSession() as session,
     ):
-        async with session.get(f"https://{address}/", ssl=showing) as answer:
-            assert await answer.text() == "proxy: ['proxy-1']"
+        async with session.get(f"https://{address}/", ssl=client_context) as response:
+            assert await response.text() == "proxy: ['proxy-1']"
         with pytest.raises(aiohttp.ClientError):
-            await session.get(f"https://{address}/", ssl=trusting)
+            await session.get(f"https://{address}/", ssl=anonymous_context)
 
 
-async def test_keys_that_are_none(tmp_path: Path) -> None:
-    """One sentence."""
-    wrong = tmp_path / "x.pem"
-    wrong.write_text("nonsense")
+async def test_invalid_key_files_stop_the_start(tmp_path: Path) -> None:
+    """The error names the TLS files of the HTTP port."""
+    invalid_file = tmp_path / "x.pem"
+    invalid_file.write_text("nonsense")
     with pytest.raises(NodeStartError, match="TLS files of the HTTP port"):
-        async with asgi_site.serve(caller, ANY, TLSFiles(wrong, wrong)):
+        async with asgi_site.serve(caller_app, ANY_PORT, TLSFiles(invalid_file, invalid_file)):
             raise AssertionError("it serves")

@@ -1,4 +1,4 @@
-"""Answers to the advice to connect to another auth."""
+"""Replies to auth reconnect advisories."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fleet.protocol.recovery.auth_move import AuthMoveOutcome
 from fleet.wire import fleet_pb2
 
 
-def test_every_outcome_has_a_number_and_its_name() -> None:
-    """A number that a newer agent sends is unknown."""
+def test_outcome_numbers_are_converted_to_names() -> None:
+    """A number that only a newer agent knows becomes "unknown"."""
     for outcome in AuthMoveOutcome:
         assert outcome_of(fleet_pb2.AuthAdvisoryReply(outcome=OUTCOMES[outcome])) == str(outcome)
     assert outcome_of(fleet_pb2.AuthAdvisoryReply()) == "unknown"

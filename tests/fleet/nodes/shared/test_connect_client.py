@@ -1,4 +1,4 @@
-"""Reaching a service through a CONNECT port, and every answer that is none."""
+"""Connections to a service through a CONNECT port, and responses that refuse them."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import pytest
 
 from fleet.nodes.proxy.connect.access import ConnectFlags
 from fleet.nodes.shared import addresses, connect_client
-from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
+from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, ServiceConnectionLostError
 from fleet.transport import certificate_authority
 from fleet.transport.tls import TLSError, TLSFiles
 from fleet.transport.tunnel.pump import TcpConnection, connect
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
-from tests.fakes.tcp import Connected, echoing, serving
+from tests.fakes.tcp import OnConnection, serve_echo, serve_tcp
 from tests.fakes.waiting import eventually
 
 
-def saying(answer: bytes) -> Connected:
-    """A service that reads a head, answers so and ends."""
+def respond_with(response: bytes) -> OnConnection:
+    """Return a handler that reads a request head, sends this response and ends."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
+        writer.write(response)
         await writer.drain()
 
-    return connected
+    return on_connect
 
 
-async def dial(port: int, *more: int, **plan: str) -> TcpConnection:
-    proxies = [("127.0.0.1", one) for one in (port, *more)]
-    return await connect_client.dial(ConnectPlan("web.agent-1", proxies, **plan), None)
+async def dial(port: int, *other_ports: int, **options: str) -> TcpConnection:
+    proxies = [("127.0.0.1", port_number) for port_number in (port, *other_ports)]
+    return await connect_client.dial(ConnectPlan("web.agent-1", proxies, **options), None)
 
 
-async def through(plan: ConnectPlan) -> TcpConnection:
+async def dial_plan(plan: ConnectPlan) -> TcpConnection:
     return await connect_client.dial(plan, connect_client.client_context(plan.tls))
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("response", "message"),
     [
         (b"HTTP/1.1 502 x\r\nContent-Length: 7\r\n\r\nit is\xc3\xbc", "it is\u00fc"),
         (b"HTTP/1.1 503 x\r\n\r\n", "the proxy responded with HTTP 503"),
@@ -53,87 +53,91 @@ async def through(plan: ConnectPlan) -> TcpConnection:
         (b"HTTP/1.1 200 ok\r\n", "without a response"),
     ],
 )
-async def test_answers_that_are_none(answer: bytes, why: str) -> None:
-    """The proxy's own sentence where there is one."""
-    async with serving(saying(answer)) as port:
+async def test_refusing_or_invalid_response_is_explained(response: bytes, message: str) -> None:
+    """The error contains the proxy's own message if there is one."""
+    async with serve_tcp(respond_with(response)) as port:
         with pytest.raises(ConnectError) as error:
             await dial(port)
-        assert why in str(error.value)
+        assert message in str(error.value)
 
 
-async def test_what_comes_behind_the_answer() -> None:
-    """A service that speaks first is heard, though it came in one piece with the head."""
-    async with serving(saying(b"HTTP/1.1 200 ok\r\n\r\nSSH-2.0-x\r\n")) as port:
-        wire = await dial(port)
-        message = await wire.read()
+async def test_bytes_behind_the_response_head_are_kept() -> None:
+    """A service that sends first is heard, even if its bytes arrive with the head."""
+    async with serve_tcp(respond_with(b"HTTP/1.1 200 ok\r\n\r\nSSH-2.0-x\r\n")) as port:
+        connection = await dial(port)
+        message = await connection.read()
         assert message is not None
         assert message.endswith(b"SSH-2.0-x\r\n")
-        assert await wire.read() is None
-        wire.close()
+        assert await connection.read() is None
+        connection.close()
 
 
-async def test_proxies_in_turn() -> None:
-    """One that is down and one that has not this agent are passed over; any other no is final."""
-    here = serving(saying(b"HTTP/1.1 200 ok\r\n\r\n"))
-    elsewhere = serving(saying(b"HTTP/1.1 404 x\r\n\r\nnot here"))
-    refusing = serving(saying(b"HTTP/1.1 407 x\r\n\r\nshow it"))
-    async with here as one, elsewhere as two, refusing as three:
-        (await dial(1, two, one)).close()
+async def test_proxies_are_tried_in_order() -> None:
+    """Proxies that are down or lack the agent are skipped; any other refusal is final."""
+    accepting_server = serve_tcp(respond_with(b"HTTP/1.1 200 ok\r\n\r\n"))
+    server_without_agent = serve_tcp(respond_with(b"HTTP/1.1 404 x\r\n\r\nnot here"))
+    refusing_server = serve_tcp(respond_with(b"HTTP/1.1 407 x\r\n\r\nshow it"))
+    async with (
+        accepting_server as accepting_port,
+        server_without_agent as port_without_agent,
+        refusing_server as refusing_port,
+    ):
+        (await dial(1, port_without_agent, accepting_port)).close()
         with pytest.raises(ConnectError, match="not here"):
-            await dial(1, two)
+            await dial(1, port_without_agent)
         with pytest.raises(ConnectError, match="show it"):
-            await dial(three, one)
+            await dial(refusing_port, accepting_port)
     with pytest.raises(ConnectError, match=r"cannot connect to proxy 127\.0\.0\.1:1"):
         await dial(1)
 
 
-async def test_proxy_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given up in time."""
+async def test_silent_proxy_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dial is given up after the time limit."""
     monkeypatch.setattr(connect_client, "_ANSWER_WITHIN", 0.2)
 
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         del writer
         await reader.read()
 
-    async with serving(silent) as port:
+    async with serve_tcp(stay_silent) as port:
         with pytest.raises(ConnectError, match=r"did not respond within 0\.2 s"):
             await dial(port)
 
 
-async def test_splice_to_the_end_of_the_answer() -> None:
-    """The user's end is passed on, and what is answered to it arrives; a reset is one."""
+async def test_splice_forwards_until_the_end_of_the_response() -> None:
+    """The user's half-close is forwarded, and the response to it arrives."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        told = await reader.read()
-        if told == b"reset":
+    async def respond_in_upper_case(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.read()
+        if request == b"reset":
             writer.transport.abort()
-        writer.write(told.upper())
+        writer.write(request.upper())
         await writer.drain()
 
     users: list[asyncio.Task[None]] = []
 
-    async with serving(answer) as port:
+    async with serve_tcp(respond_in_upper_case) as port:
 
-        def made(wire: TcpConnection) -> None:
-            users.append(asyncio.create_task(carry(wire)))
+        def start_splice(connection: TcpConnection) -> None:
+            users.append(asyncio.create_task(splice_to_proxy(connection)))
 
-        async def carry(wire: TcpConnection) -> None:
-            await connect_client.splice(wire, await connect("127.0.0.1", port, 5))
+        async def splice_to_proxy(connection: TcpConnection) -> None:
+            await connect_client.splice(connection, await connect("127.0.0.1", port, 5))
 
         loop = asyncio.get_running_loop()
-        async with await loop.create_server(lambda: TcpConnection(made), "127.0.0.1", 0) as server:
-            for text, back in ((b"hello", b"HELLO"), (b"", b"")):
+        async with await loop.create_server(lambda: TcpConnection(start_splice), "127.0.0.1", 0) as server:
+            for text, response in ((b"hello", b"HELLO"), (b"", b"")):
                 reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
                 writer.write(text)
                 writer.write_eof()
                 async with asyncio.timeout(60):
-                    assert await reader.read() == back
+                    assert await reader.read() == response
                     await users[-1]
                 writer.close()
 
 
-async def test_splice_that_breaks() -> None:
-    """A proxy that resets the connection is no end in good order."""
+async def test_splice_fails_if_the_proxy_resets_the_connection() -> None:
+    """A reset is no orderly end."""
 
     async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(5)
@@ -141,50 +145,54 @@ async def test_splice_that_breaks() -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
 
-    async with echoing() as there, serving(reset) as port:
-        user, proxy = await connect("127.0.0.1", there, 5), await connect("127.0.0.1", port, 5)
+    async with serve_echo() as echo_port, serve_tcp(reset) as port:
+        user, proxy = await connect("127.0.0.1", echo_port, 5), await connect("127.0.0.1", port, 5)
         await proxy.write(memoryview(b"hello"))
-        with pytest.raises(BrokenError):
+        with pytest.raises(ServiceConnectionLostError):
             await connect_client.splice(user, proxy)
 
 
-async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
-    """A certificate lets in, and the question's end does not end the answer."""
+async def test_echo_over_tls_with_a_real_agent(plane: Plane, tmp_path: Path) -> None:
+    """The console's certificate is accepted; without a certificate the proxy refuses."""
     now = datetime.now(UTC)
     ca = certificate_authority.ensure_authority(tmp_path, now=now)
-    own = certificate_authority.issue(ca, "proxy-1", role="proxy", now=now)
-    auths = certificate_authority.issue(ca, "auth-1", role="auth", now=now)
-    console = certificate_authority.issue(ca, "console", role="console", now=now)
-    ours = TLSFiles(console.certificate, console.key, ca.ca)
-    agents = certificate_authority.issue(ca, "agent-1", role="agent", now=now)
+    proxy_certificate = certificate_authority.issue(ca, "proxy-1", role="proxy", now=now)
+    auth_certificate = certificate_authority.issue(ca, "auth-1", role="auth", now=now)
+    console_certificate = certificate_authority.issue(ca, "console", role="console", now=now)
+    console_files = TLSFiles(console_certificate.certificate, console_certificate.key, ca.ca)
+    agent_certificate = certificate_authority.issue(ca, "agent-1", role="agent", now=now)
     proxy = await plane.proxy(
-        ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0)), tls=TLSFiles(own.certificate, own.key, ca.ca)
+        ttl=600.0,
+        connect=ConnectFlags(("127.0.0.1", 0)),
+        tls=TLSFiles(proxy_certificate.certificate, proxy_certificate.key, ca.ca),
     )
     assert proxy.connect is not None
-    async with echoing() as port:
-        auth = await plane.auth(ttl=600.0, tls=TLSFiles(auths.certificate, auths.key, ca.ca))
+    async with serve_echo() as port:
+        auth = await plane.auth(
+            ttl=600.0, tls=TLSFiles(auth_certificate.certificate, auth_certificate.key, ca.ca)
+        )
         await plane.agents(
             auth.instance.grpc_address,
             [proxy.instance.grpc_address],
             services=(("echo", f"127.0.0.1:{port}"),),
-            tls=TLSFiles(agents.certificate, agents.key, ca.ca),
+            tls=TLSFiles(agent_certificate.certificate, agent_certificate.key, ca.ca),
         )
         await eventually(lambda: len(proxy.table) == 1)
-        at = (addresses.parse(proxy.connect.address),)
-        wire = await through(ConnectPlan("echo.agent-1", at, tls=ours))
-        await wire.write(memoryview(b"hello"))
-        message = await wire.read()
+        proxy_addresses = (addresses.parse(proxy.connect.address),)
+        connection = await dial_plan(ConnectPlan("echo.agent-1", proxy_addresses, tls=console_files))
+        await connection.write(memoryview(b"hello"))
+        message = await connection.read()
         assert message is not None
         assert message.endswith(b"hello")
-        wire.close()
-        await wire.closed_future
+        connection.close()
+        await connection.closed_future
         await eventually(lambda: proxy.table.sessions == 0)
         with pytest.raises(ConnectError, match="send a client certificate"):
-            await through(ConnectPlan("echo.agent-1", at, tls=TLSFiles(authority=ca.ca)))
+            await dial_plan(ConnectPlan("echo.agent-1", proxy_addresses, tls=TLSFiles(authority=ca.ca)))
 
 
-def test_keys_that_are_none(tmp_path: Path) -> None:
-    """They are named before anything is dialled."""
+def test_invalid_key_files_are_named(tmp_path: Path) -> None:
+    """The error comes before any dial."""
     with pytest.raises(TLSError, match=r"cannot read .*none"):
         connect_client.client_context(TLSFiles(authority=tmp_path / "none"))
     (tmp_path / "some").write_text("nonsense")
@@ -192,14 +200,16 @@ def test_keys_that_are_none(tmp_path: Path) -> None:
         connect_client.client_context(TLSFiles(authority=tmp_path / "some"))
 
 
-async def test_port_with_the_certificate_of_another_role(plane: Plane, tmp_path: Path) -> None:
-    """An auth's certificate, good for the same host, does not make a proxy."""
+async def test_port_with_certificate_of_an_auth_is_refused(plane: Plane, tmp_path: Path) -> None:
+    """The certificate of an auth on the same host does not identify a proxy."""
     certificates = Certificates(tmp_path)
     proxy = await plane.proxy(
         ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0)), tls=certificates.of("auth-1", "auth")
     )
     assert proxy.connect is not None
-    at = (addresses.parse(proxy.connect.address),)
+    proxy_addresses = (addresses.parse(proxy.connect.address),)
 
     with pytest.raises(ConnectError, match=r"Hostname mismatch.*proxy\.refloat\.local"):
-        await through(ConnectPlan("echo.agent-1", at, tls=certificates.of("console", "console")))
+        await dial_plan(
+            ConnectPlan("echo.agent-1", proxy_addresses, tls=certificates.of("console", "console"))
+        )

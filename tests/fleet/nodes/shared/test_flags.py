@@ -1,4 +1,4 @@
-"""Flags become values, or one sentence."""
+"""Types of flags and their errors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def show(ttl: float, wait: float, at: object, id_: str | None) -> None:
 
 
 def invoke(*args: str, **env: str) -> tuple[int, str]:
-    result = CliRunner().invoke(show, args, env=env)
-    return result.exit_code, result.output
+    invocation = CliRunner().invoke(show, args, env=env)
+    return invocation.exit_code, invocation.output
 
 
-def test_values() -> None:
-    """Durations as seconds, addresses as pairs, ids in their usual spelling."""
+def test_flag_values_are_converted() -> None:
+    """Durations become seconds, addresses become pairs, and ids get their usual format."""
     code, output = invoke(
         "--wait", "1m30s", "--at", "h:1, [::1]:2", "--id", "6F1D6F0E8A0B5C6E9F550A3C6B1D2E7F", SOME_TTL="2s"
     )
@@ -35,7 +35,7 @@ def test_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "env", "says"),
+    ("args", "env", "message"),
     [
         (("--ttl", "0s"), {}, "--ttl: '0s' is shorter than 100ms"),
         ((), {"SOME_TTL": "1ns"}, "SOME_TTL: '1ns' is shorter than 100ms"),
@@ -46,11 +46,11 @@ def test_values() -> None:
         (("--id", "1"), {}, "'1' is not a UUID"),
     ],
 )
-def test_refusals(args: tuple[str, ...], env: dict[str, str], says: str) -> None:
-    """What is wrong is named, with where it came from, and the exit code is 2."""
+def test_invalid_flag_or_variable_is_named(args: tuple[str, ...], env: dict[str, str], message: str) -> None:
+    """The error names the flag or the environment variable, and the exit code is 2."""
     code, output = invoke(*args, **env)
     assert code == 2
-    assert says in output
+    assert message in output
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,18 @@ def test_refusals(args: tuple[str, ...], env: dict[str, str], says: str) -> None
         (("--destination-health", "recommended"), {"REFLOAT_DESTINATION_HEALTH": "literal"}, False),
     ],
 )
-def test_destination_health_is_chosen(args: tuple[str, ...], env: dict[str, str], is_literal: bool) -> None:
-    """By flag, else by the environment, else what we recommend; anything else is refused."""
-    seen = []
+def test_destination_health_comes_from_flag_environment_or_default(
+    args: tuple[str, ...], env: dict[str, str], is_literal: bool
+) -> None:
+    """The flag overrides the environment, and the default is the recommended settings; other values are refused."""
+    settings = []
 
     @click.command()
     @flags.destination_health_option
     def read(destination_health: object) -> None:
-        seen.append(destination_health)
+        settings.append(destination_health)
 
     assert CliRunner().invoke(read, args, env=env).exit_code == 0
-    assert seen == [LITERAL_SETTINGS if is_literal else RECOMMENDED_SETTINGS]
-    refused = CliRunner().invoke(read, ["--destination-health", "mine"])
-    assert (refused.exit_code, "'recommended', 'literal'" in refused.output) == (2, True)
+    assert settings == [LITERAL_SETTINGS if is_literal else RECOMMENDED_SETTINGS]
+    invocation = CliRunner().invoke(read, ["--destination-health", "mine"])
+    assert (invocation.exit_code, "'recommended', 'literal'" in invocation.output) == (2, True)

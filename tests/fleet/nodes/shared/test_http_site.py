@@ -1,4 +1,4 @@
-"""HTTP beside a node's work."""
+"""HTTP sites that run beside an instance's work."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fleet.nodes.shared import addresses, http_site, lifecycle
 from tests.fakes.waiting import eventually
 
 
-async def test_serving_until_the_block_ends() -> None:
-    """The port it was given answers within, and is free afterwards."""
+async def test_site_is_served_until_the_block_ends() -> None:
+    """The port responds inside the block and is free afterwards."""
     app = web.Application()
     async with aiohttp.ClientSession() as session:
         async with (
-            http_site.serve(app, ("127.0.0.1", 0)) as bound,
-            session.get(f"http://{bound}/") as answer,
+            http_site.serve(app, ("127.0.0.1", 0)) as address,
+            session.get(f"http://{address}/") as response,
         ):
-            assert answer.status == 404
+            assert response.status == 404
         with pytest.raises(aiohttp.ClientConnectionError):
-            await session.get(f"http://{bound}/")
+            await session.get(f"http://{address}/")
 
 
-async def test_serving_on_a_port_in_use_says_so() -> None:
-    """One sentence with the address."""
-    async with http_site.serve(web.Application(), ("127.0.0.1", 0)) as bound:
-        host, _, port = bound.rpartition(":")
+async def test_port_in_use_stops_the_start() -> None:
+    """The error names the address."""
+    async with http_site.serve(web.Application(), ("127.0.0.1", 0)) as address:
+        host, _, port = address.rpartition(":")
         with pytest.raises(
             lifecycle.NodeStartError, match=f"cannot listen on {addresses.join(host, int(port))}"
         ):
@@ -37,26 +37,26 @@ async def test_serving_on_a_port_in_use_says_so() -> None:
                 raise AssertionError("two sites on one port")
 
 
-async def test_few_requests_wait_on_one_connection() -> None:
-    """Thousands come in one read, and each takes kilobytes: the site stops reading from whoever sends them."""
+async def test_pipelined_requests_of_one_connection_are_limited() -> None:
+    """Each request needs kilobytes, so the site stops reading while too many wait."""
     handled: list[web.Request] = []
     may_answer = asyncio.Event()
 
-    async def answer(request: web.Request) -> web.Response:
+    async def response(request: web.Request) -> web.Response:
         handled.append(request)
         await may_answer.wait()
         return web.Response()
 
     app = web.Application()
-    app.router.add_get("/", answer)
-    async with http_site.serve(app, ("127.0.0.1", 0)) as bound:
-        host, _, port = bound.rpartition(":")
+    app.router.add_get("/", response)
+    async with http_site.serve(app, ("127.0.0.1", 0)) as address:
+        host, _, port = address.rpartition(":")
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 20_000)
         await eventually(lambda: bool(handled))
-        waiting = handled[0].protocol._messages
-        await eventually(lambda: len(waiting) >= 16)
-        assert len(waiting) < 100
+        queued_messages = handled[0].protocol._messages
+        await eventually(lambda: len(queued_messages) >= 16)
+        assert len(queued_messages) < 100
         may_answer.set()
         writer.transport.abort()
         with contextlib.suppress(OSError):

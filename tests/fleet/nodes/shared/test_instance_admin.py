@@ -1,4 +1,4 @@
-"""Draining an instance, and calling it degraded."""
+"""Draining an instance and marking it degraded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleet.protocol.destination.instance_status import (
     InstanceStatus,
     read,
 )
-from fleet.transport.admin import InstanceAdmin, RejectedError
+from fleet.transport.admin import InstanceAdminClient, RejectedError
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane, channel_to
@@ -22,48 +22,50 @@ from tests.fakes.plane import Plane, channel_to
 SERVING, NOT_SERVING = 1, 2
 
 
-async def test_words_are_told_by_health(plane: Plane) -> None:
-    """By two names of their own and in the metadata of every answer; the whole stays SERVING."""
+async def test_declared_status_is_reported_by_the_health_service(plane: Plane) -> None:
+    """Two service names and the metadata of every response report it; the instance itself stays SERVING."""
     auth = await plane.auth(ttl=600.0)
     async with channel_to(auth.instance.grpc_address) as channel:
-        admin, health = InstanceAdmin(channel), health_pb2_grpc.HealthStub(channel)
+        admin, health = InstanceAdminClient(channel), health_pb2_grpc.HealthStub(channel)
 
-        async def told() -> tuple[InstanceStatus, dict[str, int]]:
+        async def read_status() -> tuple[InstanceStatus, dict[str, int]]:
             call = health.Check(health_pb2.HealthCheckRequest())
             assert (await call).status == SERVING
-            found = (await health.List(health_pb2.HealthListRequest())).statuses
-            return read(await call.trailing_metadata()), {name: one.status for name, one in found.items()}
+            statuses_by_name = (await health.List(health_pb2.HealthListRequest())).statuses
+            return read(await call.trailing_metadata()), {
+                name: entry.status for name, entry in statuses_by_name.items()
+            }
 
         await admin.drain("kernel update")
         await admin.degrade("busy", 3600.0)
         statuses = {"": SERVING, PREFERRED_SERVICE: NOT_SERVING, ACCEPTING_SERVICE: NOT_SERVING}
-        assert await told() == (InstanceStatus("busy", "kernel update"), statuses)
+        assert await read_status() == (InstanceStatus("busy", "kernel update"), statuses)
         await admin.undrain()
         await admin.restore()
-        assert await told() == (EMPTY_STATUS, dict.fromkeys(statuses, SERVING))
+        assert await read_status() == (EMPTY_STATUS, dict.fromkeys(statuses, SERVING))
 
 
-async def test_drained_proxy_takes_nobody_new(plane: Plane, agents: Agents) -> None:
-    """Who is there stays."""
+async def test_draining_proxy_refuses_new_agents(plane: Plane, agents: Agents) -> None:
+    """Connected agents keep their tunnels."""
     proxy = await plane.proxy(ttl=600.0)
     await agents.connect(proxy, "a")
     async with channel_to(proxy.instance.grpc_address) as channel:
-        await InstanceAdmin(channel).drain("kernel update")
+        await InstanceAdminClient(channel).drain("kernel update")
         with pytest.raises(grpc.aio.AioRpcError, match="drained"):
             await agents.connect(proxy, "b")
         assert len(proxy.table) == 1
-        await InstanceAdmin(channel).undrain()
+        await InstanceAdminClient(channel).undrain()
     await agents.connect(proxy, "b")
     assert len(proxy.table) == 2
 
 
-async def test_refusals_name_the_field(plane: Plane) -> None:
-    """No word, and a reason nobody can read."""
+async def test_invalid_request_names_the_field(plane: Plane) -> None:
+    """A missing declaration and an unreadable reason are refused."""
     auth = await plane.auth(ttl=600.0)
     async with channel_to(auth.instance.grpc_address) as channel:
         with pytest.raises(RejectedError, match="reason"):
-            await InstanceAdmin(channel).drain("two\nlines")
+            await InstanceAdminClient(channel).drain("two\nlines")
         stub = fleet_pb2_grpc.InstanceAdminStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError, match="word") as caught:
-            await stub.SetStanding(fleet_pb2.SetStandingRequest(), timeout=30)
+        with pytest.raises(grpc.aio.AioRpcError, match="declaration") as caught:
+            await stub.SetDeclaredStatus(fleet_pb2.SetDeclaredStatusRequest(), timeout=30)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -1,4 +1,4 @@
-"""What every node does around its work."""
+"""What every program of `fleet.nodes` does around its work."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fleet.nodes.shared import lifecycle
 
 
 @pytest.fixture
-def few_files() -> Iterator[int]:
-    """A process that may open as few files as a shell gives it; the hard limit is the answer."""
+def hard_file_limit() -> Iterator[int]:
+    """Set the usual soft limit of open files, and yield the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, soft), hard))
     yield hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_file_limit_is_raised(few_files: int) -> None:
-    """As many open files as the system lets us."""
+def test_file_limit_is_raised_to_the_hard_limit(hard_file_limit: int) -> None:
+    """The soft limit of open files becomes the hard limit."""
     lifecycle.raise_file_limit()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == few_files
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard_file_limit
 
 
-def test_start_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A node that cannot start says why and exits with 2."""
+def test_start_error_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    """Stderr has the reason without a traceback."""
 
     def work() -> None:
         raise lifecycle.NodeStartError("the port is in use")
@@ -41,7 +41,7 @@ def test_start_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "the port is in use\n"
 
 
-async def _nobody_awaits(error: Exception) -> None:
+async def _fail_unawaited_task(error: Exception) -> None:
     """Leave a task that failed with `error` to the loop's exception handler."""
 
     async def fail() -> None:
@@ -53,31 +53,31 @@ async def _nobody_awaits(error: Exception) -> None:
     gc.collect()
 
 
-def test_unsent_answer_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
-    """What grpc.aio could not send, for its caller had just gone, is not logged as an error."""
-    lifecycle.on_loop(_nobody_awaits(grpc.aio.InternalError('Failed "execute_batch"')))
+def test_response_that_cannot_be_sent_is_not_logged_as_error(caplog: pytest.LogCaptureFixture) -> None:
+    """grpc.aio cannot send a response to a caller that has just disconnected."""
+    lifecycle.on_loop(_fail_unawaited_task(grpc.aio.InternalError('Failed "execute_batch"')))
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
-async def _say_of(error: Exception) -> None:
-    """Log an error as grpc.aio logs what came of a method."""
+async def _log_servicer_error(error: Exception) -> None:
+    """Log an error as grpc.aio logs an exception of a method."""
     try:
         raise error
     except type(error):
         logging.getLogger("grpc._cython.cygrpc").exception("raised by servicer method")
 
 
-def test_unsent_refusal_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
-    """Nor is a refusal that came a moment after its caller's deadline; whatever else a method raises is told."""
-    lifecycle.on_loop(_say_of(grpc.aio.InternalError('Failed "execute_batch"')))
+def test_late_refusal_is_not_logged_as_error(caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal after the caller's deadline is no error; other exceptions of a method are logged."""
+    lifecycle.on_loop(_log_servicer_error(grpc.aio.InternalError('Failed "execute_batch"')))
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
-    lifecycle.on_loop(_say_of(ValueError("a bug")))
+    lifecycle.on_loop(_log_servicer_error(ValueError("a bug")))
     assert [record.levelname for record in caplog.records if record.levelname != "DEBUG"] == ["ERROR"]
 
 
-def test_other_fault_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever else nobody caught is logged with its traceback."""
-    lifecycle.on_loop(_nobody_awaits(ValueError("a bug")))
-    (said,) = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert said.exc_info
-    assert isinstance(said.exc_info[1], ValueError)
+def test_other_unhandled_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The log record has the traceback."""
+    lifecycle.on_loop(_fail_unawaited_task(ValueError("a bug")))
+    (error_record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert error_record.exc_info
+    assert isinstance(error_record.exc_info[1], ValueError)

@@ -1,4 +1,4 @@
-"""A node that notices that it is late."""
+"""An instance that detects that its event loop is late."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from fleet.transport.declared_status import DeclaredStatus
 from tests.fakes.waiting import eventually
 
 
-async def test_loop_that_is_held_up_often_is_degraded() -> None:
-    """Work that blocks the loop again and again is said; the word ends by itself."""
-    standing = DeclaredStatus()
+async def test_blocked_loop_is_declared_degraded() -> None:
+    """Work that blocks the loop again and again leads to a degraded declaration with an end."""
+    declared_status = DeclaredStatus()
 
     async def work() -> None:
         while True:
-            until = time.perf_counter() + 0.03
-            while time.perf_counter() < until:
-                pass  # holding up the loop is the point
+            end = time.perf_counter() + 0.03
+            while time.perf_counter() < end:
+                pass  # blocks the event loop on purpose
             await asyncio.sleep(0)
 
-    async with loop_lag.watch_lateness(standing, 0.001):
-        busy = asyncio.create_task(work())
-        await eventually(lambda: standing.degraded_declaration is not None)
-        busy.cancel()
-    assert standing.degraded_declaration is not None
-    assert "late by more than 1 ms" in standing.degraded_declaration.reason
-    assert standing.degraded_declaration.until is not None
+    async with loop_lag.watch_lateness(declared_status, 0.001):
+        blocking_task = asyncio.create_task(work())
+        await eventually(lambda: declared_status.degraded_declaration is not None)
+        blocking_task.cancel()
+    assert declared_status.degraded_declaration is not None
+    assert "late by more than 1 ms" in declared_status.degraded_declaration.reason
+    assert declared_status.degraded_declaration.until is not None
 
 
-async def test_loop_on_time_says_nothing() -> None:
-    """However often it looks."""
-    standing = DeclaredStatus()
-    async with loop_lag.watch_lateness(standing, 3600.0):
+async def test_loop_on_time_is_not_declared_degraded() -> None:
+    """A very high limit is never exceeded."""
+    declared_status = DeclaredStatus()
+    async with loop_lag.watch_lateness(declared_status, 3600.0):
         await asyncio.sleep(0)
-    assert standing.status == EMPTY_STATUS
+    assert declared_status.status == EMPTY_STATUS

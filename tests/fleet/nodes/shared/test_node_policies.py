@@ -1,4 +1,4 @@
-"""A node's policies: what it reads when it starts, what it reports, what it accepts."""
+"""The policies of an auth or proxy: what it reads at its start, reports and accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet.nodes.shared.node_policies import Policies
 from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, Source, revision_of
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, ServiceConfig
-from fleet.transport.admin import AdminError, NodePoliciesAdmin, RejectedError, RevisionConflict
+from fleet.transport.admin import AdminError, NodePoliciesClient, RejectedError, RevisionConflict
 from tests.fakes.plane import Plane, channel_to
 from tests.fakes.waiting import eventually
 
@@ -30,28 +30,28 @@ _RECONNECT = (
 )
 
 
-def _sources(own: Policies) -> dict[str, tuple[str, Source]]:
-    return {value.name: (value.text, value.source) for value in own.effective_values}
+def _value_sources(policies: Policies) -> dict[str, tuple[str, Source]]:
+    return {value.name: (value.text, value.source) for value in policies.effective_values}
 
 
-def test_file_overrides_the_environment(tmp_path: Path) -> None:
-    """And the command line overrides both; the folder is made."""
+def test_file_overrides_environment_and_flag_overrides_file(tmp_path: Path) -> None:
+    """The data folder is created."""
     data = tmp_path / "auth-1"
     environment = {AUTH_TTL_VARIABLE: "1m", HTTP_CLOSE_VARIABLE: "true"}
-    own = node_policies.load("auth", data, environment)
-    own.accept({AUTH_TTL_VARIABLE: "30s"})
-    again, ttl = node_policies.load_with_ttl("auth", data, environment, None)
+    policies = node_policies.load("auth", data, environment)
+    policies.accept({AUTH_TTL_VARIABLE: "30s"})
+    reloaded, ttl = node_policies.load_with_ttl("auth", data, environment, None)
     assert ttl == 30
-    assert _sources(again)[AUTH_TTL_VARIABLE] == ("30s", Source.FILE)
-    assert _sources(again)[HTTP_CLOSE_VARIABLE] == ("true", Source.ENVIRONMENT)
-    flagged, ttl = node_policies.load_with_ttl("auth", data, environment, 90.0)
+    assert _value_sources(reloaded)[AUTH_TTL_VARIABLE] == ("30s", Source.FILE)
+    assert _value_sources(reloaded)[HTTP_CLOSE_VARIABLE] == ("true", Source.ENVIRONMENT)
+    reloaded_with_flag, ttl = node_policies.load_with_ttl("auth", data, environment, 90.0)
     assert ttl == 90
-    assert _sources(flagged)[AUTH_TTL_VARIABLE][1] is Source.FLAG
-    assert again.merge_environment()[AUTH_TTL_VARIABLE] == "30s"
+    assert _value_sources(reloaded_with_flag)[AUTH_TTL_VARIABLE][1] is Source.FLAG
+    assert reloaded.merge_environment()[AUTH_TTL_VARIABLE] == "30s"
 
 
-def test_wrong_file_stops_the_start(tmp_path: Path) -> None:
-    """It is named, as is a wrong variable."""
+def test_invalid_file_or_variable_stops_the_start(tmp_path: Path) -> None:
+    """The error names the file or the variable."""
     (tmp_path / FILE_NAME).write_text("PATH=x\n")
     with pytest.raises(lifecycle.NodeStartError, match=FILE_NAME):
         node_policies.load("auth", tmp_path, {})
@@ -62,41 +62,47 @@ def test_wrong_file_stops_the_start(tmp_path: Path) -> None:
         node_policies.load("auth", tmp_path / "file", {})
 
 
-async def _auth(plane: Plane, data: Path | None, restart: Callable[[float | None], None] | None) -> Auth:
-    own = node_policies.load("auth", data, {AUTH_TTL_VARIABLE: "10m"})
-    made = Auth(plane.instance_flags("auth", "auth-1"), ServiceConfig(), own=own, restart=restart)
-    await made.start()
-    plane.adopt(made)
-    return made
+async def _start_auth(
+    plane: Plane, data: Path | None, restart: Callable[[float | None], None] | None
+) -> Auth:
+    policies = node_policies.load("auth", data, {AUTH_TTL_VARIABLE: "10m"})
+    auth = Auth(plane.instance_flags("auth", "auth-1"), ServiceConfig(), own=policies, restart=restart)
+    await auth.start()
+    plane.adopt(auth)
+    return auth
 
 
-async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
-    """What is accepted is reported as what comes after a restart; a restart is asked of one run once."""
-    asked: list[float | None] = []
-    auth = await _auth(plane, tmp_path, asked.append)
+async def test_accepted_values_are_reported_and_restart_is_requested_once(
+    plane: Plane, tmp_path: Path
+) -> None:
+    """Accepted values are reported as the next values; one run restarts only once."""
+    drain_seconds: list[float | None] = []
+    auth = await _start_auth(plane, tmp_path, drain_seconds.append)
     async with channel_to(auth.instance.grpc_address) as channel:
-        admin = NodePoliciesAdmin(channel)
-        before = await read_policies(channel, timeout=30)
-        assert before.revision == revision_of({})
-        after = await admin.set(before.revision, {RFD_VARIABLE: _RECONNECT, AUTH_TTL_VARIABLE: "30s"})
+        admin = NodePoliciesClient(channel)
+        report_before = await read_policies(channel, timeout=30)
+        assert report_before.revision == revision_of({})
+        next_revision = await admin.set(
+            report_before.revision, {RFD_VARIABLE: _RECONNECT, AUTH_TTL_VARIABLE: "30s"}
+        )
         report = await read_policies(channel, timeout=30)
-        assert report.revision == after
+        assert report.revision == next_revision
         assert report.accepted_values[AUTH_TTL_VARIABLE] == "30s"
         ttl = report.policies[AUTH_TTL_VARIABLE]
         assert (ttl.current_value.text, ttl.current_value.source) == ("10m", Source.ENVIRONMENT)
         assert (ttl.next_value.text, ttl.next_value.source) == ("30s", Source.FILE)
         assert ttl.fallback_value == ttl.current_value
         with pytest.raises(RevisionConflict, match="is out of date"):
-            await admin.set(before.revision, {})
+            await admin.set(report_before.revision, {})
         with pytest.raises(RevisionConflict, match="this run is"):
             await admin.restart("another", "x")
         for _ in range(2):
             await admin.restart(report.run_id, "to try", drain=1.5)
-    assert asked == [1.5]
+    assert drain_seconds == [1.5]
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ({"LD_PRELOAD": "x.so"}, "not a policy that can be set"),
         ({PROXY_TTL_VARIABLE: "1m"}, "not of auth"),
@@ -106,32 +112,34 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
         ({RFD_VARIABLE: "x" * 20_000}, "too long"),
     ],
 )
-async def test_wrong_values_are_refused(
-    plane: Plane, tmp_path: Path, values: dict[str, str], says: str
+async def test_invalid_values_are_refused_by_name(
+    plane: Plane, tmp_path: Path, values: dict[str, str], message: str
 ) -> None:
-    """By name, and nothing is kept."""
-    auth = await _auth(plane, tmp_path, lambda _drain: None)
+    """No value is stored."""
+    auth = await _start_auth(plane, tmp_path, lambda _drain: None)
     async with channel_to(auth.instance.grpc_address) as channel:
-        with pytest.raises(RejectedError, match=says):
-            await NodePoliciesAdmin(channel).set(revision_of({}), values)
+        with pytest.raises(RejectedError, match=message):
+            await NodePoliciesClient(channel).set(revision_of({}), values)
     assert not (tmp_path / FILE_NAME).exists()
 
 
-async def test_node_without_a_folder(plane: Plane) -> None:
-    """It says why it accepts nothing, and accepts nothing."""
-    auth = await _auth(plane, None, lambda _drain: None)
+async def test_instance_without_data_folder_refuses_values(plane: Plane) -> None:
+    """The report and the error name the flag --data."""
+    auth = await _start_auth(plane, None, lambda _drain: None)
     async with channel_to(auth.instance.grpc_address) as channel:
         report = await read_policies(channel, timeout=30)
         assert "--data" in report.refusal_reason
         with pytest.raises(AdminError, match="--data"):
-            await NodePoliciesAdmin(channel).set(report.revision, {})
+            await NodePoliciesClient(channel).set(report.revision, {})
 
 
-async def test_program_restarts_itself(valkey_url: str, prefix: str, tmp_path: Path) -> None:
-    """The same process id at the same addresses, running with what it accepted; then it ends when told."""
+async def test_restarted_program_keeps_its_pid_and_addresses(
+    valkey_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """The program runs with the accepted values and ends with SIGTERM."""
     data = tmp_path / "data"
     flags = ("--name", "auth-1", "--backend", valkey_url, "--backend-prefix", prefix, "--data", str(data))
-    process = subprocess.Popen(  # noqa: ASYNC220 - there is nothing beside it to hold up
+    process = subprocess.Popen(  # noqa: ASYNC220 - no other task of the loop is delayed
         [sys.executable, "-m", "fleet.nodes", "auth", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -141,21 +149,24 @@ async def test_program_restarts_itself(valkey_url: str, prefix: str, tmp_path: P
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         async with channel_to(first["grpc"]) as channel:
-            before = await read_policies(channel, timeout=30)
-            admin = NodePoliciesAdmin(channel)
-            await admin.set(before.revision, {AUTH_TTL_VARIABLE: "40s", RFD_VARIABLE: _RECONNECT})
-            await admin.restart(before.run_id, "to run with it")
+            report_before = await read_policies(channel, timeout=30)
+            admin = NodePoliciesClient(channel)
+            await admin.set(report_before.revision, {AUTH_TTL_VARIABLE: "40s", RFD_VARIABLE: _RECONNECT})
+            await admin.restart(report_before.run_id, "to run with it")
 
-        async def again() -> bool:
+        async def reloaded() -> bool:
             async with channel_to(first["grpc"]) as channel:
                 try:
                     report = await read_policies(channel, timeout=10)
                 except SourceError:
                     return False
                 ttl = report.policies[AUTH_TTL_VARIABLE].current_value
-                return report.run_id != before.run_id and (ttl.text, ttl.source) == ("40s", Source.FILE)
+                return report.run_id != report_before.run_id and (ttl.text, ttl.source) == (
+                    "40s",
+                    Source.FILE,
+                )
 
-        await eventually(again)
+        await eventually(reloaded)
         assert json.loads(process.stdout.readline()) == first
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

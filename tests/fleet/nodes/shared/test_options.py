@@ -1,4 +1,4 @@
-"""Types of options that a function reads."""
+"""Option types that use a parse function."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fleet.nodes.shared.options import ParsedOption, combine
 NUMBER = ParsedOption("number", int)
 
 
-def test_text_is_read() -> None:
-    """Text becomes what the function returns; a value that was read before, or is a default, stays."""
+def test_text_is_parsed_and_parsed_value_is_kept() -> None:
+    """A default may already be a parsed value."""
     assert NUMBER.convert("7", None, None) == 7
     assert NUMBER.convert(7, None, None) == 7
 
 
-def test_text_that_cannot_be_read() -> None:
-    """The sentence of the function is the usage error."""
+def test_invalid_text_is_a_usage_error() -> None:
+    """The error has the message of the parse function."""
     with pytest.raises(click.BadParameter, match="invalid literal"):
         NUMBER.convert("seven", None, None)
 
 
-def test_combined_options_stand_in_the_order_of_the_help() -> None:
-    """The first one that is given is the first one of the help."""
+def test_combined_options_keep_their_order_in_the_help() -> None:
+    """The first option is the first one of the help."""
     command = click.command()(combine(click.option("--first"), click.option("--second"))(lambda **_: None))
     assert [parameter.opts for parameter in command.params] == [["--first"], ["--second"]]

@@ -1,4 +1,4 @@
-"""Flags of picking become its settings."""
+"""Flags of the backend picker become its settings."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import picker
 
 
-def settings_of(*flags: str) -> picker.Settings:
-    """What a command with these flags is given."""
-    given: list[picker.Settings] = []
+def parse_settings(*flags: str) -> picker.PickerSettings:
+    """Return the settings that a command with these flags gets."""
+    received_settings: list[picker.PickerSettings] = []
 
     @click.command()
     @picking_options
-    @click.option("--other", default="")
-    def command(other: str, picking_settings: picker.Settings) -> None:
-        assert other == "mine"
-        given.append(picking_settings)
+    @click.option("--label", default="")
+    def command(label: str, picking_settings: picker.PickerSettings) -> None:
+        assert label == "x"
+        received_settings.append(picking_settings)
 
-    result = CliRunner().invoke(command, ["--other", "mine", *flags])
-    assert result.exit_code == 0, result.output
-    return given[0]
-
-
-def test_no_flag_is_no_guard() -> None:
-    """Nobody said what destinations can take: the last one that is well may take all."""
-    assert settings_of() == picker.with_headroom(picker.DEFAULTS, None)
+    invocation = CliRunner().invoke(command, ["--label", "x", *flags])
+    assert invocation.exit_code == 0, invocation.output
+    return received_settings[0]
 
 
-def test_each_flag_is_a_setting() -> None:
-    """All at once."""
+def test_no_flags_mean_no_guard() -> None:
+    """Without headroom the last healthy destination may take all calls."""
+    assert parse_settings() == picker.with_headroom(picker.DEFAULTS, None)
+
+
+def test_each_flag_sets_its_setting() -> None:
+    """Numbers, percentages and durations are converted."""
     flags = ("--headroom", "2.5", "--degraded-weight", "25", "--slow-start", "1m30s", "--min-healthy", "3")
 
-    assert settings_of(*flags) == picker.Settings(
+    assert parse_settings(*flags) == picker.PickerSettings(
         guard=2.5, degraded_weight=0.25, slow_start=90.0, min_healthy=3
     )
 
@@ -51,15 +51,15 @@ def test_each_flag_is_a_setting() -> None:
         ("--min-healthy", "0"),
     ],
 )
-def test_flag_that_cannot_be_obeyed_is_refused(flags: tuple[str, str]) -> None:
-    """With its name, and exit code 2."""
+def test_invalid_flag_is_refused(flags: tuple[str, str]) -> None:
+    """The error names the flag, and the exit code is 2."""
 
     @click.command()
     @picking_options
-    def command(picking_settings: picker.Settings) -> None:
+    def command(picking_settings: picker.PickerSettings) -> None:
         raise AssertionError("unreachable")
 
-    result = CliRunner().invoke(command, list(flags))
+    invocation = CliRunner().invoke(command, list(flags))
 
-    assert result.exit_code == 2
-    assert flags[0] in result.output
+    assert invocation.exit_code == 2
+    assert flags[0] in invocation.output

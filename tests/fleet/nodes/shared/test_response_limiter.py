@@ -1,4 +1,4 @@
-"""Large answers that nobody reads: how many wait, and for how long."""
+"""Limits for large responses that callers do not read: their number and their time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fleet.transport import channels
 from tests.fakes.raw_calls import RawCall, call, deaf_connection
 from tests.fakes.waiting import eventually
 
-_LIST = "/lists/List"
-_ANSWER = b"x" * 1_000_000
+_METHOD = "/lists/List"
+_RESPONSE = b"x" * 1_000_000
 
 
-async def _serve(answers: ResponseLimiter) -> tuple[grpc.aio.Server, str]:
-    async def answer(_: bytes, context: Context) -> bytes:
-        await answers.admit(context)
-        return _ANSWER
+async def _serve(responses: ResponseLimiter) -> tuple[grpc.aio.Server, str]:
+    async def response(_: bytes, context: Context) -> bytes:
+        await responses.admit(context)
+        return _RESPONSE
 
-    handlers = {"List": grpc.unary_unary_rpc_method_handler(answer)}
+    handlers = {"List": grpc.unary_unary_rpc_method_handler(response)}
     server = grpc.aio.server(options=channels.server_options())
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("lists", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -28,32 +28,32 @@ async def _serve(answers: ResponseLimiter) -> tuple[grpc.aio.Server, str]:
     return server, f"127.0.0.1:{port}"
 
 
-def _refused(calls: list[RawCall]) -> list[Status | None]:
-    return [each.ended.result()[0] for each in calls if each.ended.done()]
+def _refusal_statuses(calls: list[RawCall]) -> list[Status | None]:
+    return [raw_call.end_future.result()[0] for raw_call in calls if raw_call.end_future.done()]
 
 
-async def test_answers_of_one_caller_that_wait_are_bounded() -> None:
-    """Else a question of a hundred bytes would cost megabytes for as long as its call is open."""
+async def test_unread_responses_of_one_caller_are_limited() -> None:
+    """Without a limit a small request would hold megabytes as long as its call is open."""
     server, address = await _serve(ResponseLimiter(limit_per_caller=3))
-    deaf = await deaf_connection(address)
-    calls = [call(deaf, _LIST) for _ in range(10)]
-    await eventually(lambda: len(_refused(calls)) == 7)
-    assert set(_refused(calls)) == {Status.RESOURCE_EXHAUSTED}
-    deaf.close()
+    stalled_connection = await deaf_connection(address)
+    calls = [call(stalled_connection, _METHOD) for _ in range(10)]
+    await eventually(lambda: len(_refusal_statuses(calls)) == 7)
+    assert set(_refusal_statuses(calls)) == {Status.RESOURCE_EXHAUSTED}
+    stalled_connection.close()
     await server.stop(0)
 
 
-async def test_answer_that_is_read_makes_room() -> None:
-    """So do those whose connection is gone."""
+async def test_read_response_makes_room() -> None:
+    """Lost connections make room as well."""
     server, address = await _serve(ResponseLimiter(limit_per_caller=1))
     async with channels.open_channel(address) as channel:
-        listing = channel.unary_unary(_LIST)
+        listing = channel.unary_unary(_METHOD)
         for _ in range(3):
-            assert await listing(b"") == _ANSWER
-        deaf = await deaf_connection(address)
-        waiting, refused = call(deaf, _LIST), call(deaf, _LIST)
-        await eventually(lambda: refused.ended.done() or waiting.ended.done())
-        deaf.close()
+            assert await listing(b"") == _RESPONSE
+        stalled_connection = await deaf_connection(address)
+        unread_call, refused_call = call(stalled_connection, _METHOD), call(stalled_connection, _METHOD)
+        await eventually(lambda: refused_call.end_future.done() or unread_call.end_future.done())
+        stalled_connection.close()
 
         async def is_served() -> bool:
             try:
@@ -65,29 +65,29 @@ async def test_answer_that_is_read_makes_room() -> None:
     await server.stop(0)
 
 
-async def test_answers_of_all_callers_are_bounded() -> None:
-    """Callers are many."""
+async def test_unread_responses_of_all_callers_are_limited() -> None:
+    """Many callers share one limit."""
     server, address = await _serve(ResponseLimiter(limit=2))
-    deaf = await deaf_connection(address)
-    calls = [call(deaf, _LIST) for _ in range(3)]
-    await eventually(lambda: len(_refused(calls)) == 1)
-    deaf.close()
+    stalled_connection = await deaf_connection(address)
+    calls = [call(stalled_connection, _METHOD) for _ in range(3)]
+    await eventually(lambda: len(_refusal_statuses(calls)) == 1)
+    stalled_connection.close()
     await server.stop(0)
 
 
-async def test_answer_that_is_not_read_in_time_is_given_up() -> None:
-    """Its call ends, and there is room again."""
+async def test_unread_response_is_dropped_after_the_time_limit() -> None:
+    """The call ends and makes room."""
     server, address = await _serve(ResponseLimiter(limit_per_caller=1, read_within=0.2))
-    deaf = await deaf_connection(address)
-    call(deaf, _LIST)
+    stalled_connection = await deaf_connection(address)
+    call(stalled_connection, _METHOD)
     async with channels.open_channel(address) as channel:
 
         async def is_served() -> bool:
             try:
-                return bool(await channel.unary_unary(_LIST)(b""))
+                return bool(await channel.unary_unary(_METHOD)(b""))
             except grpc.aio.AioRpcError:
                 return False
 
         await eventually(is_served)
-    deaf.close()
+    stalled_connection.close()
     await server.stop(0)

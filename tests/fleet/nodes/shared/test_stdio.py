@@ -1,4 +1,4 @@
-"""Descriptors as a TCP end: bytes both ways, ends of both, and a reader that is gone."""
+"""File descriptors as one end of a connection: bytes in both directions, both ends, and a lost reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.transport.tunnel import codec
 
 
 class Pipes:
-    """Standard input and output of a program, and the other ends of both."""
+    """Standard input and output of a program, and the other ends of both pipes."""
 
     def __init__(self) -> None:
         self.source, self.feed = (
@@ -29,40 +29,40 @@ class Pipes:
 
 @pytest.fixture
 def pipes() -> Iterator[Pipes]:
-    """Closed afterwards."""
+    """Yield pipes that are closed after the test."""
     pipes = Pipes()
     yield pipes
     for end in (pipes.feed, pipes.source, pipes.drain, pipes.sink):
         end.close()
 
 
-async def _received(stdio: Stdio) -> bytes:
-    """Everything until standard input ends."""
-    got = b""
+async def _read_all(stdio: Stdio) -> bytes:
+    """Return everything up to the end of standard input."""
+    content = b""
     while (message := await stdio.connection.read()) is not None:
-        got += codec.read_data(message)[0]
-    return got
+        content += codec.read_data(message)[0]
+    return content
 
 
-async def test_input_reaches_the_pump_to_its_end(pipes: Pipes) -> None:
-    """More than one buffer full, then the end of stream."""
-    sent = bytes(range(256)) * 4096
+async def test_input_is_read_to_its_end(pipes: Pipes) -> None:
+    """The input exceeds every buffer and ends with end of stream."""
+    content = bytes(range(256)) * 4096
     stdio = await pipes.open()
 
     def write() -> None:
-        view = memoryview(sent)
+        view = memoryview(content)
         while view:
             view = view[pipes.feed.write(view) or 0 :]
         pipes.feed.close()
 
-    received, _ = await asyncio.gather(_received(stdio), asyncio.to_thread(write))
-    assert received == sent
+    received_content, _ = await asyncio.gather(_read_all(stdio), asyncio.to_thread(write))
+    assert received_content == content
     stdio.connection.close()
     await stdio.wait_until_written()
 
 
-async def test_output_is_written_before_it_counts_as_written(pipes: Pipes) -> None:
-    """Who exits afterwards loses nothing."""
+async def test_wait_until_written_returns_after_the_output(pipes: Pipes) -> None:
+    """A program that exits afterwards loses no bytes."""
     stdio = await pipes.open()
     await stdio.connection.write(memoryview(b"answer"))
     stdio.connection.close()
@@ -70,8 +70,8 @@ async def test_output_is_written_before_it_counts_as_written(pipes: Pipes) -> No
     assert pipes.drain.read(100) == b"answer"
 
 
-async def test_output_that_nobody_reads_ends_the_connection(pipes: Pipes) -> None:
-    """The pump learns of it as it does of a TCP peer that is gone."""
+async def test_closed_output_ends_the_connection(pipes: Pipes) -> None:
+    """Writing fails as with a lost TCP peer."""
     stdio = await pipes.open()
     pipes.drain.close()
 

@@ -1,4 +1,4 @@
-"""How many tunnels agents want and have."""
+"""Counts of agents by desired and actual tunnels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from fleet.nodes.shared.tunnel_counts import TunnelCountCollector
 
 
-def test_places_are_aggregated_by_count() -> None:
-    """A line for each pair of wanted and held tunnels, not for each agent."""
+def test_agents_are_counted_by_desired_and_actual_tunnels() -> None:
+    """There is one sample for each pair of numbers, not for each agent."""
     registry = CollectorRegistry()
     registry.register(TunnelCountCollector("x", lambda: [(1, 1), (1, 1), (2, 1)]))
     text = generate_latest(registry).decode()

@@ -1,4 +1,4 @@
-"""Invented agents follow advice as real ones do."""
+"""Simulated agents follow advisories like real agents."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from fleet.nodes.simulation.fault_script import parse_fault
 from fleet.nodes.simulation.fleet import SimulatedFleet, SimulationShape
 from fleet.nodes.simulation.instance import SimulatedInstance
-from fleet.transport.admin import RejectedError, TunnelAdmin
+from fleet.transport.admin import RejectedError, TunnelAdminClient
 from tests.fakes.local_advice import local_advice
 
-_OWN = [("grpc.use_local_subchannel_pool", 1)]
+_CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 
 
-class _Bench:
-    """A fleet on a clock, and the door of its first proxy."""
+class _SimulatedAdvice:
+    """A simulated fleet with its own clock, and the advisories of its first proxy."""
 
     def __init__(self, **shape: int) -> None:
         self.now = 1000.0
@@ -29,7 +29,11 @@ class _Bench:
         self.proxy = self.fleet.proxies[0]
 
     def agents(self, proxy: int = 0) -> list[str]:
-        return [one for one in self.fleet.ids if self.fleet.proxies[proxy].tunnels.get(one) is not None]
+        return [
+            agent_id
+            for agent_id in self.fleet.ids
+            if self.fleet.proxies[proxy].tunnels.get(agent_id) is not None
+        ]
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(int(seconds * 4)):
@@ -37,80 +41,106 @@ class _Bench:
             self.fleet.tick(self.now)
 
 
-async def test_agents_move_make_before_break() -> None:
-    """The new tunnel is there before the old one goes; the same advice again moves nobody."""
-    bench = _Bench()
-    mine = bench.agents()
-    said = await bench.advice.advise_agents(bench.proxy, "x", mine[:4], 0, look_only=False)
-    assert (said.advised, said.absent, said.staying) == (4, 0, 0)
-    bench.pass_time(0.75)
-    assert len(bench.agents()) == 10
-    assert len(bench.agents(1)) + len(bench.agents(2)) == 24
-    bench.pass_time(1)
-    assert len(bench.agents()) == 6
-    assert bench.fleet.fewest == 1
-    again = await bench.advice.advise_agents(bench.proxy, "x", mine, 0, look_only=False)
-    assert (again.advised, again.absent) == (6, 4)
-    assert max(bench.advice.sent_counts["x"].values()) == 1
+async def test_advised_agents_connect_elsewhere_before_they_leave() -> None:
+    """The same advisory id advises no agent again."""
+    simulation = _SimulatedAdvice()
+    agent_ids = simulation.agents()
+    counts = await simulation.advice.advise_agents(simulation.proxy, "x", agent_ids[:4], 0, dry_run=False)
+    assert (counts.advised_count, counts.absent_count, counts.staying_count) == (4, 0, 0)
+    simulation.pass_time(0.75)
+    assert len(simulation.agents()) == 10
+    assert len(simulation.agents(1)) + len(simulation.agents(2)) == 24
+    simulation.pass_time(1)
+    assert len(simulation.agents()) == 6
+    assert simulation.fleet.min_tunnel_count == 1
+    repeated_counts = await simulation.advice.advise_agents(
+        simulation.proxy, "x", agent_ids, 0, dry_run=False
+    )
+    assert (repeated_counts.advised_count, repeated_counts.absent_count) == (6, 4)
+    assert max(simulation.advice.sent_counts["x"].values()) == 1
 
 
-async def test_who_stays_says_so_and_the_deaf_do_not() -> None:
-    """With nowhere to go an agent answers; a deaf one just stays. Looking asks nobody."""
-    bench = _Bench(proxies=2)
-    bench.fleet.apply(parse_fault("deaf proxy-1 15"), bench.now)
-    await bench.advice.advise_agents(bench.proxy, "x", (), 1, look_only=False)
-    bench.pass_time(3)
-    assert len(bench.agents()) == 15
-    seen = await bench.advice.advise_agents(bench.proxy, "x", (), 0, look_only=True)
-    assert (seen.advised, seen.already, seen.left, seen.staying) == (0, 1, 14, 0)
-    bench.fleet.apply(parse_fault("heal proxy-1"), bench.now)
-    bench.fleet.apply(parse_fault("unhealthy proxy-2"), bench.now)
-    await bench.advice.advise_agents(bench.proxy, "y", (), 0, look_only=False)
-    seen = await bench.advice.advise_agents(bench.proxy, "y", (), 0, look_only=True)
-    assert (seen.already, seen.staying) == (15, 15)
+async def test_staying_agents_reply_unless_they_ignore_advice() -> None:
+    """An agent without another proxy replies that it stays, unless it ignores advice; a dry run advises nobody."""
+    simulation = _SimulatedAdvice(proxies=2)
+    simulation.fleet.apply(parse_fault("ignore-advice proxy-1 15"), simulation.now)
+    await simulation.advice.advise_agents(simulation.proxy, "x", (), 1, dry_run=False)
+    simulation.pass_time(3)
+    assert len(simulation.agents()) == 15
+    counts = await simulation.advice.advise_agents(simulation.proxy, "x", (), 0, dry_run=True)
+    assert (
+        counts.advised_count,
+        counts.already_advised_count,
+        counts.remaining_count,
+        counts.staying_count,
+    ) == (
+        0,
+        1,
+        14,
+        0,
+    )
+    simulation.fleet.apply(parse_fault("heal proxy-1"), simulation.now)
+    simulation.fleet.apply(parse_fault("unhealthy proxy-2"), simulation.now)
+    await simulation.advice.advise_agents(simulation.proxy, "y", (), 0, dry_run=False)
+    counts = await simulation.advice.advise_agents(simulation.proxy, "y", (), 0, dry_run=True)
+    assert (counts.already_advised_count, counts.staying_count) == (15, 15)
 
 
-async def test_old_tunnel_waits_for_the_new_one() -> None:
-    """The proxy an agent goes to dies meanwhile: nobody is left without."""
-    bench = _Bench(proxies=2)
-    await bench.advice.advise_agents(bench.proxy, "x", bench.agents()[:3], 0, look_only=False)
-    bench.fleet.apply(parse_fault("kill proxy-2"), bench.now)
-    bench.pass_time(5)
-    assert len(bench.agents()) == 15
+async def test_old_tunnel_stays_if_the_new_proxy_dies() -> None:
+    """No agent is without a tunnel."""
+    simulation = _SimulatedAdvice(proxies=2)
+    await simulation.advice.advise_agents(simulation.proxy, "x", simulation.agents()[:3], 0, dry_run=False)
+    simulation.fleet.apply(parse_fault("kill proxy-2"), simulation.now)
+    simulation.pass_time(5)
+    assert len(simulation.agents()) == 15
 
 
 @pytest.fixture
-async def admin() -> AsyncIterator[TunnelAdmin]:
-    bench = _Bench()
-    served = SimulatedInstance(bench.fleet, bench.proxy, {}, lambda: bench.now, bench.advice)
-    await served.apply_state()
-    async with grpc.aio.insecure_channel(served.addresses[0], options=_OWN) as channel:
-        yield TunnelAdmin(channel)
-    await served.stop()
+async def admin() -> AsyncIterator[TunnelAdminClient]:
+    simulation = _SimulatedAdvice()
+    instance = SimulatedInstance(
+        simulation.fleet, simulation.proxy, {}, lambda: simulation.now, simulation.advice
+    )
+    await instance.apply_state()
+    async with grpc.aio.insecure_channel(instance.addresses[0], options=_CHANNEL_OPTIONS) as channel:
+        yield TunnelAdminClient(channel)
+    await instance.stop()
 
 
-async def test_over_the_wire(admin: TunnelAdmin) -> None:
-    """As a real proxy's."""
-    said = await admin.advise_reconnect("x", "to try", agents=["nobody"])
-    assert (said.advised, said.absent_ids) == (0, ("nobody",))
-    assert (await admin.advise_reconnect("x", "to try", limit=2)).left == 8
+async def test_simulated_proxy_serves_the_admin_calls(admin: TunnelAdminClient) -> None:
+    """The responses are those of a real proxy."""
+    counts = await admin.advise_reconnect("x", "to try", agents=["nobody"])
+    assert (counts.advised_count, counts.absent_ids) == (0, ("nobody",))
+    assert (await admin.advise_reconnect("x", "to try", limit=2)).remaining_count == 8
     with pytest.raises(RejectedError, match="advisory_id"):
         await admin.advise_reconnect("", "to try")
 
 
-async def test_agents_connect_to_another_auth_and_keep_their_tunnels() -> None:
-    """Those of the auth to leave; where there is no other one that is well they stay, and say so."""
-    bench = _Bench(auths=2)
-    leave = bench.fleet.auths[0]
-    mine = [one for one in bench.agents() if bench.fleet.auth[bench.fleet.ids.index(one)] == 0]
-    assert 0 < len(mine) < len(bench.agents())
-    seen = await bench.advice.advise_agents(bench.proxy, "x", (), 0, look_only=False, leave_auth=leave.id)
-    assert seen.advised == len(bench.agents()) == 10
-    assert {int(bench.fleet.auth[bench.fleet.ids.index(one)]) for one in bench.agents()} == {1}
-    bench.pass_time(2)
-    assert len(bench.agents()) == 10
-    bench.fleet.apply(parse_fault("unhealthy auth-1"), bench.now)
-    await bench.advice.advise_agents(bench.proxy, "y", (), 0, look_only=False, leave_auth="")
-    seen = await bench.advice.advise_agents(bench.proxy, "y", (), 0, look_only=True, leave_auth="")
-    assert (seen.already, seen.staying) == (10, 10)
-    assert (await bench.advice.advise_agents(bench.proxy, "y", (), 0, look_only=True)).already == 0
+async def test_agents_move_to_another_auth_and_keep_their_tunnels() -> None:
+    """Only agents of the given auth move; if no other auth is healthy, they stay and reply so."""
+    simulation = _SimulatedAdvice(auths=2)
+    leave = simulation.fleet.auths[0]
+    agent_ids = [
+        agent_id
+        for agent_id in simulation.agents()
+        if simulation.fleet.auth[simulation.fleet.ids.index(agent_id)] == 0
+    ]
+    assert 0 < len(agent_ids) < len(simulation.agents())
+    counts = await simulation.advice.advise_agents(
+        simulation.proxy, "x", (), 0, dry_run=False, leave_auth=leave.id
+    )
+    assert counts.advised_count == len(simulation.agents()) == 10
+    assert {
+        int(simulation.fleet.auth[simulation.fleet.ids.index(agent_id)]) for agent_id in simulation.agents()
+    } == {1}
+    simulation.pass_time(2)
+    assert len(simulation.agents()) == 10
+    simulation.fleet.apply(parse_fault("unhealthy auth-1"), simulation.now)
+    await simulation.advice.advise_agents(simulation.proxy, "y", (), 0, dry_run=False, leave_auth="")
+    repeated_counts = await simulation.advice.advise_agents(
+        simulation.proxy, "y", (), 0, dry_run=True, leave_auth=""
+    )
+    assert (repeated_counts.already_advised_count, repeated_counts.staying_count) == (10, 10)
+    assert (
+        await simulation.advice.advise_agents(simulation.proxy, "y", (), 0, dry_run=True)
+    ).already_advised_count == 0

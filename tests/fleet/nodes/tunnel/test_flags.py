@@ -16,8 +16,8 @@ from fleet.protocol.tunnel.messages import Target
 from fleet.protocol.tunnel.server_state import Peer
 
 
-def test_words_of_targets_services_and_forwards() -> None:
-    """A type may stand after a name, and an address may be IPv6."""
+def test_targets_services_and_forwards_are_parsed() -> None:
+    """A name may have a type, and an address may be IPv6."""
     assert parse_target("router-7") == Target("router-7")
     assert parse_target("router-7:GNMI_GNOI") == Target("router-7", "GNMI_GNOI")
     assert parse_service("r:SSH=127.0.0.1:22") == Service(Target("r", "SSH"), ("127.0.0.1", 22))
@@ -26,27 +26,27 @@ def test_words_of_targets_services_and_forwards() -> None:
 
 
 @pytest.mark.parametrize("target", [Target("r"), Target("r", "SSH")])
-def test_target_is_spelled_as_it_is_read(target: Target) -> None:
-    """There and back."""
+def test_formatted_target_is_parsed_as_the_same_target(target: Target) -> None:
+    """The round trip works with and without a type."""
     assert parse_target(spell_target(target)) == target
 
 
 @pytest.mark.parametrize("text", ["", ":SSH", "r:"])
-def test_target_without_a_part_is_refused(text: str) -> None:
-    """A name is needed, and a colon announces a type."""
+def test_incomplete_target_is_refused(text: str) -> None:
+    """A name is required, and a colon must be followed by a type."""
     with pytest.raises(ValueError, match="is not NAME"):
         parse_target(text)
 
 
 @pytest.mark.parametrize("text", ["r", "r=", "=127.0.0.1:22", "r=22", "r=127.0.0.1:x"])
-def test_service_without_a_part_is_refused(text: str) -> None:
-    """The sentence says what is wanted."""
+def test_incomplete_service_is_refused(text: str) -> None:
+    """The error names the expected format."""
     with pytest.raises(ValueError, match="is not"):
         parse_service(text)
 
 
-def test_certificate_names_are_the_targets_a_client_may_register() -> None:
-    """By themselves: the target's name as the certificate has it, as its common name, a DNS name or a URI."""
+def test_client_may_register_the_names_of_its_certificate() -> None:
+    """The target's name must be the common name, a DNS name or a URI of the certificate."""
     rule = claims_rule([])
     client = Peer(identity=("router-7", "router-7.example", "spiffe://example/router-7"))
     for name in client.identity:
@@ -57,19 +57,19 @@ def test_certificate_names_are_the_targets_a_client_may_register() -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "refloat.local", "127.0.0.1", "::1"])
-def test_names_that_every_certificate_has_prove_nothing(name: str) -> None:
-    """One client could take the target from another; a claim that names it is the operator's own word."""
+def test_names_that_every_certificate_has_are_not_registered(name: str) -> None:
+    """Otherwise a client could take over another's target; an explicit claim for the name is accepted."""
     client = Peer(identity=("edge-1", name))
     assert not claims_rule([])(client, Target(name))
     assert claims_rule([parse_claim(f"edge-1={name}")])(client, Target(name))
 
 
-def test_claims_widen_what_an_identity_may_register() -> None:
-    """Who proves a name may register what its claims match, beside its own name."""
+def test_claims_allow_targets_beside_the_own_name() -> None:
+    """A client may register the targets that its claims match, and its own name."""
     rule = claims_rule([parse_claim("edge-1=router-*"), parse_claim("edge-2=router-9")])
-    one = Peer(identity=("edge-1",))
-    assert rule(one, Target("router-7", "SSH"))
-    assert rule(one, Target("edge-1", "SSH"))
-    assert not rule(one, Target("switch-7", "SSH"))
+    client = Peer(identity=("edge-1",))
+    assert rule(client, Target("router-7", "SSH"))
+    assert rule(client, Target("edge-1", "SSH"))
+    assert not rule(client, Target("switch-7", "SSH"))
     assert not rule(Peer(identity=("edge-2",)), Target("router-7", "SSH"))
     assert not rule(Peer(), Target("router-7", "SSH"))

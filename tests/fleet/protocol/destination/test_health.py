@@ -18,17 +18,19 @@ from fleet.protocol.destination.health import (
 PROBES = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
 
 
-def path(events: str, settings: HealthSettings = RECOMMENDED_SETTINGS) -> str:
-    """Where each event leads: probes S, D, F a second apart; p is a proxied result "degraded"."""
+def health_path(events: str, settings: HealthSettings = RECOMMENDED_SETTINGS) -> str:
+    """Return the health after each event: probes S, D and F one second apart; p is a proxied "degraded"
+    result.
+    """
     destination = Destination(0.0, settings)
-    passed = []
+    healths = []
     for at, event in enumerate(events, start=1):
         if event == "p":
             destination.record_request(RequestOutcome.DEGRADED, float(at))
         else:
             destination.record_probe(PROBES[event], float(at))
-        passed.append(destination.active.signal.health.value[:3])
-    return " ".join(passed)
+        healths.append(destination.active.signal.health.value[:3])
+    return " ".join(healths)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +54,13 @@ def path(events: str, settings: HealthSettings = RECOMMENDED_SETTINGS) -> str:
         ("Fp", "unh unh"),
     ],
 )
-def test_diagram_takes_the_arrows_of_the_proposal(events: str, expected: str) -> None:
-    """Each arrow, and what is just short of one."""
-    assert path(events) == expected
+def test_transitions_of_the_proposal(events: str, expected: str) -> None:
+    """Every transition occurs, and none occurs one event too early."""
+    assert health_path(events) == expected
 
 
 @pytest.mark.parametrize(
-    ("events", "recommended", "literal"),
+    ("events", "recommended_path", "literal_path"),
     [
         ("D", "deg", "unh"),
         ("SDDDD", "hea deg deg deg deg", "hea deg deg unh unh"),
@@ -70,14 +72,15 @@ def test_diagram_takes_the_arrows_of_the_proposal(events: str, expected: str) ->
         ("SFSFSSSF", "hea hea hea deg deg deg hea hea", "hea hea hea deg deg deg hea deg"),
     ],
 )
-def test_diagram_read_literally(events: str, recommended: str, literal: str) -> None:
-    """Where the two readings part."""
-    assert path(events) == recommended
-    assert path(events, LITERAL_SETTINGS) == literal
+def test_literal_settings_differ_from_the_recommended(
+    events: str, recommended_path: str, literal_path: str
+) -> None:
+    assert health_path(events) == recommended_path
+    assert health_path(events, LITERAL_SETTINGS) == literal_path
 
 
-def test_probe_late_is_dropped_and_one_after_a_clock_jump_counts() -> None:
-    """The result of an older probe overtakes nothing; a clock set back by an hour does not deafen us for one."""
+def test_late_probe_is_dropped_and_probe_after_a_clock_jump_counts() -> None:
+    """A clock set back by an hour does not make probes count as late for an hour."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 5_000.0)
     before = destination.active
@@ -89,8 +92,8 @@ def test_probe_late_is_dropped_and_one_after_a_clock_jump_counts() -> None:
         destination.record_probe(ProbeOutcome.SUCCESS, float("nan"))
 
 
-def test_verdict_names_the_reason_and_the_time() -> None:
-    """What a page shows: not only what, but why and since when."""
+def test_verdict_has_reason_and_time() -> None:
+    """Pages show why a destination has its health, and since when."""
     destination = Destination(1.0)
     assert destination.verdict(1.5).reason is HealthReason.NOTHING_SEEN
     for at, probe in enumerate("SFF", start=2):
@@ -103,15 +106,15 @@ def test_verdict_names_the_reason_and_the_time() -> None:
     )
 
 
-def test_declared_degraded_expires_and_is_withdrawn() -> None:
-    """A word without an end ends by itself; said anew it holds on, from the first time."""
+def test_declaration_expires_and_can_be_withdrawn() -> None:
+    """A repeated declaration extends the first one, whose time is kept."""
     destination = Destination(0.0, HealthSettings(declared_for=10))
     destination.record_probe(ProbeOutcome.SUCCESS, 1.0)
     destination.declare_degraded(2.0)
     destination.declare_degraded(8.0)
-    said = destination.verdict(17.9)
-    assert (said.health, said.reason, said.at) == (Health.DEGRADED, HealthReason.DECLARED, 2.0)
-    assert said.active.health is Health.HEALTHY
+    verdict = destination.verdict(17.9)
+    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.DECLARED, 2.0)
+    assert verdict.active.health is Health.HEALTHY
     assert destination.verdict(18.0).health is Health.HEALTHY
     destination.declare_degraded(20.0, duration=1_000.0)
     assert destination.verdict(500.0).health is Health.DEGRADED
@@ -119,7 +122,7 @@ def test_declared_degraded_expires_and_is_withdrawn() -> None:
     assert destination.verdict(500.0).health is Health.HEALTHY
 
 
-def test_declared_degraded_never_hides_what_is_worse() -> None:
+def test_declaration_does_not_hide_worse_health() -> None:
     """The worst signal counts."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.FAILURE, 1.0)
@@ -128,7 +131,7 @@ def test_declared_degraded_never_hides_what_is_worse() -> None:
 
 
 def test_proxied_degraded_without_probes_expires() -> None:
-    """The diagram has no arrow from Unknown for it: it holds for a while beside it."""
+    """The diagram has no transition from Unknown for it; it is a separate signal that expires."""
     destination = Destination(0.0, HealthSettings(declared_for=10))
     destination.record_request(RequestOutcome.DEGRADED, 1.0)
     assert destination.active.signal.health is Health.UNKNOWN
@@ -136,8 +139,8 @@ def test_proxied_degraded_without_probes_expires() -> None:
     assert destination.verdict(11.0).health is Health.UNKNOWN
 
 
-def test_proxied_degraded_read_literally_moves_the_diagram_only() -> None:
-    """Only Healthy has an arrow for it: from elsewhere nothing stays of it, in the verdict neither."""
+def test_proxied_degraded_with_literal_settings_changes_the_diagram_only() -> None:
+    """Only Healthy has a transition for it; in other states it has no effect."""
     destination = Destination(0.0, LITERAL_SETTINGS)
     destination.record_request(RequestOutcome.DEGRADED, 1.0)
     verdict = destination.verdict(1.0)
@@ -153,27 +156,29 @@ def test_proxied_degraded_read_literally_moves_the_diagram_only() -> None:
     assert verdict.passive.health is Health.UNKNOWN
 
 
-def test_window_that_must_be_whole_counts_no_failures_before() -> None:
-    """Two of the first two are two of two: it may be wanted to wait for five."""
-    whole = HealthSettings(whole_window=True)
-    assert path("SFFSF", whole) == "hea hea hea hea hea"
-    assert path("SSFFSF", whole) == "hea hea hea hea hea deg"
+def test_whole_window_setting_waits_for_a_full_window() -> None:
+    """Without the setting two failures of the first two probes are enough."""
+    health_settings = HealthSettings(whole_window=True)
+    assert health_path("SFFSF", health_settings) == "hea hea hea hea hea"
+    assert health_path("SSFFSF", health_settings) == "hea hea hea hea hea deg"
 
 
-def test_first_failures_that_must_be_several_leave_it_unknown() -> None:
-    """What merely starts late is not condemned by one probe; a success or a degraded answer decides at once."""
-    patient = HealthSettings(first_failures=3)
-    assert path("FFF", patient) == "unk unk unh"
-    assert path("FFSFF", patient) == "unk unk hea hea deg"
-    assert path("FD", patient) == "unk deg"
-    destination = Destination(0.0, patient)
+def test_several_first_failures_are_needed_if_set() -> None:
+    """An instance that starts slowly is not Unhealthy after one probe; a success or "degraded" decides at
+    once.
+    """
+    health_settings = HealthSettings(first_failures=3)
+    assert health_path("FFF", health_settings) == "unk unk unh"
+    assert health_path("FFSFF", health_settings) == "unk unk hea hea deg"
+    assert health_path("FD", health_settings) == "unk deg"
+    destination = Destination(0.0, health_settings)
     for at in (1.0, 2.0, 3.0):
         destination.record_probe(ProbeOutcome.FAILURE, at)
     assert destination.verdict(3.0).reason is HealthReason.FAILURES_IN_A_ROW
 
 
-def test_proxied_degraded_is_over_when_probes_say_so() -> None:
-    """Three successes end it, as in the diagram, not only its expiry."""
+def test_proxied_degraded_ends_after_a_success_streak() -> None:
+    """Three successful probes end it before it expires."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 1.0)
     destination.record_request(RequestOutcome.DEGRADED, 2.0)
@@ -183,8 +188,8 @@ def test_proxied_degraded_is_over_when_probes_say_so() -> None:
     assert destination.verdict(5.0).health is Health.HEALTHY
 
 
-def test_proxied_degraded_debounced_needs_several_near_each_other() -> None:
-    """Two within ten seconds are a word, two within twenty are none."""
+def test_proxied_degraded_debounced_needs_several_within_the_window() -> None:
+    """Two within 10 s count; two within 20 s do not."""
     destination = Destination(0.0, HealthSettings(proxied_needed=2, proxied_within=10))
     destination.record_probe(ProbeOutcome.SUCCESS, 1.0)
     destination.record_request(RequestOutcome.DEGRADED, 2.0)
@@ -194,8 +199,8 @@ def test_proxied_degraded_debounced_needs_several_near_each_other() -> None:
     assert destination.verdict(25.0).health is Health.DEGRADED
 
 
-def test_proxied_failures_are_degraded_first_and_unhealthy_by_their_own_rate() -> None:
-    """Three of ten fail: Degraded for a minute. Then eight of ten: Unhealthy for a minute, then Degraded again."""
+def test_proxied_failure_rates_give_degraded_then_unhealthy() -> None:
+    """3 of 10 failures: Degraded for a minute. 8 of 10: Unhealthy for a minute, then Degraded again."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 0.0)
     for at in range(1, 8):
@@ -208,8 +213,8 @@ def test_proxied_failures_are_degraded_first_and_unhealthy_by_their_own_rate() -
     assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 10.0)
     assert destination.verdict(70.0).health is Health.HEALTHY
 
-    for result in (*[RequestOutcome.SUCCESS] * 2, *[RequestOutcome.FAILURE] * 7):
-        destination.record_request(result, 20.0)
+    for outcome in (*[RequestOutcome.SUCCESS] * 2, *[RequestOutcome.FAILURE] * 7):
+        destination.record_request(outcome, 20.0)
     assert destination.verdict(20.0).health is Health.DEGRADED
     destination.record_request(RequestOutcome.FAILURE, 21.0)
     verdict = destination.verdict(80.9)
@@ -221,8 +226,8 @@ def test_proxied_failures_are_degraded_first_and_unhealthy_by_their_own_rate() -
     assert destination.verdict(142.0).health is Health.HEALTHY
 
 
-def test_proxied_failures_of_a_dead_destination_are_degraded_first_too() -> None:
-    """All ten of the first ten fail: Degraded by those, and Unhealthy by the next ten only."""
+def test_proxied_failures_of_a_dead_destination_give_degraded_first() -> None:
+    """Ten failures make it Degraded, the next ten Unhealthy."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 0.0)
     for expected in (Health.DEGRADED, Health.UNHEALTHY):
@@ -231,8 +236,8 @@ def test_proxied_failures_of_a_dead_destination_are_degraded_first_too() -> None
         assert destination.verdict(1.0).health is expected
 
 
-def test_proxied_failures_of_a_gray_destination_never_make_it_unhealthy() -> None:
-    """Half of its requests fail for ever: others are preferred, and it still serves where there are few of them."""
+def test_proxied_failures_at_half_rate_never_give_unhealthy() -> None:
+    """Half of its requests fail: other destinations are preferred, but it is still used if there are few."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 0.0)
     for number in range(2_000):
@@ -244,8 +249,8 @@ def test_proxied_failures_of_a_gray_destination_never_make_it_unhealthy() -> Non
     assert (verdict.health, verdict.at) == (Health.DEGRADED, 0.9)
 
 
-def test_proxied_failures_without_a_failure_rate_end_at_once() -> None:
-    """For who needs one answer rather than a share: Unhealthy without Degraded before or after."""
+def test_proxied_failures_without_a_failure_rate_give_unhealthy_only() -> None:
+    """It is never Degraded, neither before nor after."""
     destination = Destination(0.0, HealthSettings(failure_rate=None, unhealthy_rate=0.5, rate_minimum=2))
     destination.record_request(RequestOutcome.FAILURE, 1.0)
     destination.record_request(RequestOutcome.FAILURE, 2.0)
@@ -253,8 +258,8 @@ def test_proxied_failures_without_a_failure_rate_end_at_once() -> None:
     assert destination.verdict(62.0).health is Health.UNKNOWN
 
 
-def test_proxied_failures_are_forgotten_after_the_window() -> None:
-    """Nine failures of a minute ago and one of now are one failure."""
+def test_proxied_failures_expire_after_the_window() -> None:
+    """Nine failures a minute ago and one now count as one."""
     destination = Destination(0.0)
     for _ in range(9):
         destination.record_request(RequestOutcome.FAILURE, 1.0)
@@ -262,8 +267,8 @@ def test_proxied_failures_are_forgotten_after_the_window() -> None:
     assert destination.verdict(61.0).health is Health.UNKNOWN
 
 
-def test_draining_stands_beside_health() -> None:
-    """An operator's word is no observation: it neither heals nor harms, and a reset leaves it."""
+def test_draining_is_independent_of_health() -> None:
+    """Draining does not change health, and a reset does not end it."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 1.0)
     destination.drain("kernel update", 2.0)
@@ -278,8 +283,8 @@ def test_draining_stands_beside_health() -> None:
     assert destination.verdict(6.0).drain_request is None
 
 
-def test_reset_forgets_what_was_seen() -> None:
-    """Another address is another destination."""
+def test_reset_clears_observations() -> None:
+    """A destination with another address starts as Unknown."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.FAILURE, 1.0)
     destination.declare_degraded(1.0)
@@ -289,7 +294,7 @@ def test_reset_forgets_what_was_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"streak": 0},
         {"window_failures": 6},
@@ -301,14 +306,14 @@ def test_reset_forgets_what_was_seen() -> None:
         {"failure_rate": 0.9},
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
-    """One clear error instead of a destination that never changes."""
+def test_invalid_settings_are_refused(invalid: dict[str, float]) -> None:
+    """The error names the limit."""
     with pytest.raises(ValueError, match=r"at least 1|above 0|must not be below"):
-        replace(RECOMMENDED_SETTINGS, **wrong)  # type: ignore[arg-type]
+        replace(RECOMMENDED_SETTINGS, **invalid)  # type: ignore[arg-type]
 
 
-def test_proxied_failures_while_it_is_out_are_not_held_against_it() -> None:
-    """Else what was on its way would keep it out for ever."""
+def test_proxied_failures_while_unhealthy_do_not_count() -> None:
+    """Otherwise requests in progress would keep it Unhealthy."""
     settings = HealthSettings(failure_rate=None, unhealthy_rate=0.5, rate_minimum=2, reactivate_after=10)
     destination = Destination(0.0, settings)
     for at in (1.0, 1.0, 10.0, 10.0, 10.0):
@@ -318,8 +323,8 @@ def test_proxied_failures_while_it_is_out_are_not_held_against_it() -> None:
     assert destination.verdict(11.0).health is Health.UNKNOWN
 
 
-def test_proxied_degraded_of_before_a_recovery_is_half_of_no_word() -> None:
-    """Probes that succeeded in a row are newer than what came before them."""
+def test_proxied_degraded_before_a_recovery_does_not_count() -> None:
+    """A success streak of probes clears earlier "degraded" results."""
     destination = Destination(0.0, HealthSettings(proxied_needed=2, proxied_within=10))
     destination.record_probe(ProbeOutcome.DEGRADED, 1.0)
     destination.record_request(RequestOutcome.DEGRADED, 1.0)
@@ -331,8 +336,8 @@ def test_proxied_degraded_of_before_a_recovery_is_half_of_no_word() -> None:
     assert destination.verdict(6.0).health is Health.DEGRADED
 
 
-def test_proxied_failures_are_over_sooner_when_probes_succeed_in_a_row() -> None:
-    """Three in a row use it again, as a Degraded one; new failures take it out again; late probes change nothing."""
+def test_proxied_failures_end_early_after_a_success_streak() -> None:
+    """Three successes make it Degraded; new failures make it Unhealthy again; late probes change nothing."""
     destination = Destination(0.0)
     for _ in range(20):  # Degraded by the first ten
         destination.record_request(RequestOutcome.FAILURE, 10.0)
@@ -360,8 +365,8 @@ def test_proxied_failures_are_over_sooner_when_probes_succeed_in_a_row() -> None
     assert destination.verdict(134.0).health is Health.HEALTHY
 
 
-def test_proxied_failures_are_not_over_when_probes_flap() -> None:
-    """Two successes, a failure, two successes are no row of three."""
+def test_proxied_failures_do_not_end_while_probes_flap() -> None:
+    """Two successes, a failure and two successes are not a streak of three."""
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 0.0)
     for _ in range(20):  # Degraded by the first ten

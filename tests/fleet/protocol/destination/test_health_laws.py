@@ -1,4 +1,4 @@
-"""Whatever is seen, in any order, at any settings: as a table says that knows nothing but what happened."""
+"""Health of a destination, compared with a table-driven model for random events and settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fleet.protocol.destination.health import (
     RequestOutcome,
 )
 
-#: The diagram of the proposal: state, what happened, next state, why. Nothing else moves; the first row counts.
+#: The diagram of the proposal: state, event, next state, reason. There are no other transitions; the first row counts.
 TABLE = [
     ("unknown", "success", "healthy", HealthReason.PROBE_SUCCEEDED),
     ("unknown", "first not success", "unhealthy", HealthReason.PROBE_FAILED),
@@ -27,162 +27,181 @@ TABLE = [
     ("healthy", "not success, too many of the past", "degraded", HealthReason.FAILURES_IN_WINDOW),
     ("degraded", "last not success of a row", "unhealthy", HealthReason.FAILURES_IN_A_ROW),
     ("unhealthy", "success", "degraded", HealthReason.ANSWERED_AGAIN),
-    # Where one failure does not condemn what is new.
+    # With several first failures.
     ("unknown", "last not success of the first", "unhealthy", HealthReason.FAILURES_IN_A_ROW),
-    # Where "degraded" is not "not success", it has arrows of its own.
+    # Where "degraded" does not count as a failure, it has transitions of its own.
     ("unknown", "only degraded", "degraded", HealthReason.PROBE_DEGRADED),
     ("unhealthy", "only degraded", "degraded", HealthReason.ANSWERED_AGAIN),
 ]
 
-#: Health, why, since when: what a signal says.
-Said = tuple[str, HealthReason, float]
-_NOTHING: Said = ("unknown", HealthReason.NOTHING_SEEN, 0.0)
+#: A signal: health, reason and time.
+SignalTuple = tuple[str, HealthReason, float]
+_NO_SIGNAL: SignalTuple = ("unknown", HealthReason.NOTHING_SEEN, 0.0)
 
 
 class Diagram:
-    """All probes since a start, and the state the table gives; what counts is looked up in the whole story."""
+    """Model of the diagram: all probes since the start, and the state that the table gives."""
 
     def __init__(self, settings: HealthSettings, at: float, reason: HealthReason) -> None:
         self.settings = settings
-        self.said: Said = ("unknown", reason, at)
+        self.signal: SignalTuple = ("unknown", reason, at)
         self.probes: list[str] = []
         self.probed_at: float | None = None
-        #: How many probes there had been when the state was last entered, and when Healthy was.
-        self.entered = self.healthy_since = 0
+        #: Counts of probes at the last transition, and at the last transition to Healthy.
+        self.entry_count = self.healthy_count = 0
 
-    def _failed(self, probe: str) -> bool:
+    def _is_failure(self, probe: str) -> bool:
         return probe == "failure" or (self.settings.degraded_fails and probe == "degraded")
 
-    def _row(self, length: int) -> list[str]:
-        """The last so many probes that may be counted in a row; empty when there are fewer."""
-        counted = self.probes[self.entered if self.settings.streak_since_entry else 0 :]
-        return counted[-length:] if len(counted) >= length else []
+    def _streak(self, length: int) -> list[str]:
+        """Return the last `length` probes that count for a streak; empty if there are fewer."""
+        countable = self.probes[self.entry_count if self.settings.streak_since_entry else 0 :]
+        return countable[-length:] if len(countable) >= length else []
 
-    def _what(self) -> Iterator[str]:
+    def _events(self) -> Iterator[str]:
         probe, settings = self.probes[-1], self.settings
         yield probe
-        if self._row(settings.streak) == ["success"] * settings.streak:
+        if self._streak(settings.streak) == ["success"] * settings.streak:
             yield "last success of a row"
-        if not self._failed(probe):
+        if not self._is_failure(probe):
             if probe == "degraded":
                 yield "only degraded"
             return
         if settings.first_failures == 1:
             yield "first not success"
-        elif (row := self._row(settings.first_failures)) and all(map(self._failed, row)):
+        elif (streak := self._streak(settings.first_failures)) and all(map(self._is_failure, streak)):
             yield "last not success of the first"
-        if (row := self._row(settings.streak)) and all(map(self._failed, row)):
+        if (streak := self._streak(settings.streak)) and all(map(self._is_failure, streak)):
             yield "last not success of a row"
-        past = self.probes[self.healthy_since if settings.clear_window else 0 :][-settings.window :]
-        enough = len(past) == settings.window or not settings.whole_window
-        if enough and len([one for one in past if self._failed(one)]) >= settings.window_failures:
+        window = self.probes[self.healthy_count if settings.clear_window else 0 :][-settings.window :]
+        is_enough = len(window) == settings.window or not settings.whole_window
+        if (
+            is_enough
+            and len([probe for probe in window if self._is_failure(probe)]) >= settings.window_failures
+        ):
             yield "not success, too many of the past"
 
     def probe(self, outcome: str, at: float) -> bool:
-        """Take in a probe that came in time; whether that leads to Healthy."""
+        """Add a probe that came in time; return whether the state becomes Healthy."""
         if self.probed_at is not None and self.probed_at - self.settings.late_within <= at < self.probed_at:
             return False
         self.probes.append(outcome)
         self.probed_at = at
-        return self.go(set(self._what()), at) and self.said[0] == "healthy"
+        return self.transition(set(self._events()), at) and self.signal[0] == "healthy"
 
-    def go(self, what: set[str], at: float) -> bool:
-        """Take the arrow that there is; whether there is one."""
-        ways = [(to, why) for state, event, to, why in TABLE if state == self.said[0] and event in what]
-        assert len({to for to, _ in ways}) <= 1, "the diagram is ambiguous"
-        if not ways:
+    def transition(self, events: set[str], now: float) -> bool:
+        """Make the transition for the events, and return whether there is one."""
+        transitions = [
+            (next_state, reason)
+            for state, event, next_state, reason in TABLE
+            if state == self.signal[0] and event in events
+        ]
+        assert len({next_state for next_state, _ in transitions}) <= 1, "the diagram is ambiguous"
+        if not transitions:
             return False
-        self.said = (*ways[0], at)
-        self.entered = len(self.probes)
-        if self.said[0] == "healthy":
-            self.healthy_since = len(self.probes)
+        self.signal = (*transitions[0], now)
+        self.entry_count = len(self.probes)
+        if self.signal[0] == "healthy":
+            self.healthy_count = len(self.probes)
         return True
 
 
 class Requests:
-    """All proxied requests since a start, and what they say beside the diagram."""
+    """Model of the proxied requests: all since the start, and their signal beside the diagram."""
 
     def __init__(self, settings: HealthSettings) -> None:
         self.settings = settings
-        #: When, and whether it failed; since they last made it Unhealthy.
-        self.ended: list[tuple[float, bool]] = []
-        #: When they said degraded, since the diagram last entered Healthy.
-        self.words: list[float] = []
-        #: Since when, and until when, they say so; failing is Degraded by the share that failed.
-        self.degraded = self.failing = self.unhealthy = (0.0, 0.0)
-        #: Probes in time that were sent since they last made it Unhealthy.
+        #: Time and failure of each request since requests last made it Unhealthy.
+        self.requests: list[tuple[float, bool]] = []
+        #: Times of "degraded" results since the diagram last entered Healthy.
+        self.degraded_times: list[float] = []
+        #: Start and end of each signal; `rate_period` is Degraded by the share of failures.
+        self.degraded_period = self.rate_period = self.unhealthy_period = (0.0, 0.0)
+        #: Timely probes since requests last made it Unhealthy.
         self.probes: list[tuple[str, float]] = []
 
-    def is_word(self, at: float) -> bool:
-        """Take in one that said degraded; whether there were enough of them near each other."""
+    def add_degraded(self, at: float) -> bool:
+        """Add a "degraded" result; return whether there were enough within the window."""
         settings = self.settings
-        self.words.append(at)
-        last = self.words[-settings.proxied_needed :]
+        self.degraded_times.append(at)
+        last = self.degraded_times[-settings.proxied_needed :]
         if len(last) < settings.proxied_needed or at - last[0] > settings.proxied_within:
             return False
         if settings.proxied_stands:
-            since = self.degraded[0] if at < self.degraded[1] else at
-            self.degraded = (since, at + settings.declared_for)
+            since = self.degraded_period[0] if at < self.degraded_period[1] else at
+            self.degraded_period = (since, at + settings.declared_for)
         return True
 
-    def end(self, at: float, *, failed: bool) -> None:
-        """Take in one that ended, well or not."""
+    def add_request(self, at: float, *, is_failure: bool) -> None:
+        """Add a finished request."""
         settings = self.settings
-        first, second, lasts = settings.failure_rate, settings.unhealthy_rate, settings.reactivate_after
-        if (first, second) == (None, None) or (at < self.unhealthy[1] and self.readmitted is None):
+        degraded_rate, unhealthy_rate, duration = (
+            settings.failure_rate,
+            settings.unhealthy_rate,
+            settings.reactivate_after,
+        )
+        if (degraded_rate, unhealthy_rate) == (None, None) or (
+            at < self.unhealthy_period[1] and self.readmitted_at is None
+        ):
             return
-        self.ended.append((at, failed))
-        late = [failed for when, failed in self.ended if at - when < settings.rate_window]
-        if not failed or len(late) < settings.rate_minimum:
+        self.requests.append((at, is_failure))
+        recent_failures = [
+            is_failure for ended_at, is_failure in self.requests if at - ended_at < settings.rate_window
+        ]
+        if not is_failure or len(recent_failures) < settings.rate_minimum:
             return
-        share = sum(late) / len(late)
-        known = at < self.failing[1]
-        if second is not None and share >= second and (known or first is None):
-            self.unhealthy = (at, at + lasts)
-            self.ended = []
+        failure_rate = sum(recent_failures) / len(recent_failures)
+        is_degraded = at < self.rate_period[1]
+        if (
+            unhealthy_rate is not None
+            and failure_rate >= unhealthy_rate
+            and (is_degraded or degraded_rate is None)
+        ):
+            self.unhealthy_period = (at, at + duration)
+            self.requests = []
             self.probes = []
-            if first is not None:
-                self.failing = (at + lasts, at + 2 * lasts)
-        elif first is not None and share >= first:
-            self.failing = (self.failing[0] if known else at, at + lasts)
-            if not known:
-                self.ended = []
+            if degraded_rate is not None:
+                self.rate_period = (at + duration, at + 2 * duration)
+        elif degraded_rate is not None and failure_rate >= degraded_rate:
+            self.rate_period = (self.rate_period[0] if is_degraded else at, at + duration)
+            if not is_degraded:
+                self.requests = []
 
     def probe(self, outcome: str, at: float) -> None:
-        """Take in a probe that came in time."""
-        if at > self.unhealthy[0]:
+        """Add a probe that came in time."""
+        if at > self.unhealthy_period[0]:
             self.probes.append((outcome, at))
 
     @property
-    def readmitted(self) -> float | None:
-        """When the first row of successes was long enough to use it again."""
+    def readmitted_at(self) -> float | None:
+        """Return the time of the last probe of the first success streak."""
         streak = self.settings.streak
         for end in range(streak, len(self.probes) + 1):
             if all(outcome == "success" for outcome, _ in self.probes[end - streak : end]):
                 return self.probes[end - 1][1]
         return None
 
-    def forget_words(self) -> None:
-        """Probes know better."""
-        self.words, self.degraded = [], (0.0, 0.0)
+    def clear_degraded(self) -> None:
+        """Drop the "degraded" results: probes are newer."""
+        self.degraded_times, self.degraded_period = [], (0.0, 0.0)
 
-    def said(self, now: float) -> Said:
-        if now < self.unhealthy[1] and self.readmitted is not None:
-            return "degraded", HealthReason.SUCCESSES_IN_A_ROW, self.readmitted
-        if now < self.unhealthy[1]:
-            return "unhealthy", HealthReason.FAILURE_RATE, self.unhealthy[0]
-        if now < self.failing[1]:
-            return "degraded", HealthReason.FAILURE_RATE, self.failing[0]
-        if now < self.degraded[1]:
-            return "degraded", HealthReason.PROXIED_DEGRADED, self.degraded[0]
-        return _NOTHING
+    def signal(self, now: float) -> SignalTuple:
+        if now < self.unhealthy_period[1] and self.readmitted_at is not None:
+            return "degraded", HealthReason.SUCCESSES_IN_A_ROW, self.readmitted_at
+        if now < self.unhealthy_period[1]:
+            return "unhealthy", HealthReason.FAILURE_RATE, self.unhealthy_period[0]
+        if now < self.rate_period[1]:
+            return "degraded", HealthReason.FAILURE_RATE, self.rate_period[0]
+        if now < self.degraded_period[1]:
+            return "degraded", HealthReason.PROXIED_DEGRADED, self.degraded_period[0]
+        return _NO_SIGNAL
 
 
 @st.composite
 def any_settings(draw: st.DrawFn) -> HealthSettings:
-    """All that may be set, small: so that a few dozen steps reach everything."""
+    """Generate settings with small numbers, so that a few dozen steps reach every state."""
     window = draw(st.integers(1, 6))
-    # Shares that floats have exactly.
+    # Rates that floats represent exactly.
     rates = st.sampled_from([(0.25, 0.5), (0.5, 1.0), (1.0, 1.0), (0.5, None), (None, 0.5), (None, None)])
     failure_rate, unhealthy_rate = draw(rates)
     return HealthSettings(
@@ -207,8 +226,8 @@ def any_settings(draw: st.DrawFn) -> HealthSettings:
     )
 
 
-class Observed(RuleBasedStateMachine):
-    """One destination and the model of it."""
+class DestinationMachine(RuleBasedStateMachine):
+    """A destination and its model."""
 
     @initialize(settings=any_settings())
     def begin(self, settings: HealthSettings) -> None:
@@ -217,34 +236,34 @@ class Observed(RuleBasedStateMachine):
         self.destination = Destination(self.now, settings)
         self.diagram = Diagram(settings, self.now, HealthReason.NOTHING_SEEN)
         self.requests = Requests(settings)
-        #: Since when, and until when, it says of itself that it is degraded.
-        self.declared = (0.0, 0.0)
-        self.draining: tuple[str, float] | None = None
+        #: Start and end of the instance's own declaration that it is degraded.
+        self.declared_period = (0.0, 0.0)
+        self.drain: tuple[str, float] | None = None
 
     def _probe(self, outcome: ProbeOutcome, at: float) -> None:
         self.destination.record_probe(outcome, at)
         before = len(self.diagram.probes)
         if self.diagram.probe(outcome.value, at):
-            self.requests.forget_words()
+            self.requests.clear_degraded()
         if len(self.diagram.probes) > before:
             self.requests.probe(outcome.value, at)
 
-    @rule(outcome=st.sampled_from(ProbeOutcome), took=st.sampled_from([0, 1, 5, 10]))
-    def probe(self, outcome: ProbeOutcome, took: int) -> None:
-        self.now += took
+    @rule(outcome=st.sampled_from(ProbeOutcome), pause=st.sampled_from([0, 1, 5, 10]))
+    def probe(self, outcome: ProbeOutcome, pause: int) -> None:
+        self.now += pause
         self._probe(outcome, self.now)
 
     @rule(outcome=st.sampled_from(ProbeOutcome), count=st.integers(2, 5))
-    def probe_some_times(self, outcome: ProbeOutcome, count: int) -> None:
+    def probe_repeatedly(self, outcome: ProbeOutcome, count: int) -> None:
         for _ in range(count):
             self.probe(outcome, 1)
-            self.all_is_as_the_model_says()
+            self.check_model()
 
     @precondition(lambda self: self.diagram.probed_at is not None)
-    @rule(outcome=st.sampled_from(ProbeOutcome), late=st.integers(0, 8))
-    def probe_comes_late_or_the_clock_is_set_back(self, outcome: ProbeOutcome, late: int) -> None:
+    @rule(outcome=st.sampled_from(ProbeOutcome), delay=st.integers(0, 8))
+    def probe_late_or_after_a_clock_jump(self, outcome: ProbeOutcome, delay: int) -> None:
         assert self.diagram.probed_at is not None
-        self._probe(outcome, self.diagram.probed_at - late)
+        self._probe(outcome, self.diagram.probed_at - delay)
 
     @rule(
         outcomes=st.lists(
@@ -256,76 +275,83 @@ class Observed(RuleBasedStateMachine):
     def probe_flaps(self, outcomes: list[ProbeOutcome]) -> None:
         for outcome in outcomes:
             self.probe(outcome, 1)
-            self.all_is_as_the_model_says()
+            self.check_model()
 
     @rule(
-        result=st.sampled_from(RequestOutcome), count=st.integers(1, 5), apart=st.sampled_from([0, 1, 5, 10])
+        outcome=st.sampled_from(RequestOutcome), count=st.integers(1, 5), pause=st.sampled_from([0, 1, 5, 10])
     )
-    def proxied(self, result: RequestOutcome, count: int, apart: int) -> None:
+    def send_requests(self, outcome: RequestOutcome, count: int, pause: int) -> None:
         for _ in range(count):
-            self.now += apart
-            self.destination.record_request(result, self.now)
-            if result is RequestOutcome.DEGRADED and self.requests.is_word(self.now):
-                self.diagram.go({"proxied degraded"}, self.now)
-            self.requests.end(self.now, failed=result is RequestOutcome.FAILURE)
-            self.all_is_as_the_model_says()
+            self.now += pause
+            self.destination.record_request(outcome, self.now)
+            if outcome is RequestOutcome.DEGRADED and self.requests.add_degraded(self.now):
+                self.diagram.transition({"proxied degraded"}, self.now)
+            self.requests.add_request(self.now, is_failure=outcome is RequestOutcome.FAILURE)
+            self.check_model()
 
-    @rule(lasts=st.none() | st.integers(0, 40))
-    def declares(self, lasts: int | None) -> None:
-        self.destination.declare_degraded(self.now, lasts)
-        since = self.declared[0] if self.now < self.declared[1] else self.now
-        self.declared = (since, self.now + (self.settings.declared_for if lasts is None else lasts))
+    @rule(duration=st.none() | st.integers(0, 40))
+    def declare_degraded_state(self, duration: int | None) -> None:
+        self.destination.declare_degraded(self.now, duration)
+        since = self.declared_period[0] if self.now < self.declared_period[1] else self.now
+        self.declared_period = (
+            since,
+            self.now + (self.settings.declared_for if duration is None else duration),
+        )
 
-    @precondition(lambda self: self.now < self.declared[1])
+    @precondition(lambda self: self.now < self.declared_period[1])
     @rule()
-    def withdraws(self) -> None:
+    def withdraw_declaration(self) -> None:
         self.destination.withdraw(self.now)
-        self.declared = (0.0, 0.0)
+        self.declared_period = (0.0, 0.0)
 
     @rule(reason=st.sampled_from(["work", "upgrade", None]))
-    def drains(self, reason: str | None) -> None:
+    def change_draining(self, reason: str | None) -> None:
         if reason is None:
             self.destination.undrain()
-            self.draining = None
+            self.drain = None
         else:
             self.destination.drain(reason, self.now)
-            self.draining = self.draining or (reason, self.now)
+            self.drain = self.drain or (reason, self.now)
 
     @precondition(lambda self: len(self.diagram.probes) > 8)
     @rule()
-    def resets(self) -> None:
+    def reset_destination(self) -> None:
         self.destination.reset(self.now)
         self.diagram = Diagram(self.settings, self.now, HealthReason.RESET)
         self.requests = Requests(self.settings)
-        self.declared = (0.0, 0.0)
+        self.declared_period = (0.0, 0.0)
 
     @rule(wait=st.sampled_from([1, 5, 10, 20]))
-    def nothing_happens(self, wait: int) -> None:
+    def let_time_pass(self, wait: int) -> None:
         self.now += wait
 
     @invariant()
-    def all_is_as_the_model_says(self) -> None:
+    def check_model(self) -> None:
         verdict, now = self.destination.verdict(self.now), self.now
-        declared = (
-            ("degraded", HealthReason.DECLARED, self.declared[0]) if now < self.declared[1] else _NOTHING
+        declared_signal = (
+            ("degraded", HealthReason.DECLARED, self.declared_period[0])
+            if now < self.declared_period[1]
+            else _NO_SIGNAL
         )
-        said = [self.diagram.said, self.requests.said(now), declared]
+        signals = [self.diagram.signal, self.requests.signal(now), declared_signal]
         for signal, expected in zip(
-            (verdict.active, verdict.passive, verdict.declaration), said, strict=True
+            (verdict.active, verdict.passive, verdict.declaration), signals, strict=True
         ):
             assert (signal.health.value, signal.reason) == expected[:2]
-            assert signal.at == expected[2] or expected is _NOTHING
+            assert signal.at == expected[2] or expected is _NO_SIGNAL
         order = ["unknown", "healthy", "degraded", "unhealthy"]
-        worst = max(said, key=lambda one: order.index(one[0]))
+        worst = max(signals, key=lambda signal: order.index(signal[0]))
         assert (verdict.health.value, verdict.reason, verdict.at) == worst
-        drains = verdict.drain_request and (verdict.drain_request.reason, verdict.drain_request.at)
-        assert drains == self.draining
+        drain = verdict.drain_request and (verdict.drain_request.reason, verdict.drain_request.at)
+        assert drain == self.drain
 
 
-Observed.TestCase.settings = hypothesis.settings(max_examples=100, stateful_step_count=40, deadline=None)
-TestDestination = Observed.TestCase
+DestinationMachine.TestCase.settings = hypothesis.settings(
+    max_examples=100, stateful_step_count=40, deadline=None
+)
+TestDestination = DestinationMachine.TestCase
 
 
-def test_model_is_of_the_same_states() -> None:
-    """Else a state that nobody enters would not be missed."""
-    assert {to for *_, to, _ in TABLE} | {"unknown"} == {health.value for health in Health}
+def test_model_has_every_health() -> None:
+    """The model would not notice a missing state otherwise."""
+    assert {next_state for *_, next_state, _ in TABLE} | {"unknown"} == {health.value for health in Health}

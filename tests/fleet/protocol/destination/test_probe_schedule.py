@@ -12,7 +12,7 @@ from fleet.protocol.destination.health import (
     RequestOutcome,
 )
 from fleet.protocol.destination.probe_schedule import (
-    Settings,
+    ProbeSettings,
     first_at,
     interval,
     is_open,
@@ -21,11 +21,11 @@ from fleet.protocol.destination.probe_schedule import (
 )
 
 PROBES = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
-SETTINGS = Settings(interval=10, fast_interval=1, down_interval=3, timeout=1, jitter=0)
+SETTINGS = ProbeSettings(interval=10, fast_interval=1, down_interval=3, timeout=1, jitter=0)
 
 
-def after(events: str) -> Destination:
-    """A destination that was probed so, a second apart; p is a proxied result "degraded"."""
+def destination_after(events: str) -> Destination:
+    """Return a destination after probes one second apart; p is a proxied "degraded" result."""
     destination = Destination(0.0)
     for at, event in enumerate(events, start=1):
         if event == "p":
@@ -47,7 +47,7 @@ def after(events: str) -> Destination:
         ("SFF", 1),  # Degraded: three probes lead out
         ("SFFS", 1),
         ("SFFSSS", 10),
-        ("SD", 10),  # it says so itself, and more of that leads nowhere
+        ("SD", 10),  # declared by the instance: repeated, it changes nothing
         ("SDD", 10),
         ("SDS", 1),
         ("SDF", 1),
@@ -58,25 +58,26 @@ def after(events: str) -> Destination:
     ],
 )
 def test_interval_is_short_while_a_streak_is_open(events: str, expected: float) -> None:
-    """The interval after each of these rows of probes."""
-    assert interval(after(events).active, SETTINGS) == expected
+    """The interval that follows each series of probes."""
+    assert interval(destination_after(events).active, SETTINGS) == expected
 
 
-def test_interval_of_an_unhealthy_one_is_the_usual_one_unless_set() -> None:
-    """Without `down_interval`."""
-    assert interval(after("F").active, Settings(interval=7)) == 7
+def test_interval_without_down_interval_is_the_usual() -> None:
+    assert interval(destination_after("F").active, ProbeSettings(interval=7)) == 7
 
 
-def test_next_probe_keeps_time_from_start_to_start() -> None:
-    """A slow answer does not shift the plan; one slower than the interval is followed at once, not doubled."""
-    active = after("S").active
+def test_interval_is_measured_from_start_to_start() -> None:
+    """A slow response does not shift the schedule; after one slower than the interval the next probe is sent
+    at once.
+    """
+    active = destination_after("S").active
     assert next_at(active, 100.0, 100.4, 0.5, SETTINGS) == 110.0
     assert next_at(active, 100.0, 112.0, 0.5, SETTINGS) == 112.0
 
 
 def test_next_probe_is_jittered_both_ways() -> None:
-    """By a tenth, and on average by nothing."""
-    active, settings = after("S").active, Settings(interval=10, jitter=0.1)
+    """The jitter is 10 %, and 0 on average."""
+    active, settings = destination_after("S").active, ProbeSettings(interval=10, jitter=0.1)
     chances = random.Random(1)
     waits = [next_at(active, 0.0, 0.0, chances.random(), settings) for _ in range(2_000)]
     assert min(waits) >= 9.0
@@ -84,10 +85,10 @@ def test_next_probe_is_jittered_both_ways() -> None:
     assert sum(waits) / len(waits) == pytest.approx(10.0, abs=0.1)
 
 
-def test_destinations_that_begin_together_drift_apart() -> None:
-    """Fifty probed together are, a few minutes on, probed in nearly as many different seconds of an interval."""
-    settings, chances = Settings(interval=10, jitter=0.1), random.Random(2)
-    active = after("S").active
+def test_probes_of_many_destinations_spread() -> None:
+    """Fifty destinations probed at once are probed in different seconds after a few minutes."""
+    settings, chances = ProbeSettings(interval=10, jitter=0.1), random.Random(2)
+    active = destination_after("S").active
     due = [0.0] * 50
     for _ in range(40):
         due = [next_at(active, at, at, chances.random(), settings) for at in due]
@@ -96,24 +97,26 @@ def test_destinations_that_begin_together_drift_apart() -> None:
 
 
 def test_first_probes_are_soon_and_apart() -> None:
-    """New ones are Unknown: all are probed within the fast interval."""
+    """New destinations are Unknown, and probed within the fast interval."""
     chances = random.Random(3)
     times = sorted(first_at(5.0, chances.random(), SETTINGS) for _ in range(100))
     assert 5.0 <= times[0] < 5.1
     assert 5.9 < times[-1] < 6.0
 
 
-def test_probe_is_hastened_by_what_else_is_seen() -> None:
-    """A failed request brings the next probe forward, never back, and never more often than the fast interval."""
-    active = after("S").active
+def test_failed_request_brings_the_next_probe_forward() -> None:
+    """A probe is never postponed, nor sent more often than the fast interval."""
+    active = destination_after("S").active
     assert sooner_at(110.0, active, 100.0, 0.5, SETTINGS) == 101.0
     assert sooner_at(100.5, active, 100.0, 0.5, SETTINGS) == 100.5
-    assert sooner_at(103.0, after("F").active, 100.0, 0.5, SETTINGS) == 103.0
+    assert sooner_at(103.0, destination_after("F").active, 100.0, 0.5, SETTINGS) == 103.0
 
 
 def test_detection_is_as_fast_as_the_fast_interval_allows() -> None:
-    """One that dies is Degraded after two probes and Unhealthy after five, only the first of them at leisure."""
-    destination, now = after("S"), 10.0
+    """A dead destination is Degraded after two probes and Unhealthy after five; only the first waits for the
+    interval.
+    """
+    destination, now = destination_after("S"), 10.0
     while destination.active.signal.health is not Health.UNHEALTHY:
         destination.record_probe(ProbeOutcome.FAILURE, now)
         now = next_at(destination.active, now, now, 0.5, SETTINGS)
@@ -123,7 +126,7 @@ def test_detection_is_as_fast_as_the_fast_interval_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("invalid", "error"),
     [
         ({"interval": 0.0}, "above 0"),
         ({"timeout": float("inf")}, "above 0"),
@@ -133,7 +136,7 @@ def test_detection_is_as_fast_as_the_fast_interval_allows() -> None:
         ({"jitter": 1.0}, "jitter"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float], says: str) -> None:
-    """Rather than probing without a pause, or never."""
-    with pytest.raises(ValueError, match=says):
-        Settings(**wrong)
+def test_invalid_settings_are_refused(invalid: dict[str, float], error: str) -> None:
+    """They would give probes without pause, or none."""
+    with pytest.raises(ValueError, match=error):
+        ProbeSettings(**invalid)

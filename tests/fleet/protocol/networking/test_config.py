@@ -1,4 +1,4 @@
-"""Fields, defaults, ranges and origin rules of ClusterNetworkingConfig."""
+"""ClusterNetworkingConfig: fields, defaults, ranges and origins."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fleet.protocol.networking.config import (
 PEERING = NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=2)
 
 
-def wrong(config: NetworkingConfig) -> list[str]:
+def invalid_keys(config: NetworkingConfig) -> list[str]:
     with pytest.raises(NetworkingConfigError) as caught:
         rules.check(config)
     return [problem.key for problem in caught.value.problems]
 
 
 def test_every_field_is_described() -> None:
-    """The table and the record have the same fields, and each number says what 0 means."""
+    """The table has the fields of the dataclass, and each number has a text for 0."""
     assert {field.name for field in FIELDS} == {field.name for field in fields(NetworkingConfig)}
     for field in FIELDS:
         assert field.help.endswith(".")
@@ -35,8 +35,8 @@ def test_every_field_is_described() -> None:
             assert 0 < field.lowest < field.highest
 
 
-def test_defaults_are_upstreams() -> None:
-    """5 minutes, 3, agent mesh; peering without a count means 1; what was said stays."""
+def test_defaults_match_teleport() -> None:
+    """Defaults: 5 minutes, 3, agent mesh; 1 connection with peering. Values that are set are kept."""
     filled = rules.with_defaults(NetworkingConfig())
     assert (filled.keep_alive_interval, filled.keep_alive_count_max) == (300.0, 3)
     assert filled.tunnel_strategy == "agent_mesh"
@@ -49,12 +49,12 @@ def test_defaults_are_upstreams() -> None:
 @pytest.mark.parametrize(
     "field", [field for field in FIELDS if field.kind in {FieldKind.DURATION, FieldKind.INTEGER}]
 )
-def test_numbers_out_of_range(field: rules.ConfigField) -> None:
-    """Below, above and negative are refused by name; the ends and 0 are taken."""
+def test_numbers_out_of_range_are_refused(field: rules.ConfigField) -> None:
+    """Values below, above and negative are refused by field; the limits and 0 are accepted."""
     base = PEERING if field.name == "agent_connection_count" else NetworkingConfig()
     as_number = float if field.kind is FieldKind.DURATION else int
     for value in (field.lowest / 2 if field.kind is FieldKind.DURATION else -1, field.highest + 1, -5):
-        assert field.key in wrong(replace(base, **{field.name: as_number(value)}))
+        assert field.key in invalid_keys(replace(base, **{field.name: as_number(value)}))
     for value in (0, field.lowest, field.highest):
         config = replace(base, **{field.name: as_number(value)})
         if field.name == "tunnel_closing_wait_max":
@@ -64,24 +64,24 @@ def test_numbers_out_of_range(field: rules.ConfigField) -> None:
         rules.check(config)
 
 
-def test_only_what_was_changed_is_judged() -> None:
-    """A value of a newer cluster that nobody touched is no reason to refuse another one."""
-    odd = NetworkingConfig(tunnel_strategy="unknown", keep_alive_count_max=-1)
-    rules.check(odd, odd)
-    rules.check(replace(odd, ssh_dial_timeout=9.0), odd)
+def test_only_changed_fields_are_checked() -> None:
+    """An unchanged value of a newer cluster does not prevent changes to other fields."""
+    current = NetworkingConfig(tunnel_strategy="unknown", keep_alive_count_max=-1)
+    rules.check(current, current)
+    rules.check(replace(current, ssh_dial_timeout=9.0), current)
     with pytest.raises(NetworkingConfigError, match=r"^ssh_dial_timeout: "):
-        rules.check(replace(odd, ssh_dial_timeout=9999.0), odd)
+        rules.check(replace(current, ssh_dial_timeout=9999.0), current)
 
 
-def test_words_that_are_none() -> None:
-    """A choice nobody knows and a text that is too long or not text are refused by name."""
+def test_invalid_texts_are_refused() -> None:
+    """Unknown choices and texts that are too long or unprintable are refused by field."""
     config = NetworkingConfig(
         proxy_listener_mode="7",
         routing_strategy="nearest",
         tunnel_strategy="unknown",
         idle_timeout_message="x" * 1025 + "\x07",
     )
-    assert wrong(config) == [
+    assert invalid_keys(config) == [
         "idle_timeout_message",
         "idle_timeout_message",
         "proxy_listener_mode",
@@ -109,29 +109,29 @@ def test_words_that_are_none() -> None:
         ),
     ],
 )
-def test_contradictions(config: NetworkingConfig, key: str) -> None:
-    """Fields that contradict each other: the one to change is named."""
-    assert wrong(config) == [key]
+def test_contradicting_fields_are_refused(config: NetworkingConfig, key: str) -> None:
+    """The error names the field to change."""
+    assert invalid_keys(config) == [key]
 
 
 def test_connection_count() -> None:
-    """What agents are told: 0 for a mesh; upstream's agents read what is no number of tunnels as 1."""
+    """A mesh gives 0; a negative count gives 1, as in Teleport's agents."""
     assert NetworkingConfig().connection_count == 0
     assert PEERING.connection_count == 2
     assert replace(PEERING, agent_connection_count=-3).connection_count == 1
     assert NetworkingConfig(tunnel_strategy="agent_mesh", agent_connection_count=3).connection_count == 0
 
 
-def test_closing_wait() -> None:
-    """30 to 60 minutes unless said otherwise; a long shortest wait moves the longest."""
+def test_closing_wait_defaults() -> None:
+    """The default is 30 to 60 minutes; a longer minimum raises the maximum."""
     assert NetworkingConfig().closing_wait == (1800.0, 3600.0)
     assert NetworkingConfig(tunnel_closing_wait_min=7200.0).closing_wait == (7200.0, 7200.0)
     demo = NetworkingConfig(tunnel_closing_wait_min=5.0, tunnel_closing_wait_max=10.0)
     assert demo.closing_wait == (5.0, 10.0)
 
 
-def test_changed_by_key() -> None:
-    """Keys as in YAML, or their last part; values as a person writes them."""
+def test_set_fields_by_key() -> None:
+    """Keys are YAML paths or their last part; values are text."""
     config = rules.set_fields(
         NetworkingConfig(),
         {
@@ -149,36 +149,36 @@ def test_changed_by_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "text", "said"),
+    ("key", "text", "error"),
     [
         ("keepalive", "1s", "is not a field"),
         ("keep_alive_interval", "5", "not a duration"),
         ("keep_alive_count_max", "3.5", "not a whole number"),
-        ("graceful_tunnel_closing", "yes", "is not a switch"),
+        ("graceful_tunnel_closing", "yes", "is not a boolean"),
     ],
 )
-def test_changed_to_what_is_none(key: str, text: str, said: str) -> None:
-    """A key or a value that cannot be read is named, with what would do."""
-    with pytest.raises(NetworkingConfigError, match=f"^{key}: .*{said}"):
+def test_set_fields_refuses_invalid_input(key: str, text: str, error: str) -> None:
+    """The error names the key and what is valid."""
+    with pytest.raises(NetworkingConfigError, match=f"^{key}: .*{error}"):
         rules.set_fields(NetworkingConfig(), {key: text})
 
 
-def test_rebased() -> None:
-    """What I changed is done to what others made of it; where both changed the same, it is named."""
+def test_rebase_merges_and_reports_conflicts() -> None:
+    """Both sides' changes are merged; a field that both sides changed is reported as a conflict."""
     base = NetworkingConfig(ssh_dial_timeout=1.0, keep_alive_count_max=3)
-    mine = replace(base, ssh_dial_timeout=2.0)
-    theirs = replace(base, keep_alive_count_max=4)
-    assert rules.rebase(base, mine, theirs) == (replace(mine, keep_alive_count_max=4), ())
-    theirs = replace(base, ssh_dial_timeout=3.0)
-    merged, clashing = rules.rebase(base, mine, theirs)
-    assert (merged, [field.key for field in clashing]) == (mine, ["ssh_dial_timeout"])
-    assert rules.rebase(base, mine, mine) == (mine, ())
-    ((field, before, after),) = rules.differences(base, mine)
+    own_change = replace(base, ssh_dial_timeout=2.0)
+    current = replace(base, keep_alive_count_max=4)
+    assert rules.rebase(base, own_change, current) == (replace(own_change, keep_alive_count_max=4), ())
+    current = replace(base, ssh_dial_timeout=3.0)
+    merged_config, conflicts = rules.rebase(base, own_change, current)
+    assert (merged_config, [field.key for field in conflicts]) == (own_change, ["ssh_dial_timeout"])
+    assert rules.rebase(base, own_change, own_change) == (own_change, ())
+    ((field, before, after),) = rules.differences(base, own_change)
     assert (field.key, before, after) == ("ssh_dial_timeout", 1.0, 2.0)
 
 
-def test_origin() -> None:
-    """The label says; without one somebody wrote it. Only what a file brought cannot be reset."""
+def test_origin_and_reset() -> None:
+    """Without a label the origin is dynamic. Only a config from a file cannot be reset."""
     assert NetworkingResource(NetworkingConfig(), {}).origin == "dynamic"
     assert NetworkingResource(NetworkingConfig(), {rules.ORIGIN_LABEL: "config-file"}).origin == "config-file"
     assert rules.reset_refusal(Origin.CONFIG_FILE)

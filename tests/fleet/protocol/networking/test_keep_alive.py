@@ -1,4 +1,4 @@
-"""Silence on a tunnel."""
+"""Keep-alive: liveness of a tunnel by the length of its silence."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from fleet.protocol.networking.keep_alive import KeepAlive, TunnelLiveness, smoo
         (90.1, TunnelLiveness.DEAD),
     ],
 )
-def test_liveness(silence: float, liveness: TunnelLiveness) -> None:
-    """Offline after interval x count, dead after three times that."""
+def test_liveness_by_silence(silence: float, liveness: TunnelLiveness) -> None:
+    """A tunnel is offline after interval x count, and dead after three times as long."""
     assert KeepAlive(interval=10.0, count_max=3).liveness(5.0, 5.0 + silence) is liveness
 
 
-def test_defaults_are_teleports() -> None:
-    """Five minutes, three times: a quarter of an hour."""
+def test_default_timeout_matches_teleport() -> None:
+    """The default is 5 minutes x 3, which is 15 minutes."""
     assert KeepAlive().timeout == 900.0
 
 
 def test_smoothed_rtt() -> None:
-    """The first sample counts whole, later ones an eighth: one slow answer does not condemn a proxy."""
+    """The first sample counts in full, later ones by an eighth: one slow response has little effect."""
     assert smoothed_rtt(None, 0.2) == 0.2
     assert smoothed_rtt(0.2, 1.0) == pytest.approx(0.3)
-    value = 1.0
+    rtt = 1.0
     for _ in range(100):
-        value = smoothed_rtt(value, 0.1)
-    assert value == pytest.approx(0.1, abs=1e-3)
+        rtt = smoothed_rtt(rtt, 0.1)
+    assert rtt == pytest.approx(0.1, abs=1e-3)
 
 
-def test_towards_a_peer_of_another_interval() -> None:
-    """The longer interval counts, within an hour: whoever has an older config is not taken for dead."""
-    ours = KeepAlive(interval=1.0, count_max=3)
-    assert ours.for_peer(0.0) == ours.for_peer(0.5) == ours
-    assert ours.for_peer(300.0) == KeepAlive(300.0, 3)
-    assert ours.for_peer(1e9).interval == 3600.0
+def test_longer_interval_of_the_peer_is_used() -> None:
+    """The longer interval applies, up to an hour: a peer with an older config does not count as dead."""
+    keep_alive = KeepAlive(interval=1.0, count_max=3)
+    assert keep_alive.for_peer(0.0) == keep_alive.for_peer(0.5) == keep_alive
+    assert keep_alive.for_peer(300.0) == KeepAlive(300.0, 3)
+    assert keep_alive.for_peer(1e9).interval == 3600.0

@@ -1,4 +1,4 @@
-"""The env-driven policies."""
+"""Policies that are set by environment variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BARE = (
     '{"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}], '
     '"healthCheckConfig": {"serviceName": ""}}'
 )
-_WRONG = {
+_INVALID_TEXTS = {
     RFD_VARIABLE: ("{}", "nonsense", '{"grpc_client_lb_policy": {"loadBalancingConfig": 1}}'),
     UPSTREAM_VARIABLE: (_RECONNECT, "[]"),
     AUTH_TTL_VARIABLE: ("soon", "-1s", "0s", "10"),
@@ -29,7 +29,7 @@ _WRONG = {
     COMPACT_VARIABLE: ("on",),
     RECONNECT_VARIABLE: ("10ms", "often", "-1h"),
 }
-_GOOD = {
+_VALID_TEXTS = {
     RFD_VARIABLE: _RECONNECT,
     UPSTREAM_VARIABLE: _BARE,
     AUTH_TTL_VARIABLE: "30s",
@@ -40,15 +40,17 @@ _GOOD = {
 }
 
 
-def test_every_policy_is_tried() -> None:
-    """No policy without its wrong values here; the names are those that nodes read."""
-    assert set(_WRONG) == set(_GOOD) == set(BY_NAME)
+def test_every_policy_has_texts() -> None:
+    """Every policy has valid and invalid texts here."""
+    assert set(_INVALID_TEXTS) == set(_VALID_TEXTS) == set(BY_NAME)
     assert http_close.VARIABLE == HTTP_CLOSE_VARIABLE
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in _WRONG.items() for text in texts])
-def test_wrong_value_is_named(name: str, text: str) -> None:
-    """Each wrong value of each field is refused in a sentence that says which."""
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in _INVALID_TEXTS.items() for text in texts]
+)
+def test_invalid_value_is_refused(name: str, text: str) -> None:
+    """The error has the policy's name and a sentence."""
     with pytest.raises(PolicyError) as caught:
         env_policies.clean(name, text)
     assert caught.value.name == name
@@ -58,41 +60,43 @@ def test_wrong_value_is_named(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_empty_and_unprintable_are_refused(policy: env_policies.EnvPolicy) -> None:
-    """Unsetting is leaving out; a line break would be another variable in the file."""
+    """A policy is unset by leaving it out; a line break would add another variable to the file."""
     for text in ("", "  ", "1m\nPATH=x", "true\0"):
         with pytest.raises(PolicyError):
             env_policies.clean(policy.name, text)
 
 
-def test_only_known_names() -> None:
-    """PATH cannot be set from afar, nor a policy of the other role."""
+def test_unknown_names_are_refused() -> None:
+    """PATH cannot be set remotely, nor can a policy of the other role."""
     with pytest.raises(PolicyError, match="not a policy that can be set"):
         env_policies.clean("PATH", "x")
-    kept, wrong = env_policies.check(
+    accepted_values, errors = env_policies.check(
         "auth", {"LD_PRELOAD": "x", PROXY_TTL_VARIABLE: "1m", AUTH_TTL_VARIABLE: "1m"}
     )
-    assert [error.name for error in wrong] == ["LD_PRELOAD", PROXY_TTL_VARIABLE]
-    assert kept[AUTH_TTL_VARIABLE] == "1m"
+    assert [error.name for error in errors] == ["LD_PRELOAD", PROXY_TTL_VARIABLE]
+    assert accepted_values[AUTH_TTL_VARIABLE] == "1m"
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_default_is_what_a_node_runs_with_that_was_told_nothing(policy: env_policies.EnvPolicy) -> None:
-    """The default that people read and the default that nodes use are one: for durations and switches alike."""
+def test_documented_default_is_the_effective_default(policy: env_policies.EnvPolicy) -> None:
+    """The default that pages show is the one that instances use."""
     assert policy.read({}) == policy.read({policy.name: policy.default})
     assert env_policies.is_same_value(policy.name, "", policy.default)
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in _WRONG.items() for text in texts])
-def test_each_policy_is_read_as_what_it_is(name: str, text: str) -> None:
-    """The reader of each variable refuses what is wrong for that one, and names it."""
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in _INVALID_TEXTS.items() for text in texts]
+)
+def test_reader_refuses_invalid_values(name: str, text: str) -> None:
+    """The error names the variable."""
     if BY_NAME[name].kind is env_policies.PolicyValueKind.JSON:
-        return  # what is wrong with JSON is told by policy_json, with a place for each fault
+        return  # policy_json reports the mistakes in JSON
     with pytest.raises(ValueError, match=name):
         BY_NAME[name].read({name: text})
 
 
-def test_both_dialects_must_agree() -> None:
-    """Two variables that say different things are refused at the second."""
+def test_contradicting_dialects_are_refused() -> None:
+    """The error is reported for the second variable."""
     values = {RFD_VARIABLE: _RECONNECT, UPSTREAM_VARIABLE: _BARE}
     assert env_policies.check("auth", values)[1] == ()
     values[UPSTREAM_VARIABLE] = _BARE.replace("reconnect", "pick_first")
@@ -100,24 +104,24 @@ def test_both_dialects_must_agree() -> None:
 
 
 def test_effective_value_and_its_source() -> None:
-    """Flag, file, environment, default, in this order."""
+    """Precedence: flag, file, environment, default."""
     environment = {AUTH_TTL_VARIABLE: "1m", HTTP_CLOSE_VARIABLE: "true", "PATH": "/bin"}
     file = {AUTH_TTL_VARIABLE: "2m", RFD_VARIABLE: _RECONNECT}
-    found = {value.name: value for value in env_policies.effective_values("auth", environment, file, {})}
-    assert set(found) == {policy.name for policy in env_policies.of_role("auth")}
-    assert (found[AUTH_TTL_VARIABLE].text, found[AUTH_TTL_VARIABLE].source) == ("2m", Source.FILE)
-    assert found[HTTP_CLOSE_VARIABLE].source is Source.ENVIRONMENT
-    assert found[UPSTREAM_VARIABLE].source is Source.DEFAULT
-    flagged = env_policies.effective_values("auth", environment, file, {AUTH_TTL_VARIABLE: "5m"})
-    assert next(value for value in flagged if value.name == AUTH_TTL_VARIABLE).source is Source.FLAG
-    read = env_policies.merge_environment(environment, flagged)
-    assert read["PATH"] == "/bin"
-    assert read[AUTH_TTL_VARIABLE] == "5m"
-    assert UPSTREAM_VARIABLE not in read
+    values = {value.name: value for value in env_policies.effective_values("auth", environment, file, {})}
+    assert set(values) == {policy.name for policy in env_policies.of_role("auth")}
+    assert (values[AUTH_TTL_VARIABLE].text, values[AUTH_TTL_VARIABLE].source) == ("2m", Source.FILE)
+    assert values[HTTP_CLOSE_VARIABLE].source is Source.ENVIRONMENT
+    assert values[UPSTREAM_VARIABLE].source is Source.DEFAULT
+    values_with_flag = env_policies.effective_values("auth", environment, file, {AUTH_TTL_VARIABLE: "5m"})
+    assert next(value for value in values_with_flag if value.name == AUTH_TTL_VARIABLE).source is Source.FLAG
+    node_environment = env_policies.merge_environment(environment, values_with_flag)
+    assert node_environment["PATH"] == "/bin"
+    assert node_environment[AUTH_TTL_VARIABLE] == "5m"
+    assert UPSTREAM_VARIABLE not in node_environment
 
 
 @pytest.mark.parametrize(
-    ("name", "one", "other", "equal"),
+    ("name", "text", "other_text", "is_same"),
     [
         (AUTH_TTL_VARIABLE, "60s", "1m", True),
         (AUTH_TTL_VARIABLE, "", "10m", True),
@@ -132,14 +136,14 @@ def test_effective_value_and_its_source() -> None:
         (AUTH_TTL_VARIABLE, "rubbish", "1m", False),
     ],
 )
-def test_same_by_meaning(name: str, one: str, other: str, equal: bool) -> None:
+def test_values_are_compared_by_meaning(name: str, text: str, other_text: str, is_same: bool) -> None:
     """Drift is a difference in meaning, not in spelling."""
-    assert env_policies.is_same_value(name, one, other) is equal
+    assert env_policies.is_same_value(name, text, other_text) is is_same
 
 
 def test_file_round_trip() -> None:
-    """What is written is read, and has a revision of its own."""
-    values = {name: env_policies.clean(name, text) for name, text in _GOOD.items()}
+    """A written file parses to the same values, and its revision depends on them."""
+    values = {name: env_policies.clean(name, text) for name, text in _VALID_TEXTS.items()}
     assert env_policies.parse_file(env_policies.format_file(values)) == values
     assert env_policies.revision_of(values) != env_policies.revision_of({})
 
@@ -147,14 +151,13 @@ def test_file_round_trip() -> None:
 @pytest.mark.parametrize(
     "text", ["nothing\n", "PATH=x\n", f"{AUTH_TTL_VARIABLE}=1m\n{AUTH_TTL_VARIABLE}=2m\n"]
 )
-def test_file_that_cannot_be_used(text: str) -> None:
-    """A line that is none, a name that is none of ours, and the same name twice."""
+def test_invalid_file_is_refused(text: str) -> None:
+    """Lines without `=`, unknown names and repeated names are refused."""
     with pytest.raises(PolicyError):
         env_policies.parse_file(text)
 
 
-def test_seconds() -> None:
-    """Durations for arithmetic."""
+def test_seconds_of_a_duration_policy() -> None:
     assert env_policies.seconds(AUTH_TTL_VARIABLE, "") == 600
     assert env_policies.seconds(RECONNECT_VARIABLE, "") == 0
     with pytest.raises(PolicyError):

@@ -1,4 +1,4 @@
-"""The JSON policy as somebody edits it."""
+"""The JSON policy in the editor."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fleet.protocol.recovery.service_config import (
     ServiceConfig,
 )
 
-_GOOD = """{"grpc_client_lb_policy": {
+_RFD_SAMPLE = """{"grpc_client_lb_policy": {
   "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect",}}],
   "healthCheckConfig": {"serviceName": ""}
 }}"""
 
 
-def test_rfd_sample_is_good_with_its_commas() -> None:
-    """The RFD's own sample can be pasted, and is kept on one line."""
-    assert policy_json.problems(RFD_VARIABLE, _GOOD) == ()
-    assert "\n" not in policy_json.canonical(_GOOD)
-    assert json.loads(policy_json.canonical(_GOOD))["grpc_client_lb_policy"]
+def test_rfd_sample_with_trailing_commas_is_accepted() -> None:
+    """The RFD's sample can be pasted, and is stored on one line."""
+    assert policy_json.problems(RFD_VARIABLE, _RFD_SAMPLE) == ()
+    assert "\n" not in policy_json.canonical(_RFD_SAMPLE)
+    assert json.loads(policy_json.canonical(_RFD_SAMPLE))["grpc_client_lb_policy"]
 
 
 def _rfd(body: object) -> str:
@@ -37,7 +37,7 @@ def _mode(mode: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected_problem"),
     [
         ("{", "is not JSON"),
         ("[]", "is not a JSON object"),
@@ -58,13 +58,13 @@ def _mode(mode: object) -> dict[str, object]:
         (" " * 20_000, "longer than"),
     ],
 )  # fmt: skip
-def test_wrong_says_where(text: str, says: str) -> None:
-    """Every mistake is named by its place; nothing unknown is dropped in silence."""
-    assert any(says in problem for problem in policy_json.problems(RFD_VARIABLE, text))
+def test_mistake_is_reported_with_its_path(text: str, expected_problem: str) -> None:
+    """No unknown key is dropped silently."""
+    assert any(expected_problem in problem for problem in policy_json.problems(RFD_VARIABLE, text))
 
 
 def test_preview_of_both_dialects() -> None:
-    """Agents of either dialect are told the same, each in its own words."""
+    """Both dialects contain the same settings."""
     config = ServiceConfig(PickHealthyMode.RECONNECT, "")
     rfd, teleport = policy_json.preview(config)
     assert rfd.config == config
@@ -72,12 +72,12 @@ def test_preview_of_both_dialects() -> None:
     assert '"reconnect"' in rfd.document
     assert '"MODE_RECONNECT"' in teleport.document
     assert "leaves an unhealthy auth for another one on its own" in rfd.sentence
-    for told, name in ((rfd, RFD_VARIABLE), (teleport, UPSTREAM_VARIABLE)):
-        assert policy_json.problems(name, told.document) == ()
+    for preview, name in ((rfd, RFD_VARIABLE), (teleport, UPSTREAM_VARIABLE)):
+        assert policy_json.problems(name, preview.document) == ()
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "expected_text"),
     [
         (ServiceConfig(), "keeps its connection"),
         (ServiceConfig(PickHealthyMode.PICK_FIRST, ""), "keeps its connection until it breaks; "),
@@ -85,21 +85,21 @@ def test_preview_of_both_dialects() -> None:
         (ServiceConfig(PickHealthyMode.RECONNECT, "x"), "of service 'x'"),
     ],
 )
-def test_sentence_says_what_agents_do(config: ServiceConfig, says: str) -> None:
-    """A mode without its health check, and the other way round, is called what it is."""
-    assert all(says in told.sentence for told in policy_json.preview(config))
+def test_sentence_describes_what_agents_do(config: ServiceConfig, expected_text: str) -> None:
+    """A mode without its health check, and a health check without its mode, are described."""
+    assert all(expected_text in preview.sentence for preview in policy_json.preview(config))
 
 
 @pytest.mark.parametrize("name", [RFD_VARIABLE, UPSTREAM_VARIABLE])
 @pytest.mark.parametrize("text", ["[" * 16_000, '{"a":' * 3_000])
 def test_deep_nesting_is_a_problem(name: str, text: str) -> None:
-    """A sentence like any other text that is no JSON, not an error of ours."""
+    """Deep nesting is reported like other invalid JSON, without an exception."""
     (problem,) = policy_json.problems(name, text)
     assert problem.startswith("is not JSON: ")
 
 
-def test_health_check_in_pick_first_is_called_without_effect() -> None:
-    """No agent fails calls or leaves: ours do not watch, Teleport's watch and go on."""
+def test_health_check_in_pick_first_gives_a_warning() -> None:
+    """Refloat's agents do not watch health then; Teleport's watch it and stay connected."""
     config = ServiceConfig(PickHealthyMode.PICK_FIRST, "")
     rfd, teleport = policy_json.preview(config)
     assert (
@@ -113,15 +113,15 @@ def test_health_check_in_pick_first_is_called_without_effect() -> None:
 
 
 @pytest.mark.parametrize("service", [None, *HEALTH_SERVICES])
-def test_health_service_that_auths_serve_is_no_warning(service: str | None) -> None:
-    """The whole server, and the names by which it says more of itself."""
+def test_served_health_service_gives_no_warning(service: str | None) -> None:
+    """Auths serve the whole server's name and those of HEALTH_SERVICES."""
     config = ServiceConfig(PickHealthyMode.RECONNECT, service)
     assert policy_json.warnings(config) == ()
-    assert not any("no auth serves" in told.sentence for told in policy_json.preview(config))
+    assert not any("no auth serves" in preview.sentence for preview in policy_json.preview(config))
 
 
-def test_health_service_that_no_auth_serves_is_a_warning() -> None:
-    """The JSON is valid, and agents can be told it: what they will do instead is said."""
+def test_unserved_health_service_gives_a_warning() -> None:
+    """The JSON is valid; the sentence describes what agents do instead."""
     config = ServiceConfig(PickHealthyMode.RECONNECT, "fleet.Agents")
     rfd, teleport = policy_json.preview(config)
     assert policy_json.problems(RFD_VARIABLE, rfd.document) == ()

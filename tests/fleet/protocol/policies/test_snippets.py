@@ -1,4 +1,4 @@
-"""Snippets say what they mean to whoever reads them."""
+"""Snippets keep the values of the policies in every syntax."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fleet.protocol.recovery.service_config import RFD_VARIABLE
 _VALUES = {RFD_VARIABLE: '{"a": "it\'s 5% of $HOME\\n"}', "B": "1m"}
 
 
-def test_values_survive() -> None:
-    """Quotes, dollars and backslashes come out as they went in."""
-    shell = snippets.shell("auth", _VALUES)
-    assert shlex.split(shell.splitlines()[1])[1] == f"{RFD_VARIABLE}={_VALUES[RFD_VARIABLE]}"
-    composed = yaml.safe_load(snippets.compose("auth", _VALUES))["services"]["auth"]["environment"]
-    assert composed[RFD_VARIABLE].replace("$$", "$") == _VALUES[RFD_VARIABLE]
-    helm = yaml.safe_load(snippets.helm("auth", _VALUES))["auth"]["extraEnv"]
-    assert {one["name"]: one["value"] for one in helm} == _VALUES
-    unit = snippets.systemd("auth", _VALUES)
-    assert "5%% of $HOME\\\\n" in unit
-    assert '\\"a\\"' in unit
+def test_values_are_quoted_for_each_syntax() -> None:
+    """Quotes, dollar signs and backslashes survive."""
+    shell_snippet = snippets.shell("auth", _VALUES)
+    assert shlex.split(shell_snippet.splitlines()[1])[1] == f"{RFD_VARIABLE}={_VALUES[RFD_VARIABLE]}"
+    compose_environment = yaml.safe_load(snippets.compose("auth", _VALUES))["services"]["auth"]["environment"]
+    assert compose_environment[RFD_VARIABLE].replace("$$", "$") == _VALUES[RFD_VARIABLE]
+    helm_environment = yaml.safe_load(snippets.helm("auth", _VALUES))["auth"]["extraEnv"]
+    assert {variable["name"]: variable["value"] for variable in helm_environment} == _VALUES
+    systemd_unit = snippets.systemd("auth", _VALUES)
+    assert "5%% of $HOME\\\\n" in systemd_unit
+    assert '\\"a\\"' in systemd_unit
 
 
-def test_every_kind_or_none() -> None:
-    """Nothing wanted, nothing to write."""
+def test_all_kinds_or_none() -> None:
+    """Without policies there are no snippets."""
     assert [kind for kind, _ in snippets.all_of("auth", _VALUES)] == [
         "systemd",
         "compose",

@@ -1,4 +1,4 @@
-"""When an agent dials."""
+"""Agent pool: the times at which an agent dials."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fleet.protocol.recovery.tracker import Tracker
 
 
 def test_backoff_grows_to_its_ceiling() -> None:
-    """0, then 1 s .. 8 s in steps, each with half jitter: [d/2, d)."""
+    """0, then 1 s to 8 s in steps, each with half jitter: [d/2, d)."""
     low, high = LinearBackoff(), LinearBackoff()
     assert [low.next(0.0, 0.0) for _ in range(10)] == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4]
     assert [high.next(0.0, 1.0) for _ in range(10)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8]
 
 
-def test_backoff_unused_for_four_ceilings() -> None:
-    """After 32 s without use it starts over, not before."""
+def test_backoff_starts_over_when_unused() -> None:
+    """It starts over after 32 s (four ceilings) without use."""
     backoff = LinearBackoff()
     backoff.next(0.0, 0.0)
     backoff.next(32.0, 0.0)
@@ -29,7 +29,7 @@ def test_backoff_unused_for_four_ceilings() -> None:
 
 
 def test_pool_dials_one_at_a_time() -> None:
-    """While an attempt or its pause runs there is no second one; then the next proxy's turn comes."""
+    """There is no second attempt during an attempt or its pause; afterwards the next proxy is dialled."""
     pool = AgentPool(Tracker("main"))
     pool.tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
     first = pool.next_dial(0.0)
@@ -47,8 +47,8 @@ def test_pool_dials_one_at_a_time() -> None:
     assert pool.next_dial(2.5) is not None
 
 
-def test_pool_sleeps_until_something_expires() -> None:
-    """With enough tunnels, only an event or the next expiry can change the answer."""
+def test_pool_waits_for_the_next_expiry() -> None:
+    """With enough tunnels only an event or the next expiry can change the decision."""
     pool = AgentPool(Tracker("main", connection_count=1))
     lease = pool.next_dial(0.0)
     assert lease is not None
@@ -59,26 +59,28 @@ def test_pool_sleeps_until_something_expires() -> None:
     assert pool.wake_at(0.0) == 10.0
 
 
-def test_pool_draws_again_when_it_met_a_held_proxy() -> None:
-    """Six times without a pause; then pauses grow from 0 as ever."""
+def test_pool_redials_at_once_after_a_duplicate() -> None:
+    """There is no pause six times; then pauses grow from 0 as usual."""
     pool = AgentPool(Tracker("main"))
-    pauses = [_dial_in_vain(pool, now=0.0, held=True) for _ in range(9)]
+    pauses = [_pause_after_failed_dial(pool, now=0.0, is_duplicate=True) for _ in range(9)]
     assert pauses == [0.0] * 7 + [0.5, 1.0]
     # Unused for long, it starts over.
-    assert [_dial_in_vain(pool, now=50.0, held=True) for _ in range(8)] == [0.0] * 7 + [0.5]
+    assert [_pause_after_failed_dial(pool, now=50.0, is_duplicate=True) for _ in range(8)] == [0.0] * 7 + [
+        0.5
+    ]
 
 
-def test_pool_pauses_after_dials_that_failed() -> None:
-    """Nothing is drawn again at once when nobody answered."""
+def test_pool_pauses_after_failed_dials() -> None:
+    """No dial follows at once if no proxy responded."""
     pool = AgentPool(Tracker("main"))
-    assert [_dial_in_vain(pool, now=0.0, held=False) for _ in range(3)] == [0.0, 0.5, 1.0]
+    assert [_pause_after_failed_dial(pool, now=0.0, is_duplicate=False) for _ in range(3)] == [0.0, 0.5, 1.0]
 
 
-def test_pool_starts_over_when_another_proxy_is_wanted() -> None:
-    """Also a pause that has begun ends."""
+def test_pool_reset_ends_the_pause() -> None:
+    """A pause that has begun ends, too."""
     pool = AgentPool(Tracker("main"))
     for _ in range(9):
-        _dial_in_vain(pool, now=0.0, held=True)
+        _pause_after_failed_dial(pool, now=0.0, is_duplicate=True)
     assert pool.next_dial(0.0) is None
     pool.reset_backoff()
     lease = pool.next_dial(0.0)
@@ -88,12 +90,12 @@ def test_pool_starts_over_when_another_proxy_is_wanted() -> None:
     assert pool.next_dial(0.0) is not None
 
 
-def _dial_in_vain(pool: AgentPool, *, now: float, held: bool) -> float:
-    """The pause after one dial that came to nothing, seconds; the clock stands still in it."""
+def _pause_after_failed_dial(pool: AgentPool, *, now: float, is_duplicate: bool) -> float:
+    """Return the pause after one failed dial, in seconds; the clock stands still."""
     pool._ready_at = None
     lease = pool.next_dial(now)
     assert lease is not None
     lease.release()
-    pool.on_dial_end(now, 0.0, is_duplicate=held)
+    pool.on_dial_end(now, 0.0, is_duplicate=is_duplicate)
     wake_at = pool.wake_at(now)
     return 0.0 if wake_at is None else wake_at - now

@@ -1,4 +1,4 @@
-"""Announce TTLs, heartbeat schedules, and what heartbeats make of the process."""
+"""Announce TTLs, heartbeat schedules, and the process state from heartbeats."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def test_ttl_from_environment(text: str, ttl: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["not-a-duration", "30", "0s", "-1m", "1ns", "99ms"])
-def test_ttl_that_stops_the_start(text: str) -> None:
-    """A value that does not parse, or that no heartbeat could keep, is an error that names the variable."""
+def test_invalid_ttl_is_refused(text: str) -> None:
+    """The error names the variable; TTLs too short for heartbeats are refused, too."""
     with pytest.raises(announce.AnnounceError, match=announce.AUTH_TTL_VARIABLE):
         announce.ttl_from({announce.AUTH_TTL_VARIABLE: text}, announce.AUTH_TTL_VARIABLE)
 
@@ -35,8 +35,8 @@ def test_ttl_that_stops_the_start(text: str) -> None:
 )
 def test_schedule(ttl: float, chance: float, interval: float, tick: float, retry: float) -> None:
     """Interval = TTL/2 + U[0, TTL/10), tick = min(5 s, TTL/20), retry = min(60 s, interval)."""
-    drawn = announce.schedule(ttl, chance)
-    assert (drawn.interval, drawn.tick, drawn.retry) == pytest.approx((interval, tick, retry))
+    schedule = announce.schedule(ttl, chance)
+    assert (schedule.interval, schedule.tick, schedule.retry) == pytest.approx((interval, tick, retry))
 
 
 OK, RECOVERING = Component(ComponentState.OK), Component(ComponentState.RECOVERING, 100.0)
@@ -54,19 +54,19 @@ DEGRADED, STARTING = Component(ComponentState.DEGRADED), Component(ComponentStat
         (RECOVERING, 110.1, OK),
     ],
 )
-def test_success(before: Component, now: float, after: Component) -> None:
+def test_state_after_a_success(before: Component, now: float, after: Component) -> None:
     """A degraded component needs two successes, more than two ticks apart."""
     assert announce.after_success(before, now, tick=5.0) == after
 
 
 @pytest.mark.parametrize("before", [STARTING, OK, RECOVERING, DEGRADED])
-def test_failure(before: Component) -> None:
-    """A failure degrades, from any state."""
+def test_state_after_a_failure(before: Component) -> None:
+    """A failure gives DEGRADED from any state."""
     assert announce.after_failure(before) == DEGRADED
 
 
 @pytest.mark.parametrize(
-    ("components", "state", "code", "serving"),
+    ("components", "state", "code", "is_serving"),
     [
         ([], ComponentState.STARTING, 400, False),
         ([OK], ComponentState.OK, 200, True),
@@ -76,15 +76,17 @@ def test_failure(before: Component) -> None:
         ([OK, RECOVERING, DEGRADED], ComponentState.DEGRADED, 503, False),
     ],
 )
-def test_process_state(components: list[Component], state: ComponentState, code: int, serving: bool) -> None:
-    """The worst component decides; the codes of /readyz and gRPC health follow Teleport."""
+def test_process_state(
+    components: list[Component], state: ComponentState, code: int, is_serving: bool
+) -> None:
+    """The worst component decides; the codes of /readyz and gRPC health are Teleport's."""
     assert announce.process_state(components) is state
     assert announce.readyz(state)[0] == code
-    assert announce.is_serving(state) is serving
+    assert announce.is_serving(state) is is_serving
 
 
-def test_state_numbers_are_those_of_the_metric() -> None:
-    """`process_state` is read by people's alerts: 0 ok, 1 recovering, 2 degraded, 3 starting."""
+def test_state_numbers_match_the_metric() -> None:
+    """Alert rules read `process_state`: 0 ok, 1 recovering, 2 degraded, 3 starting."""
     assert [
         state.value
         for state in (

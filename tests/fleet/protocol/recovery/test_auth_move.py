@@ -5,58 +5,62 @@ from __future__ import annotations
 import pytest
 
 from fleet.protocol.recovery import auth_move
-from fleet.protocol.recovery.auth_move import Trial
+from fleet.protocol.recovery.auth_move import TrialResult
 
 
 @pytest.mark.parametrize(
-    ("connected_to", "leave", "elsewhere"),
+    ("connected_to", "leave", "expected"),
     [("a", "a", False), ("b", "a", True), ("", "a", False), ("b", "", False), ("", "", False)],
 )
-def test_only_an_agent_of_that_auth_leaves_it(connected_to: str, leave: str, elsewhere: bool) -> None:
-    """An agent that does not know its auth may be connected to the one that is to be left."""
-    assert auth_move.is_on_another_auth(connected_to, leave) is elsewhere
+def test_only_agents_of_the_advised_auth_leave(connected_to: str, leave: str, expected: bool) -> None:
+    """An agent that does not know its auth may be connected to the advised one."""
+    assert auth_move.is_on_another_auth(connected_to, leave) is expected
 
 
 @pytest.mark.parametrize(
-    ("trial", "leave", "says"),
+    ("trial", "leave", "expected"),
     [
-        (Trial("b"), "a", ""),
-        (Trial("b"), "", ""),
-        (Trial(""), "a", ""),
-        (Trial("a"), "a", "the connection reached the auth"),
-        (Trial("b", is_draining=True), "a", "auth b is draining and takes no new connections"),
-        (Trial("", is_draining=True), "a", "auth (unknown) is draining and takes no new connections"),
-        (Trial("a", is_draining=True), "a", "the connection reached the auth"),
-        (Trial("b", problem="auth b did not take a heartbeat: no backend"), "a", "no backend"),
-        (Trial(problem="no auth that is healthy answered in time"), "", "in time"),
+        (TrialResult("b"), "a", ""),
+        (TrialResult("b"), "", ""),
+        (TrialResult(""), "a", ""),
+        (TrialResult("a"), "a", "the connection reached the auth"),
+        (TrialResult("b", is_draining=True), "a", "auth b is draining and takes no new connections"),
+        (TrialResult("", is_draining=True), "a", "auth (unknown) is draining and takes no new connections"),
+        (TrialResult("a", is_draining=True), "a", "the connection reached the auth"),
+        (TrialResult("b", problem="auth b did not take a heartbeat: no backend"), "a", "no backend"),
+        (TrialResult(problem="no auth that is healthy answered in time"), "", "in time"),
     ],
 )
-def test_an_agent_goes_over_only_to_another_auth_that_takes_it(trial: Trial, leave: str, says: str) -> None:
-    """Not back, not to an auth that drains, and to none that did not take a heartbeat."""
-    why = auth_move.unfit_reason(trial, leave)
-    assert says in why
-    assert bool(why) == bool(says)
+def test_agent_moves_only_to_another_accepting_auth(trial: TrialResult, leave: str, expected: str) -> None:
+    """It does not move back, to a draining auth, or to one that took no heartbeat."""
+    reason = auth_move.unfit_reason(trial, leave)
+    assert expected in reason
+    assert bool(reason) == bool(expected)
 
 
 @pytest.mark.parametrize(("addresses", "trials"), [(0, 3), (1, 3), (2, 3), (4, 4), (5, 5), (100, 5)])
-def test_trials(addresses: int, trials: int) -> None:
-    """Several behind one balancer, and not all of a hundred addresses."""
+def test_trial_count(addresses: int, trials: int) -> None:
+    """Several trials behind one load balancer, and at most five of a hundred addresses."""
     assert auth_move.trial_count(addresses) == trials
 
 
 @pytest.mark.parametrize(
-    ("led_back", "others", "goes_on"),
+    ("returned_count", "other_problems", "expected"),
     [(0, 0, True), (11, 0, True), (12, 0, False), (0, 2, True), (0, 3, False), (11, 2, True), (11, 3, False)],
 )
-def test_trials_that_led_back_are_counted_by_themselves(led_back: int, others: int, goes_on: bool) -> None:
-    """Proxies choose auths at random: three trials would leave one agent of eight behind where there are two auths."""
-    back = auth_move.unfit_reason(Trial("a"), "a")
-    problems = [back] * led_back + ["auth b is draining and takes no new connections"] * others
-    assert auth_move.should_try_again(problems, 1) is goes_on
+def test_trials_that_return_have_a_separate_limit(
+    returned_count: int, other_problems: int, expected: bool
+) -> None:
+    """Proxies choose auths at random: with two auths and three trials, one agent of eight would stay."""
+    same_auth_problem = auth_move.unfit_reason(TrialResult("a"), "a")
+    problems = [same_auth_problem] * returned_count + [
+        "auth b is draining and takes no new connections"
+    ] * other_problems
+    assert auth_move.should_try_again(problems, 1) is expected
 
 
-def test_reason_names_each_problem_once() -> None:
-    """In the order of the trials."""
+def test_stay_reason_lists_each_problem_once() -> None:
+    """They are in the order of the trials."""
     assert auth_move.stay_reason(["b drains", "led back", "b drains"]) == (
         "no other auth accepted a heartbeat: b drains; led back"
     )

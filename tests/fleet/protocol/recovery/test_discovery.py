@@ -1,4 +1,4 @@
-"""Discovery requests: the JSON, and who is sent what when."""
+"""Discovery requests: their JSON, and the proxies that are sent at a time."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_encode_golden() -> None:
     }
 
 
-def test_decode_ignores_what_it_does_not_know() -> None:
-    """Keys of older and newer senders do not disturb."""
+def test_decode_ignores_unknown_keys() -> None:
+    """Older and newer senders use additional keys."""
     request = {
         "cluster_name": "x",
         "type": "proxy",
@@ -62,14 +62,13 @@ def test_decode_ignores_what_it_does_not_know() -> None:
         )
     )
 )
-def test_decode_what_was_encoded(proxies: list[DiscoveredProxy]) -> None:
-    """A request reads back as it was written."""
+def test_encode_and_decode_round_trip(proxies: list[DiscoveredProxy]) -> None:
     assert discovery.decode(discovery.encode(tuple(proxies))) == DiscoveryRequest(tuple(proxies))
 
 
 @pytest.mark.parametrize("request_", [b"", b"\xff", b"[]", b'{"proxies": {}}', b"[" * 100_000])
-def test_decode_malformed(request_: bytes) -> None:
-    """What is no discovery request at all is one kind of error."""
+def test_decode_refuses_malformed_requests(request_: bytes) -> None:
+    """Every invalid request raises DiscoveryError."""
     with pytest.raises(DiscoveryError):
         discovery.decode(request_)
 
@@ -92,8 +91,8 @@ def test_decode_malformed(request_: bytes) -> None:
         (b'{"version": "v2", "metadata": {"name": "p"}, "announce_ttl": -1}', "'announce_ttl'"),
     ],
 )
-def test_decode_skips_an_entry_that_cannot_be_read(entry: bytes, reason: str) -> None:
-    """A newer proxy's entry hides none of the others; each skipped one is told with its reason."""
+def test_decode_skips_unreadable_entries(entry: bytes, reason: str) -> None:
+    """An unreadable entry does not affect others; each one is reported with its reason."""
     good = b'{"version": "v2", "metadata": {"name": "good"}}'
     request = discovery.decode(b'{"proxies": [%s, %s, %s]}' % (entry, good, entry))
     assert request.proxies == (DiscoveredProxy("good"),)
@@ -101,14 +100,14 @@ def test_decode_skips_an_entry_that_cannot_be_read(entry: bytes, reason: str) ->
     assert reason in request.skip_reasons[0]
 
 
-def test_decode_of_digits_beyond_reading() -> None:
-    """Python refuses to read so long a number: then nothing of the request can be read."""
+def test_decode_refuses_very_long_numbers() -> None:
+    """Python does not parse such a number, so the whole request is refused."""
     with pytest.raises(DiscoveryError, match="not JSON"):
         discovery.decode(b'{"proxies": [{"ttl": 1%s}]}' % (b"0" * 5000))
 
 
 def test_decode_empty_list_of_go() -> None:
-    """Go writes an empty list as null."""
+    """Go encodes an empty list as null."""
     assert discovery.decode(b'{"proxies": null}') == DiscoveryRequest(())
 
 
@@ -125,7 +124,7 @@ def test_decode_empty_list_of_go() -> None:
     ],
 )
 def test_generation_of_label(label: str, generation: int) -> None:
-    """A label that does not parse is generation 0."""
+    """An invalid label gives generation 0."""
     assert discovery.generation_of(label) == generation
 
 
@@ -137,8 +136,8 @@ def names(proxies: Iterable[DiscoveredProxy]) -> list[str]:
     return [proxy.name for proxy in proxies]
 
 
-def test_compact_sends_only_what_heartbeated() -> None:
-    """First the full list, then those whose expiry changed, coalesced since the last read."""
+def test_compact_sends_only_proxies_with_a_heartbeat() -> None:
+    """The full list comes first, then all proxies whose expiry changed since the last read."""
     publisher = Publisher(10.0, compact=True)
     subscriber = Subscriber(publisher)
     assert subscriber.read(0.0) == ()
@@ -152,8 +151,8 @@ def test_compact_sends_only_what_heartbeated() -> None:
     assert subscriber.read(6.0) == ()
 
 
-def test_compact_drops_what_did_not_heartbeat_within_the_ttl() -> None:
-    """A full list leaves out proxies not seen to heartbeat for a TTL, whatever their expiry says."""
+def test_compact_drops_proxies_without_a_heartbeat_for_a_ttl() -> None:
+    """The resource's own expiry does not matter."""
     publisher = Publisher(10.0, compact=True)
     publisher.observe(resources(("a", 1e9), ("b", 1e9)), 0.0)
     publisher.observe(resources(("a", 1e9 + 1), ("b", 1e9)), 8.0)
@@ -162,7 +161,7 @@ def test_compact_drops_what_did_not_heartbeat_within_the_ttl() -> None:
 
 
 def test_compact_repeats_the_full_list() -> None:
-    """Every ten TTLs everything is sent once more."""
+    """The full list is sent again every ten TTLs."""
     publisher = Publisher(10.0, compact=True)
     subscriber = Subscriber(publisher)
     publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
@@ -173,8 +172,8 @@ def test_compact_repeats_the_full_list() -> None:
     assert names(subscriber.read(100.0)) == ["a", "b"]
 
 
-def test_compact_says_nothing_of_a_proxy_that_went() -> None:
-    """Absence is not sent: the agents' own clocks expire it."""
+def test_compact_does_not_send_removals() -> None:
+    """Agents expire the proxy by their own clocks."""
     publisher = Publisher(10.0, compact=True)
     subscriber = Subscriber(publisher)
     publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
@@ -183,8 +182,8 @@ def test_compact_says_nothing_of_a_proxy_that_went() -> None:
     assert subscriber.read(1.0) == ()
 
 
-def test_full_lists_carry_the_ttl_too() -> None:
-    """On each change and on the ticker, the whole list, each proxy with what remains of the sender's announce TTL."""
+def test_full_lists_have_the_remaining_ttl() -> None:
+    """Each change and each tick sends the full list, with the rest of the announce TTL of each proxy."""
     publisher = Publisher(600.0, compact=False)
     subscriber = Subscriber(publisher)
     publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
@@ -196,8 +195,8 @@ def test_full_lists_carry_the_ttl_too() -> None:
 
 
 @pytest.mark.parametrize("compact", [True, False])
-def test_repeated_list_renews_nothing(compact: bool) -> None:
-    """However often a dead proxy is named again, an agent drops it one TTL after its last heartbeat."""
+def test_repeated_list_does_not_renew_proxies(compact: bool) -> None:
+    """An agent drops a dead proxy one TTL after its last heartbeat, however often the proxy is listed."""
     publisher = Publisher(60.0, compact=compact)
     publisher.observe(resources(("dead", 60.0), ("alive", 60.0)), 0.0)
     tracker = Tracker("main", 1)
@@ -214,8 +213,8 @@ def test_repeated_list_renews_nothing(compact: bool) -> None:
 
 @pytest.mark.parametrize("compact", [True, False])
 @pytest.mark.parametrize("ttl", [10.0, 30.0, 60.0, 600.0])
-def test_live_proxy_is_never_taken_for_expired(ttl: float, compact: bool) -> None:
-    """The slowest heartbeats, seen and sent as late as may be: what an agent knows lasts until the next message."""
+def test_live_proxy_never_expires(ttl: float, compact: bool) -> None:
+    """With the slowest heartbeats, reads and messages the TTL lasts until the next message."""
     publisher = Publisher(ttl, compact=compact)
     subscriber, tracker = Subscriber(publisher), Tracker("main", 1)
     read_every = discovery.read_interval(ttl, compact=compact)
@@ -224,15 +223,15 @@ def test_live_proxy_is_never_taken_for_expired(ttl: float, compact: bool) -> Non
     while now < 25 * ttl:
         now = min(read_at, swept_at)
         if now == read_at:
-            beat = now // (0.6 * ttl) * 0.6 * ttl
-            is_woken = publisher.observe(resources(("a", beat + ttl)), now) or is_woken
+            heartbeat_at = now // (0.6 * ttl) * 0.6 * ttl
+            is_woken = publisher.observe(resources(("a", heartbeat_at + ttl)), now) or is_woken
             read_at += read_every
-        due = subscriber.full_at is None or now >= subscriber.full_at
+        is_due = subscriber.full_at is None or now >= subscriber.full_at
         if now == swept_at:
             swept_at += tick
         elif not is_woken:
             continue
-        if due or is_woken:
+        if is_due or is_woken:
             tracker.track_expected(subscriber.read(now), now)
             is_woken = False
         assert "a" in tracker.tracked_proxies(now), f"at {now}"
@@ -246,24 +245,23 @@ def test_live_proxy_is_never_taken_for_expired(ttl: float, compact: bool) -> Non
 def test_no_message_outlives_the_last_heartbeat(
     steps: list[tuple[float, str]], compact: bool, own_ttl: float
 ) -> None:
-    """Law: whatever is sent when, an agent keeps a proxy for no longer than its announce TTL since its last heartbeat.
-
-    What is sent as news may be a twentieth of the TTL old.
+    """An agent keeps a proxy at most for the announce TTL since its last heartbeat; changes may be sent a
+    twentieth of the TTL late.
     """
     ttl = 10.0
     publisher, tracker = Publisher(ttl, compact=compact), Tracker("main", 1)
-    now, beat_at = 0.0, 0.0
+    now, heartbeat_at = 0.0, 0.0
     publisher.observe([ProxyResource("a", "", 0, 0.0, ttl=own_ttl)], now)
     for wait, step in steps:
         now += wait
         if step == "b":
-            beat_at = now
+            heartbeat_at = now
             publisher.observe([ProxyResource("a", "", 0, now, ttl=own_ttl)], now)
         else:
             message = publisher.full(now) if step == "f" else publisher.changed_since(0, now)
             tracker.track_expected(message, now)
             assert all(0 < proxy.ttl <= ttl and proxy.lifetime == ttl for proxy in message)
-            assert "a" not in tracker.tracked_proxies(beat_at + max(ttl, own_ttl) + 0.05 * ttl + 1e-6)
+            assert "a" not in tracker.tracked_proxies(heartbeat_at + max(ttl, own_ttl) + 0.05 * ttl + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -271,13 +269,13 @@ def test_no_message_outlives_the_last_heartbeat(
     [(600.0, True, 635.0), (600.0, False, 605.0), (60.0, True, 68.0), (10.0, False, 11.0)],
 )
 def test_detection(ttl: float, compact: bool, detection: float) -> None:
-    """The default TTL is dropped sooner than the 13 minutes of RFD 226, in either mode."""
+    """With the default TTL a dead proxy is dropped sooner than the 13 minutes of RFD 226, in either mode."""
     assert discovery.detection(ttl, compact=compact) == pytest.approx(detection)
     assert detection < discovery.RFD_DETECTION == 780.0
 
 
-def test_legacy_leaves_heartbeats_to_the_ticker() -> None:
-    """Who heartbeats is no news, who comes or moves to another generation is, and both are in the next full list."""
+def test_full_mode_sends_heartbeats_with_the_ticker() -> None:
+    """Only new proxies and new generations are sent at once."""
     publisher = Publisher(600.0, compact=False)
     subscriber = Subscriber(publisher)
     publisher.observe([ProxyResource("a", "blue", 1, 600.0)], 0.0)
@@ -285,8 +283,8 @@ def test_legacy_leaves_heartbeats_to_the_ticker() -> None:
     assert not publisher.observe([ProxyResource("a", "blue", 1, 930.0)], 30.0)
     assert subscriber.read(30.0) == ()
     assert publisher.observe([ProxyResource("a", "blue", 2, 930.0)], 40.0)
-    (moved,) = subscriber.read(40.0)
-    assert (moved.name, moved.generation) == ("a", 2)
+    (changed_proxy,) = subscriber.read(40.0)
+    assert (changed_proxy.name, changed_proxy.generation) == ("a", 2)
     assert names(subscriber.read(120.0)) == ["a"]
 
 
@@ -295,12 +293,14 @@ def test_legacy_leaves_heartbeats_to_the_ticker() -> None:
     [(600.0, False, 100.0), (60.0, False, 10.0), (7_200.0, False, 120.0), (60.0, True, 600.0)],
 )
 def test_full_interval(ttl: float, compact: bool, interval: float) -> None:
-    """A sixth of the TTL, and 2 min at most as upstream has it; ten TTLs in compact mode."""
+    """A sixth of the TTL and at most 2 min, as in Teleport; ten TTLs in compact mode."""
     assert Publisher(ttl, compact=compact).full_interval == pytest.approx(interval)
 
 
-def test_marshalling_of_old_and_new() -> None:
-    """Upstream's TestDiscoveryRequestMarshalling: old proxies' whole resources are read, ours have the old keys."""
+def test_old_and_new_formats() -> None:
+    """Teleport's TestDiscoveryRequestMarshalling: whole resources of old proxies are read; ours have the old
+    keys.
+    """
     old = {
         "cluster_name": "main",
         "type": "node",
@@ -319,13 +319,13 @@ def test_marshalling_of_old_and_new() -> None:
         ],
     }
     assert discovery.decode(json.dumps(old).encode()).proxies == (DiscoveredProxy("p"),)
-    written = json.loads(discovery.encode((DiscoveredProxy("p", "g", 3, 60.0),)))
-    (entry,) = written["proxies"]
+    document = json.loads(discovery.encode((DiscoveredProxy("p", "g", 3, 60.0),)))
+    (entry,) = document["proxies"]
     assert (entry["version"], entry["metadata"]["name"]) == ("v2", "p")
 
 
 def test_track_proxies_preserves_ttl() -> None:
-    """Upstream's TestTrackProxiesPreservesTTL: what a proxy sends is what an agent's tracker goes by."""
+    """Teleport's TestTrackProxiesPreservesTTL: the tracker uses the TTL that the proxy sent."""
     publisher = Publisher(60.0, compact=True)
     publisher.observe(resources(("a", 1.0)), 0.0)
     tracker = Tracker("main", 1)
@@ -336,10 +336,10 @@ def test_track_proxies_preserves_ttl() -> None:
 
 
 class TestProxyPubSub:
-    """Upstream's cases, by their names."""
+    """Teleport's cases, with their names."""
 
     def test_initial_state_triggers_wait_and_get(self) -> None:
-        """Who subscribes late has the full list at once, and each has a place of its own."""
+        """A late subscriber gets the full list at once; every subscriber has its own position."""
         publisher = Publisher(10.0, compact=True)
         publisher.observe(resources(("a", 1.0), ("b", 1.0)), 0.0)
         early, late = Subscriber(publisher), Subscriber(publisher)
@@ -349,7 +349,7 @@ class TestProxyPubSub:
         assert names(late.read(1.0)) == ["a", "b"]
 
     def test_compact_get_returns_only_updated(self) -> None:
-        """New names count as changed, and whoever did not heartbeat is left out."""
+        """New names count as changed; proxies without a heartbeat are left out."""
         publisher = Publisher(10.0, compact=True)
         subscriber = Subscriber(publisher)
         publisher.observe(resources(("a", 1.0)), 0.0)
@@ -357,8 +357,8 @@ class TestProxyPubSub:
         publisher.observe(resources(("a", 1.0), ("new", 1.0)), 1.0)
         assert names(subscriber.read(1.0)) == ["new"]
 
-    def test_expiry_is_judged_by_when_it_was_seen(self) -> None:
-        """A proxy whose clock jumps by an hour, back or ahead, heartbeats like any other."""
+    def test_expiry_depends_on_the_local_clock(self) -> None:
+        """A proxy whose clock jumps by an hour in either direction still counts as alive."""
         publisher = Publisher(10.0, compact=True)
         subscriber = Subscriber(publisher)
         publisher.observe(resources(("a", 5000.0)), 0.0)
@@ -369,24 +369,24 @@ class TestProxyPubSub:
 
 
 @pytest.mark.parametrize("compact", [True, False])
-def test_draining_is_told_at_once(compact: bool) -> None:
-    """Agents hear of it, and of its end, with the next message, in either mode."""
+def test_draining_is_sent_at_once(compact: bool) -> None:
+    """Its begin and end are in the next message, in either mode."""
     publisher = Publisher(10.0, compact=compact)
     subscriber = Subscriber(publisher)
-    for at, draining in ((0.0, False), (1.0, True), (2.0, False)):
-        assert publisher.observe([ProxyResource("a", "", 0, 10.0 + at, draining)], at)
-        (told,) = discovery.decode(discovery.encode(subscriber.read(at))).proxies
-        assert told.is_draining is draining
+    for at, is_draining in ((0.0, False), (1.0, True), (2.0, False)):
+        assert publisher.observe([ProxyResource("a", "", 0, 10.0 + at, is_draining)], at)
+        (proxy,) = discovery.decode(discovery.encode(subscriber.read(at))).proxies
+        assert proxy.is_draining is is_draining
 
 
 def test_first_message_with_mixed_ttls() -> None:
-    """A proxy that heartbeats seldom is unexpired by its own TTL; what is said along is the sender's, as in the RFD."""
+    """A proxy expires by its own TTL; the message has the sender's TTL, as in the RFD."""
     publisher = Publisher(10.0, compact=True)
-    seldom, often, silent = (
+    long_ttl, short_ttl, without_ttl = (
         ProxyResource(name, "", 0, 1.0, ttl=ttl) for name, ttl in (("a", 600.0), ("b", 5.0), ("c", 0.0))
     )
-    publisher.observe([seldom, often, silent], 0.0)
+    publisher.observe([long_ttl, short_ttl, without_ttl], 0.0)
     assert [proxy.name for proxy in Subscriber(publisher).read(9.0)] == ["a", "b", "c"]
-    (told,) = Subscriber(publisher).read(300.0)
-    assert (told.name, told.ttl) == ("a", 10.0)
+    (proxy,) = Subscriber(publisher).read(300.0)
+    assert (proxy.name, proxy.ttl) == ("a", 10.0)
     assert Subscriber(publisher).read(601.0) == ()

@@ -1,4 +1,4 @@
-"""Lists read by revision."""
+"""Revision feed: lists that are read by revision."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 from fleet.protocol.recovery.feed import FeedPage, RevisionFeed
 
 
-def apply(known: dict[str, str], page: FeedPage[tuple[str, str]]) -> None:
+def apply_page(entries: dict[str, str], page: FeedPage[tuple[str, str]]) -> None:
     if page.full:
-        known.clear()
+        entries.clear()
     for key in page.removed_keys:
-        known.pop(key, None)
-    known.update(dict(page.updates))
+        entries.pop(key, None)
+    entries.update(dict(page.updates))
 
 
-def read_on(
-    feed: RevisionFeed[tuple[str, str]], known: dict[str, str], place: tuple[str, int], limit: int
+def read_all(
+    feed: RevisionFeed[tuple[str, str]], entries: dict[str, str], position: tuple[str, int], limit: int
 ) -> tuple[str, int]:
-    """Ask from `place` until there is no more."""
+    """Read pages from `place` until there are no more."""
     while True:
-        page = feed.since(*place, limit)
-        apply(known, page)
-        place = (page.epoch, page.revision)
+        page = feed.since(*position, limit)
+        apply_page(entries, page)
+        position = (page.epoch, page.revision)
         if not page.more:
-            return place
+            return position
 
 
 STEPS = st.lists(
@@ -40,48 +40,48 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 4), st.integers(1, 5))
-def test_law_answers_applied_are_the_list(steps: list[tuple[str, str]], limit: int, tombstones: int) -> None:
-    """Whatever happened in between, however small the pages and the memory: applied answers are the list."""
+def test_law_applied_pages_equal_the_list(steps: list[tuple[str, str]], limit: int, tombstones: int) -> None:
+    """For any changes, page sizes and tombstone limits the applied pages give the list."""
     feed: RevisionFeed[tuple[str, str]] = RevisionFeed("e", tombstones=tombstones)
-    truth: dict[str, str] = {}
-    known: dict[str, str] = {}
-    place = ("", 0)
+    expected: dict[str, str] = {}
+    entries: dict[str, str] = {}
+    position = ("", 0)
     for number, (step, key) in enumerate(steps):
         if step == "put":
             feed.put(key, (key, str(number)))
-            truth[key] = str(number)
+            expected[key] = str(number)
         elif step == "remove":
             feed.remove(key)
-            truth.pop(key, None)
+            expected.pop(key, None)
         elif step == "page":
-            page = feed.since(*place, limit)
-            apply(known, page)
-            place = (page.epoch, page.revision)
+            page = feed.since(*position, limit)
+            apply_page(entries, page)
+            position = (page.epoch, page.revision)
         else:
-            place = read_on(feed, known, place, limit)
-            assert known == truth
-    read_on(feed, known, place, limit)
-    assert known == truth
+            position = read_all(feed, entries, position, limit)
+            assert entries == expected
+    read_all(feed, entries, position, limit)
+    assert entries == expected
 
 
-def test_since_nothing_changed() -> None:
-    """An answer to somebody who knows all is empty and not full."""
+def test_since_the_current_revision_is_empty() -> None:
+    """The page is not a full one."""
     feed: RevisionFeed[str] = RevisionFeed("e")
     feed.put("a", "1")
     assert feed.since("e", 1, 10) == FeedPage("e", 1, full=False, more=False, updates=(), removed_keys=())
 
 
-def test_since_another_epoch() -> None:
-    """A foreign epoch, or a revision of the future, gets the full list."""
+def test_since_another_epoch_is_full() -> None:
+    """A future revision gives the full list, too."""
     feed: RevisionFeed[str] = RevisionFeed("e")
     feed.put("a", "1")
-    for place in (("other", 1), ("e", 7)):
-        page = feed.since(*place, 10)
+    for position in (("other", 1), ("e", 7)):
+        page = feed.since(*position, 10)
         assert (page.full, page.updates, page.revision) == (True, ("1",), 1)
 
 
-def test_since_forgotten_removals() -> None:
-    """Who missed more removals than are remembered gets the full list."""
+def test_since_an_expired_tombstone_is_full() -> None:
+    """A reader that missed more removals than are kept gets the full list."""
     feed: RevisionFeed[str] = RevisionFeed("e", tombstones=1)
     for key in "abc":
         feed.put(key, key)

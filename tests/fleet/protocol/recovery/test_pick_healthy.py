@@ -1,4 +1,4 @@
-"""The balancer, event by event. Upstream's tests by their names: TestPickFirstModeHealthAndReconnect and so on."""
+"""The balancer, event by event. Tests with Teleport's names: TestPickFirstModeHealthAndReconnect and so on."""
 
 from __future__ import annotations
 
@@ -9,102 +9,104 @@ import pytest
 from fleet.protocol.recovery.pick_healthy import (
     BalancerSettings,
     Connectivity,
-    Open,
+    OpenConnection,
     RequestConfig,
-    Retire,
+    RetireConnection,
     RetireReason,
     ServerHealth,
-    Watch,
+    WatchHealth,
     backup_wait,
 )
 from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
-from tests.fakes.balancer_shell import FAILURE, PICK_FIRST, READY, RECONNECT, Shell, healthy_shell
+from tests.fakes.balancer_driver import FAILURE, PICK_FIRST, READY, RECONNECT, BalancerDriver, healthy_driver
 
 
 def test_starts_as_pick_first() -> None:
-    """One connection in the order given; RPCs go to it at once, and its config is asked for when it stands."""
-    shell = Shell()
-    assert shell.said == [Open(0, shuffle=False)]
-    assert (shell.balancer.picked_id, shell.balancer.connectivity) == (0, Connectivity.IDLE)
-    shell.turned(0, READY)
-    assert shell.said[-1] == RequestConfig(0, 1)
-    assert (shell.balancer.connectivity, shell.balancer.mode) == (READY, PickHealthyMode.PICK_FIRST)
-    shell.configured(0, PICK_FIRST)
-    assert shell.balancer.connectivity is READY
-    assert shell.balancer.wake_at is None
+    """One connection in the given order; calls use it at once, and its config is requested when it is ready."""
+    driver = BalancerDriver()
+    assert driver.commands == [OpenConnection(0, should_shuffle=False)]
+    assert (driver.balancer.picked_id, driver.balancer.connectivity) == (0, Connectivity.IDLE)
+    driver.set_connectivity(0, READY)
+    assert driver.commands[-1] == RequestConfig(0, 1)
+    assert (driver.balancer.connectivity, driver.balancer.mode) == (READY, PickHealthyMode.PICK_FIRST)
+    driver.set_config(0, PICK_FIRST)
+    assert driver.balancer.connectivity is READY
+    assert driver.balancer.wake_at is None
 
 
 def test_pick_first_mode_health_and_reconnect() -> None:
-    """TestPickFirstModeHealthAndReconnect: no watch, no second connection; a lost one is pick_first's own business."""
-    shell = Shell().connect(0, ServiceConfig(PickHealthyMode.PICK_FIRST, ""))
-    assert not any(isinstance(command, Watch) for command in shell.said)
-    shell.told(0, ServerHealth.UNHEALTHY)
-    assert (shell.open, shell.balancer.wake_at) == ([0], None)
-    shell.turned(0, FAILURE)
-    assert (shell.open, shell.balancer.wake_at, shell.balancer.picked_id) == ([0], None, 0)
-    assert shell.balancer.connectivity is FAILURE
-    shell.connect(0, PICK_FIRST)
-    assert shell.said[-1] == RequestConfig(0, 2)
+    """TestPickFirstModeHealthAndReconnect: no watch and no second connection; pick_first itself reconnects."""
+    driver = BalancerDriver().connect(0, ServiceConfig(PickHealthyMode.PICK_FIRST, ""))
+    assert not any(isinstance(command, WatchHealth) for command in driver.commands)
+    driver.set_health(0, ServerHealth.UNHEALTHY)
+    assert (driver.open_connections, driver.balancer.wake_at) == ([0], None)
+    driver.set_connectivity(0, FAILURE)
+    assert (driver.open_connections, driver.balancer.wake_at, driver.balancer.picked_id) == ([0], None, 0)
+    assert driver.balancer.connectivity is FAILURE
+    driver.connect(0, PICK_FIRST)
+    assert driver.commands[-1] == RequestConfig(0, 2)
 
 
 def test_reconnect_mode_health_and_reconnect() -> None:
-    """TestReconnectModeHealthAndReconnect: it moves; with only an unhealthy server left RPCs go there still."""
-    shell = healthy_shell()
-    assert shell.said[-1] == Watch(0, 1, "")
-    assert shell.balancer.health_check
-    shell.told(0, ServerHealth.UNHEALTHY)
-    assert shell.balancer.connectivity is FAILURE
-    assert (shell.balancer.picked_id, shell.waits) == (0, 0.125)
-    shell.timer()
-    assert shell.said[-1] == Open(1, shuffle=True)
-    shell.connect(1)
-    assert (shell.balancer.picked_id, shell.open) == (0, [0, 1])
-    shell.told(1, ServerHealth.HEALTHY)
-    assert (shell.balancer.picked_id, shell.open) == (1, [1])
-    assert shell.said[-1] == Retire(0, None, RetireReason.MOVED)
-    assert shell.balancer.wake_at is None
-    # Now the last one falls sick too, and every other attempt leads back to sick ones.
-    shell.told(1, ServerHealth.UNHEALTHY).timer().unhealthy(2)
-    assert (shell.balancer.picked_id, shell.balancer.connectivity) == (1, FAILURE)
+    """TestReconnectModeHealthAndReconnect: it moves; if only an unhealthy server is left, calls still go
+    there.
+    """
+    driver = healthy_driver()
+    assert driver.commands[-1] == WatchHealth(0, 1, "")
+    assert driver.balancer.health_check
+    driver.set_health(0, ServerHealth.UNHEALTHY)
+    assert driver.balancer.connectivity is FAILURE
+    assert (driver.balancer.picked_id, driver.seconds_to_timer) == (0, 0.125)
+    driver.fire_timer()
+    assert driver.commands[-1] == OpenConnection(1, should_shuffle=True)
+    driver.connect(1)
+    assert (driver.balancer.picked_id, driver.open_connections) == (0, [0, 1])
+    driver.set_health(1, ServerHealth.HEALTHY)
+    assert (driver.balancer.picked_id, driver.open_connections) == (1, [1])
+    assert driver.commands[-1] == RetireConnection(0, None, RetireReason.MOVED)
+    assert driver.balancer.wake_at is None
+    # The last server becomes unhealthy, too, and every attempt reaches unhealthy ones.
+    driver.set_health(1, ServerHealth.UNHEALTHY).fire_timer().connect_unhealthy(2)
+    assert (driver.balancer.picked_id, driver.balancer.connectivity) == (1, FAILURE)
 
 
 def test_balancer_mode_change() -> None:
-    """TestBalancerModeChange: the mode is learnt anew with each connection, in both directions."""
-    shell = Shell().connect(0, PICK_FIRST).turned(0, FAILURE).healthy(0)
-    assert shell.balancer.mode is PickHealthyMode.RECONNECT
-    shell.told(0, ServerHealth.UNHEALTHY)
-    assert shell.balancer.wake_at is not None
-    shell.turned(0, FAILURE)
-    # Lost, and not answered yet: it is still what it was.
-    assert shell.balancer.mode is PickHealthyMode.RECONNECT
-    shell.connect(0, PICK_FIRST)
-    assert (shell.balancer.mode, shell.balancer.wake_at) == (PickHealthyMode.PICK_FIRST, None)
+    """TestBalancerModeChange: every connection sets the mode anew, in both directions."""
+    driver = BalancerDriver().connect(0, PICK_FIRST).set_connectivity(0, FAILURE).connect_healthy(0)
+    assert driver.balancer.mode is PickHealthyMode.RECONNECT
+    driver.set_health(0, ServerHealth.UNHEALTHY)
+    assert driver.balancer.wake_at is not None
+    driver.set_connectivity(0, FAILURE)
+    # The connection is lost and has no config yet: the mode stays.
+    assert driver.balancer.mode is PickHealthyMode.RECONNECT
+    driver.connect(0, PICK_FIRST)
+    assert (driver.balancer.mode, driver.balancer.wake_at) == (PickHealthyMode.PICK_FIRST, None)
 
 
 def test_connect_timeout() -> None:
-    """TestConnectTimeout: the active connection's config never comes; another is tried, and takes over."""
-    shell = healthy_shell()
-    shell.turned(0, FAILURE).turned(0, READY)
-    assert shell.waits == 30.0 * 1.05
-    shell.timer()
-    assert shell.open == [0, 1]
-    shell.healthy(1)
-    assert shell.open == [1]
+    """TestConnectTimeout: the active connection gets no config; another one is tried, and becomes active."""
+    driver = healthy_driver()
+    driver.set_connectivity(0, FAILURE).set_connectivity(0, READY)
+    assert driver.seconds_to_timer == 30.0 * 1.05
+    driver.fire_timer()
+    assert driver.open_connections == [0, 1]
+    driver.connect_healthy(1)
+    assert driver.open_connections == [1]
 
 
 def test_connect_timeout_of_backup() -> None:
-    """A backup that comes to nothing is replaced too; upstream waits for it for ever."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer()
-    shell.turned(1, READY)
-    assert shell.waits == 30.0 * 1.05
-    shell.timer()
-    assert shell.open == [0, 2]
-    shell.turned(2, FAILURE).timer()
-    assert shell.open == [0, 3]
+    """A backup without a result is replaced, too; Teleport waits for it for ever."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer()
+    driver.set_connectivity(1, READY)
+    assert driver.seconds_to_timer == 30.0 * 1.05
+    driver.fire_timer()
+    assert driver.open_connections == [0, 2]
+    driver.set_connectivity(2, FAILURE).fire_timer()
+    assert driver.open_connections == [0, 3]
 
 
 @pytest.mark.parametrize(
-    ("config", "told", "ready"),
+    ("config", "health", "is_good"),
     [
         pytest.param(RECONNECT, ServerHealth.HEALTHY, True, id="ready and healthy"),
         pytest.param(None, None, True, id="ready, and the server has no policies"),
@@ -113,58 +115,64 @@ def test_connect_timeout_of_backup() -> None:
             ServiceConfig(PickHealthyMode.RECONNECT, None), None, True, id="ready, health is not checked"
         ),
         pytest.param(RECONNECT, ServerHealth.UNHEALTHY, False, id="ready and not healthy"),
-        pytest.param(RECONNECT, None, False, id="ready and not told"),
+        pytest.param(RECONNECT, None, False, id="ready, health unknown"),
     ],
 )
 def test_balancer_manager_updates(
-    config: ServiceConfig | None, told: ServerHealth | None, ready: bool
+    config: ServiceConfig | None, health: ServerHealth | None, is_good: bool
 ) -> None:
-    """TestBalancerManagerUpdates: when a backup counts as good enough to move to."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().connect(1, config)
-    if told is not None:
-        shell.told(1, told)
-    assert (shell.balancer.picked_id == 1) is ready
+    """TestBalancerManagerUpdates: the conditions under which a backup becomes active."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().connect(1, config)
+    if health is not None:
+        driver.set_health(1, health)
+    assert (driver.balancer.picked_id == 1) is is_good
 
 
-def test_old_connection_that_recovers_first() -> None:
-    """Edge case 3 of the RFD: it wins, the attempt is given up and the waits begin anew."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().unhealthy(1)
-    assert shell.waits == 2.5
-    shell.told(0, ServerHealth.HEALTHY)
-    assert (shell.open, shell.balancer.wake_at, shell.balancer.picked_id) == ([0], None, 0)
-    shell.told(0, ServerHealth.UNHEALTHY)
-    assert shell.waits == 0.125
+def test_old_connection_recovers_first() -> None:
+    """Edge case 3 of the RFD: it stays active, the attempt is dropped and the waits start over."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().connect_unhealthy(1)
+    assert driver.seconds_to_timer == 2.5
+    driver.set_health(0, ServerHealth.HEALTHY)
+    assert (driver.open_connections, driver.balancer.wake_at, driver.balancer.picked_id) == ([0], None, 0)
+    driver.set_health(0, ServerHealth.UNHEALTHY)
+    assert driver.seconds_to_timer == 0.125
 
 
-def test_old_connection_that_recovers_before_any_attempt() -> None:
-    """Nothing is opened at all."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).told(0, ServerHealth.HEALTHY)
-    assert (shell.open, shell.balancer.wake_at) == ([0], None)
+def test_old_connection_recovers_before_any_attempt() -> None:
+    """No connection is opened."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).set_health(0, ServerHealth.HEALTHY)
+    assert (driver.open_connections, driver.balancer.wake_at) == ([0], None)
 
 
-def test_old_connection_that_recovers_too_late() -> None:
-    """Otherwise it will be shut down: what it says after that is nobody's news."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().healthy(1)
-    before = list(shell.said)
-    shell.told(0, ServerHealth.HEALTHY).turned(0, FAILURE)
-    assert (shell.said, shell.balancer.picked_id) == (before, 1)
+def test_old_connection_recovers_too_late() -> None:
+    """Events of a retired connection are ignored."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().connect_healthy(1)
+    before = list(driver.commands)
+    driver.set_health(0, ServerHealth.HEALTHY).set_connectivity(0, FAILURE)
+    assert (driver.commands, driver.balancer.picked_id) == (before, 1)
 
 
-def test_backup_that_recovers() -> None:
-    """An unhealthy backup stays until the next attempt, and takes over if it recovers first."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().unhealthy(1).told(1, ServerHealth.HEALTHY)
-    assert shell.open == [1]
+def test_backup_recovers() -> None:
+    """An unhealthy backup stays until the next attempt, and becomes active if it recovers first."""
+    driver = (
+        healthy_driver()
+        .set_health(0, ServerHealth.UNHEALTHY)
+        .fire_timer()
+        .connect_unhealthy(1)
+        .set_health(1, ServerHealth.HEALTHY)
+    )
+    assert driver.open_connections == [1]
 
 
 def test_waits_of_all_attempts() -> None:
-    """0 to 250 ms, then upstream's: 2 s to 16 s and half again. One timer, one backup."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY)
+    """0 to 250 ms, then Teleport's 2 s to 16 s plus up to a half. There is one timer and one backup."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY)
     waits = []
     for attempt in range(1, 8):
-        waits.append(shell.waits)
-        shell.timer()
-        assert shell.open == [0, attempt]
-        shell.unhealthy(attempt).told(attempt, ServerHealth.UNHEALTHY)
+        waits.append(driver.seconds_to_timer)
+        driver.fire_timer()
+        assert driver.open_connections == [0, attempt]
+        driver.connect_unhealthy(attempt).set_health(attempt, ServerHealth.UNHEALTHY)
     assert waits == [0.125, 2.5, 5.0, 10.0, 20.0, 20.0, 20.0]
 
 
@@ -179,216 +187,244 @@ def test_waits_of_all_attempts() -> None:
     ],
 )
 def test_waits(first_wait: float | None, chance: float, expected: list[float]) -> None:
-    """None is upstream's own: 2 to 3 s from the first attempt on."""
+    """None uses Teleport's own waits: 2 to 3 s from the first attempt on."""
     settings = BalancerSettings(first_wait=first_wait)
-    assert [backup_wait(tries, chance, settings) for tries in range(6)] == pytest.approx(expected, rel=1e-4)
+    assert [backup_wait(attempts, chance, settings) for attempts in range(6)] == pytest.approx(
+        expected, rel=1e-4
+    )
     assert backup_wait(100_000, chance, settings) <= 24.0
 
 
 def test_server_without_health_service() -> None:
-    """It is healthy as far as one can know, and nobody claims to watch it."""
-    shell = Shell().connect(0).told(0, ServerHealth.HEALTHY, watched=False)
-    assert (shell.balancer.connectivity, shell.balancer.health_check) == (READY, False)
+    """It counts as healthy, and not as watched."""
+    driver = BalancerDriver().connect(0).set_health(0, ServerHealth.HEALTHY, has_health_service=False)
+    assert (driver.balancer.connectivity, driver.balancer.health_check) == (READY, False)
 
 
 def test_server_without_policies_keeps_the_mode() -> None:
-    """An old auth behind the same balancer: healthy, no health checks, and still in reconnect mode."""
-    shell = healthy_shell().turned(0, FAILURE).connect(0, None)
-    assert (shell.balancer.mode, shell.balancer.health_check) == (PickHealthyMode.RECONNECT, False)
-    assert shell.balancer.connectivity is READY
-    assert Shell().connect(0, None).balancer.mode is PickHealthyMode.PICK_FIRST
+    """An old auth behind the same load balancer: healthy, unwatched, and still in reconnect mode."""
+    driver = healthy_driver().set_connectivity(0, FAILURE).connect(0, None)
+    assert (driver.balancer.mode, driver.balancer.health_check) == (PickHealthyMode.RECONNECT, False)
+    assert driver.balancer.connectivity is READY
+    assert BalancerDriver().connect(0, None).balancer.mode is PickHealthyMode.PICK_FIRST
 
 
-def test_config_that_comes_after_a_failure() -> None:
-    """The question is asked again: the late answer counts, and the state stays until the watch says otherwise."""
-    shell = Shell().turned(0, READY).failed(0).configured(0, RECONNECT)
-    assert shell.said[-1] == Watch(0, 1, "")
-    assert shell.balancer.connectivity is READY
-    shell.told(0, ServerHealth.UNHEALTHY)
-    assert shell.waits == 0.125
+def test_config_after_a_failed_request() -> None:
+    """The request is repeated; the late response counts, and the state stays until the watch reports."""
+    driver = BalancerDriver().set_connectivity(0, READY).fail_config_request(0).set_config(0, RECONNECT)
+    assert driver.commands[-1] == WatchHealth(0, 1, "")
+    assert driver.balancer.connectivity is READY
+    driver.set_health(0, ServerHealth.UNHEALTHY)
+    assert driver.seconds_to_timer == 0.125
 
 
 def test_losing_ready_resets_health() -> None:
-    """Whoever answers after a reconnect may be another server: its health is unknown until told."""
-    shell = healthy_shell().turned(0, FAILURE)
-    assert shell.balancer.connectivity is FAILURE
-    shell.turned(0, READY)
-    assert shell.balancer.connectivity is Connectivity.CONNECTING
-    # READY again without the loss in between having been seen: a new life all the same.
-    shell.configured(0, RECONNECT).told(0, ServerHealth.HEALTHY).turned(0, READY)
-    assert RequestConfig(0, 3) in shell.said
-    assert shell.balancer.connectivity is Connectivity.CONNECTING
+    """After a reconnect the server may be another one: its health is unknown until the watch reports."""
+    driver = healthy_driver().set_connectivity(0, FAILURE)
+    assert driver.balancer.connectivity is FAILURE
+    driver.set_connectivity(0, READY)
+    assert driver.balancer.connectivity is Connectivity.CONNECTING
+    # READY again without an event for the loss still starts a new life.
+    driver.set_config(0, RECONNECT).set_health(0, ServerHealth.HEALTHY).set_connectivity(0, READY)
+    assert RequestConfig(0, 3) in driver.commands
+    assert driver.balancer.connectivity is Connectivity.CONNECTING
 
 
-def test_health_is_watched_before_the_policy_is_there() -> None:
-    """The last policy's service is watched at once; what it says counts when the policy says the same."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().turned(1, READY)
-    assert shell.said[-2:] == [RequestConfig(1, 1), Watch(1, 1, "")]
-    shell.told(1, ServerHealth.HEALTHY)
-    assert (shell.balancer.active_id, shell.open) == (0, [0, 1])
-    shell.configured(1, RECONNECT)
-    assert (shell.balancer.active_id, shell.balancer.health_check) == (1, True)
-    assert shell.said[-1] == Retire(0, None, RetireReason.MOVED)
+def test_health_is_watched_before_the_policy_arrives() -> None:
+    """The last policy's service is watched at once; its health counts when the policy names the same service."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().set_connectivity(1, READY)
+    assert driver.commands[-2:] == [RequestConfig(1, 1), WatchHealth(1, 1, "")]
+    driver.set_health(1, ServerHealth.HEALTHY)
+    assert (driver.balancer.active_id, driver.open_connections) == (0, [0, 1])
+    driver.set_config(1, RECONNECT)
+    assert (driver.balancer.active_id, driver.balancer.health_check) == (1, True)
+    assert driver.commands[-1] == RetireConnection(0, None, RetireReason.MOVED)
 
 
 @pytest.mark.parametrize(
     ("config", "watch"),
     [
-        pytest.param(PICK_FIRST, Watch(1, 1, None), id="pick_first"),
-        pytest.param(None, Watch(1, 1, None), id="no policy"),
-        pytest.param(ServiceConfig(PickHealthyMode.RECONNECT, None), Watch(1, 1, None), id="no health check"),
+        pytest.param(PICK_FIRST, WatchHealth(1, 1, None), id="pick_first"),
+        pytest.param(None, WatchHealth(1, 1, None), id="no policy"),
         pytest.param(
-            ServiceConfig(PickHealthyMode.RECONNECT, "other"), Watch(1, 1, "other"), id="another service"
+            ServiceConfig(PickHealthyMode.RECONNECT, None), WatchHealth(1, 1, None), id="no health check"
+        ),
+        pytest.param(
+            ServiceConfig(PickHealthyMode.RECONNECT, "other"),
+            WatchHealth(1, 1, "other"),
+            id="another service",
         ),
     ],
 )
-def test_health_that_was_watched_for_nothing(config: ServiceConfig | None, watch: Watch) -> None:
-    """The policy says something else: what was heard is forgotten, and the watch ended."""
-    shell = (
-        healthy_shell()
-        .told(0, ServerHealth.UNHEALTHY)
-        .timer()
-        .turned(1, READY)
-        .told(1, ServerHealth.UNHEALTHY)
+def test_early_watch_of_another_service_is_dropped(config: ServiceConfig | None, watch: WatchHealth) -> None:
+    """The policy differs: the early watch ends, and its health is dropped."""
+    driver = (
+        healthy_driver()
+        .set_health(0, ServerHealth.UNHEALTHY)
+        .fire_timer()
+        .set_connectivity(1, READY)
+        .set_health(1, ServerHealth.UNHEALTHY)
     )
-    shell.configured(1, config)
-    assert watch in shell.said
-    assert (shell.balancer.active_id == 1) is (watch.service is None)
+    driver.set_config(1, config)
+    assert watch in driver.commands
+    assert (driver.balancer.active_id == 1) is (watch.service is None)
     if watch.service is None:
-        shell.told(1, ServerHealth.UNHEALTHY)
-        assert shell.balancer.connectivity is READY
+        driver.set_health(1, ServerHealth.UNHEALTHY)
+        assert driver.balancer.connectivity is READY
 
 
-def test_health_service_that_is_missing_on_the_next_server() -> None:
-    """It was watched before its policy was there, and has no health to watch: healthy, and not watched."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().turned(1, READY)
-    shell.told(1, ServerHealth.HEALTHY, watched=False).configured(1, RECONNECT)
-    assert (shell.balancer.active_id, shell.balancer.health_check) == (1, False)
+def test_next_server_without_a_health_service() -> None:
+    """It was watched before its policy arrived; without a health service it counts as healthy and not as
+    watched.
+    """
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().set_connectivity(1, READY)
+    driver.set_health(1, ServerHealth.HEALTHY, has_health_service=False).set_config(1, RECONNECT)
+    assert (driver.balancer.active_id, driver.balancer.health_check) == (1, False)
 
 
-def test_answers_of_an_earlier_life() -> None:
-    """They are no news."""
-    shell = healthy_shell().turned(0, READY)
-    balancer = shell.balancer
-    assert balancer.on_config(0, 1, PICK_FIRST, shell.now, 0.5) == []
-    assert balancer.on_health(0, 1, "", ServerHealth.UNHEALTHY, shell.now, 0.5) == []
-    assert balancer.on_config_request_failed(0, 1, shell.now, 0.5) == []
-    assert balancer.on_policy_missing(0, 1, shell.now, 0.5) == []
-    assert balancer.on_service_unknown(0, 1, "", shell.now, 0.5) == []
+def test_events_of_an_earlier_life_are_ignored() -> None:
+    driver = healthy_driver().set_connectivity(0, READY)
+    balancer = driver.balancer
+    assert balancer.on_config(0, 1, PICK_FIRST, driver.now, 0.5) == []
+    assert balancer.on_health(0, 1, "", ServerHealth.UNHEALTHY, driver.now, 0.5) == []
+    assert balancer.on_config_request_failed(0, 1, driver.now, 0.5) == []
+    assert balancer.on_policy_missing(0, 1, driver.now, 0.5) == []
+    assert balancer.on_service_unknown(0, 1, "", driver.now, 0.5) == []
     assert (balancer.mode, balancer.connectivity) == (PickHealthyMode.RECONNECT, Connectivity.CONNECTING)
 
 
 def test_active_lost_while_backup_is_unhealthy() -> None:
-    """An unhealthy server may still answer what a dead connection cannot."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().unhealthy(1)
-    shell.turned(0, FAILURE)
-    assert (shell.balancer.picked_id, shell.balancer.active_id) == (1, 0)
-    shell.turned(0, READY)
-    assert shell.balancer.picked_id == 0
+    """An unhealthy server may still respond; a lost connection cannot."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().connect_unhealthy(1)
+    driver.set_connectivity(0, FAILURE)
+    assert (driver.balancer.picked_id, driver.balancer.active_id) == (1, 0)
+    driver.set_connectivity(0, READY)
+    assert driver.balancer.picked_id == 0
 
 
 def test_backup_with_another_policy() -> None:
-    """A rollout of the policy: a backup's pick_first neither ends the search nor keeps it from taking over."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().connect(1, PICK_FIRST)
-    assert (shell.open, shell.balancer.mode) == ([1], PickHealthyMode.PICK_FIRST)
+    """During a rollout of the policy a backup with pick_first ends the search and becomes active."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().connect(1, PICK_FIRST)
+    assert (driver.open_connections, driver.balancer.mode) == ([1], PickHealthyMode.PICK_FIRST)
 
 
-def test_backup_inherits_the_mode_until_it_answers() -> None:
-    """Promoted without an answer it is still in reconnect mode."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().connect(1, None)
-    assert (shell.open, shell.balancer.mode) == ([1], PickHealthyMode.RECONNECT)
+def test_backup_without_a_policy_inherits_the_mode() -> None:
+    """It becomes active in reconnect mode."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer().connect(1, None)
+    assert (driver.open_connections, driver.balancer.mode) == ([1], PickHealthyMode.RECONNECT)
 
 
 @pytest.mark.parametrize(
-    ("last", "why"),
+    ("last_event", "expected_reason"),
     [
-        pytest.param(lambda shell: shell.healthy(1), RetireReason.MOVED, id="the backup is healthy"),
         pytest.param(
-            lambda shell: shell.told(0, ServerHealth.HEALTHY),
+            lambda driver: driver.connect_healthy(1), RetireReason.MOVED, id="the backup is healthy"
+        ),
+        pytest.param(
+            lambda driver: driver.set_health(0, ServerHealth.HEALTHY),
             RetireReason.RECOVERED,
-            id="the old one is well first",
+            id="the old one recovers first",
         ),
         pytest.param(
-            lambda shell: shell.unhealthy(1).timer(), RetireReason.REPLACED, id="the backup is sick too"
-        ),
-        pytest.param(
-            lambda shell: shell.turned(1, FAILURE).timer(),
+            lambda driver: driver.connect_unhealthy(1).fire_timer(),
             RetireReason.REPLACED,
-            id="the backup comes to nothing",
+            id="the backup is unhealthy, too",
         ),
         pytest.param(
-            lambda shell: shell.turned(0, FAILURE).connect(0, PICK_FIRST),
+            lambda driver: driver.set_connectivity(1, FAILURE).fire_timer(),
+            RetireReason.REPLACED,
+            id="the backup fails",
+        ),
+        pytest.param(
+            lambda driver: driver.set_connectivity(0, FAILURE).connect(0, PICK_FIRST),
             RetireReason.RECOVERED,
             id="pick_first now",
         ),
     ],
 )
-def test_outcomes(last: Callable[[Shell], object], why: RetireReason) -> None:
-    """Each end of a failover says which it is."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer()
-    last(shell)
-    assert [command.reason for command in shell.said if isinstance(command, Retire)] == [why]
+def test_reason_of_each_outcome(
+    last_event: Callable[[BalancerDriver], object], expected_reason: RetireReason
+) -> None:
+    """Each retired connection has the reason of the failover's end."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY).fire_timer()
+    last_event(driver)
+    assert [command.reason for command in driver.commands if isinstance(command, RetireConnection)] == [
+        expected_reason
+    ]
 
 
 def test_drain_timeout() -> None:
-    """Off by default; the RPCs of a connection that was left end by force after it."""
-    shell = healthy_shell(drain_timeout=5.0).told(0, ServerHealth.UNHEALTHY).timer().healthy(1)
-    assert shell.said[-1] == Retire(0, 5.0, RetireReason.MOVED)
+    """It is off by default; after it, calls on the old connection are cancelled."""
+    driver = (
+        healthy_driver(drain_timeout=5.0)
+        .set_health(0, ServerHealth.UNHEALTHY)
+        .fire_timer()
+        .connect_healthy(1)
+    )
+    assert driver.commands[-1] == RetireConnection(0, 5.0, RetireReason.MOVED)
 
 
 def test_periodic_reconnect() -> None:
-    """A healthy connection is left for a new one now and then; long streams stay on the old."""
-    shell = healthy_shell(reconnect_every=60.0)
-    assert shell.waits == 75.0
-    shell.timer()
-    assert (shell.open, shell.balancer.picked_id) == ([0, 1], 0)
-    shell.healthy(1)
-    assert (shell.open, shell.balancer.picked_id, shell.waits) == ([1], 1, 75.0)
-    assert shell.said[-1] == Retire(0, None, RetireReason.RENEWED)
-    # In pick_first too: whoever wants balance wants it there as well.
-    shell = (
-        Shell(BalancerSettings(reconnect_every=60.0)).connect(0, PICK_FIRST).timer().connect(1, PICK_FIRST)
+    """A healthy connection is replaced periodically; long streams stay on the old one."""
+    driver = healthy_driver(reconnect_every=60.0)
+    assert driver.seconds_to_timer == 75.0
+    driver.fire_timer()
+    assert (driver.open_connections, driver.balancer.picked_id) == ([0, 1], 0)
+    driver.connect_healthy(1)
+    assert (driver.open_connections, driver.balancer.picked_id, driver.seconds_to_timer) == ([1], 1, 75.0)
+    assert driver.commands[-1] == RetireConnection(0, None, RetireReason.RENEWED)
+    # It works in pick_first mode, too.
+    driver = (
+        BalancerDriver(BalancerSettings(reconnect_every=60.0))
+        .connect(0, PICK_FIRST)
+        .fire_timer()
+        .connect(1, PICK_FIRST)
     )
-    assert shell.open == [1]
+    assert driver.open_connections == [1]
 
 
-@pytest.mark.parametrize("unhealthy", [False, True])
-def test_periodic_reconnect_that_fails(unhealthy: bool) -> None:
-    """Nothing is lost: the next period tries again."""
-    shell = healthy_shell(reconnect_every=60.0).timer()
-    if unhealthy:
-        shell.unhealthy(1)
+@pytest.mark.parametrize("is_unhealthy", [False, True])
+def test_periodic_reconnect_fails(is_unhealthy: bool) -> None:
+    """The connection stays; the next period tries again."""
+    driver = healthy_driver(reconnect_every=60.0).fire_timer()
+    if is_unhealthy:
+        driver.connect_unhealthy(1)
     else:
-        shell.timer()
-    assert (shell.open, shell.balancer.picked_id, shell.waits) == ([0], 0, 75.0)
-    assert shell.said[-1] == Retire(1, None, RetireReason.RENEWAL_FAILED)
+        driver.fire_timer()
+    assert (driver.open_connections, driver.balancer.picked_id, driver.seconds_to_timer) == ([0], 0, 75.0)
+    assert driver.commands[-1] == RetireConnection(1, None, RetireReason.RENEWAL_FAILED)
 
 
-def test_periodic_reconnect_overtaken_by_a_failover() -> None:
-    """The attempt under way serves as the backup."""
-    shell = healthy_shell(reconnect_every=60.0).timer().told(0, ServerHealth.UNHEALTHY).unhealthy(1)
-    assert shell.open == [0, 1]
-    assert shell.waits == 2.5
-    shell.told(1, ServerHealth.HEALTHY)
-    assert shell.open == [1]
+def test_periodic_reconnect_becomes_a_failover() -> None:
+    """The attempt in progress becomes the backup."""
+    driver = (
+        healthy_driver(reconnect_every=60.0)
+        .fire_timer()
+        .set_health(0, ServerHealth.UNHEALTHY)
+        .connect_unhealthy(1)
+    )
+    assert driver.open_connections == [0, 1]
+    assert driver.seconds_to_timer == 2.5
+    driver.set_health(1, ServerHealth.HEALTHY)
+    assert driver.open_connections == [1]
 
 
 def test_timer_that_fires_early_or_late() -> None:
-    """A clock that was wrong by a little changes nothing, and a late one no more than a punctual one."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY)
-    assert shell.balancer.wake(shell.now, 0.5) == []
-    shell.now += 3600
-    shell.timer()
-    assert shell.open == [0, 1]
-    assert shell.waits == 31.5
+    """An early timer does nothing; a late one does the same as a punctual one."""
+    driver = healthy_driver().set_health(0, ServerHealth.UNHEALTHY)
+    assert driver.balancer.wake(driver.now, 0.5) == []
+    driver.now += 3600
+    driver.fire_timer()
+    assert driver.open_connections == [0, 1]
+    assert driver.seconds_to_timer == 31.5
 
 
-def test_connections_of_which_something_is_awaited() -> None:
-    """From its making until its health is known, or it failed, or was left; nothing of one that never was."""
-    shell = Shell()
-    assert shell.balancer.is_undecided(0)
-    assert shell.turned(0, READY).balancer.is_undecided(0)
-    assert shell.configured(0, RECONNECT).balancer.is_undecided(0)
-    assert not shell.told(0, ServerHealth.UNHEALTHY).balancer.is_undecided(0)
-    assert not shell.turned(0, FAILURE).balancer.is_undecided(0)
-    assert not shell.balancer.is_undecided(7)
+def test_undecided_connections() -> None:
+    """A connection is undecided until its health is known, or it failed, or was retired."""
+    driver = BalancerDriver()
+    assert driver.balancer.is_undecided(0)
+    assert driver.set_connectivity(0, READY).balancer.is_undecided(0)
+    assert driver.set_config(0, RECONNECT).balancer.is_undecided(0)
+    assert not driver.set_health(0, ServerHealth.UNHEALTHY).balancer.is_undecided(0)
+    assert not driver.set_connectivity(0, FAILURE).balancer.is_undecided(0)
+    assert not driver.balancer.is_undecided(7)

@@ -1,4 +1,4 @@
-"""GetServiceConfig's answer in both dialects, and from the environment."""
+"""GetServiceConfig's response in both dialects, and from the environment."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ RECONNECT = ServiceConfig(PickHealthyMode.RECONNECT, "")
     [(DEFAULT, "0a060a040a020801"), (RECONNECT, "0a0a0a040a02080212020a00")],
 )
 def test_encode_upstream_golden(config: ServiceConfig, golden: str) -> None:
-    """The enum dialect is what shipped upstream, byte for byte."""
+    """The enum dialect matches Teleport's, byte for byte."""
     assert service_config.encode(config, Dialect.UPSTREAM).hex() == golden
     assert service_config.decode(bytes.fromhex(golden)) == config
 
 
 def test_encode_both_holds_the_string_then_the_enum() -> None:
-    """One answer serves a decoder of either dialect: the string, then the number, under field 1."""
+    """One response suits a decoder of either dialect: field 1 has the string, then the number."""
     policy = "0a097265636f6e6e6563740802"
-    assert policy in service_config.encode(RECONNECT, Dialect.BOTH).hex()
+    assert policy in service_config.encode(RECONNECT, Dialect.RFD_AND_UPSTREAM).hex()
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
 @pytest.mark.parametrize("mode", list(PickHealthyMode))
 @pytest.mark.parametrize("service", [None, "", "auth", "x" * 300])
 def test_decode_reads_either_dialect(dialect: Dialect, mode: PickHealthyMode, service: str | None) -> None:
-    """What is written in any dialect reads back the same."""
+    """Each dialect decodes to the same config."""
     config = ServiceConfig(mode, service)
     assert service_config.decode(service_config.encode(config, dialect)) == config
 
 
 @pytest.mark.parametrize(
-    ("answer", "config"),
+    ("response", "config"),
     [
         ("", DEFAULT),
-        ("0a060a040a020807", DEFAULT),  # an enum value of the future
+        ("0a060a040a020807", DEFAULT),  # an unknown enum value
         ("0a080a060a040a026869", DEFAULT),  # mode "hi"
         (
             "0a060a040a0208021801",
@@ -52,19 +52,19 @@ def test_decode_reads_either_dialect(dialect: Dialect, mode: PickHealthyMode, se
         ),  # an unknown varint field at the top
     ],
 )
-def test_decode_unknown_reads_as_pick_first(answer: str, config: ServiceConfig) -> None:
-    """What we do not know is left out; an unknown mode is pick_first."""
-    assert service_config.decode(bytes.fromhex(answer)) == config
+def test_decode_unknown_reads_as_pick_first(response: str, config: ServiceConfig) -> None:
+    """Unknown fields are ignored; an unknown mode is pick_first."""
+    assert service_config.decode(bytes.fromhex(response)) == config
 
 
 @given(st.binary(max_size=64))
-def test_decode_garbage(answer: bytes) -> None:
-    """Any bytes give a config or one kind of error."""
+def test_decode_any_bytes(response: bytes) -> None:
+    """Any bytes give a config or ServiceConfigError."""
     with contextlib.suppress(ServiceConfigError):
-        service_config.decode(answer)
+        service_config.decode(response)
 
 
-SEED_RECONNECT = """{
+RFD_SAMPLE = """{
     "grpc_client_lb_policy": {
         "loadBalancingConfig": [{"teleport_pick_healthy": {
           "mode": "reconnect",
@@ -81,7 +81,7 @@ SEED_RECONNECT = """{
     [
         ({}, DEFAULT),
         ({service_config.RFD_VARIABLE: ""}, DEFAULT),
-        ({service_config.RFD_VARIABLE: SEED_RECONNECT}, RECONNECT),
+        ({service_config.RFD_VARIABLE: RFD_SAMPLE}, RECONNECT),
         ({service_config.RFD_VARIABLE: '{"grpc_client_lb_policy": {}}'}, DEFAULT),
         (
             {
@@ -107,12 +107,12 @@ SEED_RECONNECT = """{
     ],
 )
 def test_from_environment(environment: dict[str, str], config: ServiceConfig) -> None:
-    """Both variables, both spellings, the RFD's own sample with its trailing commas."""
+    """Both variables, both spellings, and the RFD's own sample with its trailing commas."""
     assert service_config.from_environment(environment) == config
 
 
 @pytest.mark.parametrize(
-    ("environment", "says"),
+    ("environment", "expected_error"),
     [
         ({service_config.RFD_VARIABLE: "{"}, "is not JSON"),
         ({service_config.RFD_VARIABLE: "[]"}, "is not a JSON object"),
@@ -132,20 +132,20 @@ def test_from_environment(environment: dict[str, str], config: ServiceConfig) ->
         ),
         ({service_config.UPSTREAM_VARIABLE: '{"healthCheckConfig": {"serviceName": 1}}'}, "serviceName"),
         (
-            {service_config.RFD_VARIABLE: SEED_RECONNECT, service_config.UPSTREAM_VARIABLE: "{}"},
+            {service_config.RFD_VARIABLE: RFD_SAMPLE, service_config.UPSTREAM_VARIABLE: "{}"},
             "differ",
         ),
     ],
 )
-def test_from_environment_that_stops_the_start(environment: dict[str, str], says: str) -> None:
-    """A value that cannot be used is an error that names the variable and the fault."""
+def test_from_environment_refuses_invalid_values(environment: dict[str, str], expected_error: str) -> None:
+    """The error names the variable and the mistake."""
     with pytest.raises(ServiceConfigError, match="TELEPORT_UNSTABLE_GRPC") as caught:
         service_config.from_environment(environment)
-    assert says in str(caught.value)
+    assert expected_error in str(caught.value)
 
 
 @pytest.mark.parametrize("variable", [service_config.RFD_VARIABLE, service_config.UPSTREAM_VARIABLE])
-def test_environment_that_is_nested_too_deep(variable: str) -> None:
-    """The auth does not start, with a sentence that names the variable."""
+def test_deep_nesting_in_the_environment_is_refused(variable: str) -> None:
+    """The error names the variable."""
     with pytest.raises(ServiceConfigError, match=f"{variable} is not JSON"):
         service_config.from_environment({variable: "[" * 100_000})

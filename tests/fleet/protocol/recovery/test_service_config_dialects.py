@@ -1,4 +1,4 @@
-"""Our answer as real protobuf decoders of both dialects read it, and theirs as we do."""
+"""Service configs between this project and protobuf decoders of both dialects."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ CONFIGS = [
 NUMBERS = {PickHealthyMode.PICK_FIRST: 1, PickHealthyMode.RECONNECT: 2}
 
 
-def field(name: str, kind: FieldDescriptorProto.Type.ValueType, of: str = "", number: int = 1) -> Any:
-    """One field; the list of policies is the only one that repeats."""
+def field(name: str, kind: FieldDescriptorProto.Type.ValueType, type_name: str = "", number: int = 1) -> Any:
+    """Return one field; the list of policies is the only repeated one."""
     label = (
         FieldDescriptorProto.LABEL_REPEATED
         if name.startswith("load")
         else FieldDescriptorProto.LABEL_OPTIONAL
     )
-    made = FieldDescriptorProto(name=name, number=number, type=kind, label=label)
-    if of:
-        made.type_name = of
-    return made
+    descriptor = FieldDescriptorProto(name=name, number=number, type=kind, label=label)
+    if type_name:
+        descriptor.type_name = type_name
+    return descriptor
 
 
-def decoder(dialect: Dialect) -> Any:
-    """GetServiceConfigResponse as the RFD's text, or as upstream, has it."""
+def message_class(dialect: Dialect) -> Any:
+    """Return GetServiceConfigResponse of the RFD's text or of Teleport."""
     package = f"dialect.{dialect.value}"
     message = FieldDescriptorProto.TYPE_MESSAGE
     mode = (
@@ -41,8 +41,10 @@ def decoder(dialect: Dialect) -> Any:
         if dialect is Dialect.RFD
         else field("mode", FieldDescriptorProto.TYPE_ENUM, f".{package}.Mode")
     )
-    made = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
-    values = made.enum_type.add(name="Mode").value
+    file_descriptor = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3"
+    )
+    values = file_descriptor.enum_type.add(name="Mode").value
     for number, name in enumerate(("MODE_UNSPECIFIED", "MODE_PICK_FIRST", "MODE_RECONNECT")):
         values.add(name=name, number=number)
     for name, fields in {
@@ -55,32 +57,36 @@ def decoder(dialect: Dialect) -> Any:
         ],
         "Answer": [field("config", message, f".{package}.Config")],
     }.items():
-        made.message_type.add(name=name).field.extend(fields)
+        file_descriptor.message_type.add(name=name).field.extend(fields)
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(made)  # type: ignore[no-untyped-call]
+    pool.Add(file_descriptor)  # type: ignore[no-untyped-call]
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Answer"))
 
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("dialect", [Dialect.RFD, Dialect.UPSTREAM])
-def test_one_answer_is_read_by_a_decoder_of_either_dialect(dialect: Dialect, config: ServiceConfig) -> None:
-    """By protobuf itself; also after a decoder of either dialect has passed it on."""
-    wanted = str(config.mode) if dialect is Dialect.RFD else NUMBERS[config.mode]
-    answer = service_config.encode(config)
-    for passed_on in (None, Dialect.RFD, Dialect.UPSTREAM):
-        raw = answer if passed_on is None else decoder(passed_on).FromString(answer).SerializeToString()
-        read = decoder(dialect).FromString(raw).config
-        assert read.load_balancing_config[0].teleport_pick_healthy.mode == wanted
-        assert read.HasField("health_check_config") is config.health_check
+def test_encoded_config_is_read_by_both_dialects(dialect: Dialect, config: ServiceConfig) -> None:
+    """Decoded by protobuf itself, also after a decoder of either dialect forwarded it."""
+    expected_mode = str(config.mode) if dialect is Dialect.RFD else NUMBERS[config.mode]
+    response = service_config.encode(config)
+    for forwarding_dialect in (None, Dialect.RFD, Dialect.UPSTREAM):
+        raw = (
+            response
+            if forwarding_dialect is None
+            else message_class(forwarding_dialect).FromString(response).SerializeToString()
+        )
+        decoded_config = message_class(dialect).FromString(raw).config
+        assert decoded_config.load_balancing_config[0].teleport_pick_healthy.mode == expected_mode
+        assert decoded_config.HasField("health_check_config") is config.health_check
         assert service_config.decode(raw) == config
 
 
-def test_measured_bytes() -> None:
-    """A policy that carries both: "reconnect" to a string decoder, 2 to an enum decoder."""
+def test_bytes_of_both_dialects() -> None:
+    """A policy with both: "reconnect" for a string decoder, 2 for an enum decoder."""
     policy = bytes.fromhex("0a097265636f6e6e6563740802")
     raw = b"\x0a" + bytes([len(policy) + 4, 0x0A, len(policy) + 2, 0x0A, len(policy)]) + policy
     modes = [
-        decoder(dialect).FromString(raw).config.load_balancing_config[0].teleport_pick_healthy.mode
+        message_class(dialect).FromString(raw).config.load_balancing_config[0].teleport_pick_healthy.mode
         for dialect in (Dialect.RFD, Dialect.UPSTREAM)
     ]
     assert modes == ["reconnect", 2]
@@ -89,23 +95,25 @@ def test_measured_bytes() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("dialect", [Dialect.RFD, Dialect.UPSTREAM])
-def test_answers_of_either_dialect_are_read(dialect: Dialect, config: ServiceConfig) -> None:
-    """As a server of that dialect alone writes them."""
-    answer = decoder(dialect)()
-    entry = answer.config.load_balancing_config.add()
+def test_responses_of_either_dialect_are_read(dialect: Dialect, config: ServiceConfig) -> None:
+    """A server with only that dialect writes them."""
+    response = message_class(dialect)()
+    entry = response.config.load_balancing_config.add()
     entry.teleport_pick_healthy.mode = str(config.mode) if dialect is Dialect.RFD else NUMBERS[config.mode]
-    raw = answer.SerializeToString()
+    raw = response.SerializeToString()
     assert service_config.decode(raw) == ServiceConfig(config.mode)
     assert raw == service_config.encode(ServiceConfig(config.mode), dialect)
 
 
 @pytest.mark.parametrize(("dialect", "service"), [(Dialect.RFD, ""), (Dialect.UPSTREAM, None)])
 def test_empty_health_check(dialect: Dialect, service: str | None) -> None:
-    """The RFD's sample (an empty name) leaves no name on the wire, and is on; upstream says the empty name."""
-    answer = decoder(dialect)()
-    entry = answer.config.load_balancing_config.add()
+    """The RFD's sample with an empty name has none in its bytes, and enables the check; Teleport writes the
+    empty name.
+    """
+    response = message_class(dialect)()
+    entry = response.config.load_balancing_config.add()
     entry.teleport_pick_healthy.mode = "reconnect" if dialect is Dialect.RFD else 2
-    answer.config.health_check_config.SetInParent()
-    assert service_config.decode(answer.SerializeToString()) == ServiceConfig(
+    response.config.health_check_config.SetInParent()
+    assert service_config.decode(response.SerializeToString()) == ServiceConfig(
         PickHealthyMode.RECONNECT, service
     )

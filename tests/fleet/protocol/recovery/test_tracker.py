@@ -12,24 +12,24 @@ def proxies(*names: str, ttl: float = 0.0, group: str = "", generation: int = 0)
     return [DiscoveredProxy(name, group, generation, ttl) for name in names]
 
 
-def acquired(tracker: Tracker, now: float) -> Lease:
+def acquire(tracker: Tracker, now: float) -> Lease:
     lease = tracker.try_acquire(now)
     assert lease is not None
     return lease
 
 
 def test_basic() -> None:
-    """One lease to begin with; then as many as there are proxies; none more."""
+    """One lease first; then as many as there are proxies."""
     tracker = Tracker("main")
-    first = acquired(tracker, 0.0)
+    first = acquire(tracker, 0.0)
     assert first.id == 1
     assert tracker.try_acquire(0.0) is None
     first.claim("a.main")
     assert first.claimed_proxy == "a"
     # A claim and nothing tracked: the bootstrap rule allows one more.
-    second = acquired(tracker, 0.0)
+    second = acquire(tracker, 0.0)
     tracker.track_expected(proxies("a", "b", "c"), 0.0)
-    third = acquired(tracker, 0.0)
+    third = acquire(tracker, 0.0)
     assert tracker.try_acquire(0.0) is None
     with pytest.raises(ClaimError) as caught:
         second.claim("a")
@@ -43,15 +43,15 @@ def test_basic() -> None:
 
 
 def test_full_rotation() -> None:
-    """All proxies replaced: new tunnels are leased while the old ones are held, one per new proxy."""
+    """All proxies are replaced: one lease per new proxy, while the old tunnels are open."""
     tracker = Tracker("main")
     tracker.track_expected(proxies("a", "b", ttl=10.0), 0.0)
     for name in "ab":
-        acquired(tracker, 0.0).claim(name)
+        acquire(tracker, 0.0).claim(name)
     assert tracker.try_acquire(0.0) is None
     tracker.track_expected(proxies("c", "d", ttl=10.0), 5.0)
     assert tracker.try_acquire(5.0) is not None
-    acquired(tracker, 5.0).claim("c")
+    acquire(tracker, 5.0).claim("c")
     assert tracker.try_acquire(10.1) is None  # a and b expired; c claimed, one for d in flight
 
 
@@ -66,16 +66,16 @@ def test_full_rotation() -> None:
     ],
 )
 def test_uuid_handling(principals: tuple[str, ...], name: str) -> None:
-    """A principal that is known wins; else the first, without the cluster's name."""
+    """A known principal is used; otherwise the first, without the cluster's name."""
     tracker = Tracker("main")
     tracker.track_expected(proxies("a", "b"), 0.0)
-    assert acquired(tracker, 0.0).claim(*principals) == name
+    assert acquire(tracker, 0.0).claim(*principals) == name
 
 
 def test_is_claimed() -> None:
-    """Claims are seen under any principal of the proxy, and end with the lease."""
+    """A claim counts for every principal of the proxy, and ends with the lease."""
     tracker = Tracker("main")
-    lease = acquired(tracker, 0.0)
+    lease = acquire(tracker, 0.0)
     assert not tracker.is_claimed("a")
     lease.claim("a")
     assert tracker.is_claimed("x", "a.main")
@@ -84,9 +84,9 @@ def test_is_claimed() -> None:
 
 
 def test_claim_refusals() -> None:
-    """No name, twice, or after release: refused, and not benign."""
+    """A claim without a name, a second one, or one after the release is refused, and not benign."""
     tracker = Tracker("main")
-    lease = acquired(tracker, 0.0)
+    lease = acquire(tracker, 0.0)
     with pytest.raises(ClaimError) as caught:
         lease.claim("")
     assert not caught.value.benign
@@ -99,16 +99,16 @@ def test_claim_refusals() -> None:
 
 
 def test_proxy_groups() -> None:
-    """The cap is over all groups; a new generation opens new tunnels beside the old."""
+    """The limit is for all groups; a new generation opens new tunnels beside the old ones."""
     tracker = Tracker("main", connection_count=2)
     tracker.track_expected(proxies("a1", "a2", group="a", generation=1), 0.0)
     tracker.track_expected(proxies("b1", "b2", group="b", generation=1), 0.0)
-    old = [acquired(tracker, 0.0), acquired(tracker, 0.0)]
+    old = [acquire(tracker, 0.0), acquire(tracker, 0.0)]
     assert tracker.try_acquire(0.0) is None
     old[0].claim("a1")
     old[1].claim("b1")
     tracker.track_expected(proxies("a3", "a4", group="a", generation=2), 0.0)
-    new = acquired(tracker, 0.0)  # only b1 counts now
+    new = acquire(tracker, 0.0)  # only b1 counts now
     assert tracker.try_acquire(0.0) is None
     new.claim("a3")
     old[0].release()  # an old generation's claim frees nothing
@@ -117,11 +117,11 @@ def test_proxy_groups() -> None:
     assert tracker.try_acquire(0.0) is not None
 
 
-def test_mesh_wants_all_desired() -> None:
-    """Count 0: one to every desired proxy; a changed count is heeded at once."""
+def test_mesh_opens_a_tunnel_to_every_desired_proxy() -> None:
+    """Count 0 means every desired proxy; a changed count applies at once."""
     tracker = Tracker("main", connection_count=1)
     tracker.track_expected(proxies("a", "b", "c"), 0.0)
-    acquired(tracker, 0.0).claim("a")
+    acquire(tracker, 0.0).claim("a")
     assert tracker.try_acquire(0.0) is None
     tracker.set_connection_count(0)
     assert tracker.try_acquire(0.0) is not None
@@ -129,8 +129,8 @@ def test_mesh_wants_all_desired() -> None:
     assert tracker.try_acquire(0.0) is None
 
 
-def test_ttl_is_used_in_favour_of_the_default() -> None:
-    """With a TTL a proxy is gone after it, strictly; without one after three minutes."""
+def test_ttl_overrides_the_default() -> None:
+    """A proxy expires strictly after its TTL; without a TTL after three minutes."""
     tracker = Tracker("main", connection_count=1)
     tracker.track_expected([*proxies("a", ttl=10.0), *proxies("b")], 0.0)
     assert tracker.snapshot(10.0).tracked_proxies == ("a", "b")
@@ -139,30 +139,30 @@ def test_ttl_is_used_in_favour_of_the_default() -> None:
 
 
 def test_expired_proxy_makes_the_agent_dial() -> None:
-    """RFD 226: a tunnel on an expired proxy makes the agent dial another, and one is enough."""
+    """RFD 226: if its proxy expired the agent dials one other proxy."""
     tracker = Tracker("main", connection_count=1)
     tracker.track_expected(proxies("a", "b", ttl=10.0), 0.0)
-    acquired(tracker, 0.0).claim("a")
+    acquire(tracker, 0.0).claim("a")
     tracker.track_expected(proxies("b", ttl=10.0), 8.0)
     assert tracker.try_acquire(10.0) is None
     assert tracker.next_expiry() == 10.0
-    acquired(tracker, 10.1).claim("b")
+    acquire(tracker, 10.1).claim("b")
     assert tracker.try_acquire(10.2) is None
 
 
 def test_all_expired_dials_one_at_a_time() -> None:
-    """Its only proxy is silent: everything expires, and the bootstrap rule dials once."""
+    """If all proxies expired, the bootstrap rule allows one dial."""
     tracker = Tracker("main", connection_count=1)
     tracker.track_expected(proxies("a", "b", ttl=10.0), 0.0)
-    acquired(tracker, 0.0).claim("a")
-    lease = acquired(tracker, 10.1)
+    acquire(tracker, 0.0).claim("a")
+    lease = acquire(tracker, 10.1)
     assert tracker.try_acquire(10.2) is None
     lease.release()
     assert tracker.try_acquire(10.3) is not None
 
 
-def test_snapshot_notes_topology() -> None:
-    """The desired set's last change is known: closing surplus tunnels waits on it."""
+def test_snapshot_has_the_last_topology_change() -> None:
+    """The closing of surplus tunnels waits for a time after it."""
     tracker = Tracker("main", connection_count=2)
     assert tracker.snapshot(0.0).topology_changed_at is None
     tracker.track_expected(proxies("a", "b", ttl=10.0), 1.0)
@@ -173,14 +173,13 @@ def test_snapshot_notes_topology() -> None:
     assert (snapshot.desired_proxies, snapshot.topology_changed_at, snapshot.ttl_seen) == (("c",), 3.0, 10.0)
 
 
-def test_tracker_without_a_cluster() -> None:
-    """The cluster's name is mandatory."""
+def test_tracker_needs_a_cluster_name() -> None:
     with pytest.raises(ValueError, match="cluster"):
         Tracker("")
 
 
-def held(tracker: Tracker, *names: str) -> list[Lease]:
-    """Claims on proxies, one after the other."""
+def claim_proxies(tracker: Tracker, *names: str) -> list[Lease]:
+    """Claim proxies one after the other, and return the leases."""
     leases = []
     for name in names:
         lease = tracker.try_acquire(0.0)
@@ -191,36 +190,38 @@ def held(tracker: Tracker, *names: str) -> list[Lease]:
 
 
 def test_leaving_opens_elsewhere_first() -> None:
-    """A proxy to be left does not count, so another is dialled; without it there is one too few until that stands."""
+    """A proxy to leave does not count, so another is dialled; its tunnel closes only after that."""
     tracker = Tracker("default", 1)
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
-    (lease,) = held(tracker, "a")
+    (lease,) = claim_proxies(tracker, "a")
     assert tracker.try_acquire(0.0) is None
     assert tracker.leave("a", 0.0)
     assert not tracker.can_close("a", [], 0.0)
-    (other,) = held(tracker, "b")
+    (second_lease,) = claim_proxies(tracker, "b")
     assert tracker.can_close("a", ["b"], 0.0)
     lease.release()
     assert tracker.try_acquire(0.0) is None
-    other.release()
+    second_lease.release()
     assert tracker.try_acquire(0.0) is not None
 
 
-@pytest.mark.parametrize(("count", "known", "claims"), [(1, "a", "a"), (0, "ab", "ab"), (2, "ab", "ab")])
-def test_nowhere_to_go(count: int, known: str, claims: str) -> None:
-    """The only proxy, a mesh, or as many proxies as tunnels: it stays."""
+@pytest.mark.parametrize(
+    ("count", "proxy_names", "claimed_names"), [(1, "a", "a"), (0, "ab", "ab"), (2, "ab", "ab")]
+)
+def test_leaving_without_an_alternative_is_refused(count: int, proxy_names: str, claimed_names: str) -> None:
+    """The only proxy, a mesh, or as many proxies as tunnels."""
     tracker = Tracker("default", count)
-    tracker.track_expected([DiscoveredProxy(name) for name in known], 0.0)
-    held(tracker, *claims)
+    tracker.track_expected([DiscoveredProxy(name) for name in proxy_names], 0.0)
+    claim_proxies(tracker, *claimed_names)
     assert not tracker.leave("a", 0.0)
     assert tracker.try_acquire(0.0) is None
 
 
-def test_going_proxy_counts_as_expired() -> None:
-    """It goes away: no more is heard of it until its tunnel is over, and a mesh can do without it at once."""
+def test_departing_proxy_counts_as_expired() -> None:
+    """It is not tracked until its tunnel ends, and a mesh can close it at once."""
     tracker = Tracker("default", 0)
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
-    lease, _ = held(tracker, "a", "b")
+    lease, _ = claim_proxies(tracker, "a", "b")
     assert tracker.leave("a", 0.0, is_departing=True)
     assert tracker.can_close("a", ["b"], 0.0)
     tracker.track_expected([DiscoveredProxy("a")], 0.0)
@@ -231,55 +232,54 @@ def test_going_proxy_counts_as_expired() -> None:
 
 
 def test_leaving_the_last_of_a_generation() -> None:
-    """An old generation is left as soon as a new one is held, and not before."""
+    """An old generation is left once a new one is claimed."""
     tracker = Tracker("default", 1)
     tracker.track_expected([DiscoveredProxy("old", "g", 1)], 0.0)
-    held(tracker, "old")
+    claim_proxies(tracker, "old")
     tracker.track_expected([DiscoveredProxy("new", "g", 2)], 0.0)
     assert tracker.leave("old", 0.0)
     assert not tracker.can_close("old", [], 0.0)
-    held(tracker, "new")
+    claim_proxies(tracker, "new")
     assert tracker.can_close("old", ["new"], 0.0)
 
 
-def test_place_to_go_that_went() -> None:
-    """The other proxy expired before it was reached: the advised tunnel stays."""
+def test_advised_tunnel_stays_if_the_alternative_expires() -> None:
     tracker = Tracker("default", 1)
     tracker.track_expected([DiscoveredProxy("a", ttl=100.0), DiscoveredProxy("b", ttl=1.0)], 0.0)
-    held(tracker, "a")
+    claim_proxies(tracker, "a")
     assert tracker.leave("a", 0.0)
     assert not tracker.can_close("a", [], 50.0)
     assert tracker.try_acquire(50.0) is None
 
 
-def test_wanted_of_a_snapshot() -> None:
-    """The count, as far as there are proxies; a mesh wants all."""
-    for count, wanted in ((1, 1), (0, 2), (5, 2)):
+def test_desired_tunnel_count_of_a_snapshot() -> None:
+    """The count, limited by the number of proxies; a mesh needs all."""
+    for count, expected in ((1, 1), (0, 2), (5, 2)):
         tracker = Tracker("default", count)
         tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
-        assert tracker.snapshot(0.0).desired_tunnel_count == wanted
+        assert tracker.snapshot(0.0).desired_tunnel_count == expected
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_draining_proxy_is_not_wanted_anew(count: int) -> None:
-    """Whoever has no tunnel there wants none, mesh or not, until it takes new ones again."""
+def test_draining_proxy_gets_no_new_tunnel(count: int) -> None:
+    """That holds for a mesh, too, until the draining ends."""
     tracker = Tracker("default", count)
-    drained = DiscoveredProxy("b", is_draining=True)
-    tracker.track_expected([DiscoveredProxy("a"), drained], 0.0)
-    held(tracker, "a")
+    draining_proxy = DiscoveredProxy("b", is_draining=True)
+    tracker.track_expected([DiscoveredProxy("a"), draining_proxy], 0.0)
+    claim_proxies(tracker, "a")
     assert tracker.try_acquire(0.0) is None
     assert tracker.snapshot(0.0).desired_tunnel_count == 1
-    assert not tracker.track_expected([drained], 1.0)
+    assert not tracker.track_expected([draining_proxy], 1.0)
     assert tracker.track_expected([DiscoveredProxy("b")], 1.0)
-    held(tracker, "b")
+    claim_proxies(tracker, "b")
     assert tracker.snapshot(1.0).desired_tunnel_count == 2
 
 
 def test_tunnel_on_a_draining_proxy_counts() -> None:
-    """It stays and nothing is opened in its place; once it is lost it is not wanted there again."""
+    """It stays, and none replaces it; after its end the proxy is not desired any more."""
     tracker = Tracker("default", 0)
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
-    _, lease = held(tracker, "a", "b")
+    _, lease = claim_proxies(tracker, "a", "b")
     tracker.track_expected([DiscoveredProxy("b", is_draining=True)], 1.0)
     assert tracker.snapshot(1.0).desired_proxies == ("a", "b")
     assert tracker.try_acquire(1.0) is None
@@ -289,12 +289,12 @@ def test_tunnel_on_a_draining_proxy_counts() -> None:
 
 
 def test_draining_proxy_is_left_when_advised() -> None:
-    """Even a mesh can leave it for those that are left; the last one there is stays."""
+    """Even a mesh can leave it for other proxies, but not the last one."""
     tracker = Tracker("default", 0)
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b", is_draining=True)], 0.0)
-    held(tracker, "a")
+    claim_proxies(tracker, "a")
     tracker.track_expected([DiscoveredProxy("b")], 0.0)
-    held(tracker, "b")
+    claim_proxies(tracker, "b")
     tracker.track_expected([DiscoveredProxy("b", is_draining=True)], 0.0)
     assert tracker.leave("b", 0.0)
     assert not tracker.can_close("b", [], 0.0)
@@ -302,8 +302,8 @@ def test_draining_proxy_is_left_when_advised() -> None:
     assert not tracker.leave("a", 0.0)
 
 
-def test_all_proxies_drain() -> None:
-    """One without a tunnel goes on asking, for there is no other choice; a new generation that drains replaces none."""
+def test_draining_proxies_are_used_if_all_drain() -> None:
+    """There is no other choice; a draining new generation replaces no old one."""
     tracker = Tracker("default", 1)
     tracker.track_expected(
         [DiscoveredProxy("a", is_draining=True), DiscoveredProxy("b", is_draining=True)], 0.0

@@ -1,4 +1,4 @@
-"""Retries stay a share of all that is sent."""
+"""Retry budget: retries are a share of all requests."""
 
 from __future__ import annotations
 
@@ -7,51 +7,49 @@ import pytest
 from fleet.protocol.retry.budget import BudgetSettings, RetryBudget
 
 
-def allowed(budget: RetryBudget, asked: int, now: float) -> int:
-    return sum(budget.allow(now) for _ in range(asked))
+def count_allowed(budget: RetryBudget, request_count: int, now: float) -> int:
+    return sum(budget.allow(now) for _ in range(request_count))
 
 
-def test_quiet_service() -> None:
-    """Ten retries a second pass, however few calls there are."""
+def test_minimum_rate_is_allowed() -> None:
+    """Ten retries per second are allowed, however few calls there are."""
     budget = RetryBudget()
     budget.first(0.0)
 
-    assert allowed(budget, 50, 0.0) == 10
-    assert allowed(budget, 50, 0.5) == 0
-    assert allowed(budget, 50, 1.0) == 10
+    assert count_allowed(budget, 50, 0.0) == 10
+    assert count_allowed(budget, 50, 0.5) == 0
+    assert count_allowed(budget, 50, 1.0) == 10
 
 
-def test_busy_service() -> None:
-    """A fifth of all that is sent, first tries and retries together: 250 beside 1000."""
+def test_share_of_all_requests_is_allowed() -> None:
+    """Retries may be a fifth of all requests, retries included: 250 with 1000 calls."""
     budget = RetryBudget()
     for _ in range(1000):
         budget.first(0.0)
 
-    assert allowed(budget, 1000, 0.0) == 250
+    assert count_allowed(budget, 1000, 0.0) == 250
 
 
-def test_calls_are_forgotten() -> None:
-    """After the interval they count no longer."""
+def test_calls_expire_after_the_interval() -> None:
     budget = RetryBudget(BudgetSettings(percent=50, min_retries=0))
     for second in range(10):
         budget.first(float(second))
-    assert allowed(budget, 100, 9.0) == 10
-    assert allowed(budget, 100, 18.5) == 1 - 1
+    assert count_allowed(budget, 100, 9.0) == 10
+    assert count_allowed(budget, 100, 18.5) == 1 - 1
     budget.first(30.0)
 
-    assert allowed(budget, 100, 30.0) == 1
+    assert count_allowed(budget, 100, 30.0) == 1
 
 
-def test_nothing_is_allowed() -> None:
-    """No percent and no minimum is no retry at all."""
+def test_zero_budget_allows_no_retry() -> None:
     budget = RetryBudget(BudgetSettings(percent=0, min_retries=0))
     budget.first(0.0)
 
-    assert allowed(budget, 5, 0.0) == 0
+    assert count_allowed(budget, 5, 0.0) == 0
 
 
 def test_memory_does_not_grow_with_calls() -> None:
-    """An interval is kept in parts."""
+    """The interval is counted in a bounded number of parts."""
     budget = RetryBudget()
     for call in range(100_000):
         budget.first(call / 10_000)
@@ -61,11 +59,11 @@ def test_memory_does_not_grow_with_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [{"percent": 101}, {"percent": -1}, {"interval": 0.5}, {"interval": 3601.0}, {"min_retries": -1},
      {"min_retries_interval": 0.0}],
 )  # fmt: skip
-def test_settings_out_of_range(wrong: dict[str, float]) -> None:
-    """Refused by the name of what is wrong."""
-    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: "):
-        BudgetSettings(**wrong)  # type: ignore[arg-type]
+def test_settings_out_of_range_are_refused(invalid: dict[str, float]) -> None:
+    """The error names the setting."""
+    with pytest.raises(ValueError, match=f"^{next(iter(invalid))}: "):
+        BudgetSettings(**invalid)  # type: ignore[arg-type]

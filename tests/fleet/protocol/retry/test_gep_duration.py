@@ -1,4 +1,4 @@
-"""Durations of the Gateway API: every vector of GEP-2257, and what looks like one and is none."""
+"""Durations of the Gateway API: every vector of GEP-2257, and invalid texts."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from fleet.protocol.retry.gep_duration import LONGEST, GepDuration, GepDurationE
         ("99999h59m59s999ms", "99999h59m59s999ms"),
     ],
 )
-def test_valid_duration(text: str, canonical: str) -> None:
-    """It parses, and its canonical form is that of the GEP; what was written stays as it was."""
+def test_valid_text_is_parsed(text: str, canonical: str) -> None:
+    """The canonical form is that of the GEP; the user's text is kept."""
     duration = GepDuration.read(text)
 
     assert duration.text == text
@@ -64,28 +64,28 @@ def test_valid_duration(text: str, canonical: str) -> None:
         "1h,1m",
     ],
 )
-def test_no_duration(text: str) -> None:
-    """Refused with a sentence that shows it and how to write one."""
+def test_invalid_text_is_refused(text: str) -> None:
+    """The error quotes the text and shows a valid form."""
     with pytest.raises(GepDurationError, match=r"is not a duration\. Use") as caught:
         gep_duration.parse(text)
     assert repr(text) in str(caught.value)
 
 
-def test_milliseconds_are_not_minutes() -> None:
-    """The longer unit is tried first."""
+def test_ms_is_read_as_milliseconds() -> None:
+    """The longer unit is tried first, so `ms` is not minutes."""
     assert gep_duration.parse("500ms") == 500
     assert gep_duration.parse("500m") == 30_000_000
     assert gep_duration.parse("1m1ms") == 60_001
 
 
 def test_units_may_be_repeated_in_any_order() -> None:
-    """The parts add up, even beyond what can be written."""
+    """The parts add up, even beyond the longest duration that can be written."""
     assert gep_duration.parse("99999h99999h99999h99999h") == 4 * 99999 * 3_600_000
 
 
 @pytest.mark.parametrize("milliseconds", [-1, LONGEST + 1, gep_duration.parse("99999h99999h99999h99999h")])
-def test_length_that_cannot_be_written(milliseconds: int) -> None:
-    """Nothing negative, nothing beyond five digits of hours."""
+def test_format_refuses_lengths_out_of_range(milliseconds: int) -> None:
+    """Negative durations and more than five digits of hours cannot be written."""
     with pytest.raises(GepDurationError, match="is out of range"):
         gep_duration.format_milliseconds(milliseconds)
 
@@ -93,21 +93,21 @@ def test_length_that_cannot_be_written(milliseconds: int) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.0, "0s"), (864_000.0, "240h"), (0.1, "100ms"), (90.5, "1m30s500ms")]
 )
-def test_seconds_in_the_canonical_form(seconds: float, text: str) -> None:
-    """Ten days are 240 hours; there is no larger unit."""
+def test_format_seconds(seconds: float, text: str) -> None:
+    """Hours are the largest unit: ten days are 240 h."""
     assert gep_duration.format_milliseconds(round(seconds * 1000)) == text
     assert GepDuration.read(text).seconds == seconds
 
 
 @given(st.integers(0, LONGEST))
-def test_writing_and_reading_agree(milliseconds: int) -> None:
-    """Every length that can be written is read back the same."""
+def test_format_and_parse_round_trip(milliseconds: int) -> None:
+    """Every length that can be written parses to the same length."""
     assert gep_duration.parse(gep_duration.format_milliseconds(milliseconds)) == milliseconds
 
 
 @given(st.text(st.sampled_from("0123456789hms.- \n"), max_size=12))
-def test_any_text(text: str) -> None:
-    """Read to the same length as its canonical form, or refused."""
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    """A text is refused or has the same length as its canonical form."""
     try:
         milliseconds = gep_duration.parse(text)
     except GepDurationError:

@@ -1,4 +1,4 @@
-"""gRPC's statuses, deadlines and messages in HTTP/2."""
+"""gRPC statuses, deadlines and messages in HTTP/2."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Messages, Status
 
 
-def test_statuses_are_those_of_grpc() -> None:
-    """By name and number."""
+def test_statuses_match_grpc() -> None:
+    """Names and numbers are equal."""
     assert {status.name: status.value for status in Status} == {
         code.name: code.value[0] for code in grpc.StatusCode
     }
 
 
 @pytest.mark.parametrize(("text", "status"), [(b"14", Status.UNAVAILABLE), (b"17", Status.UNKNOWN)])
-def test_status_is_read(text: bytes, status: Status) -> None:
-    """A number that is none of them is UNKNOWN."""
+def test_read_status(text: bytes, status: Status) -> None:
+    """Unknown numbers and texts give UNKNOWN."""
     assert Status.read(text) is status
     assert Status.read(b"-1") is Status.UNKNOWN
     assert Status.read(b"") is Status.UNKNOWN
@@ -29,71 +29,68 @@ def test_status_is_read(text: bytes, status: Status) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [(b"1S", 1.0), (b"250m", 0.25), (b"99999999H", 99999999 * 3600.0), (b"2u", 2e-6)]
 )
-def test_timeout_is_read(text: bytes, seconds: float) -> None:
-    """Up to eight digits and a unit."""
+def test_read_timeout(text: bytes, seconds: float) -> None:
+    """A timeout has up to eight digits and a unit."""
     assert grpc_http2.read_timeout(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", [b"", b"1", b"S", b"1.5S", b"-1S", b"123456789S", b"1S\n", b"1h"])
-def test_timeout_that_is_none(text: bytes) -> None:
-    """Everything else is no timeout."""
+def test_invalid_timeout_is_none(text: bytes) -> None:
     assert grpc_http2.read_timeout(text) is None
 
 
 @given(st.floats(0, 99_999 * 3600.0))
-def test_timeout_is_written_never_shorter(seconds: float) -> None:
-    """Rounded up, by little."""
-    read = grpc_http2.read_timeout(grpc_http2.write_timeout(seconds))
+def test_written_timeout_is_never_shorter(seconds: float) -> None:
+    """Timeouts are rounded up, by at most 1 %."""
+    timeout = grpc_http2.read_timeout(grpc_http2.write_timeout(seconds))
 
-    assert read is not None
-    assert seconds - 1e-6 <= read <= seconds * 1.01 + 1e-5
+    assert timeout is not None
+    assert seconds - 1e-6 <= timeout <= seconds * 1.01 + 1e-5
 
 
 @given(st.text())
-def test_message_survives(text: str) -> None:
-    """Percent-encoding takes every character."""
+def test_status_message_round_trips(text: str) -> None:
+    """Percent-encoding keeps every character."""
     text = text.encode(errors="replace").decode()
-    written = grpc_http2.write_message(text)
+    encoded = grpc_http2.write_message(text)
 
-    assert grpc_http2.read_message(written) == text
-    assert written.isascii()
+    assert grpc_http2.read_message(encoded) == text
+    assert encoded.isascii()
 
 
 @given(st.lists(st.binary(max_size=20), max_size=6), st.integers(1, 7))
-def test_messages_are_counted_however_cut(messages: list[bytes], cut: int) -> None:
-    """Whole ones count; the longest is seen by its prefix."""
-    body = b"".join(b"\0" + len(one).to_bytes(4) + one for one in messages)
-    counted = Messages()
+def test_messages_are_counted_for_any_chunk_size(messages: list[bytes], chunk_size: int) -> None:
+    """Complete messages count; the longest is known from its prefix."""
+    body = b"".join(b"\0" + len(message).to_bytes(4) + message for message in messages)
+    counter = Messages()
 
-    longest = [counted.take(body[at : at + cut]) for at in range(0, len(body), cut)]
+    longest = [counter.take(body[at : at + chunk_size]) for at in range(0, len(body), chunk_size)]
 
-    assert counted.whole == len(messages)
-    assert counted.is_between_messages
+    assert counter.whole == len(messages)
+    assert counter.is_between_messages
     assert max(longest, default=0) == max(map(len, messages), default=0)
-    assert counted.has_bytes is bool(messages)
-    assert counted.has_several is (len(messages) > 1)
+    assert counter.has_bytes is bool(messages)
+    assert counter.has_several is (len(messages) > 1)
 
 
-def test_second_message_that_only_begins() -> None:
-    """One byte of it is enough to tell a stream."""
-    counted = Messages()
-    counted.take(b"\0\0\0\0\1a")
-    assert not counted.has_several
-    counted.take(b"\0")
-    assert counted.has_several
+def test_first_byte_of_a_second_message_counts() -> None:
+    """One byte is enough to detect a stream."""
+    counter = Messages()
+    counter.take(b"\0\0\0\0\1a")
+    assert not counter.has_several
+    counter.take(b"\0")
+    assert counter.has_several
 
 
-def test_message_that_is_cut_off() -> None:
-    """Neither whole nor between."""
-    counted = Messages()
-    counted.take(b"\0\0\0\0\5ab")
+def test_incomplete_message_does_not_count() -> None:
+    counter = Messages()
+    counter.take(b"\0\0\0\0\5ab")
 
-    assert counted.whole == 0
-    assert not counted.is_between_messages
+    assert counter.whole == 0
+    assert not counter.is_between_messages
 
 
-def test_other_protocols_answers() -> None:
-    """HTTP's statuses and HTTP/2's resets become gRPC's."""
+def test_http_statuses_and_resets_become_grpc_statuses() -> None:
     assert grpc_http2.of_http(503) is Status.UNAVAILABLE
     assert grpc_http2.of_http(418) is Status.UNKNOWN
     assert grpc_http2.of_reset(8) is Status.CANCELLED

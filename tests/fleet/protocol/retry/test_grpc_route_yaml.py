@@ -1,4 +1,4 @@
-"""GRPCRoute in YAML: the GEP's own example, and what must be refused by its path."""
+"""GRPCRoute in YAML: the GEP's own example, and mistakes that are reported with their path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fleet.protocol.retry.grpc_route import (
 )
 from fleet.protocol.retry.policy import RetryReason
 
-#: As it stands in GEP-3440.
+#: The example of GEP-3440, unchanged.
 EXAMPLE = """\
 apiVersion: gateway.networking.k8s.io/v1
 kind: GRPCRoute
@@ -66,35 +66,36 @@ ROUTE = GRPCRoute(
 )
 
 
-def test_example_of_the_gep() -> None:
-    """Read whole, and written so that it is read again the same."""
+def test_gep_example_round_trips() -> None:
     assert grpc_route_yaml.from_yaml(EXAMPLE) == (ROUTE,)
     assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml([ROUTE])) == (ROUTE,)
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("spelling", "correct"),
     [("UNAVAILABLE", "unavailable"), ("Unavailable", "unavailable"), ("canceled", "cancelled")],
 )
-def test_other_spelling_of_a_reason(word: str, meant: str) -> None:
-    """Refused, as the GEP's schema would; the complaint has the word to write."""
-    assert f"{RULE}.retry.reasons[4]: '{word}' is not a retry reason. Use {meant}" in complaints(
-        EXAMPLE.replace("- unavailable", f"- {word}")
+def test_other_spelling_of_a_reason_is_refused(spelling: str, correct: str) -> None:
+    """The GEP's schema refuses it too; the error has the correct spelling."""
+    assert f"{RULE}.retry.reasons[4]: '{spelling}' is not a retry reason. Use {correct}" in yaml_error(
+        EXAMPLE.replace("- unavailable", f"- {spelling}")
     )
 
 
 def test_session_persistence() -> None:
-    """By header or by cookie, under a name or the default one; what we do not act upon is refused."""
-    said = "    sessionPersistence: {}\n    retry:"
+    """Persistence is by header or cookie, with a name or the default; unsupported keys are refused."""
+    persistence = "    sessionPersistence: {}\n    retry:"
 
-    def read(written: str) -> SessionPersistence | None:
-        (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.replace("{}", written)))
+    def read(yaml_text: str) -> SessionPersistence | None:
+        (route,) = grpc_route_yaml.from_yaml(
+            EXAMPLE.replace("    retry:", persistence.replace("{}", yaml_text))
+        )
         assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml([route])) == (route,)
         return route.rules[0].sessions
 
     assert read("{}") == SessionPersistence("refloat-session", SessionType.COOKIE)
     assert read("{type: Header, sessionName: X-User}") == SessionPersistence("X-User", SessionType.HEADER)
-    for written, complaint in {
+    for yaml_text, expected_error in {
         "{type: header}": "type: 'header' is not a session type. Use Cookie or Header",
         "{type: []}": "type: a list is not a session type. Use Cookie or Header",
         "{sessionName: grpc-status}": "sessionName: 'grpc-status' is not a valid name",
@@ -102,13 +103,13 @@ def test_session_persistence() -> None:
         "{idleTimeout: 1h}": "idleTimeout: is not a known or supported key",
         "": "is empty. Write {} or leave it out",
     }.items():
-        found = complaints(EXAMPLE.replace("    retry:", said.replace("{}", written)))
-        assert f"{RULE}.sessionPersistence" in found
-        assert complaint in found
+        error = yaml_error(EXAMPLE.replace("    retry:", persistence.replace("{}", yaml_text)))
+        assert f"{RULE}.sessionPersistence" in error
+        assert expected_error in error
 
 
 def test_duration_is_written_as_it_was() -> None:
-    """GEP-2257: never in another form than the user's."""
+    """GEP-2257: a duration keeps the form that the user wrote."""
     text = grpc_route_yaml.to_yaml(grpc_route_yaml.from_yaml(EXAMPLE.replace("100ms", "0s50ms050ms")))
 
     assert "backoff: 0s50ms050ms\n" in text
@@ -138,9 +139,13 @@ _routes = st.builds(
 )
 
 
-@given(st.lists(_routes, min_size=1, max_size=2, unique_by=lambda one: (one.namespace, one.name)).map(tuple))
-def test_what_is_written_is_read(routes: tuple[GRPCRoute, ...]) -> None:
-    """Nothing is lost on the way, with several routes in a file too; `null` and `true` stay names."""
+@given(
+    st.lists(_routes, min_size=1, max_size=2, unique_by=lambda route: (route.namespace, route.name)).map(
+        tuple
+    )
+)
+def test_routes_round_trip(routes: tuple[GRPCRoute, ...]) -> None:
+    """Several routes in a file keep every field; names such as `null` and `true` stay names."""
     assert grpc_route_yaml.from_yaml(grpc_route_yaml.to_yaml(routes)) == routes
 
 
@@ -148,7 +153,7 @@ RULE = "spec.rules[0]"
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "complaint"),
+    ("before", "after", "expected_error"),
     [
         ("- internal", "- not-found", f"{RULE}.retry.reasons[2]: 'not-found' is not a retry reason"),
         ("- internal", "- 13", f"{RULE}.retry.reasons[2]: '13' is not a retry reason"),
@@ -186,63 +191,60 @@ RULE = "spec.rules[0]"
         ("attempts: 3", "attempts: 3\n      attempts: 4", "YAML: line 23: the key 'attempts' occurs twice"),
     ],
 )  # fmt: skip
-def test_mistake_is_said_with_its_path(before: str, after: str, complaint: str) -> None:
-    """Each by itself, in the words of the file."""
+def test_mistake_is_reported_with_its_path(before: str, after: str, expected_error: str) -> None:
+    """Each error uses the keys of the file."""
     assert before in EXAMPLE
-    said = complaints(EXAMPLE.replace(before, after, 1))
-    for part in complaint.replace("\\\\", "\\").split("; "):
-        assert part in said
+    error = yaml_error(EXAMPLE.replace(before, after, 1))
+    for part in expected_error.replace("\\\\", "\\").split("; "):
+        assert part in error
 
 
-def test_all_mistakes_are_said_at_once() -> None:
-    """Whoever mends a file does it once."""
-    said = complaints(EXAMPLE.replace("attempts: 3", "attempts: -3").replace("100ms", "1d"))
+def test_all_mistakes_are_reported_at_once() -> None:
+    error = yaml_error(EXAMPLE.replace("attempts: 3", "attempts: -3").replace("100ms", "1d"))
 
-    assert f"{RULE}.retry.attempts: " in said
-    assert f"{RULE}.retry.backoff: " in said
+    assert f"{RULE}.retry.attempts: " in error
+    assert f"{RULE}.retry.backoff: " in error
 
 
 def test_timeouts() -> None:
-    """A try may not have longer than the request; zero is no timeout, so anything fits."""
-    said = "    timeouts: {{request: {}, backendRequest: {}}}\n    retry:"
+    """An attempt's timeout may not exceed the request's; zero means no timeout, so any other fits."""
+    timeouts = "    timeouts: {{request: {}, backendRequest: {}}}\n    retry:"
 
-    (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.format("2s", "2000ms")))
+    (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", timeouts.format("2s", "2000ms")))
     assert route.rules[0].policy.request == route.rules[0].policy.backend_request == 2.0
-    (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.format("0s", "1h")))
+    (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", timeouts.format("0s", "1h")))
     assert route.rules[0].policy.request == 0.0
-    assert f"{RULE}.timeouts.backendRequest: 3s is longer than timeouts.request, 2s" in complaints(
-        EXAMPLE.replace("    retry:", said.format("2s", "3s"))
+    assert f"{RULE}.timeouts.backendRequest: 3s is longer than timeouts.request, 2s" in yaml_error(
+        EXAMPLE.replace("    retry:", timeouts.format("2s", "3s"))
     )
 
 
-def test_match_of_nothing() -> None:
-    """A method match names a service or a method; no match at all is every call."""
+def test_match_without_service_and_method_is_refused() -> None:
     head, tail = EXAMPLE.split("    - method:\n        service: com.example\n        method: Login\n")
-    assert f"{RULE}.matches[0].method: has neither" in complaints(
+    assert f"{RULE}.matches[0].method: has neither" in yaml_error(
         f"{head}    - method: {{type: Exact}}\n{tail}"
     )
 
 
-def test_mistake_in_one_of_several_routes() -> None:
-    """The document is named too."""
-    other = EXAMPLE.replace("foo-route", "bar-route")
-    said = complaints(f"{EXAMPLE}---\n{other.replace('100ms', 'soon')}")
+def test_error_names_the_document() -> None:
+    second_route = EXAMPLE.replace("foo-route", "bar-route")
+    error = yaml_error(f"{EXAMPLE}---\n{second_route.replace('100ms', 'soon')}")
 
-    assert said.startswith(f"document 2: {RULE}.retry.backoff: 'soon'")
+    assert error.startswith(f"document 2: {RULE}.retry.backoff: 'soon'")
 
 
-def test_two_routes_of_one_name() -> None:
-    """Refused in one namespace: neither the reader nor the metrics could tell them apart."""
+def test_two_routes_of_one_name_are_refused() -> None:
+    """Within a namespace neither people nor metrics could distinguish them."""
     assert (
-        complaints(f"{EXAMPLE}---\n{EXAMPLE}")
+        yaml_error(f"{EXAMPLE}---\n{EXAMPLE}")
         == "document 2: metadata.name: 'foo-route' is also the name of document 1"
     )
     elsewhere = EXAMPLE.replace("name: foo-route", "name: foo-route\n  namespace: elsewhere")
     assert len(grpc_route_yaml.from_yaml(f"{EXAMPLE}---\n{elsewhere}")) == 2
 
 
-def test_file_that_was_cut() -> None:
-    """What is left is often YAML: as long as it has no rule it is refused, for it would take every call away."""
+def test_truncated_file_is_refused() -> None:
+    """A truncated file is often valid YAML: without a rule it would refuse every call."""
     lines = EXAMPLE.splitlines(keepends=True)
     rule = lines.index("        method: Login\n")
 
@@ -251,22 +253,21 @@ def test_file_that_was_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ["10.0.0.1", "::1", "foo_svc", "foo.bar.svc.cluster.local", "A-1"])
-def test_name_of_a_backend(name: str) -> None:
-    """What can be looked up, or named by a flag."""
+def test_valid_backend_names(name: str) -> None:
+    """A name is resolved by DNS or mapped by a flag."""
     text = EXAMPLE.replace("name: foo-svc", f"name: '{name}'")
     assert grpc_route_yaml.from_yaml(text)[0].rules[0].backends[0].name == name
 
 
-@pytest.mark.parametrize("ending", ["\r\n", "\r"])
-def test_ends_of_lines_and_a_byte_order_mark(ending: str) -> None:
-    """As other systems write them."""
-    assert grpc_route_yaml.from_yaml("\ufeff" + EXAMPLE.replace("\n", ending)) == (ROUTE,)
+@pytest.mark.parametrize("line_ending", ["\r\n", "\r"])
+def test_line_endings_and_byte_order_mark_are_accepted(line_ending: str) -> None:
+    assert grpc_route_yaml.from_yaml("\ufeff" + EXAMPLE.replace("\n", line_ending)) == (ROUTE,)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "[", "- a", "5", "a: &a [*a]"])
-def test_file_without_a_route(text: str) -> None:
-    """Refused with a sentence, never with another error."""
-    assert complaints(text)
+def test_file_without_a_route_is_refused(text: str) -> None:
+    """The error is a RouteError, never another exception."""
+    assert yaml_error(text)
 
 
 @given(
@@ -285,10 +286,10 @@ def test_file_without_a_route(text: str) -> None:
         max_leaves=20,
     )
 )
-def test_any_document(found: object) -> None:
-    """None makes the reader fail in another way than it should."""
+def test_any_document_gives_only_route_problems(document: object) -> None:
+    """No document raises another exception."""
     problems: list[object] = []
-    grpc_route_yaml._Reader(problems, "").route(found)  # type: ignore[arg-type]
+    grpc_route_yaml._Reader(problems, "").route(document)  # type: ignore[arg-type]
 
     assert problems
 
@@ -301,7 +302,7 @@ def _is_refused(text: str) -> bool:
     return False
 
 
-def complaints(text: str) -> str:
+def yaml_error(text: str) -> str:
     with pytest.raises(RouteError) as caught:
         grpc_route_yaml.from_yaml(text)
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""Which tries are followed by another, and when: the semantics of GEP-3440."""
+"""Retry policy: which attempts are retried, and when. The semantics of GEP-3440."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from fleet.protocol.retry.gep_duration import LONGEST
 from fleet.protocol.retry.policy import (
     NO_RETRY,
-    Bound,
     DeadlineExceeded,
     Finish,
     RetryAfter,
     RetryPolicy,
     RetryReason,
-    Tries,
+    RetryState,
+    TimeoutKind,
     UnknownReasonError,
 )
 
@@ -43,15 +43,15 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(
-    "word", ["cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable"]
+    "text", ["cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable"]
 )
-def test_reason(word: str) -> None:
-    """The five words of the enumeration in the GEP's schema."""
-    assert RetryReason.read(word) == word
+def test_read_reason(text: str) -> None:
+    """These five values are the enumeration in the GEP's schema."""
+    assert RetryReason.read(text) == text
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("text", "correct"),
     [
         ("canceled", "cancelled"),
         ("CANCELLED", "cancelled"),
@@ -61,84 +61,84 @@ def test_reason(word: str) -> None:
         ("UNAVAILABLE", "unavailable"),
     ],
 )
-def test_reason_in_another_spelling(word: str, meant: str) -> None:
-    """Refused, as Kubernetes refuses what the schema does not list; the sentence has the word to write."""
-    with pytest.raises(UnknownReasonError, match=f"^'{word}' is not a retry reason\\. Use {meant}$"):
-        RetryReason.read(word)
+def test_reason_in_another_spelling_is_refused(text: str, correct: str) -> None:
+    """Kubernetes refuses it too; the error has the correct spelling."""
+    with pytest.raises(UnknownReasonError, match=f"^'{text}' is not a retry reason\\. Use {correct}$"):
+        RetryReason.read(text)
 
 
 @pytest.mark.parametrize(
-    "word", ["not-found", "14", "", " unavailable", "unavailable\n", "deadline exceeded"]
+    "text", ["not-found", "14", "", " unavailable", "unavailable\n", "deadline exceeded"]
 )
-def test_unknown_reason(word: str) -> None:
-    """Refused with the words that would do."""
+def test_unknown_reason_is_refused(text: str) -> None:
+    """The error lists the valid reasons."""
     with pytest.raises(UnknownReasonError, match="Use one of cancelled, deadline-exceeded"):
-        RetryReason.read(word)
+        RetryReason.read(text)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [{"attempts": -1}, {"backoff": -0.1}, {"request": float("nan")}, {"backend_request": float("inf")},
      {"spread": 2.0}, {"spread": 0.9}],
 )  # fmt: skip
-def test_policy_nobody_could_obey(wrong: dict[str, float]) -> None:
-    """Refused by the name of what is wrong."""
-    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: "):
-        RetryPolicy(**wrong)  # type: ignore[arg-type]
+def test_invalid_policy_is_refused(invalid: dict[str, float]) -> None:
+    """The error names the field."""
+    with pytest.raises(ValueError, match=f"^{next(iter(invalid))}: "):
+        RetryPolicy(**invalid)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reason", RetryReason)
 @pytest.mark.parametrize("status", STATUSES)
 def test_only_listed_statuses_are_retried(status: str, reason: RetryReason) -> None:
-    """The set is exact: nothing else is retried."""
-    verdict = ended(RetryPolicy(frozenset({reason}), attempts=1), status)
+    verdict = judge_first_attempt(RetryPolicy(frozenset({reason}), attempts=1), status)
 
     assert isinstance(verdict, RetryAfter) == (RetryReason.of_status(status) is reason)
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_without_reasons_the_transient_is_retried(status: str) -> None:
-    """Unavailable, and nothing else that a server says."""
-    assert isinstance(ended(RetryPolicy(attempts=1), status), RetryAfter) == (status == "UNAVAILABLE")
+def test_without_reasons_only_unavailable_is_retried(status: str) -> None:
+    assert isinstance(judge_first_attempt(RetryPolicy(attempts=1), status), RetryAfter) == (
+        status == "UNAVAILABLE"
+    )
 
 
-def test_timeout_of_a_try_without_reasons() -> None:
-    """A try that was given up is retried; one whose server says DEADLINE_EXCEEDED by itself is not."""
+def test_attempt_timeout_without_reasons_is_retried() -> None:
+    """A DEADLINE_EXCEEDED that the server sent earlier is not retried."""
     policy = RetryPolicy(backend_request=2.0)
 
-    assert isinstance(ended(policy, "DEADLINE_EXCEEDED", after=2.0), RetryAfter)
-    assert ended(policy, "DEADLINE_EXCEEDED", after=0.5) == Finish()
+    assert isinstance(judge_first_attempt(policy, "DEADLINE_EXCEEDED", after=2.0), RetryAfter)
+    assert judge_first_attempt(policy, "DEADLINE_EXCEEDED", after=0.5) == Finish()
 
 
-def test_timeout_of_a_try_with_reasons() -> None:
-    """A try that was given up is a deadline exceeded, which must be listed."""
-    for reasons, retried in ({RetryReason.DEADLINE_EXCEEDED}, True), ({RetryReason.UNAVAILABLE}, False):
+def test_attempt_timeout_is_retried_if_listed() -> None:
+    """An attempt that timed out counts as deadline-exceeded."""
+    for reasons, is_retried in ({RetryReason.DEADLINE_EXCEEDED}, True), ({RetryReason.UNAVAILABLE}, False):
         policy = RetryPolicy(frozenset(reasons), backend_request=2.0)
 
-        assert isinstance(ended(policy, "DEADLINE_EXCEEDED", after=2.0), RetryAfter) == retried
+        assert (
+            isinstance(judge_first_attempt(policy, "DEADLINE_EXCEEDED", after=2.0), RetryAfter) == is_retried
+        )
 
 
 @pytest.mark.parametrize("attempts", [0, 1, 3, 10])
 def test_attempts_are_retries(attempts: int) -> None:
-    """The tries are one more; the last gives what it got."""
-    tries = Tries(RetryPolicy(ALL, attempts), now=0.0)
+    """`attempts` counts the retries; the last attempt's outcome is final."""
+    state = RetryState(RetryPolicy(ALL, attempts), now=0.0)
     verdicts = []
     for _ in range(attempts + 1):
-        tries.start(0.0)
-        verdicts.append(tries.judge(0.0, 0.0, "INTERNAL"))
+        state.start(0.0)
+        verdicts.append(state.judge(0.0, 0.0, "INTERNAL"))
 
     assert [type(verdict) for verdict in verdicts] == [RetryAfter] * attempts + [Finish]
 
 
-def test_success_ends_it() -> None:
-    """Any OK is the caller's."""
-    assert ended(RetryPolicy(ALL, 3), "OK") == Finish()
+def test_success_is_final() -> None:
+    assert judge_first_attempt(RetryPolicy(ALL, 3), "OK") == Finish()
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_no_retry(status: str) -> None:
-    """Without a `retry` nothing is retried."""
-    assert ended(NO_RETRY, status) == Finish()
+def test_policy_without_retry_retries_nothing(status: str) -> None:
+    assert judge_first_attempt(NO_RETRY, status) == Finish()
 
 
 @given(
@@ -146,8 +146,10 @@ def test_no_retry(status: str) -> None:
     st.floats(1, 2, exclude_max=True),
     st.lists(st.floats(0, 1, exclude_max=True), min_size=40, max_size=40),
 )
-def test_waits_grow_and_are_never_short(backoff: float, spread: float, chances: list[float]) -> None:
-    """Whatever chance says: never below the minimum, and each longer than the one before, up to eleven years."""
+def test_waits_grow_and_are_never_below_the_backoff(
+    backoff: float, spread: float, chances: list[float]
+) -> None:
+    """For any jitter each wait is longer than the one before, up to eleven years."""
     policy = RetryPolicy(backoff=backoff, spread=spread)
     waits = [policy.wait(retry, chance) for retry, chance in enumerate(chances, 1)]
     longest = max(waits[-1], 99_999 * 3600.0)
@@ -156,31 +158,29 @@ def test_waits_grow_and_are_never_short(backoff: float, spread: float, chances: 
     assert all(later > earlier or earlier == longest for earlier, later in itertools.pairwise(waits))
 
 
-def test_wait_after_very_many_tries() -> None:
-    """It is the longest there is, and no float overflows."""
+def test_wait_after_very_many_attempts_is_capped() -> None:
+    """No float overflows."""
     assert RetryPolicy(backoff=0.1).wait(13, 0.0) == pytest.approx(409.6)
     assert RetryPolicy(backoff=0.1).wait(1_000_000, 0.5) == 99_999 * 3600.0
     assert RetryPolicy(backoff=0.0).wait(1_000_000, 0.5) == 0.0
 
 
-def test_longest_backoff() -> None:
-    """It is waited for, and no timer overflows by its doubling."""
+def test_longest_backoff_is_not_doubled_beyond_the_cap() -> None:
     longest = LONGEST / 1000
 
     assert RetryPolicy(backoff=longest).wait(100, 0.9) == longest
     assert RetryPolicy(backoff=longest / 2).wait(100, 0.9) < longest
 
 
-def test_no_backoff() -> None:
-    """Zero seconds is what somebody asked for."""
-    assert ended(RetryPolicy(attempts=1, backoff=0.0), "UNAVAILABLE") == RetryAfter(0.0)
+def test_zero_backoff_retries_at_once() -> None:
+    assert judge_first_attempt(RetryPolicy(attempts=1, backoff=0.0), "UNAVAILABLE") == RetryAfter(0.0)
 
 
-def test_timeouts_of_tries() -> None:
-    """The least of the try's own, what is left of the request's and what is left of the caller's."""
-    tries = Tries(RetryPolicy(request=10.0, backend_request=3.0), now=100.0, timeout=8.0)
+def test_attempt_gets_the_shortest_timeout() -> None:
+    """It is the least of the attempt's timeout, the rest of the request's and the rest of the caller's."""
+    state = RetryState(RetryPolicy(request=10.0, backend_request=3.0), now=100.0, timeout=8.0)
 
-    assert [tries.start(now) for now in (100.0, 104.0, 106.5, 109.0)] == [3.0, 3.0, 1.5, 0.0]
+    assert [state.start(now) for now in (100.0, 104.0, 106.5, 109.0)] == [3.0, 3.0, 1.5, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -195,16 +195,18 @@ def test_timeouts_of_tries() -> None:
         (RetryPolicy(backend_request=2.0), None, 2.0),
     ],
 )
-def test_timeout_of_the_first_try(policy: RetryPolicy, timeout: float | None, expected: float | None) -> None:
-    """Zero is none."""
-    assert Tries(policy, now=7.0, timeout=timeout).start(7.0) == expected
+def test_timeout_of_the_first_attempt(
+    policy: RetryPolicy, timeout: float | None, expected: float | None
+) -> None:
+    """Zero means no timeout."""
+    assert RetryState(policy, now=7.0, timeout=timeout).start(7.0) == expected
 
 
-def test_wait_that_does_not_fit() -> None:
-    """The answer is the timeout, at once, and says why the last try failed."""
-    tries = Tries(RetryPolicy(attempts=3, backoff=5.0, request=4.0), now=0.0)
-    tries.start(0.0)
-    verdict = tries.judge(1.0, 0.0, "UNAVAILABLE", "down")
+def test_wait_beyond_the_timeout_fails_at_once() -> None:
+    """The error has the reason why the last attempt failed."""
+    state = RetryState(RetryPolicy(attempts=3, backoff=5.0, request=4.0), now=0.0)
+    state.start(0.0)
+    verdict = state.judge(1.0, 0.0, "UNAVAILABLE", "down")
 
     assert isinstance(verdict, DeadlineExceeded)
     assert verdict.details == (
@@ -213,13 +215,13 @@ def test_wait_that_does_not_fit() -> None:
     )
 
 
-def test_time_is_over_during_a_retry() -> None:
-    """The timeout wins over the reasons, and what failed before is not forgotten."""
-    tries = Tries(RetryPolicy(ALL, attempts=5, backoff=0.1, request=4.0), now=0.0)
-    tries.start(0.0)
-    assert isinstance(tries.judge(0.1, 0.0, "INTERNAL", "oh"), RetryAfter)
-    tries.start(0.2)
-    verdict = tries.judge(4.0, 0.0, "DEADLINE_EXCEEDED")
+def test_timeout_during_a_retry() -> None:
+    """The timeout takes precedence over the reasons; the error has the previous failure."""
+    state = RetryState(RetryPolicy(ALL, attempts=5, backoff=0.1, request=4.0), now=0.0)
+    state.start(0.0)
+    assert isinstance(state.judge(0.1, 0.0, "INTERNAL", "oh"), RetryAfter)
+    state.start(0.2)
+    verdict = state.judge(4.0, 0.0, "DEADLINE_EXCEEDED")
 
     assert isinstance(verdict, DeadlineExceeded)
     assert (
@@ -228,45 +230,44 @@ def test_time_is_over_during_a_retry() -> None:
     )
 
 
-def test_time_is_over_during_the_first_try() -> None:
-    """What the try says is what the caller gets."""
-    assert ended(RetryPolicy(ALL, 5, request=4.0), "DEADLINE_EXCEEDED", after=4.0) == Finish()
+def test_timeout_during_the_first_attempt() -> None:
+    """The caller gets the status of the attempt."""
+    assert judge_first_attempt(RetryPolicy(ALL, 5, request=4.0), "DEADLINE_EXCEEDED", after=4.0) == Finish()
 
 
 def test_callers_deadline_bounds_the_waits() -> None:
-    """As the request's own timeout does."""
-    tries = Tries(RetryPolicy(attempts=3, backoff=5.0), now=0.0, timeout=4.0)
-    tries.start(0.0)
+    state = RetryState(RetryPolicy(attempts=3, backoff=5.0), now=0.0, timeout=4.0)
+    state.start(0.0)
 
-    verdict = tries.judge(0.1, 0.0, "UNAVAILABLE")
+    verdict = state.judge(0.1, 0.0, "UNAVAILABLE")
     assert isinstance(verdict, DeadlineExceeded)
     assert verdict.details.startswith("the caller's deadline of 4 s would expire before the next attempt")
 
 
 @pytest.mark.parametrize(
-    ("policy", "timeout", "bounds"),
+    ("policy", "timeout", "expected"),
     [
         (RetryPolicy(), None, [None, None]),
-        (RetryPolicy(), 4.0, [Bound.CALLER] * 2),
-        (RetryPolicy(request=4.0), 4.0, [Bound.CALLER] * 2),
-        (RetryPolicy(request=3.0), 4.0, [Bound.REQUEST] * 2),
-        (RetryPolicy(backend_request=2.0), None, [Bound.TRY] * 2),
-        (RetryPolicy(backend_request=2.0), 4.0, [Bound.TRY, Bound.CALLER]),
-        (RetryPolicy(backend_request=4.0), 4.0, [Bound.CALLER] * 2),
-        (RetryPolicy(request=4.0, backend_request=2.0), None, [Bound.TRY, Bound.REQUEST]),
+        (RetryPolicy(), 4.0, [TimeoutKind.CALLER] * 2),
+        (RetryPolicy(request=4.0), 4.0, [TimeoutKind.CALLER] * 2),
+        (RetryPolicy(request=3.0), 4.0, [TimeoutKind.REQUEST] * 2),
+        (RetryPolicy(backend_request=2.0), None, [TimeoutKind.ATTEMPT] * 2),
+        (RetryPolicy(backend_request=2.0), 4.0, [TimeoutKind.ATTEMPT, TimeoutKind.CALLER]),
+        (RetryPolicy(backend_request=4.0), 4.0, [TimeoutKind.CALLER] * 2),
+        (RetryPolicy(request=4.0, backend_request=2.0), None, [TimeoutKind.ATTEMPT, TimeoutKind.REQUEST]),
     ],
 )
-def test_limit_of_a_try_has_an_owner(
-    policy: RetryPolicy, timeout: float | None, bounds: list[Bound | None]
+def test_bound_of_an_attempt(
+    policy: RetryPolicy, timeout: float | None, expected: list[TimeoutKind | None]
 ) -> None:
-    """Of equal limits the caller's: what the caller wants is no failure of a backend. The second try is at 3 s."""
-    tries = Tries(policy, now=0.0, timeout=timeout)
-    seen = []
+    """Of equal limits the caller's counts, as it is no backend failure. The second attempt starts at 3 s."""
+    state = RetryState(policy, now=0.0, timeout=timeout)
+    bounds = []
     for now in (0.0, 3.0):
-        tries.start(now)
-        seen.append(tries.bound)
+        state.start(now)
+        bounds.append(state.bound)
 
-    assert seen == bounds
+    assert bounds == expected
 
 
 @pytest.mark.parametrize(
@@ -286,14 +287,16 @@ def test_limit_of_a_try_has_an_owner(
 )
 def test_pushback(pushback: str, expected: RetryAfter | Finish) -> None:
     """A server may ask for a longer wait or for no retry, never for less than the minimum."""
-    tries = Tries(RetryPolicy(attempts=1, backoff=0.1), now=0.0)
-    tries.start(0.0)
+    state = RetryState(RetryPolicy(attempts=1, backoff=0.1), now=0.0)
+    state.start(0.0)
 
-    assert tries.judge(0.0, 0.0, "UNAVAILABLE", "", pushback) == expected
+    assert state.judge(0.0, 0.0, "UNAVAILABLE", "", pushback) == expected
 
 
-def ended(policy: RetryPolicy, status: str, *, after: float = 0.1) -> RetryAfter | Finish | DeadlineExceeded:
-    """What follows a first try that ended so."""
-    tries = Tries(policy, now=50.0)
-    tries.start(50.0)
-    return tries.judge(50.0 + after, 0.0, status)
+def judge_first_attempt(
+    policy: RetryPolicy, status: str, *, after: float = 0.1
+) -> RetryAfter | Finish | DeadlineExceeded:
+    """Return the verdict about a first attempt that ended with this status."""
+    state = RetryState(policy, now=50.0)
+    state.start(50.0)
+    return state.judge(50.0 + after, 0.0, status)

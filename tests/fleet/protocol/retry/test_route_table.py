@@ -1,4 +1,4 @@
-"""The rule for a call, of many routes."""
+"""Route table: the rule for a call among several routes."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ TABLE = RouteTable(
     ],
 )
 def test_most_exact_rule_wins(authority: str, path: str, name: str) -> None:
-    """Host without wildcard, host, service, method; of equals the first."""
-    found = TABLE.find(authority, path)
+    """Order: exact host, wildcard host, service, method; among equals the first."""
+    rule = TABLE.find(authority, path)
 
-    assert found is not None
-    assert found.name == name
+    assert rule is not None
+    assert rule.name == name
 
 
-def test_no_rule() -> None:
-    """Nothing fits."""
+def test_call_that_matches_no_rule() -> None:
     table = RouteTable([GRPCRoute("a", hostnames=("a.b",), rules=(GRPCRouteRule(),)), GRPCRoute("empty")])
 
     assert table.find("b.a", "/a/b") is None
-    assert [one.name for one in table.rules] == ["a/0"]
+    assert [rule.name for rule in table.rules] == ["a/0"]
 
 
-def test_host_of_an_authority() -> None:
-    """Without port, in small letters."""
+def test_host_of_an_authority_has_no_port() -> None:
+    """Letters become lower case."""
     assert host_of("A.b:80") == "a.b"
     assert host_of("[::1]:80") == "[::1]"
     assert host_of("a") == "a"

@@ -1,4 +1,4 @@
-"""Names of services and targets, and who may claim which."""
+"""Names of services and targets, and which agent may claim them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ def id_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["web", "a", "0", "ssh-2", "a" * 63])
-def test_service_name(name: str) -> None:
-    """Labels of DNS in lower case are names."""
+def test_valid_service_name(name: str) -> None:
+    """Lower-case DNS labels are valid."""
     assert agent_services.check_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "_status", "Web", "a.b", "-a", "a-", "a b", "a" * 64, "ä", "a\n"])
-def test_no_service_name(name: str) -> None:
-    """What a host name could not hold, or is ours, is refused with a sentence."""
+def test_invalid_service_name(name: str) -> None:
+    """Names that are no host name label, or reserved, are refused."""
     with pytest.raises(ServiceNameError, match="is not a service name"):
         agent_services.check_name(name)
 
 
-def test_target_there_and_back() -> None:
-    """An agent's id may hold dots, a service's name may not."""
+def test_target_round_trip() -> None:
+    """An agent's id may contain dots, a service's name may not."""
     target = agent_services.target_of("web", "a.b")
     assert agent_services.split(target) == ("web", "a.b")
 
 
 @pytest.mark.parametrize(
-    ("target", "may"),
+    ("target", "expected"),
     [
         (Target("web.me"), True),
         (Target("_status.me"), True),
@@ -46,23 +46,22 @@ def test_target_there_and_back() -> None:
         (Target(".me"), False),
     ],
 )
-def test_agent_claims_its_own_only(target: Target, may: bool) -> None:
-    """Its own services, by their names, and its status."""
-    assert agent_services.may_claim(Peer(name="me"), target) is may
+def test_agent_claims_its_own_only(target: Target, expected: bool) -> None:
+    """An agent may claim its own services and its status."""
+    assert agent_services.may_claim(Peer(name="me"), target) is expected
 
 
-def test_nobody_claims_without_a_name() -> None:
-    """A client that says no name is no agent."""
+def test_client_without_a_name_claims_nothing() -> None:
     assert not agent_services.may_claim(Peer(), Target("web."))
     assert not agent_services.may_claim(Peer(("me",)), Target("web.me"))
 
 
 @pytest.mark.parametrize(
-    ("identity", "agent_id", "name", "proven"),
+    ("identity", "agent_id", "name", "expected"),
     [
         (("some-id", "agent-1"), "some-id", "agent-1", True),
         (("some-id",), "some-id", "some-id", True),
-        # The id alone does not give any name: users ask by name, too.
+        # The id alone proves no name: users address agents by name, too.
         (("some-id",), "some-id", "agent-1", False),
         (("agents-1", "refloat:agents:agent-1..3"), "agents-1", "agent-4", False),
         (("agents-1", "refloat:agents:agent-1..3"), "agents-1", "agent-3", True),
@@ -70,7 +69,7 @@ def test_nobody_claims_without_a_name() -> None:
         ((id_of("agent-1"),), id_of("agent-1"), "agent-1", True),
         ((id_of("agent-1"),), id_of("agent-1"), "agent-2", False),
         (("agent-1",), id_of("agent-1"), "agent-1", True),
-        # The name alone does not give any id.
+        # The name alone proves no id.
         (("agent-1",), id_of("agent-2"), "agent-1", False),
         (("agent-1",), id_of("agent-2"), "agent-2", False),
         (("refloat:agents:agent-1..3",), id_of("agent-3"), "agent-3", True),
@@ -84,18 +83,18 @@ def test_nobody_claims_without_a_name() -> None:
     ],
 )
 def test_certificate_proves_an_agent(
-    identity: tuple[str, ...], agent_id: str, name: str, proven: bool
+    identity: tuple[str, ...], agent_id: str, name: str, expected: bool
 ) -> None:
-    """By its name, alone or in a range, and its id; by one of the two if the id is the one made from the name."""
-    assert agent_services.identity_matches(identity, agent_id, name, id_of) is proven
+    """A certificate proves name and id, or one of them if the id is derived from the name."""
+    assert agent_services.identity_matches(identity, agent_id, name, id_of) is expected
 
 
-def test_range_name_is_read_back() -> None:
-    """What names a process's agents proves the first and the last, and not the next."""
-    named = (agent_services.range_name("agent", 501, 500),)
-    found = [
-        agent_services.identity_matches(named, id_of(name), name, id_of)
+def test_range_name_proves_its_agents() -> None:
+    """The range's name proves the first and the last agent, and not the next."""
+    identity = (agent_services.range_name("agent", 501, 500),)
+    matches = [
+        agent_services.identity_matches(identity, id_of(name), name, id_of)
         for name in ("agent-501", "agent-1000")
     ]
-    assert found == [True, True]
-    assert not agent_services.identity_matches(named, id_of("agent-1001"), "agent-1001", id_of)
+    assert matches == [True, True]
+    assert not agent_services.identity_matches(identity, id_of("agent-1001"), "agent-1001", id_of)

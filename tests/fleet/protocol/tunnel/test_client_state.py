@@ -1,14 +1,14 @@
-"""What a tunnel client decides, message by message."""
+"""Decisions of a tunnel client, message by message."""
 
 from __future__ import annotations
 
 import pytest
 
 from fleet.protocol.tunnel.client_state import (
-    AskHandler,
     ClientState,
     OpenStream,
-    Send,
+    QueryRegisterHandler,
+    SendToServer,
     SessionFailed,
     SubscriptionResponse,
     TargetAccepted,
@@ -36,7 +36,7 @@ GNMI = Target("router-7", "GNMI")
 def state_01(
     *, handler: bool = True, server: bool | None = True, limits: Limits | None = None
 ) -> ClientState:
-    """A client of version 0.1 whose server said its capabilities, unless `server` is None."""
+    """Return a client of version 0.1 whose server sent its capabilities, unless `server` is None."""
     state = ClientState(WireVersion.V0_1, has_handler=handler, limits=limits)
     state.start()
     if server is not None:
@@ -48,15 +48,15 @@ def state_02(*, handler: bool = True, limits: Limits | None = None) -> ClientSta
     return ClientState(WireVersion.V0_2, has_handler=handler, limits=limits)
 
 
-# -- the beginning ---------------------------------------------------------------------------------
+# -- start -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("handler", [True, False])
 def test_start_0_1(handler: bool) -> None:
-    """Capabilities, unasked; sessions may be asked for once the server's are known."""
+    """The client sends its capabilities first; sessions can be requested once the server's are known."""
     state = ClientState(WireVersion.V0_1, has_handler=handler)
 
-    assert state.start() == [Send(Capabilities(handler))]
+    assert state.start() == [SendToServer(Capabilities(handler))]
     assert not state.ready
     with pytest.raises(TunnelError, match="not established yet"):
         state.open(Target("x"), 0)
@@ -64,8 +64,8 @@ def test_start_0_1(handler: bool) -> None:
     assert state.ready
 
 
-def test_start_0_1_knows_no_targets() -> None:
-    """Nor subscriptions: said before anything goes out."""
+def test_start_0_1_refuses_targets_and_subscriptions() -> None:
+    """They are refused before anything is sent."""
     state = ClientState(WireVersion.V0_1, has_handler=True)
     for targets, kinds in (((SSH,), ()), ((), ("SSH",))):
         with pytest.raises(TunnelError, match="neither targets nor subscriptions"):
@@ -76,20 +76,20 @@ def test_start_0_1_knows_no_targets() -> None:
 
 
 def test_start_0_2() -> None:
-    """Each target, then each subscription; sessions may be asked for at once."""
+    """Each target is sent, then each subscription; sessions can be requested at once."""
     state = state_02()
 
     assert state.ready
     assert state.start([SSH, GNMI], ["", "SSH"]) == [
-        Send(Registration(Op.ADD, SSH)),
-        Send(Registration(Op.ADD, GNMI)),
-        Send(Subscription(Op.ADD, "")),
-        Send(Subscription(Op.ADD, "SSH")),
+        SendToServer(Registration(Op.ADD, SSH)),
+        SendToServer(Registration(Op.ADD, GNMI)),
+        SendToServer(Subscription(Op.ADD, "")),
+        SendToServer(Subscription(Op.ADD, "SSH")),
     ]
 
 
-def test_capabilities_no_handler_anywhere() -> None:
-    """The stream ends; one handler would have been enough."""
+def test_capabilities_without_any_handler_end_the_stream() -> None:
+    """One handler at either end is enough."""
     with pytest.raises(TunnelError, match="no handlers defined"):
         state_01(handler=False, server=False)
     assert state_01(handler=True, server=False).ready
@@ -98,45 +98,45 @@ def test_capabilities_no_handler_anywhere() -> None:
 
 @pytest.mark.parametrize("message", [Session(1, accept=True), Session(-1, error="no")])
 def test_capabilities_must_come_first(message: Message) -> None:
-    """In 0.1 anything else ends the stream."""
+    """In version 0.1 any other first message ends the stream."""
     with pytest.raises(TunnelError, match=r"first message of version 0\.1 must be capabilities"):
         state_01(server=None).receive(message, 0)
 
 
-def test_empty_message_is_nothing() -> None:
-    """An empty RegisterOp, and capabilities said again."""
+def test_empty_message_is_ignored() -> None:
+    """Empty RegisterOps and repeated capabilities have no effect."""
     assert state_02().receive(None, 0) == []
     assert state_01().receive(Capabilities(False), 0) == []
 
 
-# -- targets and news ------------------------------------------------------------------------------
+# -- targets and changes -----------------------------------------------------------------------------
 
 
-def test_target_is_taken() -> None:
-    """Acknowledgements carry no operation: theirs is the order of what was asked."""
+def test_target_is_accepted() -> None:
+    """Responses have no operation; they come in the order of the requests."""
     state = state_02()
 
-    assert state.add(SSH) == [Send(Registration(Op.ADD, SSH))]
+    assert state.add(SSH) == [SendToServer(Registration(Op.ADD, SSH))]
     assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [TargetAccepted(SSH)]
-    assert state.remove(SSH) == [Send(Registration(Op.REMOVE, SSH))]
+    assert state.remove(SSH) == [SendToServer(Registration(Op.REMOVE, SSH))]
     assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [TargetAccepted(SSH)]
     with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is not registered"):
         state.remove(SSH)
 
 
-def test_target_is_refused() -> None:
-    """It is told, the client goes on, and may try again."""
+def test_refused_target_can_be_added_again() -> None:
+    """The refusal is reported, and the client continues."""
     state = state_02()
     state.add(SSH)
     with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is already registered"):
         state.add(SSH)
 
     assert state.receive(Registration(Op.UNKNOWN, SSH, error="no"), 0) == [TargetRejected(SSH, "no")]
-    assert state.add(SSH) == [Send(Registration(Op.ADD, SSH))]
+    assert state.add(SSH) == [SendToServer(Registration(Op.ADD, SSH))]
 
 
 def test_target_removed_and_added_at_once() -> None:
-    """The refusal of the first is not the end of the second: answers come in the order of what was asked."""
+    """A refusal of the first request does not affect the second: responses come in order."""
     state = state_02()
     state.add(SSH)
     state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0)
@@ -147,11 +147,11 @@ def test_target_removed_and_added_at_once() -> None:
         TargetRejected(SSH, "displaced")
     ]
     assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [TargetAccepted(SSH)]
-    assert state.remove(SSH) == [Send(Registration(Op.REMOVE, SSH))]
+    assert state.remove(SSH) == [SendToServer(Registration(Op.REMOVE, SSH))]
 
 
-def test_news_of_others_only() -> None:
-    """What comes and goes, but for one's own targets and what is no operation."""
+def test_target_changes_of_others_are_reported() -> None:
+    """Own targets and unknown operations are left out."""
     state = state_02()
     state.add(SSH)
 
@@ -161,24 +161,27 @@ def test_news_of_others_only() -> None:
     assert state.receive(Registration(Op.UNKNOWN, GNMI), 0) == []
 
 
-def test_subscription_answers() -> None:
-    """Yes or no, the client goes on."""
+def test_subscription_responses_are_reported() -> None:
+    """Accepted or refused, the client continues."""
     state = state_02()
-    yes, no = Subscription(Op.ADD, "SSH", accept=True), Subscription(Op.ADD, "SSH", error="no")
+    accepted_response, refused_response = (
+        Subscription(Op.ADD, "SSH", accept=True),
+        Subscription(Op.ADD, "SSH", error="no"),
+    )
 
-    assert state.receive(yes, 0) == [SubscriptionResponse(Op.ADD, "SSH", "")]
-    assert state.receive(no, 0) == [SubscriptionResponse(Op.ADD, "SSH", "no")]
+    assert state.receive(accepted_response, 0) == [SubscriptionResponse(Op.ADD, "SSH", "")]
+    assert state.receive(refused_response, 0) == [SubscriptionResponse(Op.ADD, "SSH", "no")]
 
 
-# -- sessions that the client wants ----------------------------------------------------------------
+# -- sessions requested by the client--------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", [state_01(), state_02()])
 def test_open_and_accepted(state: ClientState) -> None:
-    """Asked for without accept, by a tag below zero; the server's accept opens the stream, once."""
+    """The request has no accept and a negative tag; the server's accept opens the stream, once."""
     tag, effects = state.open(SSH, 0)
 
-    assert (tag, effects) == (-1, [Send(Session(-1, SSH))])
+    assert (tag, effects) == (-1, [SendToServer(Session(-1, SSH))])
     assert state.receive(Session(-1, SSH, accept=True), 0) == [OpenStream(-1, SSH)]
     assert state.receive(Session(-1, SSH, accept=True), 0) == []
     assert state.receive(Session(-1, SSH, error="late"), 0) == []
@@ -186,15 +189,15 @@ def test_open_and_accepted(state: ClientState) -> None:
     assert state.open(SSH, 0)[0] == -2
 
 
-def test_open_goes_where_it_was_asked_to() -> None:
-    """Not to what the answer says."""
+def test_open_uses_the_requested_target() -> None:
+    """The target in the response is ignored."""
     state = state_02()
     state.open(SSH, 0)
     assert state.receive(Session(-1, Target("elsewhere"), accept=True), 0) == [OpenStream(-1, SSH)]
 
 
 def test_open_refused() -> None:
-    """Only who asked hears of it."""
+    """Only the caller of that session gets the error."""
     state = state_02()
     state.open(SSH, 0)
     state.open(GNMI, 0)
@@ -203,8 +206,8 @@ def test_open_refused() -> None:
     assert state.receive(Session(-2, GNMI, accept=True), 0) == [OpenStream(-2, GNMI)]
 
 
-def test_open_neither_yes_nor_no() -> None:
-    """An answer that says nothing is none; the time runs on."""
+def test_open_response_without_accept_or_error_is_ignored() -> None:
+    """The deadline stays."""
     state = state_02(limits=Limits(set_up_within=10))
     state.open(SSH, 0)
 
@@ -213,21 +216,20 @@ def test_open_neither_yes_nor_no() -> None:
     assert state.receive(Session(-1, SSH, accept=True), 0) == [OpenStream(-1, SSH)]
 
 
-def test_open_error_outweighs_accept() -> None:
-    """An answer that says both is a refusal."""
+def test_open_response_with_accept_and_error_is_a_refusal() -> None:
     state = state_02()
     state.open(SSH, 0)
     assert state.receive(Session(-1, SSH, accept=True, error="no"), 0) == [SessionFailed(-1, "no")]
 
 
 def test_open_server_without_handler() -> None:
-    """0.1: it said so, and is not asked."""
+    """In version 0.1 the server's capabilities say so, and no request is sent."""
     with pytest.raises(TunnelError, match="the server has no handler"):
         state_01(server=False).open(Target("x"), 0)
 
 
-def test_open_too_many() -> None:
-    """Bounded; room comes back with answers and with callers that give up."""
+def test_open_has_a_limit() -> None:
+    """Responses and abandoned requests make room."""
     state = state_02(limits=Limits(max_pending=2))
     state.open(SSH, 0)
     state.open(SSH, 0)
@@ -239,8 +241,8 @@ def test_open_too_many() -> None:
     assert state.open(SSH, 0)[0] == -4
 
 
-def test_open_tags_used_up() -> None:
-    """The caller is told to use a new connection, and nothing is left of it."""
+def test_open_without_free_tags_is_refused() -> None:
+    """The error asks for a new connection, and no request remains."""
     state = state_02()
     state._tags._last = -LAST_TAG
     with pytest.raises(TunnelError, match="used up its tags"):
@@ -248,8 +250,8 @@ def test_open_tags_used_up() -> None:
     assert state.wake_at() is None
 
 
-def test_open_in_time_only() -> None:
-    """In the order in which they were asked for; the answer is late then."""
+def test_open_times_out() -> None:
+    """Requests expire in their order; a later response is ignored."""
     state = state_02(limits=Limits(set_up_within=10))
     state.open(SSH, 100)
     state.open(SSH, 104)
@@ -261,8 +263,8 @@ def test_open_in_time_only() -> None:
     assert state.wake_at() == 114
 
 
-def test_abandon_is_not_told() -> None:
-    """Who gave up is forgotten; the server hears nothing, and its answer is nobody's."""
+def test_abandon_sends_nothing() -> None:
+    """A late response is ignored."""
     state = state_02()
     state.open(SSH, 0)
     state.abandon(-1)
@@ -272,75 +274,73 @@ def test_abandon_is_not_told() -> None:
     assert state.receive(Session(-1, SSH, accept=True), 0) == []
 
 
-# -- sessions that the server wants ----------------------------------------------------------------
+# -- sessions requested by the server--------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", [state_01(), state_02()])
-def test_asked_and_taken(state: ClientState) -> None:
-    """The client accepts by its stream, and by nothing else."""
-    assert state.receive(Session(1, SSH, accept=True), 0) == [AskHandler(1, SSH)]
+def test_requested_session_is_accepted(state: ClientState) -> None:
+    """The client accepts by opening the stream."""
+    assert state.receive(Session(1, SSH, accept=True), 0) == [QueryRegisterHandler(1, SSH)]
     assert state.respond(1, None) == [OpenStream(1, SSH)]
     assert state.respond(1, None) == []
     assert state.wake_at() is None
 
 
-def test_asked_and_refused() -> None:
-    """The handler's words reach the server's caller."""
+def test_requested_session_is_refused() -> None:
+    """The handler's error reaches the server's caller."""
     state = state_01()
     state.receive(Session(1, SSH, accept=True), 0)
 
-    assert state.respond(1, "no sshd") == [Send(Session(1, SSH, error="no sshd"))]
+    assert state.respond(1, "no sshd") == [SendToServer(Session(1, SSH, error="no sshd"))]
     assert state.respond(1, None) == []
 
 
 @pytest.mark.parametrize(
-    ("message", "why"),
+    ("message", "error"),
     [
         (Session(0, SSH, accept=True), "tags of a server must be positive"),
         (Session(3, SSH), "the server's session request does not have accept set"),
         (Session(2, SSH, accept=True), "tag 2 is in use"),
     ],
 )
-def test_asked_what_cannot_be(message: Session, why: str) -> None:
-    """An error for that tag, and the stream goes on."""
+def test_invalid_session_request_is_refused(message: Session, error: str) -> None:
+    """The error is for that tag only; the connection continues."""
     state = state_02()
     state.receive(Session(2, SSH, accept=True), 0)
 
-    assert state.receive(message, 0) == [Send(Session(message.tag, SSH, error=why))]
+    assert state.receive(message, 0) == [SendToServer(Session(message.tag, SSH, error=error))]
     assert state.respond(2, None) == [OpenStream(2, SSH)]
 
 
-def test_asked_without_a_handler() -> None:
-    """Said at once: the server's caller would wait for nothing."""
+def test_requested_session_without_a_handler_is_refused() -> None:
+    """The refusal is immediate, so the server's caller does not wait."""
     assert state_02(handler=False).receive(Session(1, SSH, accept=True), 0) == [
-        Send(Session(1, SSH, error="this client has no handler"))
+        SendToServer(Session(1, SSH, error="this client has no handler"))
     ]
 
 
-def test_asked_too_often() -> None:
-    """A bound for servers, too."""
+def test_requested_sessions_have_a_limit() -> None:
     state = state_02(limits=Limits(max_pending=1))
     state.receive(Session(1, SSH, accept=True), 0)
 
     assert state.receive(Session(2, SSH, accept=True), 0) == [
-        Send(Session(2, SSH, error="too many sessions are being set up"))
+        SendToServer(Session(2, SSH, error="too many sessions are being set up"))
     ]
     state.respond(1, None)
-    assert state.receive(Session(3, SSH, accept=True), 0) == [AskHandler(3, SSH)]
+    assert state.receive(Session(3, SSH, accept=True), 0) == [QueryRegisterHandler(3, SSH)]
 
 
-def test_asked_and_the_handler_hangs() -> None:
-    """The server is told in time; what the handler says later is nobody's."""
+def test_requested_session_times_out() -> None:
+    """The server gets an error in time; a later response of the handler is ignored."""
     state = state_02(limits=Limits(set_up_within=10))
     state.receive(Session(1, SSH, accept=True), 5)
 
-    assert state.expire(15) == [Send(Session(1, SSH, error="the handler did not answer in time"))]
+    assert state.expire(15) == [SendToServer(Session(1, SSH, error="the handler did not answer in time"))]
     assert state.respond(1, None) == []
     assert state.wake_at() is None
 
 
-def test_asked_again_by_a_tag_that_is_free() -> None:
-    """The time of an earlier session of that tag is not the time of this one."""
+def test_reused_tag_gets_a_new_deadline() -> None:
     state = state_02(limits=Limits(set_up_within=10))
     state.receive(Session(1, SSH, accept=True), 0)
     state.respond(1, "no")
@@ -350,8 +350,8 @@ def test_asked_again_by_a_tag_that_is_free() -> None:
     assert state.wake_at() == 19
 
 
-def test_asked_and_given_up() -> None:
-    """A server that wants it no more: nothing is answered. So of tags nobody knows, and of tag 0."""
+def test_cancelled_session_request_gets_no_response() -> None:
+    """Errors for unknown tags and for tag 0 get none either."""
     state = state_02()
     state.receive(Session(1, SSH, accept=True), 0)
 
@@ -361,16 +361,18 @@ def test_asked_and_given_up() -> None:
     assert state.receive(Session(0, SSH, error="what?"), 0) == []
 
 
-def test_broke() -> None:
-    """A stream that could not be opened: the server is told of its session, and not of one of ours."""
+def test_failed_stream_is_reported_to_the_server() -> None:
+    """Only for sessions that the server requested."""
     state = state_02()
 
-    assert state.on_stream_failed(1, SSH, "no connection") == [Send(Session(1, SSH, error="no connection"))]
+    assert state.on_stream_failed(1, SSH, "no connection") == [
+        SendToServer(Session(1, SSH, error="no connection"))
+    ]
     assert state.on_stream_failed(-1, SSH, "no connection") == []
 
 
-def test_end() -> None:
-    """Everybody who still waits is told; nothing is left, and late answers of handlers go nowhere."""
+def test_end_fails_every_pending_request() -> None:
+    """No state remains, and late responses of handlers are ignored."""
     state = state_02()
     for target in (SSH, GNMI):
         state.open(target, 0)
@@ -384,20 +386,22 @@ def test_end() -> None:
 
 
 def test_malformed_session_is_answered_and_closed() -> None:
-    """The server hears what is wrong, under its tag; whoever waits for a session of that tag hears it as well."""
+    """The server gets the error under its tag, and so does the caller who waits for that tag."""
     state = state_01()
     state.receive(Session(1, SSH, accept=True), 0)
-    assert state.receive(Session(1, SSH, malformed_reason="odd"), 0) == [Send(Session(1, SSH, error="odd"))]
+    assert state.receive(Session(1, SSH, malformed_reason="odd"), 0) == [
+        SendToServer(Session(1, SSH, error="odd"))
+    ]
     assert state.respond(1, None) == []
     tag, _ = state.open(SSH, 0)
     assert state.receive(Session(tag, SSH, malformed_reason="odd"), 0) == [
-        Send(Session(tag, SSH, error="odd")),
+        SendToServer(Session(tag, SSH, error="odd")),
         SessionFailed(tag, "odd"),
     ]
 
 
-def test_registered_targets_are_those_that_were_answered() -> None:
-    """Not what was said and may be refused, nor what is being let go."""
+def test_registered_targets_are_the_accepted() -> None:
+    """Neither unanswered targets nor those being removed are included."""
     state = state_02()
     state.start([SSH, GNMI])
     assert state.registered_targets == frozenset()

@@ -1,4 +1,4 @@
-"""What CONNECT may ask for."""
+"""Targets and headers of CONNECT requests."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import base64
 import pytest
 
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceAddress
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceTarget
 
 
 @pytest.mark.parametrize(
-    ("target", "asked"),
+    ("target", "expected"),
     [
-        ("web.agent-7:80", ServiceAddress("web", "agent-7")),
-        ("Web.agent-7:443", ServiceAddress("web", "agent-7")),
-        ("web.agent-7", ServiceAddress("web", "agent-7")),
-        ("ssh.db.example:22", ServiceAddress("ssh", "db.example")),
+        ("web.agent-7:80", ServiceTarget("web", "agent-7")),
+        ("Web.agent-7:443", ServiceTarget("web", "agent-7")),
+        ("web.agent-7", ServiceTarget("web", "agent-7")),
+        ("ssh.db.example:22", ServiceTarget("ssh", "db.example")),
         (
             "web.5f2b0c1e-0000-5000-8000-000000000001:1",
-            ServiceAddress("web", "5f2b0c1e-0000-5000-8000-000000000001"),
+            ServiceTarget("web", "5f2b0c1e-0000-5000-8000-000000000001"),
         ),
     ],
 )
-def test_service_of_an_agent(target: str, asked: ServiceAddress) -> None:
-    """The service up to the first dot, the agent behind it; the port is not looked at."""
-    assert connect.parse(target) == asked
+def test_service_of_an_agent(target: str, expected: ServiceTarget) -> None:
+    """The service comes before the first dot, the agent after it; the port is ignored."""
+    assert connect.parse(target) == expected
 
 
 @pytest.mark.parametrize(
-    ("target", "why"),
+    ("target", "error"),
     [
         ("127.0.0.1:22", "127.0.0.1 is an IP address"),
         ("[::1]:22", r"\[::1\] is an IP address"),
@@ -45,9 +45,9 @@ def test_service_of_an_agent(target: str, asked: ServiceAddress) -> None:
         ("-.agent-7:80", "'-' is not a service name"),
     ],
 )
-def test_anything_else_is_refused(target: str, why: str) -> None:
-    """No address, no host, nothing of ours."""
-    with pytest.raises(RefusedError, match=why) as refusal:
+def test_other_target_is_refused(target: str, error: str) -> None:
+    """IP addresses, host names and reserved services are refused."""
+    with pytest.raises(RefusedError, match=error) as refusal:
         connect.parse(target)
     assert refusal.value.reason is RefusalReason.NAME
 
@@ -66,18 +66,18 @@ def test_anything_else_is_refused(target: str, why: str) -> None:
     ],
 )
 def test_token_of_a_header(authorization: str, token: str) -> None:
-    """Bearer has it plain, Basic as the password."""
+    """Bearer has the plain token, Basic has it as the password."""
     assert connect.token_of(authorization) == token
 
 
-def test_sentence_in_a_status_line() -> None:
-    """No line ends, nothing but ASCII, and not for ever."""
+def test_status_line_text_is_short_ascii() -> None:
+    """Line breaks and other characters are replaced."""
     assert connect.status_line_text("a\r\nb ü") == "a  b  "
     assert len(connect.status_line_text("x" * 1000)) == 200
 
 
-def test_every_reason_has_its_word() -> None:
-    """No two are counted as one."""
+def test_refusal_reasons_have_unique_labels() -> None:
+    """Metrics count each reason separately."""
     assert len({reason.label for reason in RefusalReason}) == len(RefusalReason)
     assert all(400 <= reason.status < 600 for reason in RefusalReason)
 
@@ -92,12 +92,11 @@ def test_every_reason_has_its_word() -> None:
     ],
 )
 def test_body_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
-    """Two who read such a request end it at different places."""
+    """Two programs could disagree about the end of such a request."""
     with pytest.raises(RefusedError, match="must not have a body") as refusal:
         connect.check_framing(headers)
     assert refusal.value.reason is RefusalReason.MALFORMED
 
 
-def test_empty_body_is_none() -> None:
-    """Some programs say so."""
+def test_empty_body_is_accepted() -> None:
     connect.check_framing([(b"host", b"x"), (b"content-length", b"0")])

@@ -1,4 +1,4 @@
-"""Both ends of tunnels joined by queues, and whatever happens: nobody waits for ever, and nothing is left."""
+"""Both ends of tunnels joined by queues: for any events no request waits for ever, and no state remains."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ picks = st.integers(0, 1_000)
 
 @dataclass(eq=False)
 class Client:
-    """One client, its connection, and what is on its way between them."""
+    """A client, its connection, and the messages in transit in both directions."""
 
     connection: ClientConnection
     state: ClientState
-    up: deque[Message] = field(default_factory=deque)
-    down: deque[Message] = field(default_factory=deque)
-    #: Streams on their way to the server.
+    to_server: deque[Message] = field(default_factory=deque)
+    to_client: deque[Message] = field(default_factory=deque)
+    #: Tags of streams in transit to the server.
     streams: deque[int] = field(default_factory=deque)
-    #: Handlers that were asked and think: the client's, and the server's.
-    asked: list[int] = field(default_factory=list)
-    thinking: list[int] = field(default_factory=list)
-    #: Sessions that this client asked for, and the end each had.
-    wanted: dict[int, str] = field(default_factory=dict)
-    there: bool = True
+    #: Tags of handler queries without a response: the client's, and the server's.
+    client_queries: list[int] = field(default_factory=list)
+    server_queries: list[int] = field(default_factory=list)
+    #: The outcome of each session that this client requested; empty while it is pending.
+    outcomes: dict[int, str] = field(default_factory=dict)
+    is_connected: bool = True
 
 
 class Tunnels(RuleBasedStateMachine):
-    """A server and its clients; each step is one thing that can happen next."""
+    """A server and its clients; each rule is an event that may happen next."""
 
     wire = WireVersion.V0_2
 
@@ -50,48 +50,48 @@ class Tunnels(RuleBasedStateMachine):
         self.now = 0.0
         self.clients: list[Client] = []
         self.all: list[Client] = []
-        #: Sessions that the server asked for, and the end each had.
-        self.wanted: dict[ServerRequest, str] = {}
+        #: The outcome of each session that the server requested; empty while it is pending.
+        self.outcomes: dict[ServerRequest, str] = {}
         self.streams: list[tuple[ClientConnection, int]] = []
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def serve(self, effects: list[tunnel_server.Effect]) -> None:
+    def apply_server_effects(self, effects: list[tunnel_server.Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, tunnel_server.Send):
-                client = self.of(effect.to)
-                assert client.there, "said to a connection that is gone"
-                client.down.append(effect.message)
-            elif isinstance(effect, tunnel_server.AskHandler):
-                client = self.of(effect.connection)
-                assert client.there
-                client.thinking.append(effect.tag)
+            if isinstance(effect, tunnel_server.SendToClient):
+                client = self.client_of(effect.to)
+                assert client.is_connected, "message to a closed connection"
+                client.to_client.append(effect.message)
+            elif isinstance(effect, tunnel_server.QuerySessionHandler):
+                client = self.client_of(effect.connection)
+                assert client.is_connected
+                client.server_queries.append(effect.tag)
             elif isinstance(effect, tunnel_server.RequestFailed):
-                assert self.wanted[effect.request] == "", "told twice"
-                self.wanted[effect.request] = effect.error
+                assert self.outcomes[effect.request] == "", "reported twice"
+                self.outcomes[effect.request] = effect.error
                 assert effect.error
             elif isinstance(effect, tunnel_server.TargetAdded):
                 assert self.server.owner(effect.target) is effect.connection
             else:
                 assert effect.target not in effect.connection.targets
 
-    def of(self, connection: ClientConnection) -> Client:
+    def client_of(self, connection: ClientConnection) -> Client:
         return next(client for client in self.all if client.connection is connection)
 
-    def do(self, client: Client, effects: list[tunnel_client.Effect]) -> None:
+    def apply_client_effects(self, client: Client, effects: list[tunnel_client.Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, tunnel_client.Send):
-                client.up.append(effect.message)
-            elif isinstance(effect, tunnel_client.AskHandler):
-                client.asked.append(effect.tag)
+            if isinstance(effect, tunnel_client.SendToServer):
+                client.to_server.append(effect.message)
+            elif isinstance(effect, tunnel_client.QueryRegisterHandler):
+                client.client_queries.append(effect.tag)
             elif isinstance(effect, tunnel_client.OpenStream):
                 client.streams.append(effect.tag)
                 if effect.tag < 0:
-                    assert client.wanted[effect.tag] == "", "answered twice"
-                    client.wanted[effect.tag] = "opened"
+                    assert client.outcomes[effect.tag] == "", "answered twice"
+                    client.outcomes[effect.tag] = "opened"
             elif isinstance(effect, tunnel_client.SessionFailed):
-                assert client.wanted[effect.tag] == "", "told twice"
-                client.wanted[effect.tag] = effect.error
+                assert client.outcomes[effect.tag] == "", "reported twice"
+                client.outcomes[effect.tag] = effect.error
                 assert effect.error
 
     # -- steps -----------------------------------------------------------------------------------
@@ -105,128 +105,134 @@ class Tunnels(RuleBasedStateMachine):
         client = Client(connection, ClientState(self.wire, has_handler=handler, limits=LIMITS))
         self.clients.append(client)
         self.all.append(client)
-        self.serve(effects)
-        self.do(client, client.state.start())
+        self.apply_server_effects(effects)
+        self.apply_client_effects(client, client.state.start())
 
     @precondition(lambda self: self.clients)
     @rule(pick=picks)
     def disconnect(self, pick: int) -> None:
-        self.leave(self.clients[pick % len(self.clients)])
+        self.close_client(self.clients[pick % len(self.clients)])
 
-    def leave(self, client: Client) -> None:
-        client.there = False
+    def close_client(self, client: Client) -> None:
+        client.is_connected = False
         if client in self.clients:
             self.clients.remove(client)
-        self.serve(self.server.disconnect(client.connection))
-        self.do(client, client.state.end("the tunnel connection was lost"))
-        client.up.clear()
-        client.down.clear()
+        self.apply_server_effects(self.server.disconnect(client.connection))
+        self.apply_client_effects(client, client.state.end("the tunnel connection was lost"))
+        client.to_server.clear()
+        client.to_client.clear()
 
     @precondition(lambda self: self.clients)
     @rule(pick=picks)
-    def hear_client(self, pick: int) -> None:
+    def receive_from_client(self, pick: int) -> None:
         client = self.clients[pick % len(self.clients)]
-        if client.up:
+        if client.to_server:
             try:
-                self.serve(self.server.receive(client.connection, client.up.popleft(), self.now))
+                self.apply_server_effects(
+                    self.server.receive(client.connection, client.to_server.popleft(), self.now)
+                )
             except TunnelError:
-                self.leave(client)
+                self.close_client(client)
 
     @precondition(lambda self: self.clients)
     @rule(pick=picks)
-    def hear_server(self, pick: int) -> None:
+    def receive_from_server(self, pick: int) -> None:
         client = self.clients[pick % len(self.clients)]
-        if client.down:
+        if client.to_client:
             try:
-                self.do(client, client.state.receive(client.down.popleft(), self.now))
+                self.apply_client_effects(client, client.state.receive(client.to_client.popleft(), self.now))
             except TunnelError:
-                self.leave(client)
+                self.close_client(client)
 
     @precondition(lambda self: self.wire is WireVersion.V0_2 and self.clients)
-    @rule(pick=picks, what=st.sampled_from(TARGETS), add=st.booleans())
-    def change_targets(self, pick: int, what: Target, add: bool) -> None:
+    @rule(pick=picks, tunnel_target=st.sampled_from(TARGETS), add=st.booleans())
+    def change_targets(self, pick: int, tunnel_target: Target, add: bool) -> None:
         client = self.clients[pick % len(self.clients)]
         try:
-            self.do(client, client.state.add(what) if add else client.state.remove(what))
+            self.apply_client_effects(
+                client, client.state.add(tunnel_target) if add else client.state.remove(tunnel_target)
+            )
         except TunnelError:
             return
 
     @precondition(lambda self: self.clients)
-    @rule(pick=picks, what=st.sampled_from(TARGETS))
-    def client_wants(self, pick: int, what: Target) -> None:
+    @rule(pick=picks, tunnel_target=st.sampled_from(TARGETS))
+    def client_opens_session(self, pick: int, tunnel_target: Target) -> None:
         client = self.clients[pick % len(self.clients)]
         try:
-            tag, effects = client.state.open(what, self.now)
+            tag, effects = client.state.open(tunnel_target, self.now)
         except TunnelError:
             return
-        client.wanted[tag] = ""
-        self.do(client, effects)
+        client.outcomes[tag] = ""
+        self.apply_client_effects(client, effects)
 
     @precondition(lambda self: self.clients)
-    @rule(pick=picks, which=picks)
-    def client_gives_up(self, pick: int, which: int) -> None:
+    @rule(pick=picks, tag_pick=picks)
+    def client_abandons_session(self, pick: int, tag_pick: int) -> None:
         client = self.clients[pick % len(self.clients)]
-        if waiting := [tag for tag, end in client.wanted.items() if not end]:
-            tag = waiting[which % len(waiting)]
+        if pending := [tag for tag, outcome in client.outcomes.items() if not outcome]:
+            tag = pending[tag_pick % len(pending)]
             client.state.abandon(tag)
-            client.wanted[tag] = "given up"
+            client.outcomes[tag] = "abandoned"
 
-    @rule(what=st.sampled_from(TARGETS), named=st.booleans(), pick=picks)
-    def server_wants(self, what: Target, named: bool, pick: int) -> None:
-        to = self.all[pick % len(self.all)].connection if named and self.all else None
+    @rule(tunnel_target=st.sampled_from(TARGETS), has_client=st.booleans(), pick=picks)
+    def server_opens_session(self, tunnel_target: Target, has_client: bool, pick: int) -> None:
+        owner = self.all[pick % len(self.all)].connection if has_client and self.all else None
         try:
-            request, effects = self.server.open(what, self.now, to)
+            request, effects = self.server.open(tunnel_target, self.now, owner)
         except TunnelError:
             return
-        self.wanted[request] = ""
-        self.serve(effects)
+        self.outcomes[request] = ""
+        self.apply_server_effects(effects)
 
     @rule(pick=picks)
-    def server_gives_up(self, pick: int) -> None:
-        if waiting := [request for request, end in self.wanted.items() if not end]:
-            request = waiting[pick % len(waiting)]
+    def server_abandons_session(self, pick: int) -> None:
+        if pending := [request for request, outcome in self.outcomes.items() if not outcome]:
+            request = pending[pick % len(pending)]
             self.server.abandon(request)
-            self.wanted[request] = "given up"
+            self.outcomes[request] = "abandoned"
 
     @precondition(lambda self: self.all)
     @rule(pick=picks, error=st.sampled_from([None, "no"]))
-    def client_handler_answers(self, pick: int, error: str | None) -> None:
+    def client_handler_responds(self, pick: int, error: str | None) -> None:
         client = self.all[pick % len(self.all)]
-        if client.asked:
-            effects = client.state.respond(client.asked.pop(0), error)
-            assert client.there or not effects, "a stream for a tunnel that is down"
-            self.do(client, effects)
+        if client.client_queries:
+            effects = client.state.respond(client.client_queries.pop(0), error)
+            assert client.is_connected or not effects, "a stream for a tunnel that is down"
+            self.apply_client_effects(client, effects)
 
     @precondition(lambda self: self.all)
     @rule(pick=picks, error=st.sampled_from([None, "no"]))
-    def server_handler_answers(self, pick: int, error: str | None) -> None:
+    def server_handler_responds(self, pick: int, error: str | None) -> None:
         client = self.all[pick % len(self.all)]
-        if client.thinking:
-            self.serve(self.server.respond(client.connection, client.thinking.pop(0), error))
+        if client.server_queries:
+            self.apply_server_effects(
+                self.server.respond(client.connection, client.server_queries.pop(0), error)
+            )
 
     @precondition(lambda self: self.all)
-    @rule(pick=picks, lost=st.booleans())
-    def stream_comes(self, pick: int, lost: bool) -> None:
+    @rule(pick=picks, is_lost=st.booleans())
+    def stream_arrives(self, pick: int, is_lost: bool) -> None:
         client = self.all[pick % len(self.all)]
         if not client.streams:
             return
         tag = client.streams.popleft()
-        if lost:
-            if client.there:
-                self.do(client, client.state.on_stream_failed(tag, TARGETS[0], "it broke"))
+        if is_lost:
+            if client.is_connected:
+                self.apply_client_effects(client, client.state.on_stream_failed(tag, TARGETS[0], "it broke"))
             return
         self.attach(client, tag)
 
     def attach(self, client: Client, tag: int) -> None:
         try:
-            found = self.server.attach(client.connection, tag)
+            request = self.server.attach(client.connection, tag)
         except TunnelError:
             return
-        assert client.there
+        assert client.is_connected
         self.streams.append((client.connection, tag))
-        if isinstance(found, ServerRequest):
-            assert self.wanted[found] == "", "answered twice"
-            self.wanted[found] = "opened"
+        if isinstance(request, ServerRequest):
+            assert self.outcomes[request] == "", "answered twice"
+            self.outcomes[request] = "opened"
 
     @precondition(lambda self: self.clients)
     @rule(pick=picks, tag=st.integers(-4, 4))
@@ -239,11 +245,13 @@ class Tunnels(RuleBasedStateMachine):
         tag=st.integers(-4, 4),
         accept=st.booleans(),
         error=st.sampled_from(["", "odd"]),
-        up=st.booleans(),
+        is_to_server=st.booleans(),
     )
-    def stray_words(self, pick: int, tag: int, accept: bool, error: str, up: bool) -> None:
+    def stray_session(self, pick: int, tag: int, accept: bool, error: str, is_to_server: bool) -> None:
         client = self.clients[pick % len(self.clients)]
-        (client.up if up else client.down).append(Session(tag, TARGETS[0], accept, error))
+        (client.to_server if is_to_server else client.to_client).append(
+            Session(tag, TARGETS[0], accept, error)
+        )
 
     @rule(pick=picks)
     def stream_ends(self, pick: int) -> None:
@@ -253,27 +261,27 @@ class Tunnels(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 3.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.serve(self.server.expire(self.now))
+        self.apply_server_effects(self.server.expire(self.now))
         for client in list(self.clients):
-            self.do(client, client.state.expire(self.now))
+            self.apply_client_effects(client, client.state.expire(self.now))
 
     # -- laws ------------------------------------------------------------------------------------
 
     @invariant()
-    def who_waits_is_waited_for(self) -> None:
-        """The states know of exactly those who wait, so each will be told in time."""
-        for request, end in self.wanted.items():
-            assert bool(request.pending_tags) is not bool(end)
+    def pending_requests_are_in_the_states(self) -> None:
+        """The states hold exactly the pending requests, so each one ends in time."""
+        for request, outcome in self.outcomes.items():
+            assert bool(request.pending_tags) is not bool(outcome)
             for connection, tag in request.pending_tags.items():
                 assert connection.outgoing_requests[tag] is request
         for client in self.all:
             assert set(client.state._outgoing_requests) == {
-                tag for tag, end in client.wanted.items() if not end
+                tag for tag, outcome in client.outcomes.items() if not outcome
             }
 
     @invariant()
-    def bounds_hold(self) -> None:
-        """Whatever is said: one client has so much and no more; and owners are those who are there."""
+    def limits_hold(self) -> None:
+        """Every client stays within the limits, and only connected clients own targets."""
         for client in self.all:
             connection = client.connection
             assert (
@@ -285,29 +293,34 @@ class Tunnels(RuleBasedStateMachine):
                 <= 3
             )
             assert len(connection.targets) <= 3
-            if not client.there:
+            if not client.is_connected:
                 assert (connection.outgoing_requests, connection.incoming_requests) == ({}, {})
-        there = {client.connection for client in self.clients}
+        connections = {client.connection for client in self.clients}
         for target, owner in self.server.targets().items():
-            assert owner in there
+            assert owner in connections
             assert target in owner.targets
 
     def teardown(self) -> None:
-        """When the time is over nobody waits; when all have left nothing is left."""
+        """Check that no request stays pending, and that no state remains without clients."""
         if not hasattr(self, "server"):
             return
         self.time_passes(11.0)
-        assert all(self.wanted.values())
+        assert all(self.outcomes.values())
         for client in self.all:
-            assert all(client.wanted.values())
+            assert all(client.outcomes.values())
         for client in list(self.clients):
-            self.leave(client)
+            self.close_client(client)
         for stream in self.streams:
             self.server.detach(*stream)
         assert (self.server.wake_at(), len(self.server._deadlines), self.server.targets()) == (None, 0, {})
         for client in self.all:
-            found = client.connection
-            assert [found.outgoing_requests, found.incoming_requests, found.open_tags, found.targets] == [
+            connection = client.connection
+            assert [
+                connection.outgoing_requests,
+                connection.incoming_requests,
+                connection.open_tags,
+                connection.targets,
+            ] == [
                 {},
                 {},
                 set(),
@@ -317,7 +330,7 @@ class Tunnels(RuleBasedStateMachine):
 
 
 class TunnelsOfTheFirstVersion(Tunnels):
-    """The same with capabilities, and without targets."""
+    """The same machine for version 0.1: with capabilities, without targets."""
 
     wire = WireVersion.V0_1
 

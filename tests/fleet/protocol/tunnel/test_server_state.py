@@ -1,4 +1,4 @@
-"""What a tunnel server decides, message by message."""
+"""Decisions of a tunnel server, message by message."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from fleet.protocol.tunnel.server_state import (
     ClientConnection,
     Limits,
     Peer,
-    Send,
+    SendToClient,
     ServerState,
     TargetAdded,
     TargetRemoved,
 )
 from tests.fakes.tunnel_state import (
     GNMI,
-    OTHER,
+    OTHER_SSH,
     SSH,
     add,
+    assert_empty,
     client,
-    nothing_is_left,
+    messages_to,
     refusal,
     state_01,
     state_02,
-    told,
 )
 
-# -- the beginning ---------------------------------------------------------------------------------
+# -- start -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("handler", [True, False])
-def test_connect_0_1_says_capabilities(handler: bool) -> None:
-    """Unasked and at once: the other end does the same."""
+def test_connect_0_1_sends_capabilities(handler: bool) -> None:
+    """The server sends them without waiting for the client's."""
     state = state_01(handler=handler)
     connection, effects = state.connect("a", Peer())
 
-    assert effects == [Send(connection, Capabilities(handler))]
+    assert effects == [SendToClient(connection, Capabilities(handler))]
     assert state.connection("a") is connection
 
 
-def test_connect_0_2_says_nothing() -> None:
-    """There is no handshake."""
+def test_connect_0_2_sends_nothing() -> None:
+    """Version 0.2 has no handshake."""
     assert state_02().connect("a", Peer())[1] == []
 
 
-def test_connect_twice() -> None:
-    """One Register stream a connection; the first goes on, and its end makes room."""
+def test_second_register_stream_is_refused() -> None:
+    """The first stream continues; after its end another one is accepted."""
     state = state_02()
     first = client(state, "a")
 
@@ -68,7 +68,7 @@ def test_connect_twice() -> None:
 
 
 def test_disconnect_twice_or_after_a_successor() -> None:
-    """The end of a stream that is no more takes nothing from the one that has its place."""
+    """The end of an old stream does not affect its successor."""
     state = state_02()
     first = client(state, "a")
     state.disconnect(first)
@@ -80,18 +80,20 @@ def test_disconnect_twice_or_after_a_successor() -> None:
     assert state.owner(SSH) is second
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(True, True), (True, False), (False, True)])
-def test_capabilities_one_handler_is_enough(ours: bool, theirs: bool) -> None:
-    """Either end may be the only one that serves."""
-    state = state_01(handler=ours)
+@pytest.mark.parametrize(
+    ("has_server_handler", "has_client_handler"), [(True, True), (True, False), (False, True)]
+)
+def test_capabilities_with_one_handler_are_enough(has_server_handler: bool, has_client_handler: bool) -> None:
+    """Either end may be the only one with a handler."""
+    state = state_01(handler=has_server_handler)
     connection, _ = state.connect("a", Peer())
 
-    assert state.receive(connection, Capabilities(theirs), 0) == []
-    assert connection.has_handler is theirs
+    assert state.receive(connection, Capabilities(has_client_handler), 0) == []
+    assert connection.has_handler is has_client_handler
 
 
-def test_capabilities_no_handler_anywhere() -> None:
-    """Two ends that both only ask have nothing to say to each other."""
+def test_capabilities_without_any_handler_end_the_stream() -> None:
+    """Without a handler neither end can serve a session."""
     state = state_01(handler=False)
     connection, _ = state.connect("a", Peer())
 
@@ -101,7 +103,7 @@ def test_capabilities_no_handler_anywhere() -> None:
 
 @pytest.mark.parametrize("message", [Session(-1, SSH), Session(0), Session(3, error="no")])
 def test_capabilities_must_come_first(message: Message) -> None:
-    """In 0.1 anything else ends the stream."""
+    """In version 0.1 any other first message ends the stream."""
     state = state_01()
     connection, _ = state.connect("a", Peer())
 
@@ -109,8 +111,7 @@ def test_capabilities_must_come_first(message: Message) -> None:
         state.receive(connection, message, 0)
 
 
-def test_capabilities_once_more() -> None:
-    """A second word about them changes nothing."""
+def test_repeated_capabilities_are_ignored() -> None:
     state = state_01()
     connection = client(state, "a", handler=False)
 
@@ -118,8 +119,8 @@ def test_capabilities_once_more() -> None:
     assert connection.has_handler is False
 
 
-def test_empty_message_is_nothing() -> None:
-    """0.2: an empty RegisterOp, which some send to keep a connection warm."""
+def test_empty_message_is_ignored() -> None:
+    """Some clients of version 0.2 send empty RegisterOps as keep-alives."""
     state = state_02()
     assert state.receive(client(state, "a"), None, 0) == []
 
@@ -127,25 +128,25 @@ def test_empty_message_is_nothing() -> None:
 # -- targets ---------------------------------------------------------------------------------------
 
 
-def test_target_comes_and_goes() -> None:
-    """The acknowledgement has accept and op 0, and those who watch hear of it after."""
+def test_target_is_added_and_removed() -> None:
+    """The response has accept and operation 0; the change follows it."""
     state = state_02()
     connection = client(state, "a")
 
     assert add(state, connection) == [
-        Send(connection, Registration(Op.UNKNOWN, SSH, accept=True)),
+        SendToClient(connection, Registration(Op.UNKNOWN, SSH, accept=True)),
         TargetAdded(SSH, connection),
     ]
     assert state.targets() == {SSH: connection}
     assert state.receive(connection, Registration(Op.REMOVE, SSH), 0) == [
-        Send(connection, Registration(Op.UNKNOWN, SSH, accept=True)),
+        SendToClient(connection, Registration(Op.UNKNOWN, SSH, accept=True)),
         TargetRemoved(SSH, connection),
     ]
-    nothing_is_left(state, connection)
+    assert_empty(state, connection)
 
 
-def test_target_types_are_apart() -> None:
-    """A name under two types is two targets, of two clients if they like."""
+def test_targets_of_two_types_are_independent() -> None:
+    """A name with two types is two targets, which two clients may own."""
     state = state_02()
     first, second = client(state, "a"), client(state, "b")
     add(state, first, SSH)
@@ -154,36 +155,36 @@ def test_target_types_are_apart() -> None:
     assert (state.owner(SSH), state.owner(GNMI)) == (first, second)
 
 
-def test_target_refused() -> None:
-    """Each refusal says why, to who asked, and changes nothing."""
+def test_target_is_refused_with_a_reason() -> None:
+    """A refusal changes nothing."""
     limits = Limits(max_targets=2)
     state = state_02(
-        handler=True, local=frozenset((OTHER,)), may_claim=lambda _, t: t.name != "bank", limits=limits
+        handler=True, local=frozenset((OTHER_SSH,)), may_claim=lambda _, t: t.name != "bank", limits=limits
     )
     first, second = client(state, "a"), client(state, "b")
-    named = client(state, "c", Peer(identity=("r9.example", "r9")))
+    named_client = client(state, "c", Peer(identity=("r9.example", "r9")))
     add(state, first)
     bank = Target("bank", "SSH")
 
     assert refusal(add(state, first)) == "target router-7 (SSH) is already registered by this client"
     assert refusal(add(state, second)) == "target router-7 (SSH) is already registered by another client"
     assert (
-        refusal(add(state, second, OTHER))
+        refusal(add(state, second, OTHER_SSH))
         == "target router-8 (SSH) is reserved: it is a target of this server"
     )
     assert refusal(add(state, second, Target(""))) == "a target must have a name"
     assert refusal(add(state, second, bank)).endswith(
         "may not be registered by a client without a certificate"
     )
-    assert refusal(add(state, named, bank)).endswith("may not be registered by r9.example or r9")
+    assert refusal(add(state, named_client, bank)).endswith("may not be registered by r9.example or r9")
     add(state, first, GNMI)
     assert refusal(add(state, first, Target("x"))) == "target x: this client has the maximum of 2 targets"
     assert state.targets() == {SSH: first, GNMI: first}
 
 
 @pytest.mark.parametrize("op", [Op.REMOVE, Op.UNKNOWN])
-def test_target_neither_here_nor_known(op: Op) -> None:
-    """Removing what another holds, or an operation that is none: an error, and the other keeps it."""
+def test_target_of_another_client_cannot_be_removed(op: Op) -> None:
+    """An unknown operation is an error, too; the owner keeps the target."""
     state = state_02()
     first, second = client(state, "a"), client(state, "b")
     add(state, first)
@@ -192,15 +193,14 @@ def test_target_neither_here_nor_known(op: Op) -> None:
     assert state.owner(SSH) is first
 
 
-def test_targets_go_with_their_client() -> None:
-    """Whatever ended it."""
+def test_targets_are_removed_with_their_client() -> None:
     state = state_02()
     connection = client(state, "a")
     add(state, connection, SSH)
     add(state, connection, GNMI)
 
     assert state.disconnect(connection) == [TargetRemoved(GNMI, connection), TargetRemoved(SSH, connection)]
-    nothing_is_left(state, connection)
+    assert_empty(state, connection)
 
 
 CERTIFICATE = ("r7.example",)
@@ -229,21 +229,21 @@ DISPLACEMENTS = pytest.mark.parametrize(
 
 @DISPLACEMENTS
 def test_displacement_of_a_silent_client(old: Peer, new: Peer, replaces: bool) -> None:
-    """Whose clock went back meanwhile has a lower generation: of silence it displaces itself, and nobody else."""
-    same = replaces or ((old.identity, old.name) == (new.identity, new.name) and bool(old.name))
-    assert new.replaces(old, silent=True) is same
+    """A client whose clock went back has a lower generation: it still displaces its own silent connection."""
+    is_displaced = replaces or ((old.identity, old.name) == (new.identity, new.name) and bool(old.name))
+    assert new.replaces(old, silent=True) is is_displaced
     silent: list[ClientConnection] = []
     state = ServerState(WireVersion.V0_2, is_silent=silent.__contains__)
     stale, fresh = client(state, "a", old), client(state, "b", new)
     silent.append(stale)
     add(state, stale)
     add(state, fresh)
-    assert state.owner(SSH) is (fresh if same else stale)
+    assert state.owner(SSH) is (fresh if is_displaced else stale)
 
 
 @DISPLACEMENTS
 def test_displacement(old: Peer, new: Peer, replaces: bool) -> None:
-    """A client that came back takes its targets from its stale self; nobody else does."""
+    """A client that reconnected takes its targets from its stale connection; other clients cannot."""
     assert new.replaces(old) is replaces
     state = state_02()
     stale, fresh = client(state, "a", old), client(state, "b", new)
@@ -254,15 +254,15 @@ def test_displacement(old: Peer, new: Peer, replaces: bool) -> None:
     if replaces:
         assert effects == [
             TargetRemoved(SSH, stale),
-            Send(fresh, Registration(Op.UNKNOWN, SSH, accept=True)),
+            SendToClient(fresh, Registration(Op.UNKNOWN, SSH, accept=True)),
             TargetAdded(SSH, fresh),
         ]
         assert state.disconnect(stale) == []  # it takes nothing with it
         assert state.owner(SSH) is fresh
 
 
-def test_displacement_of_someone_at_the_limit() -> None:
-    """What the stale one holds does not count against who takes it over."""
+def test_displacement_at_the_target_limit() -> None:
+    """Targets of the stale connection do not count for the new one."""
     state = state_02(limits=Limits(max_targets=1))
     stale, fresh = client(state, "a", Peer((), "r7", 1)), client(state, "b", Peer((), "r7", 2))
     add(state, stale)
@@ -277,53 +277,52 @@ def test_displacement_of_someone_at_the_limit() -> None:
 def subscribe(
     state: ServerState, connection: ClientConnection, kind: str = "", op: Op = Op.ADD
 ) -> list[Message]:
-    return told(state.receive(connection, Subscription(op, kind), 0), connection)
+    return messages_to(state.receive(connection, Subscription(op, kind), 0), connection)
 
 
 def test_subscription_lists_then_accepts() -> None:
-    """First what is there, but for one's own; then the word that it was all; then what comes and goes."""
+    """First come existing targets of others, then the acceptance, then changes."""
     state = state_02(bridge=True)
     owner, watcher = client(state, "a"), client(state, "b")
     for target in (SSH, GNMI):
         add(state, owner, target)
-    add(state, watcher, OTHER)
+    add(state, watcher, OTHER_SSH)
 
     assert subscribe(state, watcher, "SSH") == [
         Registration(Op.ADD, SSH),
         Subscription(Op.ADD, "SSH", accept=True),
     ]
-    assert told(state.receive(owner, Registration(Op.REMOVE, SSH), 0), watcher) == [
+    assert messages_to(state.receive(owner, Registration(Op.REMOVE, SSH), 0), watcher) == [
         Registration(Op.REMOVE, SSH)
     ]
-    assert told(state.receive(owner, Registration(Op.REMOVE, GNMI), 0), watcher) == []
-    assert told(add(state, owner), watcher) == [Registration(Op.ADD, SSH)]
-    assert told(state.disconnect(owner), watcher) == [Registration(Op.REMOVE, SSH)]
+    assert messages_to(state.receive(owner, Registration(Op.REMOVE, GNMI), 0), watcher) == []
+    assert messages_to(add(state, owner), watcher) == [Registration(Op.ADD, SSH)]
+    assert messages_to(state.disconnect(owner), watcher) == [Registration(Op.REMOVE, SSH)]
 
 
-def test_subscription_before_any_target_exists() -> None:
-    """It is for targets to come as much as for those that are there."""
+def test_subscription_reports_later_targets() -> None:
     state = state_02(bridge=True)
     owner, watcher = client(state, "a"), client(state, "b")
 
     assert subscribe(state, watcher, "GNMI") == [Subscription(Op.ADD, "GNMI", accept=True)]
-    assert told(add(state, owner, GNMI), watcher) == [Registration(Op.ADD, GNMI)]
+    assert messages_to(add(state, owner, GNMI), watcher) == [Registration(Op.ADD, GNMI)]
 
 
 def test_subscription_to_all_and_to_one_type() -> None:
-    """Two subscriptions that both match tell the news once; ending one leaves the other."""
+    """A change that matches both is sent once; ending one keeps the other."""
     state = state_02(bridge=True)
     owner, watcher = client(state, "a"), client(state, "b")
     subscribe(state, watcher)
     subscribe(state, watcher, "SSH")
 
-    assert told(add(state, owner), watcher) == [Registration(Op.ADD, SSH)]
+    assert messages_to(add(state, owner), watcher) == [Registration(Op.ADD, SSH)]
     assert subscribe(state, watcher, "", Op.REMOVE) == [Subscription(Op.REMOVE, "", accept=True)]
-    assert told(add(state, owner, GNMI), watcher) == []
-    assert told(add(state, owner, OTHER), watcher) == [Registration(Op.ADD, OTHER)]
+    assert messages_to(add(state, owner, GNMI), watcher) == []
+    assert messages_to(add(state, owner, OTHER_SSH), watcher) == [Registration(Op.ADD, OTHER_SSH)]
 
 
-def test_subscriptions_of_one_client_are_bounded() -> None:
-    """As its targets are; one that it ends makes room."""
+def test_subscriptions_of_a_client_have_a_limit() -> None:
+    """Ending one makes room."""
     state = state_02(bridge=True, limits=Limits(max_targets=2))
     watcher = client(state, "a")
     for kind in ("a", "b"):
@@ -337,18 +336,18 @@ def test_subscriptions_of_one_client_are_bounded() -> None:
 
 
 def test_subscription_survives_its_own_targets() -> None:
-    """Letting go of a target of one's own ends no subscription."""
+    """Removing an own target ends no subscription."""
     state = state_02(bridge=True)
     owner, watcher = client(state, "a"), client(state, "b")
     subscribe(state, watcher)
-    add(state, watcher, OTHER)
-    state.receive(watcher, Registration(Op.REMOVE, OTHER), 0)
+    add(state, watcher, OTHER_SSH)
+    state.receive(watcher, Registration(Op.REMOVE, OTHER_SSH), 0)
 
-    assert told(add(state, owner), watcher) == [Registration(Op.ADD, SSH)]
+    assert messages_to(add(state, owner), watcher) == [Registration(Op.ADD, SSH)]
 
 
-def test_subscription_twice() -> None:
-    """The list again, and an error; the first one stands."""
+def test_second_subscription_to_a_type_is_refused() -> None:
+    """The list is sent again with an error; the first subscription stays."""
     state = state_02(bridge=True)
     owner, watcher = client(state, "a"), client(state, "b")
     add(state, owner)
@@ -364,47 +363,48 @@ def test_subscription_twice() -> None:
     )
 
 
-def test_subscription_refused() -> None:
-    """An operation that is none."""
+def test_subscription_with_an_unknown_operation_is_refused() -> None:
     state = state_02(bridge=True)
     (message,) = subscribe(state, client(state, "a"), "", Op.UNKNOWN)
     assert message == Subscription(Op.UNKNOWN, "", error="the operation must be SUBSCRIBE or UNSUBSCRIBE")
 
 
-def test_subscription_where_clients_are_kept_apart() -> None:
-    """It is accepted, for a refusal would end a client of Go's; nothing is told of others, before or after it."""
+def test_subscription_without_bridge_shows_no_clients() -> None:
+    """It is accepted, as a refusal would end a Go client; targets of others are never sent."""
     state = state_02(local=frozenset({GNMI}), handler=True)
     watcher = client(state, "a")
     add(state, client(state, "b"))
     assert subscribe(state, watcher) == [Registration(Op.ADD, GNMI), Subscription(Op.ADD, "", accept=True)]
-    assert told(add(state, client(state, "c"), OTHER), watcher) == []
+    assert messages_to(add(state, client(state, "c"), OTHER_SSH), watcher) == []
 
 
-def test_subscription_lists_targets_of_the_server_itself() -> None:
-    """They can be asked for like others', so they are told of like them, by their type."""
-    state = state_02(local=frozenset({GNMI, OTHER}), handler=True, bridge=True)
+def test_subscription_lists_the_servers_targets() -> None:
+    """Clients can open them like any other target."""
+    state = state_02(local=frozenset({GNMI, OTHER_SSH}), handler=True, bridge=True)
     watcher = client(state, "a")
     add(state, client(state, "b"))
     assert subscribe(state, watcher, "SSH") == [
         Registration(Op.ADD, SSH),
-        Registration(Op.ADD, OTHER),
+        Registration(Op.ADD, OTHER_SSH),
         Subscription(Op.ADD, "SSH", accept=True),
     ]
     assert subscribe(state, watcher, "GNMI")[0] == Registration(Op.ADD, GNMI)
 
 
-def test_unsubscribe_without_subscription() -> None:
-    """Always acknowledged, as elsewhere."""
+def test_unsubscribe_without_subscription_is_accepted() -> None:
     state = state_02(bridge=True)
     assert subscribe(state, client(state, "a"), "X", Op.REMOVE) == [Subscription(Op.REMOVE, "X", accept=True)]
 
 
-def test_displacement_is_news() -> None:
-    """Subscribers hear that the target went and came; its new owner's client skips its own."""
+def test_displacement_is_sent_to_subscribers() -> None:
+    """Subscribers get a removal and an addition; the new owner gets neither."""
     state = state_02(bridge=True)
     stale, fresh = client(state, "a", Peer((), "r7", 1)), client(state, "b", Peer((), "r7", 2))
     watcher = client(state, "c")
     add(state, stale)
     subscribe(state, watcher)
 
-    assert told(add(state, fresh), watcher) == [Registration(Op.REMOVE, SSH), Registration(Op.ADD, SSH)]
+    assert messages_to(add(state, fresh), watcher) == [
+        Registration(Op.REMOVE, SSH),
+        Registration(Op.ADD, SSH),
+    ]

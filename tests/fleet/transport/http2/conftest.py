@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.http2_ends import End
+from tests.fakes.http2_ends import Endpoint
 
 
 @pytest.fixture
-async def server() -> End:
-    end = End(server=True)
-    end.settle()
-    return end
+async def server() -> Endpoint:
+    endpoint = Endpoint(server=True)
+    endpoint.receive_settings()
+    return endpoint
 
 
 @pytest.fixture
-async def client() -> End:
-    end = End(server=False)
-    end.settle()
-    return end
+async def client() -> Endpoint:
+    endpoint = Endpoint(server=False)
+    endpoint.receive_settings()
+    return endpoint

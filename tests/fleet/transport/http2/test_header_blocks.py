@@ -1,4 +1,4 @@
-"""Header blocks, whole and in pieces."""
+"""Header blocks, whole and in parts."""
 
 from __future__ import annotations
 
@@ -7,66 +7,74 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.transport.http2 import frames, header_blocks
-from fleet.transport.http2.frames import Code, ConnectionBrokenError, Type
-from fleet.transport.http2.header_blocks import Block, HeaderBlocks
+from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode, FrameType
+from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlocks
 
 
-def read(data: bytes) -> list[Block]:
-    """What a connection makes of frames."""
-    blocks, found, at = HeaderBlocks(), [], 0
+def read_blocks(data: bytes) -> list[HeaderBlock]:
+    """Return the header blocks of encoded frames."""
+    blocks, complete_blocks, at = HeaderBlocks(), [], 0
     while at < len(data):
         length, kind, flags, number = frames.header(data, at)
         at += frames.HEADER_LENGTH
         payload, at = data[at : at + length], at + length
         blocks.check_order(kind, number)
-        take = blocks.add_continuation(flags, payload) if kind == Type.CONTINUATION else None
-        whole = take if kind == Type.CONTINUATION else blocks.add_headers(number, flags, payload)
-        found += [] if whole is None else [whole]
-    return found
+        continuation_block = (
+            blocks.add_continuation(flags, payload) if kind == FrameType.CONTINUATION else None
+        )
+        block = (
+            continuation_block
+            if kind == FrameType.CONTINUATION
+            else blocks.add_headers(number, flags, payload)
+        )
+        complete_blocks += [] if block is None else [block]
+    return complete_blocks
 
 
 @given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), max_size=4), st.integers(1, 60))
-def test_blocks_read_as_they_were_written(sent: list[tuple[bytes, bool]], longest: int) -> None:
-    """Whatever their length and that of frames: in order, each with its stream and whether that ends."""
-    written = [
-        header_blocks.encode_frames(2 * at + 1, block, longest, end=end)
-        for at, (block, end) in enumerate(sent)
+def test_blocks_round_trip(header_lists: list[tuple[bytes, bool]], frame_size: int) -> None:
+    """Blocks of any length in frames of any size keep their order, stream and end flag."""
+    encoded = [
+        header_blocks.encode_frames(2 * index + 1, block, frame_size, end=end)
+        for index, (block, end) in enumerate(header_lists)
     ]
-    assert read(b"".join(written)) == [Block(2 * at + 1, *one) for at, one in enumerate(sent)]
+    assert read_blocks(b"".join(encoded)) == [
+        HeaderBlock(2 * index + 1, *header_list) for index, header_list in enumerate(header_lists)
+    ]
 
 
-def test_nothing_comes_between_the_pieces() -> None:
-    """No other frame, and no piece of another stream; nor a piece of nothing."""
+def test_other_frames_between_the_parts_are_refused() -> None:
+    """Neither another frame, nor a CONTINUATION of another stream or without a block."""
     blocks = HeaderBlocks()
     with pytest.raises(ConnectionBrokenError, match="CONTINUATION without a header block"):
         blocks.add_continuation(0, b"x")
     assert blocks.add_headers(1, 0, b"a") is None
-    blocks.check_order(Type.CONTINUATION, 1)
-    for kind, number in ((Type.DATA, 1), (Type.CONTINUATION, 3), (Type.PING, 0)):
+    blocks.check_order(FrameType.CONTINUATION, 1)
+    for kind, number in ((FrameType.DATA, 1), (FrameType.CONTINUATION, 3), (FrameType.PING, 0)):
         with pytest.raises(ConnectionBrokenError, match="is interrupted"):
             blocks.check_order(kind, number)
 
 
-@pytest.mark.parametrize("piece", [b"", bytes(16_000)])
-def test_block_without_an_end(piece: bytes) -> None:
-    """Many pieces of nothing, and few large ones: both are a flood."""
+@pytest.mark.parametrize("part", [b"", bytes(16_000)])
+def test_block_without_an_end_is_a_flood(part: bytes) -> None:
+    """With many empty parts or with few large ones."""
     blocks = HeaderBlocks()
     blocks.add_headers(1, 0, b"a")
 
-    def without_end() -> None:
+    def add_continuations() -> None:
         for _ in range(100_000):
-            blocks.add_continuation(0, piece)
+            blocks.add_continuation(0, part)
 
     with pytest.raises(ConnectionBrokenError) as caught:
-        without_end()
-    assert caught.value.code is Code.ENHANCE_YOUR_CALM
+        add_continuations()
+    assert caught.value.code is ErrorCode.ENHANCE_YOUR_CALM
 
 
-def test_dependency_of_a_stream() -> None:
-    """It stands in HEADERS, and is known when the block is whole."""
+def test_dependency_of_a_block() -> None:
+    """It is in HEADERS, and known once the block is complete."""
     blocks, payload = HeaderBlocks(), b"\0\0\0\x05\x0fab"
     flags = frames.PRIORITY | frames.END_HEADERS
 
-    assert blocks.add_headers(7, flags, payload) == Block(7, b"ab", False, 5)
+    assert blocks.add_headers(7, flags, payload) == HeaderBlock(7, b"ab", False, 5)
     assert blocks.add_headers(7, frames.PRIORITY, payload) is None
-    assert blocks.add_continuation(frames.END_HEADERS, b"c") == Block(7, b"abc", False, 5)
+    assert blocks.add_continuation(frames.END_HEADERS, b"c") == HeaderBlock(7, b"abc", False, 5)

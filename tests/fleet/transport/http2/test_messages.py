@@ -1,4 +1,4 @@
-"""Malformed requests, responses and trailers."""
+"""Shapes of requests, responses and trailers, and their faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESPONSE = ((b":status", b"200"),)
 
 
 def test_well_formed_messages() -> None:
-    """A request, a response and trailers, each in its place only."""
+    """A request, a response and trailers are each valid only as such."""
     request, response = shape(plain(*REQUEST, (b"te", b"trailers"))), shape(plain(*RESPONSE, (b"x-a", b"b")))
     trailers = shape(plain((b"grpc-status", b"0"), (b"grpc-message", " nö ".encode())))
 
@@ -43,15 +43,17 @@ def test_well_formed_messages() -> None:
         ((b":path", b"/"), "sent a pseudo-header field after the others"),
     ],
 )
-def test_fields_that_are_malformed_anywhere(field: tuple[bytes, bytes], fault: str) -> None:
-    """RFC 9113, section 8.2; a later good field changes nothing."""
+def test_malformed_fields(field: tuple[bytes, bytes], fault: str) -> None:
+    """RFC 9113, section 8.2; later valid fields change nothing."""
     for head in (REQUEST, RESPONSE, ()):
-        found = shape(plain(*head, (b"x-first", b"1"), field, (b"x-last", b"1")))
-        assert {found.request_fault, found.response_fault, found.trailers_fault} == {fault}
+        fields_shape = shape(plain(*head, (b"x-first", b"1"), field, (b"x-last", b"1")))
+        assert {fields_shape.request_fault, fields_shape.response_fault, fields_shape.trailers_fault} == {
+            fault
+        }
 
 
 @pytest.mark.parametrize(
-    ("changed", "fault"),
+    ("changed_fields", "fault"),
     [
         ({b":method": None}, "sent a request without :method"),
         ({b":scheme": None}, "sent a request without :scheme"),
@@ -63,21 +65,20 @@ def test_fields_that_are_malformed_anywhere(field: tuple[bytes, bytes], fault: s
         ({b":method": b"CONNECT"}, "sent CONNECT with pseudo-header fields other than :authority"),
     ],
 )
-def test_malformed_requests(changed: dict[bytes, bytes | None], fault: str) -> None:
+def test_malformed_requests(changed_fields: dict[bytes, bytes | None], fault: str) -> None:
     """RFC 9113, section 8.3.1."""
-    pairs = {**dict(REQUEST), **changed}
+    pairs = {**dict(REQUEST), **changed_fields}
     fields = plain(*((name, value) for name, value in pairs.items() if value is not None))
 
     assert shape(fields).request_fault == fault
 
 
-def test_requests_of_other_methods() -> None:
-    """They are well formed, whoever serves them."""
+def test_other_methods_are_well_formed() -> None:
     assert not shape(plain((b":method", b"CONNECT"), (b":authority", b"a:1"))).request_fault
     assert not shape(plain((b":method", b"OPTIONS"), (b":scheme", b"http"), (b":path", b"*"))).request_fault
 
 
-def test_pseudo_header_field_that_comes_twice() -> None:
+def test_repeated_pseudo_header_field_is_a_fault() -> None:
     """Even with the same value."""
     for pair in REQUEST:
         fault = f"sent {pair[0].decode()} twice"
@@ -85,8 +86,8 @@ def test_pseudo_header_field_that_comes_twice() -> None:
     assert shape(plain(*RESPONSE, *RESPONSE)).response_fault == "sent :status twice"
 
 
-def test_length_of_the_body() -> None:
-    """By content-length, which may come twice with one value; some responses have no body in any case."""
+def test_content_length() -> None:
+    """It may be repeated with the same value; some responses never have a body."""
     length = (b"content-length", b"42")
     assert shape(plain(*RESPONSE)).content_length is None
     assert shape(plain(*RESPONSE, length, length)).content_length == 42
@@ -95,18 +96,18 @@ def test_length_of_the_body() -> None:
     assert shape(plain((b":status", b"103"), length)).content_length is None
 
 
-def test_interim_response() -> None:
-    """1xx, and no other status."""
-    found = [
+def test_interim_responses() -> None:
+    """Only 1xx is interim."""
+    are_interim = [
         shape(plain((b":status", status))).interim for status in (b"100", b"103", b"200", b"1", b"10000")
     ]
 
-    assert found == [True, True, False, False, False]
+    assert are_interim == [True, True, False, False, False]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12), st.booleans()), max_size=8))
 def test_any_list_has_a_shape(fields: list[tuple[bytes, bytes, bool]]) -> None:
-    """Whatever strangers send; nothing is both a request and trailers."""
-    found = shape(fields)
+    """For any fields; no list is valid as request and as trailers."""
+    fields_shape = shape(fields)
 
-    assert found.request_fault or found.trailers_fault
+    assert fields_shape.request_fault or fields_shape.trailers_fault

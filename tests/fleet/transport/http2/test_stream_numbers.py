@@ -1,15 +1,15 @@
-"""Numbers of streams, and frames that come after a stream's end."""
+"""Stream numbers, and frames after the end of a stream."""
 
 from __future__ import annotations
 
 import pytest
 
 from fleet.transport.http2 import stream_numbers
-from fleet.transport.http2.frames import Code, ConnectionBrokenError
+from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
 from fleet.transport.http2.stream_numbers import StreamNumbers
 
 
-def code_of(numbers: StreamNumbers, number: int) -> Code:
+def error_code_of(numbers: StreamNumbers, number: int) -> ErrorCode:
     with pytest.raises(ConnectionBrokenError) as caught:
         numbers.needs_reset(number)
     return caught.value.code
@@ -29,23 +29,23 @@ def test_server_refuses_even_streams() -> None:
     with pytest.raises(ConnectionBrokenError) as caught:
         numbers.open(2)
 
-    assert caught.value.code is Code.PROTOCOL_ERROR
+    assert caught.value.code is ErrorCode.PROTOCOL_ERROR
 
 
-@pytest.mark.parametrize("server", [True, False])
-def test_stream_that_was_never_opened(server: bool) -> None:
-    """Number 0, an even one and a future one break the connection."""
-    numbers = StreamNumbers(server=server)
-    if server:
+@pytest.mark.parametrize("is_server", [True, False])
+def test_frame_of_an_idle_stream_ends_the_connection(is_server: bool) -> None:
+    """Number 0, an even one and a future one."""
+    numbers = StreamNumbers(server=is_server)
+    if is_server:
         numbers.open(1)
     else:
         numbers.next()
 
-    assert [code_of(numbers, number) for number in (0, 2, 3)] == [Code.PROTOCOL_ERROR] * 3
+    assert [error_code_of(numbers, number) for number in (0, 2, 3)] == [ErrorCode.PROTOCOL_ERROR] * 3
 
 
 def test_frames_after_a_reset() -> None:
-    """Ours may have crossed them: they are passed over. After the peer's own reset they are answered."""
+    """After our reset they are ignored; after the peer's own reset they get a reset."""
     numbers = StreamNumbers(server=True)
     for number in (1, 3):
         numbers.open(number)
@@ -57,27 +57,27 @@ def test_frames_after_a_reset() -> None:
 
 
 def test_frames_after_an_end() -> None:
-    """A client broke the connection; a server may have meant a stream whose reset was forgotten."""
-    server, client = StreamNumbers(server=True), StreamNumbers(server=False)
-    server.open(1)
+    """From a client they end the connection; from a server they may belong to a forgotten reset."""
+    is_server, client = StreamNumbers(server=True), StreamNumbers(server=False)
+    is_server.open(1)
     client.next()
 
-    assert code_of(server, 1) is Code.STREAM_CLOSED
+    assert error_code_of(is_server, 1) is ErrorCode.STREAM_CLOSED
     assert client.needs_reset(1)
 
 
-def test_number_that_was_passed_over() -> None:
+def test_skipped_number_cannot_be_opened() -> None:
     """A stream cannot begin after one with a greater number."""
     numbers = StreamNumbers(server=True)
     for number in (5, 7, 21):
         numbers.open(number)
 
-    assert [code_of(numbers, number) for number in (1, 3, 9, 19)] == [Code.PROTOCOL_ERROR] * 4
-    assert [code_of(numbers, number) for number in (5, 7, 21)] == [Code.STREAM_CLOSED] * 3
+    assert [error_code_of(numbers, number) for number in (1, 3, 9, 19)] == [ErrorCode.PROTOCOL_ERROR] * 4
+    assert [error_code_of(numbers, number) for number in (5, 7, 21)] == [ErrorCode.STREAM_CLOSED] * 3
 
 
-def test_resets_that_were_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded, and a frame to a stream that may have been reset never breaks the connection."""
+def test_forgotten_resets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded, and a frame for a stream that may have been reset does not end the connection."""
     monkeypatch.setattr(stream_numbers, "_MOST_RESETS", 3)
     numbers = StreamNumbers(server=True)
     for number in range(1, 13, 2):
@@ -87,4 +87,4 @@ def test_resets_that_were_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert len(numbers._reset) == 3
     assert [numbers.needs_reset(number) for number in (1, 3, 5, 9)] == [True, True, False, False]
-    assert code_of(numbers, 11) is Code.STREAM_CLOSED
+    assert error_code_of(numbers, 11) is ErrorCode.STREAM_CLOSED

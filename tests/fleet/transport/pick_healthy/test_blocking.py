@@ -1,6 +1,5 @@
-"""What only the blocking channel has, against real servers; the rest is in test_policy.py and test_edges.py.
-
-The servers run in the test's loop, the channel is used from threads.
+"""Behaviour of the blocking channel only, with real servers; the rest is in test_policy.py and test_edges.py.
+The servers run in the test's loop, the channel is used in threads.
 """
 
 from __future__ import annotations
@@ -28,41 +27,43 @@ FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 @pytest.fixture
 async def channels() -> AsyncIterator[Callable[..., BlockingPickHealthyChannel]]:
-    """Opens channels."""
-    opened: list[BlockingPickHealthyChannel] = []
+    """Return a function that opens a channel."""
+    open_channels: list[BlockingPickHealthyChannel] = []
 
-    def open_to(
-        *auths: FakeAuth, settings: BalancerSettings = FAST, **more: Any
+    def open_channel_to(
+        *auths: FakeAuth, settings: BalancerSettings = FAST, **options: Any
     ) -> BlockingPickHealthyChannel:
-        opened.append(open_blocking_channel([auth.reached_at for auth in auths], settings=settings, **more))
-        return opened[-1]
+        open_channels.append(
+            open_blocking_channel([auth.reached_at for auth in auths], settings=settings, **options)
+        )
+        return open_channels[-1]
 
-    yield open_to
-    for channel in opened:
+    yield open_channel_to
+    for channel in open_channels:
         await asyncio.to_thread(channel.close)
 
 
-async def ready(channel: grpc.Channel) -> None:
+async def wait_until_ready(channel: grpc.Channel) -> None:
     """Wait for a healthy connection, as users of grpc do."""
     await asyncio.to_thread(grpc.channel_ready_future(channel).result, 60)
 
 
-async def test_all_ways_to_call(auths: Auths, channels: Any) -> None:
-    """What generated stubs need: results, futures, calls, streams in four kinds."""
+async def test_all_kinds_of_calls(auths: Auths, channels: Any) -> None:
+    """Generated stubs need results, futures, calls and four kinds of streams."""
     channel = channels(await auths("a"))
 
-    def words() -> Iterator[bytes]:
+    def requests() -> Iterator[bytes]:
         yield from (b"1", b"2")
 
-    def use() -> None:
+    def run_calls() -> None:
         unary = channel.unary_unary("/fake.Who/Unary", None, None)
         assert unary(b"", timeout=30, wait_for_ready=True) == b"a"
-        answer, call = unary.with_call(b"", timeout=30)
-        assert (answer, call.code()) == (b"a", grpc.StatusCode.OK)
+        response, call = unary.with_call(b"", timeout=30)
+        assert (response, call.code()) == (b"a", grpc.StatusCode.OK)
         assert unary.future(b"", timeout=30).result() == b"a"
-        assert channel.stream_unary("/fake.Who/Up")(words()) == b"a:12"
-        assert channel.stream_unary("/fake.Who/Up").future(words()).result() == b"a:12"
-        assert list(channel.stream_stream("/fake.Who/Both")(words())) == [b"a:1", b"a:2"]
+        assert channel.stream_unary("/fake.Who/Up")(requests()) == b"a:12"
+        assert channel.stream_unary("/fake.Who/Up").future(requests()).result() == b"a:12"
+        assert list(channel.stream_stream("/fake.Who/Both")(requests())) == [b"a:1", b"a:2"]
         with pytest.raises(grpc.RpcError):
             channel.unary_unary("/fake.Who/None")(b"")
         with channel:
@@ -70,63 +71,63 @@ async def test_all_ways_to_call(auths: Auths, channels: Any) -> None:
         with pytest.raises(ValueError, match="closed"):
             unary(b"")
 
-    await asyncio.to_thread(use)
+    await asyncio.to_thread(run_calls)
 
 
-async def test_close_ends_rpcs(auths: Auths, channels: Any) -> None:
-    """Also one that waits in another thread; and closing twice is closing once."""
+async def test_close_cancels_calls(auths: Auths, channels: Any) -> None:
+    """It cancels a call that waits in another thread, too; a second close has no effect."""
     channel = channels(await auths("a"))
-    await ready(channel)
+    await wait_until_ready(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await asyncio.to_thread(next, stream) == b"a"
-    ended: queue.Queue[grpc.StatusCode] = queue.Queue()
+    status_queue: queue.Queue[grpc.StatusCode] = queue.Queue()
 
-    def wait() -> None:
+    def wait_for_status() -> None:
         try:
             next(stream)
         except grpc.RpcError as error:
-            ended.put(error.code())
+            status_queue.put(error.code())
 
-    waiting = threading.Thread(target=wait)
-    waiting.start()
+    waiting_thread = threading.Thread(target=wait_for_status)
+    waiting_thread.start()
     await asyncio.to_thread(channel.close)
     await asyncio.to_thread(channel.close)
-    assert await asyncio.to_thread(ended.get, True, 60) is grpc.StatusCode.CANCELLED
-    await asyncio.to_thread(waiting.join)
+    assert await asyncio.to_thread(status_queue.get, True, 60) is grpc.StatusCode.CANCELLED
+    await asyncio.to_thread(waiting_thread.join)
 
 
-async def test_subscribers(auths: Auths, channels: Any) -> None:
-    """They hear each state once, and nothing after they left."""
+async def test_subscribers_get_each_state_once(auths: Auths, channels: Any) -> None:
+    """After unsubscribing they get none."""
     auth = await auths("a")
     channel = channels(auth)
-    heard: list[grpc.ChannelConnectivity] = []
-    channel.subscribe(heard.append, try_to_connect=True)
-    await eventually(lambda: heard[-1:] == [grpc.ChannelConnectivity.READY])
-    auth.turn(healthy=False)
-    await eventually(lambda: grpc.ChannelConnectivity.TRANSIENT_FAILURE in heard)
-    channel.unsubscribe(heard.append)
-    channel.unsubscribe(heard.append)
-    length = len(heard)
-    auth.turn(healthy=True)
-    await ready(channel)
-    assert len(heard) == length
-    assert all(one is not other for one, other in itertools.pairwise(heard))
+    states: list[grpc.ChannelConnectivity] = []
+    channel.subscribe(states.append, try_to_connect=True)
+    await eventually(lambda: states[-1:] == [grpc.ChannelConnectivity.READY])
+    auth.set_health(healthy=False)
+    await eventually(lambda: grpc.ChannelConnectivity.TRANSIENT_FAILURE in states)
+    channel.unsubscribe(states.append)
+    channel.unsubscribe(states.append)
+    length = len(states)
+    auth.set_health(healthy=True)
+    await wait_until_ready(channel)
+    assert len(states) == length
+    assert all(state is not next_state for state, next_state in itertools.pairwise(states))
 
 
-async def test_subscriber_that_fails_stops_no_channel(
+async def test_failing_subscriber_does_not_affect_the_channel(
     auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its fault is a line in the log for each state; the subscribers after it hear every state."""
+    """Each error is logged; later subscribers get every state."""
 
     def fail(state: grpc.ChannelConnectivity) -> None:
         raise KeyError(state)
 
     auth = await auths("a")
     channel = channels(auth)
-    heard: list[grpc.ChannelConnectivity] = []
+    states: list[grpc.ChannelConnectivity] = []
     channel.subscribe(fail)
-    channel.subscribe(heard.append, try_to_connect=True)
-    await eventually(lambda: heard[-1:] == [grpc.ChannelConnectivity.READY])
-    auth.turn(healthy=False)
-    await eventually(lambda: grpc.ChannelConnectivity.TRANSIENT_FAILURE in heard)
+    channel.subscribe(states.append, try_to_connect=True)
+    await eventually(lambda: states[-1:] == [grpc.ChannelConnectivity.READY])
+    auth.set_health(healthy=False)
+    await eventually(lambda: grpc.ChannelConnectivity.TRANSIENT_FAILURE in states)
     assert "a callback of the channel's user failed" in caplog.text

@@ -1,4 +1,4 @@
-"""The blocking channel, closed at every moment; connections that end under it are in test_edges.py."""
+"""The blocking channel is closed in every state; connections that end are tested in test_edges.py."""
 
 from __future__ import annotations
 
@@ -22,64 +22,77 @@ Forwards = Callable[[FakeAuth], Awaitable[Forward]]
 FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
-async def ready(channel: grpc.Channel) -> None:
+async def wait_until_ready(channel: grpc.Channel) -> None:
     await asyncio.to_thread(grpc.channel_ready_future(channel).result, 60)
 
 
-async def _nothing(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
-    """Before anything was opened."""
+async def reach_unopened(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
+    """Leave the channel without any connection."""
 
 
-async def _connecting(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
+async def reach_connecting(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
     channel.subscribe(lambda state: None, try_to_connect=True)
 
 
-async def _asking(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
-    auth.answering.clear()
+async def reach_config_request(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
+    auth.answer_event.clear()
     channel.subscribe(lambda state: None, try_to_connect=True)
     await eventually(lambda: auth.configs_asked > 0)
 
 
-async def _watching(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
-    await ready(channel)
+async def reach_watching(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
+    await wait_until_ready(channel)
 
 
-async def _trying(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
-    await ready(channel)
-    auth.turn(healthy=False)
+async def reach_backup_attempts(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
+    await wait_until_ready(channel)
+    auth.set_health(healthy=False)
     await eventually(lambda: auth.watches > 2)
 
 
-async def _draining(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
-    await ready(channel)
+async def reach_draining(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
+    await wait_until_ready(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await asyncio.to_thread(next, stream) == b"a"
-    auth.turn(healthy=False)
+    auth.set_health(healthy=False)
     await eventually(lambda: auth.watches > 1)
-    auth.turn(healthy=True)
+    auth.set_health(healthy=True)
 
 
-async def _lost(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
-    heard: list[grpc.ChannelConnectivity] = []
-    channel.subscribe(heard.append)
-    await ready(channel)
+async def reach_lost_connection(auth: FakeAuth, channel: BlockingPickHealthyChannel) -> None:
+    states: list[grpc.ChannelConnectivity] = []
+    channel.subscribe(states.append)
+    await wait_until_ready(channel)
     await auth.stop()
-    await eventually(lambda: heard[-1] is not grpc.ChannelConnectivity.READY)
+    await eventually(lambda: states[-1] is not grpc.ChannelConnectivity.READY)
 
 
-@pytest.mark.parametrize("moment", [_nothing, _connecting, _asking, _watching, _trying, _draining, _lost])
+@pytest.mark.parametrize(
+    "reach_state",
+    [
+        reach_unopened,
+        reach_connecting,
+        reach_config_request,
+        reach_watching,
+        reach_backup_attempts,
+        reach_draining,
+        reach_lost_connection,
+    ],
+)
 async def test_close_leaks_nothing(
     auths: Auths,
     forwards: Forwards,
-    moment: Callable[[FakeAuth, BlockingPickHealthyChannel], Awaitable[None]],
+    reach_state: Callable[[FakeAuth, BlockingPickHealthyChannel], Awaitable[None]],
 ) -> None:
-    """No thread of its and no connection is left."""
+    """No thread and no connection of the channel is left."""
     auth = await auths("a")
-    wire = await forwards(auth)
-    channel = open_blocking_channel([wire.listen], settings=FAST)
-    await moment(auth, channel)
+    forward = await forwards(auth)
+    channel = open_blocking_channel([forward.listen], settings=FAST)
+    await reach_state(auth, channel)
     await asyncio.to_thread(channel.close)
-    auth.answering.set()
-    ours = ("connection ", "end of ", "pick-healthy")
-    await eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith(ours)])
-    await eventually(lambda: not wire.links)
+    auth.answer_event.set()
+    name_prefixes = ("connection ", "end of ", "pick-healthy")
+    await eventually(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(name_prefixes)]
+    )
+    await eventually(lambda: not forward.links)

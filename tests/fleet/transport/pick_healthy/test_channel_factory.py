@@ -1,4 +1,4 @@
-"""How connections are opened."""
+"""Targets and options of new connections."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ MANY = [(f"127.0.0.{number}", 1) for number in range(1, 9)]
 
 
 def test_first_connection_keeps_the_order() -> None:
-    """As pick_first does."""
+    """pick_first does the same."""
     assert {_ConnectionFactory(MANY, None, None).target(False)[0] for _ in range(10)} == {
         "ipv4:" + ",".join(f"{host}:{port}" for host, port in MANY)
     }
 
 
-def test_later_attempts_shuffle() -> None:
-    """Else every client that leaves the same server would go to the same next one."""
+def test_later_attempts_are_shuffled() -> None:
+    """Otherwise all clients that leave a server would connect to the same other one."""
     targets = set()
     for _ in range(50):
-        opener = _ConnectionFactory(MANY, None, None)
-        opener.target(False)
-        targets.add(opener.target(True)[0])
+        factory = _ConnectionFactory(MANY, None, None)
+        factory.target(False)
+        targets.add(factory.target(True)[0])
     assert len(targets) > 10
     assert all(
         sorted(target.removeprefix("ipv4:").split(",")) == [f"{h}:{p}" for h, p in MANY] for target in targets
     )
 
 
-def test_later_attempts_do_not_lead_back() -> None:
-    """Of two addresses a client that leaves one always tries the other one first."""
-    opener = _ConnectionFactory(MANY[:2], None, None)
+def test_later_attempts_start_with_another_address() -> None:
+    """With two addresses the attempts alternate."""
+    factory = _ConnectionFactory(MANY[:2], None, None)
     first, second = "ipv4:127.0.0.1:1,127.0.0.2:1", "ipv4:127.0.0.2:1,127.0.0.1:1"
-    targets = [opener.target(attempt > 0)[0] for attempt in range(5)]
+    targets = [factory.target(attempt > 0)[0] for attempt in range(5)]
     assert targets == [first, second, first, second, first]
 
 
-def test_channels_with_one_order_go_on_where_the_others_are() -> None:
-    """The first connection of another channel goes elsewhere as well."""
+def test_channels_share_an_address_order() -> None:
+    """The first connection of another channel uses the next address."""
     order = AddressOrder(MANY[:2])
     assert _ConnectionFactory(MANY[:2], None, None, order).target(False)[0].startswith("ipv4:127.0.0.1:1,")
     assert _ConnectionFactory(MANY[:2], None, None, order).target(False)[0].startswith("ipv4:127.0.0.2:1,")
 
 
 def test_one_name_is_shuffled_by_grpc() -> None:
-    """Only gRPC sees the addresses behind it."""
-    opener = _ConnectionFactory([("auth.example", 3025)], None, None)
-    plain, shuffled = opener.target(False), opener.target(True)
-    assert plain[0] == shuffled[0] == "dns:///auth.example:3025"
-    assert "shuffleAddressList" in str(dict(shuffled[1])["grpc.service_config"])
-    assert "grpc.service_config" not in dict(plain[1])
+    """Only gRPC knows the addresses behind the name."""
+    factory = _ConnectionFactory([("auth.example", 3025)], None, None)
+    first_target, second_target = factory.target(False), factory.target(True)
+    assert first_target[0] == second_target[0] == "dns:///auth.example:3025"
+    assert "shuffleAddressList" in str(dict(second_target[1])["grpc.service_config"])
+    assert "grpc.service_config" not in dict(first_target[1])
 
 
-def test_each_connection_is_its_own_and_is_watched_by_pings() -> None:
-    """A shared connection would lead a backup to the very server that is to be left."""
+def test_connections_are_separate_and_have_keep_alive() -> None:
+    """A shared connection would lead a backup to the server that is to be left."""
     options = dict(
         _ConnectionFactory(MANY, None, DeadPeer(ping_after=5.0, answer_within=2.0)).target(True)[1]
     )
@@ -67,8 +67,8 @@ def test_each_connection_is_its_own_and_is_watched_by_pings() -> None:
     assert (options["grpc.keepalive_time_ms"], options["grpc.http2.ping_timeout_ms"]) == (5000, 2000)
 
 
-async def test_what_cannot_be_opened_is_told_at_once(tmp_path: Path) -> None:
-    """Not by an attempt in the night."""
+async def test_invalid_targets_are_refused_at_once(tmp_path: Path) -> None:
+    """The error comes before the first attempt."""
     with pytest.raises(TLSError):
         open_channel([("127.0.0.1", 1)], TLSFiles(authority=tmp_path / "none"))
     with pytest.raises(ValueError, match="several addresses"):

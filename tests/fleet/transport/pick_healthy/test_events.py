@@ -1,4 +1,4 @@
-"""From grpc's words to the balancer's."""
+"""Conversion of grpc's events to the balancer's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from fleet.protocol.recovery.pick_healthy import Balancer, RequestConfig, RetireReason, ServerHealth, Watch
+from fleet.protocol.recovery.pick_healthy import (
+    Balancer,
+    RequestConfig,
+    RetireReason,
+    ServerHealth,
+    WatchHealth,
+)
 from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
 from fleet.transport.pick_healthy.events import (
     ConfigUpdate,
@@ -28,77 +34,79 @@ from fleet.transport.pick_healthy.events import (
 from fleet.transport.service_config import ConfigResponse
 
 
-def test_a_connection_becomes_healthy() -> None:
-    """Each event in turn."""
+def test_connection_becomes_healthy() -> None:
     balancer = Balancer()
     balancer.start()
     assert decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0) == [
         RequestConfig(0, 1)
     ]
     assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
-    found = ConfigResponse(ServiceConfig(PickHealthyMode.RECONNECT, "x"), "auth")
-    assert decide(balancer, 0, ConfigUpdate(1, found), 0.0, 0.0) == [Watch(0, 1, "x")]
+    response = ConfigResponse(ServiceConfig(PickHealthyMode.RECONNECT, "x"), "auth")
+    assert decide(balancer, 0, ConfigUpdate(1, response), 0.0, 0.0) == [WatchHealth(0, 1, "x")]
     assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
     assert decide(balancer, 0, HealthUpdate(1, "x", ServerHealth.HEALTHY), 0.0, 0.0) == []
     assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
 
 
-@pytest.mark.parametrize("found", [None, ConfigResponse(None), ConfigResponse(None, "a", "it is truncated")])
-def test_no_config(found: ConfigResponse | None) -> None:
-    """Before a policy is known, no outcome of the question keeps a connection from being READY."""
+@pytest.mark.parametrize(
+    "response", [None, ConfigResponse(None), ConfigResponse(None, "a", "it is truncated")]
+)
+def test_connection_is_ready_without_a_config(response: ConfigResponse | None) -> None:
+    """Before a policy is known, any outcome of the config request leaves the connection READY."""
     balancer = Balancer()
     balancer.start()
     decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0)
-    assert decide(balancer, 0, ConfigUpdate(1, found), 0.0, 0.0) == []
+    assert decide(balancer, 0, ConfigUpdate(1, response), 0.0, 0.0) == []
     assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
 
 
-def test_every_state_of_grpc_is_known() -> None:
-    """By name."""
+def test_every_grpc_state_is_converted() -> None:
     for state in grpc.ChannelConnectivity:
         decide(Balancer(), 0, ConnectivityChange(state), 0.0, 0.0)
 
 
-def test_waits_grow_to_a_ceiling() -> None:
-    """1 s to 16 s, and half again."""
-    assert [wait_again(tries, 0.0) for tries in (0, 1, 4, 9, 10_000)] == [1.0, 2.0, 16.0, 16.0, 16.0]
+def test_waits_between_config_requests_grow_to_a_ceiling() -> None:
+    """1 s to 16 s, plus up to a half."""
+    assert [wait_again(attempts, 0.0) for attempts in (0, 1, 4, 9, 10_000)] == [1.0, 2.0, 16.0, 16.0, 16.0]
     assert wait_again(0, 0.5) == 1.25
 
 
-def test_every_outcome_has_its_event(caplog: pytest.LogCaptureFixture) -> None:
-    """By a stable name; what repeats through an outage is no news."""
+def test_every_retire_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Each has a stable event name; reasons that repeat during an outage are logged as debug."""
     caplog.set_level(logging.DEBUG, logger="fleet.transport.pick_healthy.events")
-    for why in RetireReason:
-        log_retired("auth connection of agent-1", why)
+    for reason in RetireReason:
+        log_retired("auth connection of agent-1", reason)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        f"balancer.{why}" for why in RetireReason
+        f"balancer.{reason}" for reason in RetireReason
     ]
-    quiet = {record.args[0] for record in caplog.records if record.levelno == logging.DEBUG and record.args}
-    assert quiet == {RetireReason.REPLACED, RetireReason.RENEWAL_FAILED}
+    debug_reasons = {
+        record.args[0] for record in caplog.records if record.levelno == logging.DEBUG and record.args
+    }
+    assert debug_reasons == {RetireReason.REPLACED, RetireReason.RENEWAL_FAILED}
 
 
-def test_answer_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Of each server; every one of them counts, and what can be read, or did not come, is none."""
-    told: set[str] = set()
+def test_unreadable_response_is_logged_once_per_auth(caplog: pytest.LogCaptureFixture) -> None:
+    """Every unreadable response counts; valid and missing ones do not."""
+    logged_auths: set[str] = set()
     for auth in ("a", "b", "a"):
-        assert log_unreadable("channel", ConfigResponse(None, auth, "it is truncated"), told)
-    assert caplog.text.count("service-config.refused") == 2
-    for found in (None, ConfigResponse(None), ConfigResponse(ServiceConfig(), "c")):
-        assert not log_unreadable("channel", found, told)
+        assert log_unreadable("channel", ConfigResponse(None, auth, "it is truncated"), logged_auths)
+    assert caplog.text.count("service-config.unreadable") == 2
+    for response in (None, ConfigResponse(None), ConfigResponse(ServiceConfig(), "c")):
+        assert not log_unreadable("channel", response, logged_auths)
 
 
 @pytest.mark.parametrize(
-    ("found", "watch"),
+    ("response", "watch"),
     [
-        pytest.param(None, "", id="the question failed"),
-        pytest.param(ConfigResponse(None, "b", "it is truncated"), "", id="the answer cannot be read"),
+        pytest.param(None, "", id="the request failed"),
+        pytest.param(ConfigResponse(None, "b", "it is truncated"), "", id="the response cannot be read"),
         pytest.param(ConfigResponse(None), None, id="the server has no policies"),
     ],
 )
-def test_only_a_server_without_policies_ends_the_watch_of_the_last_one(
-    found: ConfigResponse | None, watch: str | None
+def test_only_a_server_without_policies_ends_the_last_watch(
+    response: ConfigResponse | None, watch: str | None
 ) -> None:
-    """Everything else leaves the last known policy in force."""
+    """Otherwise the last known policy stays in force."""
     balancer = Balancer()
     balancer.start()
     decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0)
@@ -109,17 +117,17 @@ def test_only_a_server_without_policies_ends_the_watch_of_the_last_one(
         0.0,
         0.0,
     )
-    again = decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0)
-    assert again == [RequestConfig(0, 2), Watch(0, 2, "")]
-    assert decide(balancer, 0, ConfigUpdate(2, found), 0.0, 0.0) == (
-        [] if watch == "" else [Watch(0, 2, watch)]
+    commands = decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0)
+    assert commands == [RequestConfig(0, 2), WatchHealth(0, 2, "")]
+    assert decide(balancer, 0, ConfigUpdate(2, response), 0.0, 0.0) == (
+        [] if watch == "" else [WatchHealth(0, 2, watch)]
     )
-    assert is_answer(ConfigUpdate(2, found)) is (watch is None)
+    assert is_answer(ConfigUpdate(2, response)) is (watch is None)
     assert balancer.health_check is (watch == "")
 
 
-def test_status_of_a_watch() -> None:
-    """Only SERVING is healthy; SERVICE_UNKNOWN says nothing of the server."""
+def test_health_of_a_status() -> None:
+    """Only SERVING is healthy; SERVICE_UNKNOWN is no health of the server."""
     status = health_pb2.HealthCheckResponse
     assert event_of_status(1, "x", status.SERVING) == HealthUpdate(1, "x", ServerHealth.HEALTHY)
     assert event_of_status(1, "x", status.NOT_SERVING) == HealthUpdate(1, "x", ServerHealth.UNHEALTHY)
@@ -127,29 +135,29 @@ def test_status_of_a_watch() -> None:
     assert event_of_status(1, "x", status.SERVICE_UNKNOWN) == ServiceUnknown(1, "x")
 
 
-def test_service_that_servers_do_not_know_is_the_problem_of_the_policy(
+def test_unknown_service_is_a_problem_of_the_policy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is logged once, and the channel says SERVICE_UNKNOWN for as long as it is so."""
+    """It is logged once, and the channel reports SERVICE_UNKNOWN while it applies."""
     balancer = Balancer()
     balancer.start()
-    found = ConfigResponse(ServiceConfig(PickHealthyMode.RECONNECT, "x"), "a")
+    response = ConfigResponse(ServiceConfig(PickHealthyMode.RECONNECT, "x"), "a")
     decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0)
-    decide(balancer, 0, ConfigUpdate(1, found), 0.0, 0.0)
-    before = policy_of(balancer, found, 7.0)
-    assert before is not None
-    assert before.problem == ""
-    assert decide(balancer, 0, ServiceUnknown(1, "x"), 0.0, 0.0) == [Watch(0, 1, "")]
-    after = policy_of(balancer, found, 7.0)
-    assert after is not None
+    decide(balancer, 0, ConfigUpdate(1, response), 0.0, 0.0)
+    policy_before = policy_of(balancer, response, 7.0)
+    assert policy_before is not None
+    assert policy_before.problem == ""
+    assert decide(balancer, 0, ServiceUnknown(1, "x"), 0.0, 0.0) == [WatchHealth(0, 1, "")]
+    policy_after = policy_of(balancer, response, 7.0)
+    assert policy_after is not None
     assert (
-        after.problem
+        policy_after.problem
         == "SERVICE_UNKNOWN: no health service 'x'; using the health of the whole server instead"
     )
     assert policy_of(balancer, None, None) is None
-    logged: set[str] = set()
+    logged_services: set[str] = set()
     for _ in range(2):
-        log_unknown_service("channel", ServiceUnknown(1, "x"), logged)
-    assert caplog.text.count("health.service_unknown: channel: SERVICE_UNKNOWN: no health service 'x'") == 1
-    log_unknown_service("channel", ServiceUnknown(1, ""), logged)
+        log_unknown_service("channel", ServiceUnknown(1, "x"), logged_services)
+    assert caplog.text.count("health.service-unknown: channel: SERVICE_UNKNOWN: no health service 'x'") == 1
+    log_unknown_service("channel", ServiceUnknown(1, ""), logged_services)
     assert "the server does not report its own health" in caplog.text

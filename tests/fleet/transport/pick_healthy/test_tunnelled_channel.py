@@ -1,4 +1,4 @@
-"""The channel that finds proxies by itself. What it does beyond that test_channel.py asks of both transports."""
+"""The channel that finds proxies itself, as far as test_channel.py does not cover it for both transports."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tests.fakes.auths import FakeAuth
 from tests.fakes.waiting import eventually
 
 
-async def test_says_which_proxy_it_goes_through() -> None:
-    """And when it is closed, so are its passages."""
+async def test_proxy_of_the_channel_is_known() -> None:
+    """When the channel closes, so do its forwarders."""
     auth = await FakeAuth("a").start()
     async with serving_path(lambda: auth.address, "proxy-7") as proxy:
         channel = TunnelledChannel([proxy])
         assert channel.via == ""
         await channel.channel_ready()
         assert channel.via == "proxy-7"
-        answer = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=30)
-        assert answer == b"a"
+        response = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=30)
+        assert response == b"a"
         await channel.close()
         assert channel._forwarders == {}
     await auth.stop()
 
 
-async def test_proxies_that_die_are_left(tmp_path: Path) -> None:
-    """Its connection breaks, and pick_first makes another, through another proxy."""
+async def test_dead_proxy_is_left(tmp_path: Path) -> None:
+    """The connection breaks, and pick_first opens another through another proxy."""
     auth = await FakeAuth("a").start()
     async with serving_path(lambda: auth.address, "p2") as second:
         async with serving_path(lambda: auth.address, "p1") as first:
@@ -42,7 +42,7 @@ async def test_proxies_that_die_are_left(tmp_path: Path) -> None:
     await auth.stop()
 
 
-async def test_wrong_files_are_told_at_once(tmp_path: Path) -> None:
-    """Not by an attempt in the night."""
+async def test_invalid_files_are_refused_at_once(tmp_path: Path) -> None:
+    """The error comes before the first attempt."""
     with pytest.raises(TLSError):
         TunnelledChannel([("127.0.0.1", 1)], TLSFiles(authority=tmp_path / "none"))

@@ -15,7 +15,7 @@ from fleet.protocol.retry.policy import RetryPolicy, RetryReason
 from fleet.transport.channels import channel_options
 from fleet.transport.retry.blocking import BlockingRetryInterceptor
 from fleet.transport.retry.futures import TimedOutCall
-from tests.fakes.failing import UNARY, FailingBackend, told
+from tests.fakes.failing import UNARY, FailingBackend, failure_metadata
 from tests.fakes.waiting import eventually
 
 ALL = frozenset(RetryReason)
@@ -23,7 +23,7 @@ ALL = frozenset(RetryReason)
 
 @pytest.fixture
 async def backend() -> AsyncIterator[FailingBackend]:
-    """One that answers; it has the loop, blocking calls have threads."""
+    """A backend that runs in the loop; blocking calls run in threads."""
     backend = await FailingBackend().start()
     yield backend
     await backend.stop()
@@ -31,22 +31,22 @@ async def backend() -> AsyncIterator[FailingBackend]:
 
 @pytest.fixture
 def channel(backend: FailingBackend) -> Iterator[grpc.Channel]:
-    """Of a program that uses futures."""
+    """A channel without interceptors."""
     with grpc.insecure_channel(backend.address, options=channel_options()) as channel:
         yield channel
 
 
-def begin(channel: grpc.Channel, how: Any, policy: RetryPolicy, **more: Any) -> Any:
-    retried = grpc.intercept_channel(channel, BlockingRetryInterceptor(policy))
-    return retried.unary_unary(UNARY).future(b"x", metadata=how, **more)
+def start_future(channel: grpc.Channel, instructions: Any, policy: RetryPolicy, **options: Any) -> Any:
+    retrying_channel = grpc.intercept_channel(channel, BlockingRetryInterceptor(policy))
+    return retrying_channel.unary_unary(UNARY).future(b"x", metadata=instructions, **options)
 
 
 async def test_future_of_a_retried_call(backend: FailingBackend, channel: grpc.Channel) -> None:
-    """It is given at once, and has the answer of the try that succeeded."""
-    how = told(code="UNAVAILABLE", succeed_after=2)
-    future = begin(channel, how, RetryPolicy(attempts=2))
-    done: list[Any] = []
-    future.add_done_callback(done.append)
+    """It is returned at once, and has the response of the successful attempt."""
+    instructions = failure_metadata(code="UNAVAILABLE", succeed_after=2)
+    future = start_future(channel, instructions, RetryPolicy(attempts=2))
+    completed_futures: list[Any] = []
+    future.add_done_callback(completed_futures.append)
 
     assert await asyncio.to_thread(future.result, 60) == b"x"
     assert future.code() is grpc.StatusCode.OK
@@ -55,13 +55,12 @@ async def test_future_of_a_retried_call(backend: FailingBackend, channel: grpc.C
     assert not future.cancelled()
     assert not future.cancel()
     assert future.exception() is None
-    assert backend.count(how) == 3
-    await eventually(lambda: done == [future])
+    assert backend.count(instructions) == 3
+    await eventually(lambda: completed_futures == [future])
 
 
-async def test_future_of_a_call_that_fails(channel: grpc.Channel) -> None:
-    """It has the last error."""
-    future = begin(channel, told(code="INTERNAL"), RetryPolicy(ALL, attempts=2))
+async def test_future_of_a_failed_call(channel: grpc.Channel) -> None:
+    future = start_future(channel, failure_metadata(code="INTERNAL"), RetryPolicy(ALL, attempts=2))
 
     error = await asyncio.to_thread(future.exception, 60)
     assert error.code() is future.code() is grpc.StatusCode.INTERNAL
@@ -70,9 +69,10 @@ async def test_future_of_a_call_that_fails(channel: grpc.Channel) -> None:
         future.result()
 
 
-async def test_future_out_of_time(channel: grpc.Channel) -> None:
-    """It has the timeout."""
-    future = begin(channel, told(code="INTERNAL"), RetryPolicy(ALL, attempts=2, backoff=60.0), timeout=30.0)
+async def test_future_of_a_timed_out_call(channel: grpc.Channel) -> None:
+    future = start_future(
+        channel, failure_metadata(code="INTERNAL"), RetryPolicy(ALL, attempts=2, backoff=60.0), timeout=30.0
+    )
 
     error = await asyncio.to_thread(future.exception, 60)
     assert isinstance(error, TimedOutCall)
@@ -81,11 +81,11 @@ async def test_future_out_of_time(channel: grpc.Channel) -> None:
     )
 
 
-async def test_cancel_during_a_try(backend: FailingBackend, channel: grpc.Channel) -> None:
-    """The try ends, and there is no other, although `cancelled` is a reason."""
-    how = told(hang=True)
-    future = begin(channel, how, RetryPolicy(ALL, attempts=1000))
-    await eventually(lambda: backend.count(how) == 1)
+async def test_cancel_during_an_attempt(backend: FailingBackend, channel: grpc.Channel) -> None:
+    """The attempt ends and none follows, although `cancelled` is a reason."""
+    instructions = failure_metadata(hang=True)
+    future = start_future(channel, instructions, RetryPolicy(ALL, attempts=1000))
+    await eventually(lambda: backend.count(instructions) == 1)
     with pytest.raises(grpc.FutureTimeoutError):
         future.result(timeout=0)
 
@@ -94,29 +94,29 @@ async def test_cancel_during_a_try(backend: FailingBackend, channel: grpc.Channe
     assert future.code() is grpc.StatusCode.CANCELLED
     with pytest.raises(grpc.FutureCancelledError):
         future.result()
-    await eventually(lambda: backend.given_up == [how[0][1]])
-    assert backend.count(how) == 1
+    await eventually(lambda: backend.given_up == [instructions[0][1]])
+    assert backend.count(instructions) == 1
 
 
 async def test_cancel_during_a_wait(backend: FailingBackend, channel: grpc.Channel) -> None:
-    """Nothing is sent any more, and nobody waits."""
-    how = told(code="INTERNAL")
-    future = begin(channel, how, RetryPolicy(ALL, attempts=1000, backoff=3600.0))
-    ended: list[Any] = []
-    future.add_callback(lambda: ended.append(True))
-    await eventually(lambda: backend.count(how) == 1)
+    """No other attempt is sent, and no thread waits."""
+    instructions = failure_metadata(code="INTERNAL")
+    future = start_future(channel, instructions, RetryPolicy(ALL, attempts=1000, backoff=3600.0))
+    callbacks: list[Any] = []
+    future.add_callback(lambda: callbacks.append(True))
+    await eventually(lambda: backend.count(instructions) == 1)
     await eventually(lambda: future._current.done())
 
     assert future.cancel()
-    await eventually(lambda: ended == [True])
-    assert backend.count(how) == 1
+    await eventually(lambda: callbacks == [True])
+    assert backend.count(instructions) == 1
 
 
-async def test_channel_closes_during_a_try(backend: FailingBackend, channel: grpc.Channel) -> None:
-    """That is no answer of a server, and is not retried although `cancelled` is a reason."""
-    how = told(hang=True)
-    future = begin(channel, how, RetryPolicy(ALL, attempts=1000))
-    await eventually(lambda: backend.count(how) == 1)
+async def test_channel_closes_during_an_attempt(backend: FailingBackend, channel: grpc.Channel) -> None:
+    """The call is not retried, although `cancelled` is a reason."""
+    instructions = failure_metadata(hang=True)
+    future = start_future(channel, instructions, RetryPolicy(ALL, attempts=1000))
+    await eventually(lambda: backend.count(instructions) == 1)
     channel.close()
 
     error = await asyncio.to_thread(future.exception, 60)
@@ -124,17 +124,17 @@ async def test_channel_closes_during_a_try(backend: FailingBackend, channel: grp
 
 
 async def test_channel_closes_during_a_wait(channel: grpc.Channel) -> None:
-    """The call ends with the error that it got last; time stands still until then."""
-    closed = threading.Event()
-    retrying = BlockingRetryInterceptor(
+    """The call ends with its last error; the clock stands still until then."""
+    is_closed = threading.Event()
+    interceptor = BlockingRetryInterceptor(
         RetryPolicy(ALL, attempts=1000, backoff=1.0),
-        clock=lambda: time.monotonic() + 1e3 if closed.is_set() else 0.0,
+        clock=lambda: time.monotonic() + 1e3 if is_closed.is_set() else 0.0,
     )
-    retried = grpc.intercept_channel(channel, retrying)
-    future = retried.unary_unary(UNARY).future(b"x", metadata=told(code="INTERNAL"))
+    retrying_channel = grpc.intercept_channel(channel, interceptor)
+    future = retrying_channel.unary_unary(UNARY).future(b"x", metadata=failure_metadata(code="INTERNAL"))
     await eventually(lambda: future._current.done())
     channel.close()
-    closed.set()
+    is_closed.set()
 
     error = await asyncio.to_thread(future.exception, 60)
     assert error.code() is grpc.StatusCode.INTERNAL

@@ -1,4 +1,4 @@
-"""Which calls of ours are made again."""
+"""Methods whose calls are retried by default."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from fleet.wire import clusterconfig_pb2, fleet_pb2, presence_pb2
 
 
 def test_reads_are_retried_and_writes_are_not() -> None:
-    """A policy of one's own for the same methods; anything else goes out once."""
+    """Another policy can be set for the same methods."""
     policies = policy_by_method()
     for method in READS:
         assert policies(method) is DEFAULT
-    assert policies("/fleet.v1.InstanceAdmin/SetStanding") is NO_RETRY
-    mine = RetryPolicy(attempts=3)
-    assert policy_by_method(mine)("/fleet.v1.AgentFeed/ListAgents") is mine
+    assert policies("/fleet.v1.InstanceAdmin/SetDeclaredStatus") is NO_RETRY
+    own_policy = RetryPolicy(attempts=3)
+    assert policy_by_method(own_policy)("/fleet.v1.AgentFeed/ListAgents") is own_policy
 
 
-def test_reads_are_methods_there_are() -> None:
-    """A name with a slip would never be retried, and nobody would see it."""
+def test_read_methods_exist() -> None:
+    """A misspelled name would never be retried."""
     files = [fleet_pb2, presence_pb2, clusterconfig_pb2]
-    known = {
+    method_paths = {
         f"/{service.full_name}/{method.name}"
         for file in files
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
-    assert known >= READS | REPORTS
+    assert method_paths >= READS | REPORTS

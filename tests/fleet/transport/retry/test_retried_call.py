@@ -1,4 +1,4 @@
-"""What both interceptors need of a call."""
+"""The part of a retried call that both interceptors share."""
 
 from __future__ import annotations
 
@@ -16,70 +16,68 @@ Details = namedtuple("Details", "method timeout")
 POLICY = RetryPolicy(attempts=5, backoff=1.0)
 
 
-def call(method: str | bytes = "/a.B/Get", *, budget: SharedBudget | None = None) -> RetriedCall:
+def create_call(method: str | bytes = "/a.B/Get", *, budget: SharedBudget | None = None) -> RetriedCall:
     return RetriedCall(
         {"/a.B/Get": POLICY}.__getitem__, budget, Details(method, 60.0), lambda: 10.0, lambda: 0.0
     )
 
 
 @pytest.mark.parametrize("method", ["/a.B/Get", b"/a.B/Get"])
-def test_policy_is_asked_for_by_method(method: str | bytes) -> None:
-    """As text, whatever grpc has it in."""
-    assert call(method).start() == 60.0
+def test_policy_is_chosen_by_method(method: str | bytes) -> None:
+    """The method may be text or bytes."""
+    assert create_call(method).start() == 60.0
 
 
 def test_metadata_of_retries() -> None:
-    """They say how many tries were before; the first says nothing, and nothing of the caller's is lost."""
-    calling = call()
-    calling.start()
-    assert calling.metadata(None) == []
-    calling.start()
-    calling.start()
-    assert calling.metadata([("a", "b")]) == [("a", "b"), (PREVIOUS_ATTEMPTS, "2")]
+    """It has the number of previous attempts; the first attempt has none, and the caller's metadata stays."""
+    retried_call = create_call()
+    retried_call.start()
+    assert retried_call.metadata(None) == []
+    retried_call.start()
+    retried_call.start()
+    assert retried_call.metadata([("a", "b")]) == [("a", "b"), (PREVIOUS_ATTEMPTS, "2")]
 
 
-def test_wait_is_counted_from_the_end_of_the_try() -> None:
-    """It is given as a time of the clock."""
-    calling = call()
-    calling.start()
+def test_wait_starts_at_the_end_of_the_attempt() -> None:
+    """The result is a time of the clock."""
+    retried_call = create_call()
+    retried_call.start()
 
-    assert calling.judge(grpc.StatusCode.UNAVAILABLE, None, None) == (RetryAfter(1.0), 11.0)
+    assert retried_call.judge(grpc.StatusCode.UNAVAILABLE, None, None) == (RetryAfter(1.0), 11.0)
 
 
 def test_pushback_is_read_from_trailers() -> None:
-    """Among others."""
-    calling = call()
-    calling.start()
+    retried_call = create_call()
+    retried_call.start()
 
-    verdict, _ = calling.judge(grpc.StatusCode.UNAVAILABLE, "", [("other", b"1"), (PUSHBACK, "-1")])
+    verdict, _ = retried_call.judge(grpc.StatusCode.UNAVAILABLE, "", [("other", b"1"), (PUSHBACK, "-1")])
     assert verdict == Finish()
 
 
 def test_spent_budget_ends_a_call() -> None:
-    """With what its last try gave."""
+    """The result of the last attempt is final."""
     budget = SharedBudget(BudgetSettings(percent=0, min_retries=1))
-    calling = call(budget=budget)
-    calling.start()
+    retried_call = create_call(budget=budget)
+    retried_call.start()
 
-    assert isinstance(calling.judge(grpc.StatusCode.UNAVAILABLE, "", None)[0], RetryAfter)
-    assert calling.judge(grpc.StatusCode.UNAVAILABLE, "", None)[0] == Finish()
+    assert isinstance(retried_call.judge(grpc.StatusCode.UNAVAILABLE, "", None)[0], RetryAfter)
+    assert retried_call.judge(grpc.StatusCode.UNAVAILABLE, "", None)[0] == Finish()
 
 
-def test_budget_counts_first_tries() -> None:
-    """Of each call, when it begins."""
+def test_budget_counts_first_attempts() -> None:
     budget = SharedBudget(BudgetSettings(percent=50, min_retries=0))
     for _ in range(3):
-        call(budget=budget)
+        create_call(budget=budget)
 
     assert [budget.allow(10.0) for _ in range(4)] == [True, True, True, False]
 
 
-def test_budget_of_many_threads() -> None:
-    """Nothing is allowed twice."""
+def test_budget_is_thread_safe() -> None:
+    """No retry is allowed twice."""
     budget = SharedBudget(BudgetSettings(percent=0, min_retries=100))
-    allowed: list[bool] = []
+    decisions: list[bool] = []
     threads = [
-        threading.Thread(target=lambda: allowed.extend(budget.allow(0.0) for _ in range(50)))
+        threading.Thread(target=lambda: decisions.extend(budget.allow(0.0) for _ in range(50)))
         for _ in range(8)
     ]
     for thread in threads:
@@ -87,4 +85,4 @@ def test_budget_of_many_threads() -> None:
     for thread in threads:
         thread.join()
 
-    assert sum(allowed) == 100
+    assert sum(decisions) == 100

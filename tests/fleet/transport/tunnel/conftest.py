@@ -1,4 +1,4 @@
-"""A ground to play tunnels on."""
+"""Fixture for tunnel servers, clients and services."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.fakes.tunnel import Ground
-from tests.fakes.tunnel import ground as make
+from tests.fakes.tunnel import ground as make_ground
 
 
 @pytest.fixture
 async def ground(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Ground]:
-    """Servers, clients and services of one test; it fails when something is left behind or logged as an error."""
+    """Return a ground for the servers, clients and services of a test. It fails on leftovers and logged
+    errors.
+    """
 
     def errors() -> list[str]:
-        gc.collect()  # forgotten exceptions are told when their tasks go
+        gc.collect()  # exceptions that were never retrieved are logged when their tasks are collected
         return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
-    async with make(errors) as made:
-        yield made
+    async with make_ground(errors) as tunnel_ground:
+        yield tunnel_ground

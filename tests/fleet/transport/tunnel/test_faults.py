@@ -1,6 +1,5 @@
-"""Whole sessions when something goes wrong: which end is told what, over real TCP, and that nothing is left behind.
-
-test_cases.py lists these with all other cases of the protocol, and where each is tested.
+"""Whole sessions with failures over real TCP: what each end is told, and that nothing remains. test_cases.py
+lists these with all other cases of the protocol, and their tests.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tests.fakes.tunnel import (
     SSH,
     TUNNEL,
     Ground,
-    dialling,
+    dial_sessions,
     echo,
     echo_tcp,
     ended_badly,
@@ -47,65 +46,65 @@ ROOT = Path(__file__).parents[4]
 MIB = 1024 * 1024
 
 
-def reset(writer: asyncio.StreamWriter) -> None:
+def reset_connection(writer: asyncio.StreamWriter) -> None:
     """End a TCP connection with a reset."""
     sock = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
-# -- how an end is told --------------------------------------------------------------------------------
+# -- ends of sessions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asker", ["server", "client"])
-@pytest.mark.parametrize("ender", ["user", "service"])
-@pytest.mark.parametrize("how", ["well", "badly"])
-async def test_each_kind_of_end_is_the_same_at_the_other_end(
-    ground: Ground, asker: str, ender: str, how: str
+@pytest.mark.parametrize("requester", ["server", "client"])
+@pytest.mark.parametrize("ending_side", ["user", "service"])
+@pytest.mark.parametrize("end_kind", ["close", "reset"])
+async def test_close_and_reset_reach_the_other_end(
+    ground: Ground, requester: str, ending_side: str, end_kind: str
 ) -> None:
-    """An end of stream stays one and a reset stays one, whoever asked for the session and whoever ends it."""
-    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    # A reset may overtake what was sent before it, in TCP as in HTTP/2.
+    """An end of stream and a reset arrive as such, whichever end requested the session or ends it."""
+    was_reset_future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    # A reset may overtake bytes sent before it, in TCP as in HTTP/2.
     has_arrived = asyncio.Event()
 
-    def end(writer: asyncio.StreamWriter) -> None:
-        writer.close() if how == "well" else reset(writer)
+    def end_connection(writer: asyncio.StreamWriter) -> None:
+        writer.close() if end_kind == "close" else reset_connection(writer)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(5))
         await writer.drain()
-        if ender == "service":
+        if ending_side == "service":
             await has_arrived.wait()
-            end(writer)
+            end_connection(writer)
         else:
-            told.set_result(await ended_badly(reader))
+            was_reset_future.set_result(await ended_badly(reader))
 
-    handler = dialling(await ground.service(serve))
-    tunnel = TunnelServer(handler=handler) if asker == "client" else TunnelServer()
+    handler = dial_sessions(await ground.service(serve))
+    tunnel = TunnelServer(handler=handler) if requester == "client" else TunnelServer()
     address = await ground.server(tunnel)
-    running = await ground.client(address, Target("own"), handler=handler)
-    opener: Callable[[], Any] = (
+    tunnel_client = await ground.client(address, Target("own"), handler=handler)
+    open_session: Callable[[], Any] = (
         (lambda: tunnel.open_session(Target("own")))
-        if asker == "server"
-        else (lambda: running.client.open_session(SSH))
+        if requester == "server"
+        else (lambda: tunnel_client.client.open_session(SSH))
     )
-    reader, writer = await ground.connect(await ground.listen(opener))
+    reader, writer = await ground.connect(await ground.listen(open_session))
     writer.write(b"hello")
     async with asyncio.timeout(60):
         assert await reader.readexactly(5) == b"hello"
         has_arrived.set()
-        if ender == "user":
-            end(writer)
-            bad = await told
+        if ending_side == "user":
+            end_connection(writer)
+            was_reset = await was_reset_future
         else:
-            bad = await ended_badly(reader)
-    assert bad is (how == "badly")
+            was_reset = await ended_badly(reader)
+    assert was_reset is (end_kind == "reset")
     writer.close()
-    await eventually(lambda: no_sessions(tunnel) and not running.client.streams)
+    await eventually(lambda: no_sessions(tunnel) and not tunnel_client.client.streams)
 
 
 async def test_session_that_both_ends_abort_at_once_is_over(ground: Ground) -> None:
-    """Neither waits for the other."""
+    """Neither end waits for the other."""
     pair = await ground.pair()
     pair.server.abort("enough here")
     pair.client.abort("enough there")
@@ -115,11 +114,11 @@ async def test_session_that_both_ends_abort_at_once_is_over(ground: Ground) -> N
     await eventually(lambda: no_sessions(pair.tunnel) and not pair.of.streams)
 
 
-# -- a stream that cannot be opened ----------------------------------------------------------------------
+# -- streams that cannot be opened ----------------------------------------------------------------------
 
 
 class BrokenCall:
-    """A call that is over before its first message."""
+    """A call that ended before its first message."""
 
     def add_done_callback(self, callback: Callable[[object], None]) -> None:
         del callback
@@ -137,69 +136,71 @@ class BrokenCall:
         pass
 
 
-@pytest.mark.parametrize("asker", ["server", "client"])
-async def test_first_message_that_cannot_be_sent_is_told_to_who_asked(ground: Ground, asker: str) -> None:
-    """To the server by an error for its tag, to a caller here at once; the tunnel goes on."""
+@pytest.mark.parametrize("requester", ["server", "client"])
+async def test_unsent_first_message_is_reported_to_the_requester(ground: Ground, requester: str) -> None:
+    """The server gets an error for the tag, a local caller an exception; the tunnel continues."""
     tunnel = TunnelServer(handler=taking(echo), local=[SSH])
-    mine = Target("mine")
-    running = await ground.client(await ground.server(tunnel), mine, handler=taking(echo))
-    client = running.client
-    whole = client._open_tunnel
+    own_target = Target("mine")
+    tunnel_client = await ground.client(await ground.server(tunnel), own_target, handler=taking(echo))
+    client = tunnel_client.client
+    open_tunnel = client._open_tunnel
     client._open_tunnel = lambda metadata: BrokenCall()  # type: ignore[assignment,misc]
-    opening = tunnel.open_session(mine) if asker == "server" else client.open_session(SSH)
+    session_task = tunnel.open_session(own_target) if requester == "server" else client.open_session(SSH)
     with pytest.raises(TunnelError, match="the line is cut"):
-        await asyncio.wait_for(opening, 60)
-    client._open_tunnel = whole
+        await asyncio.wait_for(session_task, 60)
+    client._open_tunnel = open_tunnel
     client.streams.clear()
-    stream = await tunnel.open_session(mine)
+    stream = await tunnel.open_session(own_target)
     await still_works(stream)
     await stream.close()
 
 
-@pytest.mark.parametrize("asker", ["server", "client"])
-async def test_tunnel_method_that_is_refused_is_told_to_who_asked(ground: Ground, asker: str) -> None:
-    """A proxy between lets Register pass and nothing else: no session comes up, and none hangs."""
+@pytest.mark.parametrize("requester", ["server", "client"])
+async def test_refused_tunnel_method_is_reported_to_the_requester(ground: Ground, requester: str) -> None:
+    """A proxy in between allows only Register: no session opens, and none hangs."""
     tunnel = TunnelServer(handler=taking(echo), local=[SSH], limits=Limits(set_up_within=1.0))
     address = await ground.server(tunnel)
-    mine = Target("mine")
-    running = await ground.client(address, mine, handler=taking(echo))
-    other: Any = ground.channel(address).stream_stream("/grpctunnel.Tunnel/Other")
-    running.client._open_tunnel = other
-    if asker == "server":
+    own_target = Target("mine")
+    tunnel_client = await ground.client(address, own_target, handler=taking(echo))
+    other_method: Any = ground.channel(address).stream_stream("/grpctunnel.Tunnel/Other")
+    tunnel_client.client._open_tunnel = other_method
+    if requester == "server":
         with pytest.raises(TunnelError):
-            await tunnel.open_session(mine)
+            await tunnel.open_session(own_target)
     else:
-        # grpc.aio keeps no status of a call whose end met a write, and the end may come before our first message.
+        # grpc.aio has no status for a write on an ended call, and the call may end before our first message.
         with pytest.raises(TunnelError, match=r"Method not found|the other end has closed the session"):
-            await _use(await running.client.open_session(SSH))
-    await eventually(lambda: no_sessions(tunnel) and not running.client.streams)
+            await _read_once(await tunnel_client.client.open_session(SSH))
+    await eventually(lambda: no_sessions(tunnel) and not tunnel_client.client.streams)
 
 
-async def _use(stream: TunnelStream) -> None:
+async def _read_once(stream: TunnelStream) -> None:
     await stream.read()
 
 
-async def test_server_that_speaks_of_tags_nobody_asked_for_is_borne(ground: Ground) -> None:
-    """An answer for an unknown tag, a late refusal, tag 0: the client goes on, and takes the next session."""
-    registered = asyncio.Event()
-    answers: list[bytes] = []
+async def test_messages_for_unknown_tags_are_ignored(ground: Ground) -> None:
+    """A response for an unknown tag, a late refusal, tag 0: the client continues, and accepts the next
+    session.
+    """
+    is_registered = asyncio.Event()
+    received_messages: list[bytes] = []
 
     async def register(_: object, context: Any) -> None:
         await context.read()
         await context.write(codec.encode(WireVersion.V0_2, Registration(Op.UNKNOWN, SSH, accept=True)))
-        registered.set()
-        for said in (
+        is_registered.set()
+        for message in (
             Session(-7, SSH, accept=True),
             Session(-7, SSH, error="too late"),
             Session(0, SSH, accept=True),
             Session(5, SSH, accept=True),
         ):
-            await context.write(codec.encode(WireVersion.V0_2, said))
+            await context.write(codec.encode(WireVersion.V0_2, message))
         while (raw := await context.read()) is not grpc.aio.EOF:
-            answers.append(raw)
+            received_messages.append(raw)
 
     async def serve(_: object, context: Any) -> None:
-        answers.append(await context.read())
+        received_messages.append(await context.read())
         await context.read()
 
     server = grpc.aio.server()
@@ -210,73 +211,77 @@ async def test_server_that_speaks_of_tags_nobody_asked_for_is_borne(ground: Grou
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(codec.SERVICE, methods),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    running = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
+    tunnel_client = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
     refusal = codec.encode(WireVersion.V0_2, Session(0, SSH, error="tags of a server must be positive"))
-    await eventually(lambda: {refusal, codec.first_message(5)} <= set(answers))
-    assert not running.task.done()
-    await running.client.close()
+    await eventually(lambda: {refusal, codec.first_message(5)} <= set(received_messages))
+    assert not tunnel_client.task.done()
+    await tunnel_client.client.close()
     await server.stop(0)
 
 
-async def test_duplicate_tunnel_for_a_session_being_set_up_gets_one_stream(ground: Ground) -> None:
-    """Two streams with one tag at once: one is the session, the other is refused."""
+async def test_duplicate_stream_of_a_pending_session_is_refused(ground: Ground) -> None:
+    """Of two streams with one tag one becomes the session."""
     tunnel = TunnelServer()
     channel = ground.channel(await ground.server(tunnel))
     register = ground.raw(channel, REGISTER)
     await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     await register.read()
-    opening = asyncio.create_task(tunnel.open_session(SSH))
-    asked = codec.decode(WireVersion.V0_2, await register.read())
-    assert isinstance(asked, Session)
+    session_task = asyncio.create_task(tunnel.open_session(SSH))
+    request = codec.decode(WireVersion.V0_2, await register.read())
+    assert isinstance(request, Session)
     calls = [ground.raw(channel, TUNNEL) for _ in range(2)]
-    await asyncio.gather(*(call.write(codec.first_message(asked.tag)) for call in calls))
-    stream = await opening
+    await asyncio.gather(*(call.write(codec.first_message(request.tag)) for call in calls))
+    stream = await session_task
     failures = [asyncio.create_task(failure_of(call)) for call in calls]
     await asyncio.wait(failures, return_when=asyncio.FIRST_COMPLETED)
-    (lost,) = [failure for failure in failures if failure.done()]
-    assert lost.result()[0] is grpc.StatusCode.NOT_FOUND
-    (won,) = [call for call, failure in zip(calls, failures, strict=True) if failure is not lost]
+    (refused_call,) = [failure for failure in failures if failure.done()]
+    assert refused_call.result()[0] is grpc.StatusCode.NOT_FOUND
+    (accepted_call,) = [
+        call for call, failure in zip(calls, failures, strict=True) if failure is not refused_call
+    ]
     await stream.write(b"one")
-    assert codec.read_data(await won.read())[0] == b"one"
+    assert codec.read_data(await accepted_call.read())[0] == b"one"
     for call in calls:
         call.cancel()
     await asyncio.gather(*failures)
 
 
 async def test_data_of_another_session_ends_the_session_at_the_server(ground: Ground) -> None:
-    """The stream is aborted with the reason, Register carries it as a session's error, and all else goes on."""
+    """The stream is aborted with the reason, Register has it as the session's error, and everything else
+    continues.
+    """
     tunnel = TunnelServer()
     channel = ground.channel(await ground.server(tunnel))
     register = ground.raw(channel, REGISTER)
     await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     await register.read()
-    opening = asyncio.create_task(tunnel.open_session(SSH))
-    asked = codec.decode(WireVersion.V0_2, await register.read())
-    assert isinstance(asked, Session)
+    session_task = asyncio.create_task(tunnel.open_session(SSH))
+    request = codec.decode(WireVersion.V0_2, await register.read())
+    assert isinstance(request, Session)
     call = ground.raw(channel, TUNNEL)
-    await call.write(codec.first_message(asked.tag))
-    stream = await opening
-    await call.write(tunnel_pb2.Data(tag=asked.tag, data=b"mine").SerializeToString())
+    await call.write(codec.first_message(request.tag))
+    stream = await session_task
+    await call.write(tunnel_pb2.Data(tag=request.tag, data=b"mine").SerializeToString())
     assert await stream.read() == b"mine"
     await call.write(tunnel_pb2.Data(tag=77, data=b"another's").SerializeToString())
-    why = f"data with tag 77 arrived on the stream of tag {asked.tag}"
-    with pytest.raises(TunnelAbortedError, match=why):
+    reason = f"data with tag 77 arrived on the stream of tag {request.tag}"
+    with pytest.raises(TunnelAbortedError, match=reason):
         await stream.read()
-    assert await failure_of(call) == (grpc.StatusCode.ABORTED, why)
-    assert codec.decode(WireVersion.V0_2, await register.read()) == Session(asked.tag, SSH, error=why)
+    assert await failure_of(call) == (grpc.StatusCode.ABORTED, reason)
+    assert codec.decode(WireVersion.V0_2, await register.read()) == Session(request.tag, SSH, error=reason)
     assert SSH in tunnel.targets()
 
 
 async def test_data_of_another_session_ends_the_session_at_the_client(ground: Ground) -> None:
-    """A server that sends it hears so on Register, and the service's connection is reset."""
-    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    """The server gets an error on Register, and the service's connection is reset."""
+    register_messages: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def register(_: object, context: Any) -> None:
         await context.read()
         await context.write(codec.encode(WireVersion.V0_2, Registration(Op.UNKNOWN, SSH, accept=True)))
         await context.write(codec.encode(WireVersion.V0_2, Session(5, SSH, accept=True)))
         while isinstance(raw := await context.read(), bytes):
-            heard.put_nowait(raw)
+            register_messages.put_nowait(raw)
 
     async def serve(_: object, context: Any) -> None:
         await context.read()
@@ -293,27 +298,27 @@ async def test_data_of_another_session_ends_the_session_at_the_client(ground: Gr
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(codec.SERVICE, methods),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    running = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
+    tunnel_client = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
     async with asyncio.timeout(60):
-        told = codec.decode(WireVersion.V0_2, await heard.get())
-    assert told == Session(5, SSH, error="data with tag 6 arrived on the stream of tag 5")
-    assert not running.task.done()
-    await running.client.close()
+        message = codec.decode(WireVersion.V0_2, await register_messages.get())
+    assert message == Session(5, SSH, error="data with tag 6 arrived on the stream of tag 5")
+    assert not tunnel_client.task.done()
+    await tunnel_client.client.close()
     await server.stop(0)
 
 
-# -- processes that are killed ---------------------------------------------------------------------------
+# -- killed processes ------------------------------------------------------------------------------------
 
 
 async def test_server_killed_by_sigkill_is_an_abort_at_its_clients(ground: Ground) -> None:
-    """Its process is gone: the service's TCP connection is reset, and whoever runs the client is told."""
-    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    """The service's TCP connection is reset, and the client's run ends with an error."""
+    was_reset: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         del writer
         assert await reader.readexactly(4) == b"here"
         ready.set()
-        told.set_result(await ended_badly(reader))
+        was_reset.set_result(await ended_badly(reader))
 
     ready = asyncio.Event()
     process = await asyncio.create_subprocess_exec(
@@ -322,14 +327,14 @@ async def test_server_killed_by_sigkill_is_an_abort_at_its_clients(ground: Groun
     try:
         assert process.stdout is not None
         address = (await process.stdout.readline()).decode().strip()
-        running = await ground.client(address, SSH, handler=dialling(await ground.service(serve)))
+        tunnel_client = await ground.client(address, SSH, handler=dial_sessions(await ground.service(serve)))
         async with asyncio.timeout(60):
             await ready.wait()
             process.send_signal(signal.SIGKILL)
-            assert await told
+            assert await was_reset
             with pytest.raises(RegisterEndedError):
-                await running.task
-        await eventually(lambda: not running.client.streams)
+                await tunnel_client.task
+        await eventually(lambda: not tunnel_client.client.streams)
     finally:
         if process.returncode is None:
             process.kill()
@@ -358,7 +363,7 @@ asyncio.run(main())
 """
 
 
-# -- what is left ----------------------------------------------------------------------------------------
+# -- leftovers -------------------------------------------------------------------------------------------
 
 
 def _descriptors() -> int:
@@ -366,44 +371,46 @@ def _descriptors() -> int:
 
 
 async def test_hundred_sessions_leave_no_descriptor_open(ground: Ground) -> None:
-    """A quarter of them ends badly at either end; afterwards the process has as many files open as before."""
+    """A quarter of them is reset; afterwards the process has as many open files as before."""
     tunnel = TunnelServer()
-    running = await ground.client(
-        await ground.server(tunnel), SSH, handler=dialling(await ground.service(echo_tcp))
+    tunnel_client = await ground.client(
+        await ground.server(tunnel), SSH, handler=dial_sessions(await ground.service(echo_tcp))
     )
     port = await ground.listen(lambda: tunnel.open_session(SSH))
 
-    async def one(number: int) -> None:
+    async def run_session(number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"once")
         assert await reader.readexactly(4) == b"once"
         if number % 4 == 0:
-            reset(writer)
+            reset_connection(writer)
         else:
             writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
     async with asyncio.timeout(60):
-        await one(1)  # gRPC opens what it keeps
-        await eventually(lambda: no_sessions(tunnel) and not running.client.streams)
+        await run_session(1)  # gRPC opens its permanent files
+        await eventually(lambda: no_sessions(tunnel) and not tunnel_client.client.streams)
         before = _descriptors()
         for _ in range(5):
-            await asyncio.gather(*(one(number) for number in range(20)))
-    await eventually(lambda: no_sessions(tunnel) and not running.client.streams)
+            await asyncio.gather(*(run_session(number) for number in range(20)))
+    await eventually(lambda: no_sessions(tunnel) and not tunnel_client.client.streams)
     await eventually(lambda: _descriptors() <= before)
 
 
 async def test_reader_that_never_reads_costs_bounded_memory(ground: Ground) -> None:
-    """Its sender is stopped after some mebibytes, wherever they are, and the process grows by no more than these."""
+    """Its sender stops after some MiB, and the process grows by no more than these."""
 
-    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_without_reading(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         del writer
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         await asyncio.Event().wait()
 
     tunnel = TunnelServer()
-    await ground.client(await ground.server(tunnel), SSH, handler=dialling(await ground.service(deaf)))
+    await ground.client(
+        await ground.server(tunnel), SSH, handler=dial_sessions(await ground.service(serve_without_reading))
+    )
     port = await ground.listen(lambda: tunnel.open_session(SSH))
     loop = asyncio.get_running_loop()
     process = psutil.Process()
@@ -411,23 +418,23 @@ async def test_reader_that_never_reads_costs_bounded_memory(ground: Ground) -> N
         sock.setblocking(False)
         await loop.sock_connect(sock, ("127.0.0.1", port))
         before = process.memory_info().rss
-        sent, block = 0, bytes(MIB)
-        # It is stopped when nothing more is taken for a second; a loaded machine may only make it seem to be earlier.
+        sent_size, block = 0, bytes(MIB)
+        # The sender is blocked if nothing is accepted for 1 s; on a loaded machine it may seem so earlier.
         with contextlib.suppress(TimeoutError):
-            while sent < 512 * MIB:
+            while sent_size < 512 * MIB:
                 async with asyncio.timeout(1):
                     await loop.sock_sendall(sock, block)
-                sent += MIB
-        assert sent < 128 * MIB
+                sent_size += MIB
+        assert sent_size < 128 * MIB
         assert process.memory_info().rss - before < 128 * MIB
 
 
-async def test_client_that_came_and_went_a_hundred_times_leaves_nothing(ground: Ground) -> None:
-    """Register streams that end in the middle of everything: no connection, token, target or task of them stays."""
+async def test_hundred_clients_leave_nothing_behind(ground: Ground) -> None:
+    """Register streams end during sessions: no connection, token, target or task remains."""
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
 
-    async def once(number: int) -> None:
+    async def run_client(number: int) -> None:
         target = Target(f"host-{number}")
         channel = ground.channel(address)
         client = TunnelClient(channel, handler=taking(echo))
@@ -440,6 +447,6 @@ async def test_client_that_came_and_went_a_hundred_times_leaves_nothing(ground: 
         assert task.exception()
 
     for start in range(0, 100, 20):
-        await asyncio.gather(*(once(start + number) for number in range(20)))
+        await asyncio.gather(*(run_client(start + number) for number in range(20)))
     await eventually(lambda: not (tunnel._clients or tunnel._tokens or tunnel.targets()))
     assert not tunnel._state._connections

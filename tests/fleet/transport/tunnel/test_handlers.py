@@ -1,4 +1,4 @@
-"""What serves sessions."""
+"""Handlers of sessions: dialling, bridges and functions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from tests.fakes.waiting import eventually
 
 
 async def test_dial_a_service_that_is_down_is_a_refusal_with_its_address() -> None:
-    """Who asked for the session learns what could not be reached."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))
+        port = bound_socket.getsockname()[1]
         with pytest.raises(TunnelError, match=f"cannot connect to 127.0.0.1:{port}: Connection refused$"):
             await dial("127.0.0.1", port, SessionPolicy())
 
 
-async def test_dial_a_name_that_nobody_knows_says_so() -> None:
-    """The resolver's words, whichever they are, and not a number."""
+async def test_dial_an_unknown_name_is_a_refusal() -> None:
+    """The error is the resolver's text, not a number."""
     with pytest.raises(TunnelError, match=r"^cannot connect to nobody.invalid:22: (?!Unknown error)\D+$"):
         await dial("nobody.invalid", 22, SessionPolicy())
 
 
-async def test_bridge_whose_target_vanishes_tells_the_caller_where_it_broke(ground: Ground) -> None:
-    """The owner of the target goes in the middle of a session: the caller's is aborted, with the end that was lost."""
+async def test_bridge_whose_target_vanishes_aborts_the_caller(ground: Ground) -> None:
+    """The error says which end of the bridge was lost."""
     tunnel = TunnelServer(bridge=True)
     address = await ground.server(tunnel)
     owner = await ground.client(address, SSH, handler=taking(echo))
@@ -47,13 +46,13 @@ async def test_bridge_whose_target_vanishes_tells_the_caller_where_it_broke(grou
     await eventually(lambda: no_sessions(tunnel))
 
 
-async def test_bridge_whose_caller_vanishes_tells_the_target(ground: Ground) -> None:
-    """And the other way round, though the target had ended its own sending and nobody reads its session."""
-    given: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
+async def test_bridge_whose_caller_vanishes_aborts_the_target(ground: Ground) -> None:
+    """Even if the target finished sending and nobody reads its session."""
+    stream_future: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
 
     async def finish(stream: TunnelStream) -> None:
         await stream.write_eof()
-        given.set_result(stream)
+        stream_future.set_result(stream)
         await stream.read()
 
     tunnel = TunnelServer(bridge=True)
@@ -64,14 +63,14 @@ async def test_bridge_whose_caller_vanishes_tells_the_target(ground: Ground) -> 
     assert await stream.read() == b""
     await caller.client.close()
     async with asyncio.timeout(60):
-        far = await given
-        await asyncio.wait((far.over_future,))
-        assert "caller" in await far.verdict()
+        target_stream = await stream_future
+        await asyncio.wait((target_stream.over_future,))
+        assert "caller" in await target_stream.verdict()
     await eventually(lambda: no_sessions(tunnel))
 
 
-async def test_bridge_whose_target_dies_when_it_was_finished_ends_its_caller(ground: Ground) -> None:
-    """Its sending had ended, so the bridge reads it no more; the caller, who still sends nothing, is told."""
+async def test_bridge_whose_finished_target_dies_aborts_the_caller(ground: Ground) -> None:
+    """The bridge no longer reads the finished target; the caller, which sends nothing, gets the error."""
     tunnel = TunnelServer(bridge=True)
     address = await ground.server(tunnel)
 
@@ -89,26 +88,25 @@ async def test_bridge_whose_target_dies_when_it_was_finished_ends_its_caller(gro
         assert "at the target's end of the bridge" in await stream.verdict()
 
 
-def test_tell_a_callback_that_fails_is_logged_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    """A stranger's fault is not the tunnel's."""
-    heard: list[object] = []
-    call_back(heard.append, 1)
+def test_failing_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[object] = []
+    call_back(calls.append, 1)
     call_back(None, 1)
-    call_back(heard.remove, 2)
-    assert heard == [1]
+    call_back(calls.remove, 2)
+    assert calls == [1]
     assert "a callback of the tunnel's user failed" in caplog.text
 
 
 async def test_dialled_and_discarded_closes_its_connection(ground: Ground) -> None:
-    """A session whose stream never came leaves no connection open."""
-    taken = await dial("127.0.0.1", await ground.service(echo_tcp), SessionPolicy())
-    taken.discard()
-    assert taken._connection.transport is not None
-    assert taken._connection.transport.is_closing()
+    """A session whose stream did not open leaves no connection."""
+    session = await dial("127.0.0.1", await ground.service(echo_tcp), SessionPolicy())
+    session.discard()
+    assert session._connection.transport is not None
+    assert session._connection.transport.is_closing()
 
 
-async def test_serve_serves_with_its_function(ground: Ground) -> None:
-    """A coroutine function is enough of a handler."""
+async def test_function_session_serves_with_its_function(ground: Ground) -> None:
+    """A coroutine function is a sufficient handler."""
     pair = await ground.pair()
     await pair.client.write(b"x")
     await pair.client.write_eof()

@@ -1,4 +1,4 @@
-"""Who a client is by its certificate, on real mutual TLS: what it may register, and when it is itself come back."""
+"""Identity of clients by their certificates, on real mutual TLS: targets they may register, and reconnects."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Certificates:
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> Certificates:
-    """Made as they are wanted."""
+    """Issued on demand."""
     return Certificates(tmp_path)
 
 
-async def serving(ground: Ground, tunnel: TunnelServer, certificates: Certificates) -> str:
+async def start_server(ground: Ground, tunnel: TunnelServer, certificates: Certificates) -> str:
     return await ground.server(tunnel, tls=certificates.of("server"))
 
 
 async def test_certificate_binds_the_targets_it_names(ground: Ground, certificates: Certificates) -> None:
-    """A client has the target that its certificate names, and not another's; both go on."""
+    """A client may register the target that its certificate names, and no other one."""
     tunnel = TunnelServer(may_claim=claims_rule([]))
-    address = await serving(ground, tunnel, certificates)
+    address = await start_server(ground, tunnel, certificates)
     channel = ground.channel(address, tls=certificates.of("router-7"))
     client = await ground.client("", SSH, Target("router-8", "SSH"), channel=channel, handler=taking(echo))
     assert set(tunnel.targets()) == {SSH}
@@ -57,17 +57,17 @@ async def test_certificate_binds_the_targets_it_names(ground: Ground, certificat
     await stream.close()
 
 
-async def test_same_certificate_come_back_displaces_its_stale_target(
+async def test_reconnect_with_the_same_certificate_displaces_the_stale_target(
     ground: Ground, certificates: Certificates
 ) -> None:
-    """The first connection is still there, as it is when a host restarts: the second has the target at once."""
+    """The first connection still exists, as after a restart of the host: the second gets the target at once."""
     tunnel = TunnelServer()
-    address = await serving(ground, tunnel, certificates)
+    address = await start_server(ground, tunnel, certificates)
     files = certificates.of("router-7")
     for handler in (refusing("stale"), taking(echo)):
         channel = ground.channel(address, tls=files)
-        running = await ground.client("", SSH, channel=channel, handler=handler)
-        assert not running.client.rejected_targets
+        tunnel_client = await ground.client("", SSH, channel=channel, handler=handler)
+        assert not tunnel_client.client.rejected_targets
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
     await stream.close()
@@ -76,44 +76,41 @@ async def test_same_certificate_come_back_displaces_its_stale_target(
 async def test_another_certificate_does_not_displace_a_target(
     ground: Ground, certificates: Certificates
 ) -> None:
-    """Not even with the same name in metadata and a higher generation: those prove nothing."""
+    """The same name and a higher generation in the metadata prove nothing."""
     tunnel = TunnelServer()
-    address = await serving(ground, tunnel, certificates)
-    refused = []
+    address = await start_server(ground, tunnel, certificates)
+    refusals = []
     for generation, name in enumerate(("router-7", "router-8")):
         channel = ground.channel(address, tls=certificates.of(name))
-        running = await ground.client(
+        tunnel_client = await ground.client(
             "", SSH, channel=channel, handler=taking(echo), name="router-7", generation=generation
         )
-        refused.append(running.client.rejected_targets.get(SSH, ""))
-    assert refused == ["", f"target {SSH} is already registered by another client"]
+        refusals.append(tunnel_client.client.rejected_targets.get(SSH, ""))
+    assert refusals == ["", f"target {SSH} is already registered by another client"]
 
 
-async def test_word_of_a_register_stream_is_good_for_its_certificate_alone(
-    ground: Ground, certificates: Certificates
-) -> None:
-    """Who overhears the token of another's Register stream cannot open its sessions."""
+async def test_token_is_valid_for_its_certificate_only(ground: Ground, certificates: Certificates) -> None:
+    """A client with another's token cannot open its sessions."""
     tunnel = TunnelServer()
-    address = await serving(ground, tunnel, certificates)
-    mine = ground.raw(ground.channel(address, tls=certificates.of("router-7")), REGISTER)
-    await mine.write(codec.encode(WireVersion.V0_2, Registration(TargetOp.ADD, SSH)))
-    await mine.read()
-    token = dict(await mine.initial_metadata())["x-refloat-connection"]
-    other = ground.raw(
+    address = await start_server(ground, tunnel, certificates)
+    own_register = ground.raw(ground.channel(address, tls=certificates.of("router-7")), REGISTER)
+    await own_register.write(codec.encode(WireVersion.V0_2, Registration(TargetOp.ADD, SSH)))
+    await own_register.read()
+    token = dict(await own_register.initial_metadata())["x-refloat-connection"]
+    other_tunnel = ground.raw(
         ground.channel(address, tls=certificates.of("router-8")), TUNNEL, ("x-refloat-connection", token)
     )
-    await other.write(codec.first_message(1))
-    code, details = await failure_of(other)
+    await other_tunnel.write(codec.first_message(1))
+    code, details = await failure_of(other_tunnel)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "this connection has no Register stream" in details
 
 
-async def test_client_without_a_certificate_is_not_let_in(ground: Ground, certificates: Certificates) -> None:
-    """A server that demands certificates says nothing to who has none."""
-    address = await serving(ground, TunnelServer(), certificates)
-    nobody = channels.open_channel(
+async def test_client_without_a_certificate_is_refused(ground: Ground, certificates: Certificates) -> None:
+    address = await start_server(ground, TunnelServer(), certificates)
+    anonymous_channel = channels.open_channel(
         address, TLSFiles(authority=certificates.of("x").authority), extra_options=options.channel_options()
     )
-    async with nobody:
-        call = ground.raw(nobody, REGISTER)
+    async with anonymous_channel:
+        call = ground.raw(anonymous_channel, REGISTER)
         assert (await failure_of(call))[0] is grpc.StatusCode.UNAVAILABLE

@@ -1,4 +1,4 @@
-"""What peers of our own tell each other, and what strangers may say there."""
+"""Metadata between our own peers, and metadata of other implementations."""
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from fleet.transport.tunnel.metadata import RegisterMetadata
 
 @pytest.mark.parametrize("wire", WireVersion)
 @pytest.mark.parametrize(("name", "generation"), [("", 0), ("agent-7", 0), ("agent-7", 2**63)])
-def test_greeting_arrives(wire: WireVersion, name: str, generation: int) -> None:
-    """The version, the name and how-many-eth connection this is, and that it can half-close."""
-    greeting = metadata.read_register_metadata(metadata.register_metadata(wire, name, generation))
+def test_register_metadata_round_trips(wire: WireVersion, name: str, generation: int) -> None:
+    """It has the version, the name, the generation and the half-close feature."""
+    register_metadata = metadata.read_register_metadata(
+        metadata.create_register_metadata(wire, name, generation)
+    )
 
-    assert greeting == RegisterMetadata(wire, half_close=True, name=name, generation=generation)
-    assert greeting.peer(("a.example",)) == Peer(("a.example",), name, generation)
+    assert register_metadata == RegisterMetadata(wire, half_close=True, name=name, generation=generation)
+    assert register_metadata.peer(("a.example",)) == Peer(("a.example",), name, generation)
 
 
-def test_greeting_of_others() -> None:
-    """They say nothing of all this, whatever else they say."""
-    said = (("user-agent", "grpc-go/1.60"), ("x-refloat-features-bin", b"half-close"))
+def test_other_register_metadata_is_ignored() -> None:
+    entries = (("user-agent", "grpc-go/1.60"), ("x-refloat-features-bin", b"half-close"))
 
-    assert metadata.read_register_metadata(said) == RegisterMetadata(
+    assert metadata.read_register_metadata(entries) == RegisterMetadata(
         None, half_close=False, name="", generation=0
     )
 
 
-def test_features_are_a_list() -> None:
-    """Those to come do not hide this one, and a longer word is not it."""
-    for features, known in (("zip,half-close", True), ("half-closed", False), ("", False)):
-        assert metadata.read_register_metadata([("x-refloat-features", features)]).half_close is known
+def test_features_are_a_comma_separated_list() -> None:
+    """Unknown features are ignored; a longer word is another feature."""
+    for features, expected in (("zip,half-close", True), ("half-closed", False), ("", False)):
+        assert metadata.read_register_metadata([("x-refloat-features", features)]).half_close is expected
 
 
 @pytest.mark.parametrize("version", ["0.3", "", "latest", "0.2 "])
-def test_greeting_of_an_unknown_version(version: str) -> None:
-    """Refused with what there is."""
+def test_unknown_version_is_refused(version: str) -> None:
     with pytest.raises(TunnelError, match=r"is not a supported version"):
         metadata.read_register_metadata([("x-grpctunnel-version", version)])
 
 
 @pytest.mark.parametrize("generation", ["-1", "1.5", "", "²", "9" * 20, "0x1"])
-def test_greeting_of_no_number(generation: str) -> None:
-    """A generation is a whole number that fits."""
+def test_invalid_generation_is_refused(generation: str) -> None:
+    """A generation is a whole number within limits."""
     with pytest.raises(TunnelError, match="is not a whole number"):
         metadata.read_register_metadata([("x-refloat-generation", generation)])
 
 
-def test_answer_arrives() -> None:
-    """The server's token, which the client's Tunnel streams carry."""
+def test_response_metadata_round_trips() -> None:
+    """It has the token that the client's Tunnel streams repeat."""
     assert metadata.read_response_metadata(metadata.response_metadata("t0ken")) == (True, "t0ken")
     assert metadata.token_of(metadata.stream_metadata("t0ken")) == "t0ken"
 
 
-def test_answer_of_others() -> None:
-    """No token comes, and none is sent."""
+def test_other_response_metadata_is_ignored() -> None:
+    """Without a token none is sent."""
     assert metadata.read_response_metadata((("trailer", "x"),)) == (False, "")
     assert metadata.stream_metadata("") == ()
     assert metadata.token_of((("x-refloat-connection-bin", b"t0ken"),)) == ""
 
 
 @pytest.mark.parametrize("name", ["köln", "a\nb", "a\x00", "\x7f"])
-def test_greeting_with_a_name_that_cannot_travel(name: str) -> None:
-    """Metadata is printable ASCII: it is said here, in a sentence, and not by gRPC in the middle of a call."""
+def test_unprintable_name_is_refused(name: str) -> None:
+    """Metadata is printable ASCII: the error comes before gRPC's own."""
     with pytest.raises(TunnelError, match="printable ASCII"):
-        metadata.register_metadata(WireVersion.V0_2, name, 0)
+        metadata.create_register_metadata(WireVersion.V0_2, name, 0)

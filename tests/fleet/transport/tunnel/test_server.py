@@ -1,4 +1,4 @@
-"""A tunnel's server on real gRPC: what a wrong client is told, and that it is the only one who notices."""
+"""Tunnel server on real gRPC: an invalid client gets an error, and no other client is affected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize(
-    ("raw", "code", "says"),
+    ("raw", "code", "expected_details"),
     [
         (b"\x08\x01\x12\x01x", grpc.StatusCode.INVALID_ARGUMENT, "must contain only its tag"),
         (b"\x18\x01", grpc.StatusCode.INVALID_ARGUMENT, "must contain only its tag"),
@@ -56,73 +56,73 @@ ROOT = Path(__file__).parents[4]
     ],
     ids=["payload", "close", "tag 0", "garbage", "unknown tag", "unknown client tag"],
 )
-async def test_tunnel_stream_that_begins_wrong_is_refused_alone(
-    ground: Ground, raw: bytes, code: grpc.StatusCode, says: str
+async def test_tunnel_stream_with_an_invalid_start_is_refused(
+    ground: Ground, raw: bytes, code: grpc.StatusCode, expected_details: str
 ) -> None:
-    """Who sent it is told what is wrong; another session on the same connection goes on."""
+    """The sender gets the reason; another session on the same connection continues."""
     tunnel = TunnelServer()
     channel = ground.channel(await ground.server(tunnel))
     await ground.client("", SSH, channel=channel, handler=taking(echo))
-    good = await tunnel.open_session(SSH)
-    bad = ground.raw(channel, TUNNEL)
-    await bad.write(raw)
-    found, details = await failure_of(bad)
-    assert found is code
-    assert says in details
-    await still_works(good)
-    await good.close()
+    stream = await tunnel.open_session(SSH)
+    call = ground.raw(channel, TUNNEL)
+    await call.write(raw)
+    actual_code, details = await failure_of(call)
+    assert actual_code is code
+    assert expected_details in details
+    await still_works(stream)
+    await stream.close()
 
 
 async def test_tunnel_stream_on_another_connection_is_refused(ground: Ground) -> None:
-    """A tag is good on the connection that registered only."""
+    """A tag is valid only on the connection that registered."""
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
     register = ground.raw(ground.channel(address), REGISTER)
     await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     await register.read()
-    wanted = asyncio.create_task(tunnel.open_session(SSH))
-    asked = codec.decode(WireVersion.V0_2, await register.read())
-    assert isinstance(asked, Session)
-    other = ground.raw(ground.channel(address), TUNNEL)
-    await other.write(codec.first_message(asked.tag))
-    code, details = await failure_of(other)
+    session_task = asyncio.create_task(tunnel.open_session(SSH))
+    request = codec.decode(WireVersion.V0_2, await register.read())
+    assert isinstance(request, Session)
+    other_tunnel = ground.raw(ground.channel(address), TUNNEL)
+    await other_tunnel.write(codec.first_message(request.tag))
+    code, details = await failure_of(other_tunnel)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "Open both streams on one connection" in details
     register.cancel()
     with pytest.raises(TunnelError, match="the client disconnected"):
-        await wanted
+        await session_task
 
 
-async def test_tunnel_stream_for_a_tag_that_is_taken_is_refused(ground: Ground) -> None:
-    """The second stream of a session is refused, the first goes on."""
+async def test_second_tunnel_stream_of_a_session_is_refused(ground: Ground) -> None:
+    """The first stream continues."""
     tunnel = TunnelServer()
     channel = ground.channel(await ground.server(tunnel))
     await ground.client("", SSH, channel=channel, handler=taking(echo))
-    good = await tunnel.open_session(SSH)
-    again = ground.raw(channel, TUNNEL)
-    await again.write(codec.first_message(good.tag))
-    assert (await failure_of(again))[0] is grpc.StatusCode.NOT_FOUND
-    await still_works(good)
-    await good.close()
+    stream = await tunnel.open_session(SSH)
+    second_client = ground.raw(channel, TUNNEL)
+    await second_client.write(codec.first_message(stream.tag))
+    assert (await failure_of(second_client))[0] is grpc.StatusCode.NOT_FOUND
+    await still_works(stream)
+    await stream.close()
 
 
 async def test_register_twice_on_one_connection_is_refused(ground: Ground) -> None:
-    """One Register stream a connection; the first one goes on."""
+    """The first Register stream continues."""
     tunnel = TunnelServer()
     channel = ground.channel(await ground.server(tunnel))
     await ground.client("", SSH, channel=channel, handler=taking(echo))
-    second = ground.raw(channel, REGISTER)
-    code, details = await failure_of(second)
+    second_client = ground.raw(channel, REGISTER)
+    code, details = await failure_of(second_client)
     assert code is grpc.StatusCode.ALREADY_EXISTS
     assert "already has a Register stream" in details
-    good = await tunnel.open_session(SSH)
-    await still_works(good)
-    await good.close()
+    stream = await tunnel.open_session(SSH)
+    await still_works(stream)
+    await stream.close()
 
 
 @pytest.mark.parametrize("wire", WireVersion)
-async def test_register_with_garbage_ends_with_a_sentence(ground: Ground, wire: WireVersion) -> None:
-    """What is no message of the version ends that Register stream, and no other client's."""
+async def test_register_with_invalid_bytes_is_refused(ground: Ground, wire: WireVersion) -> None:
+    """Only that Register stream ends."""
     tunnel = TunnelServer(wire, handler=taking(echo))
     address = await ground.server(tunnel)
     register = ground.raw(ground.channel(address), REGISTER)
@@ -136,22 +136,22 @@ async def test_register_with_garbage_ends_with_a_sentence(ground: Ground, wire: 
 
 
 async def test_register_with_an_oversized_message_ends_alone(ground: Ground) -> None:
-    """A message above the limit ends the call that sent it; other clients go on."""
+    """Other clients continue."""
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
-    good = await tunnel.open_session(SSH)
+    stream = await tunnel.open_session(SSH)
     register = ground.raw(ground.channel(address), REGISTER)
     await register.write(bytes(MOST_MESSAGE + 1))
     code, details = await failure_of(register)
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in details
-    await still_works(good)
-    await good.close()
+    await still_works(stream)
+    await stream.close()
 
 
 async def test_register_of_another_version_is_refused_by_name(ground: Ground) -> None:
-    """Metadata decides on the version; a server of one refuses the other, and says which it speaks."""
+    """The metadata has the version; the error has the supported one."""
     address = await ground.server(TunnelServer(WireVersion.V0_2))
     call = ground.raw(ground.channel(address), REGISTER, ("x-grpctunnel-version", "0.1"))
     code, details = await failure_of(call)
@@ -159,32 +159,32 @@ async def test_register_of_another_version_is_refused_by_name(ground: Ground) ->
 
 
 async def test_both_versions_on_one_listener_by_metadata(ground: Ground) -> None:
-    """Clients of ours say which they speak, and each gets sessions of its own version."""
-    old, new = TunnelServer(WireVersion.V0_1), TunnelServer(WireVersion.V0_2)
-    address = await ground.server(new, old)
+    """Our clients send their version, and get sessions of that version."""
+    server_01, server_02 = TunnelServer(WireVersion.V0_1), TunnelServer(WireVersion.V0_2)
+    address = await ground.server(server_02, server_01)
     await ground.client(address, wire=WireVersion.V0_1, handler=taking(echo))
     await ground.client(address, SSH, handler=taking(echo))
-    for tunnel in (old, new):
+    for tunnel in (server_01, server_02):
         stream = await tunnel.open_session(SSH)
         await still_works(stream)
         await stream.close()
 
 
-async def test_target_of_another_client_is_refused_and_both_live(ground: Ground) -> None:
-    """A target belongs to who has it; the one refused is told and stays registered."""
+async def test_target_of_another_client_is_refused(ground: Ground) -> None:
+    """Both clients stay registered."""
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
-    second = await ground.client(address, SSH, Target("other"), handler=taking(echo))
-    assert "already registered by another client" in second.client.rejected_targets[SSH]
+    second_client = await ground.client(address, SSH, Target("other"), handler=taking(echo))
+    assert "already registered by another client" in second_client.client.rejected_targets[SSH]
     for target in (SSH, Target("other")):
         stream = await tunnel.open_session(target)
         await still_works(stream)
         await stream.close()
 
 
-async def test_target_of_the_same_client_come_back_is_displaced(ground: Ground) -> None:
-    """A client of the same name and a higher generation takes its target over at once."""
+async def test_reconnected_client_displaces_its_target(ground: Ground) -> None:
+    """It has the same name and a higher generation."""
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=refusing("stale"), name="host-1", generation=1)
@@ -194,59 +194,59 @@ async def test_target_of_the_same_client_come_back_is_displaced(ground: Ground) 
     await stream.close()
 
 
-async def test_client_come_back_with_an_earlier_clock_displaces_itself_once_it_is_silent(
+async def test_client_with_an_earlier_clock_displaces_its_silent_connection(
     ground: Ground,
 ) -> None:
-    """Its generation is lower then: while its old connection says something it is refused, and afterwards let in."""
-    silent = False
-    tunnel = TunnelServer(is_silent=lambda client: silent)
+    """Its generation is lower: it is refused until its old connection is silent."""
+    is_silent = False
+    tunnel = TunnelServer(is_silent=lambda client: is_silent)
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=refusing("stale"), name="host-1", generation=2)
-    early = await ground.client(address, SSH, handler=taking(echo), name="host-1", generation=1)
-    assert "already registered by another client" in early.client.rejected_targets[SSH]
-    silent = True
-    stranger = await ground.client(address, SSH, handler=taking(echo), name="host-2", generation=3)
-    assert "already registered by another client" in stranger.client.rejected_targets[SSH]
-    await early.client.add_target(SSH)
+    reconnected_client = await ground.client(address, SSH, handler=taking(echo), name="host-1", generation=1)
+    assert "already registered by another client" in reconnected_client.client.rejected_targets[SSH]
+    is_silent = True
+    other_client = await ground.client(address, SSH, handler=taking(echo), name="host-2", generation=3)
+    assert "already registered by another client" in other_client.client.rejected_targets[SSH]
+    await reconnected_client.client.add_target(SSH)
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
     await stream.close()
 
 
-async def test_session_that_is_refused_reaches_its_caller_alone(ground: Ground) -> None:
-    """The handler's sentence is the caller's error; the tunnel and other sessions go on."""
+async def test_refused_session_fails_only_its_caller(ground: Ground) -> None:
+    """The caller gets the handler's error; the tunnel and other sessions continue."""
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
     await ground.client(address, Target("bad"), handler=refusing("closed on Sundays"))
-    good = await tunnel.open_session(SSH)
+    stream = await tunnel.open_session(SSH)
     with pytest.raises(TunnelError, match="bad: closed on Sundays"):
         await tunnel.open_session(Target("bad"))
     with pytest.raises(TunnelError, match="target nobody is not registered"):
         await tunnel.open_session(Target("nobody"))
-    await still_works(good)
-    await good.close()
+    await still_works(stream)
+    await stream.close()
 
 
-async def test_session_whose_stream_never_comes_costs_only_its_caller(ground: Ground) -> None:
-    """A client that answers nothing is given up in time; what it does not serve others do."""
+async def test_session_without_a_stream_fails_only_its_caller(ground: Ground) -> None:
+    """A client that does not respond times out; sessions of others continue."""
     tunnel = TunnelServer(limits=Limits(set_up_within=1.5))
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
     register = ground.raw(ground.channel(address), REGISTER)
     await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, Target("deaf"))))
     await register.read()
-    slow = asyncio.create_task(tunnel.open_session(Target("deaf")))
-    good = await tunnel.open_session(SSH)
-    await still_works(good)
+    slow_session = asyncio.create_task(tunnel.open_session(Target("deaf")))
+    stream = await tunnel.open_session(SSH)
+    await still_works(stream)
     with pytest.raises(TunnelError, match="did not open the stream in time"):
-        await slow
-    await good.close()
+        await slow_session
+    await stream.close()
     await eventually(lambda: no_sessions(tunnel))
 
 
-async def test_handler_that_raises_ends_its_session_alone(ground: Ground) -> None:
-    """A fault in a stranger's code is logged, its session is aborted, and the next one is served."""
+async def test_failing_handler_ends_only_its_session(ground: Ground) -> None:
+    """The error is logged, the session is aborted, and the next one is served."""
     ground.expected += [
         "the handler failed in a session to",
         "the handler failed on the request for a session to",
@@ -273,8 +273,8 @@ async def test_handler_that_raises_ends_its_session_alone(ground: Ground) -> Non
     assert SSH in tunnel.targets()
 
 
-async def test_bridge_tells_its_caller_of_a_refusal_and_carries_bytes(ground: Ground) -> None:
-    """One client's session to another's target; the owner's refusal reaches the caller."""
+async def test_bridge_forwards_bytes_and_refusals(ground: Ground) -> None:
+    """A client opens a session to another client's target; the owner's refusal reaches it."""
     tunnel = TunnelServer(bridge=True)
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
@@ -290,52 +290,52 @@ async def test_bridge_tells_its_caller_of_a_refusal_and_carries_bytes(ground: Gr
     await eventually(lambda: no_sessions(tunnel))
 
 
-@pytest.mark.parametrize("which", ["on_client", "on_target"])
-async def test_callback_that_raises_leaves_no_registration_behind(ground: Ground, which: str) -> None:
-    """Its fault is logged, the client is served, and when it goes nothing of it is left."""
+@pytest.mark.parametrize("callback_name", ["on_client", "on_target"])
+async def test_callback_that_raises_leaves_no_registration_behind(ground: Ground, callback_name: str) -> None:
+    """The error is logged, the client is served, and nothing remains after it."""
     ground.expected.append("a callback of the tunnel's user failed")
 
-    def hear(*news: object) -> None:
-        raise ZeroDivisionError(news)
+    def fail(*notification: object) -> None:
+        raise ZeroDivisionError(notification)
 
-    tunnel = TunnelServer(**{which: hear})  # type: ignore[arg-type]
-    running = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
+    tunnel = TunnelServer(**{callback_name: fail})  # type: ignore[arg-type]
+    tunnel_client = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
     await stream.close()
-    await running.client.close()
+    await tunnel_client.client.close()
     await eventually(lambda: not tunnel._clients and not tunnel._tokens and not tunnel.targets())
     assert not tunnel._state._connections
 
 
-async def test_rule_that_raises_allows_nothing_and_ends_nothing(ground: Ground) -> None:
-    """In doubt a target is refused; the client lives on."""
+async def test_failing_claim_rule_refuses_the_target(ground: Ground) -> None:
+    """The client continues."""
     ground.expected.append("checking the claim on target router-7 (SSH) failed")
 
-    def rule(peer: Peer, target: Target) -> bool:
+    def may_claim(peer: Peer, target: Target) -> bool:
         if target == SSH:
             raise ZeroDivisionError
         return True
 
-    tunnel = TunnelServer(may_claim=rule)
+    tunnel = TunnelServer(may_claim=may_claim)
     address = await ground.server(tunnel)
-    running = await ground.client(address, SSH, Target("other"), handler=taking(echo))
-    assert "may not be registered" in running.client.rejected_targets[SSH]
+    tunnel_client = await ground.client(address, SSH, Target("other"), handler=taking(echo))
+    assert "may not be registered" in tunnel_client.client.rejected_targets[SSH]
     stream = await tunnel.open_session(Target("other"))
     await still_works(stream)
     await stream.close()
 
 
-async def test_register_reader_that_fails_ends_its_client_with_a_sentence(
+async def test_failing_register_reader_ends_its_client(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of ours is logged, and the client is told instead of being left."""
+    """The error is logged, and the client gets a status."""
     ground.expected.append("reading a Register stream failed")
     tunnel = TunnelServer()
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
 
-    def fail(*said: object) -> None:
-        raise ZeroDivisionError(said)
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError(arguments)
 
     monkeypatch.setattr(tunnel._state, "receive", fail)
     await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
@@ -345,10 +345,8 @@ async def test_register_reader_that_fails_ends_its_client_with_a_sentence(
     )
 
 
-async def test_client_that_reads_nothing_is_ended_in_time(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its Register stream is full, so the reason cannot reach it: it is ended all the same, and its target freed."""
+async def test_client_that_reads_nothing_is_ended(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Register stream is full, so it does not get the reason: it still ends, and its target is free."""
     monkeypatch.setattr(server_module, "_SAID_WITHIN", 0.2)
     tunnel = TunnelServer()
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
@@ -362,24 +360,24 @@ async def test_client_that_reads_nothing_is_ended_in_time(
     await eventually(lambda: SSH not in tunnel.targets())
 
 
-async def test_session_that_its_client_takes_back_is_let_go(ground: Ground) -> None:
-    """Accepted, and then refused by the client itself: what the handler took for it is discarded."""
+async def test_session_that_its_client_cancels_is_discarded(ground: Ground) -> None:
+    """The client accepts and then refuses: the handler's session is discarded."""
     discarded = asyncio.Event()
 
-    class Held:
+    class DiscardableSession:
         async def serve(self, stream: TunnelStream) -> None:
             raise AssertionError(stream)
 
         def discard(self) -> None:
             discarded.set()
 
-    async def take(target: Target) -> AcceptedSession:
+    async def accept_session(target: Target) -> AcceptedSession:
         del target
-        return Held()
+        return DiscardableSession()
 
-    # Not only when its time is over.
-    patient = TunnelServer(handler=take, limits=Limits(set_up_within=120.0))
-    register = ground.raw(ground.channel(await ground.server(patient)), REGISTER)
+    # Long before its timeout.
+    tunnel = TunnelServer(handler=accept_session, limits=Limits(set_up_within=120.0))
+    register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
     await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH)))
     assert codec.decode(WireVersion.V0_2, await register.read()) == Session(-1, SSH, accept=True)
     await register.write(codec.encode(WireVersion.V0_2, Session(-1, error="never mind")))
@@ -387,55 +385,55 @@ async def test_session_that_its_client_takes_back_is_let_go(ground: Ground) -> N
         await discarded.wait()
 
 
-async def test_sessions_that_a_client_withdraws_do_not_go_on(ground: Ground) -> None:
-    """Else it could have any number of them set up at once: asked for and withdrawn, each under the same tag."""
-    under_way, begun = 0, 0
+async def test_handlers_of_withdrawn_sessions_end(ground: Ground) -> None:
+    """Otherwise a client could have any number of pending sessions, all with the same tag."""
+    running_count, started_count = 0, 0
 
-    async def never(target: Target) -> AcceptedSession:
-        nonlocal under_way, begun
+    async def wait_for_ever(target: Target) -> AcceptedSession:
+        nonlocal running_count, started_count
         del target
-        under_way, begun = under_way + 1, begun + 1
+        running_count, started_count = running_count + 1, started_count + 1
         try:
             await asyncio.Event().wait()
         finally:
-            under_way -= 1
+            running_count -= 1
         raise AssertionError("nothing sets the event")
 
-    tunnel = TunnelServer(handler=never, limits=Limits(max_pending=1, set_up_within=600.0))
+    tunnel = TunnelServer(handler=wait_for_ever, limits=Limits(max_pending=1, set_up_within=600.0))
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
     for _ in range(3):
         await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH)))
-        await eventually(lambda: under_way == 1)
+        await eventually(lambda: running_count == 1)
         await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH, error="not any more")))
-        await eventually(lambda: under_way == 0)
-    assert begun == 3
+        await eventually(lambda: running_count == 0)
+    assert started_count == 3
 
 
-async def test_tunnel_stream_that_never_says_its_tag_is_ended(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call that is opened and left costs nothing for long."""
+async def test_tunnel_stream_without_a_tag_times_out(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_TAG_WITHIN", 0.2)
     channel = ground.channel(await ground.server(TunnelServer()))
     await ground.client("", SSH, channel=channel, handler=taking(echo))
-    silent = ground.raw(channel, TUNNEL)
-    assert await failure_of(silent) == (grpc.StatusCode.DEADLINE_EXCEEDED, "the tag was not received in time")
+    is_silent = ground.raw(channel, TUNNEL)
+    assert await failure_of(is_silent) == (
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        "the tag was not received in time",
+    )
 
 
 async def test_many_sessions_leave_nothing_behind(ground: Ground) -> None:
-    """A hundred sessions opened, used and closed: no state is left at either end."""
+    """A hundred sessions are opened, used and closed."""
     tunnel = TunnelServer()
-    running = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
+    tunnel_client = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
     for _ in range(5):
         streams = await asyncio.gather(*(tunnel.open_session(SSH) for _ in range(20)))
         for stream in streams:
             await still_works(stream)
             await stream.close()
-    await eventually(lambda: no_sessions(tunnel) and not running.client.streams)
+    await eventually(lambda: no_sessions(tunnel) and not tunnel_client.client.streams)
 
 
-async def test_peer_killed_by_sigkill_is_an_abort_and_its_target_goes(ground: Ground) -> None:
-    """A client's process that is killed: the session is aborted, not ended, and the target is free again."""
+async def test_client_killed_by_sigkill_is_an_abort(ground: Ground) -> None:
+    """The session is aborted, not ended, and the target is free again."""
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
     process = await asyncio.create_subprocess_exec(

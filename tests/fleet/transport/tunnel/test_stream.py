@@ -1,4 +1,4 @@
-"""A session's stream: reads of any size, its ends, and that each end is told what kind of end it was."""
+"""Stream of a session: reads of any size, and the kinds of its end."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ from tests.fakes.waiting import eventually
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 15, 20, 50, 100])
 async def test_read_of_any_size_keeps_the_rest(ground: Ground, limit: int) -> None:
-    """Twelve bytes in one message, read in pieces."""
     pair = await ground.pair()
     await pair.server.write(b"twelve bytes")
-    got = b""
-    while len(got) < 12:
+    received_data = b""
+    while len(received_data) < 12:
         part = await pair.client.read(limit)
         assert 0 < len(part) <= limit
-        got += part
-    assert got == b"twelve bytes"
+        received_data += part
+    assert received_data == b"twelve bytes"
 
 
-@pytest.mark.parametrize("first", ["server", "client"])
-async def test_write_eof_ends_one_direction(ground: Ground, first: str) -> None:
-    """Between peers of ours the other direction goes on, as in TCP."""
+@pytest.mark.parametrize("ending_side", ["server", "client"])
+async def test_write_eof_ends_one_direction(ground: Ground, ending_side: str) -> None:
+    """Between our own peers the other direction continues, as in TCP."""
     pair = await ground.pair()
-    ends = [pair.server, pair.client] if first == "server" else [pair.client, pair.server]
+    ends = [pair.server, pair.client] if ending_side == "server" else [pair.client, pair.server]
     await ends[0].write(b"question")
     await ends[0].write_eof()
     assert await ends[1].read() == b"question"
@@ -48,98 +47,99 @@ async def test_write_eof_ends_one_direction(ground: Ground, first: str) -> None:
     await asyncio.gather(pair.server.close(), pair.client.close())
 
 
-@pytest.mark.parametrize("who", ["server", "client"])
-async def test_abort_is_told_to_the_other_end(ground: Ground, who: str) -> None:
-    """What was said before may be read or not; the end is never taken for a good one."""
+@pytest.mark.parametrize("aborting_side", ["server", "client"])
+async def test_abort_reaches_the_other_end(ground: Ground, aborting_side: str) -> None:
+    """Earlier bytes may be lost; the end is never an orderly one."""
     pair = await ground.pair()
-    one, other = (pair.server, pair.client) if who == "server" else (pair.client, pair.server)
-    one.abort("out of patience")
+    stream, other_stream = (
+        (pair.server, pair.client) if aborting_side == "server" else (pair.client, pair.server)
+    )
+    stream.abort("out of patience")
     with pytest.raises(TunnelAbortedError) as caught:
-        await other.read()
-    if who == "server":
+        await other_stream.read()
+    if aborting_side == "server":
         assert str(caught.value) == "out of patience"
 
 
 async def test_read_wakes_on_a_local_close(ground: Ground) -> None:
-    """A reader of ours that waits is not left behind."""
     pair = await ground.pair()
-    waiting = asyncio.create_task(pair.server.read())
+    read_task = asyncio.create_task(pair.server.read())
     await asyncio.sleep(0)
-    closing = asyncio.create_task(pair.server.close())
+    close_task = asyncio.create_task(pair.server.close())
     with pytest.raises(TunnelAbortedError, match="closed"):
-        await waiting
+        await read_task
     await pair.client.close()
-    await closing
+    await close_task
 
 
-async def test_much_data_both_ways_at_once_arrives_whole(ground: Ground) -> None:
-    """Four mebibytes each way, in messages of up to one."""
+async def test_large_data_arrives_in_both_directions_at_once(ground: Ground) -> None:
+    """4 MiB in each direction, in messages of up to 1 MiB."""
     pair = await ground.pair()
-    ours, theirs = bytes(range(256)) * 16384, bytes(reversed(range(256))) * 16384
+    server_data, client_data = bytes(range(256)) * 16384, bytes(reversed(range(256))) * 16384
 
     async def read_all(stream: object) -> bytes:
-        got = bytearray()
+        received_data = bytearray()
         while part := await stream.read():  # type: ignore[attr-defined]
-            got += part
-        return bytes(got)
+            received_data += part
+        return bytes(received_data)
 
     async def write_all(stream: object, data: bytes) -> None:
         await stream.write(data)  # type: ignore[attr-defined]
         await stream.write_eof()  # type: ignore[attr-defined]
 
-    got = await asyncio.gather(
+    received_data = await asyncio.gather(
         read_all(pair.server),
         read_all(pair.client),
-        write_all(pair.server, ours),
-        write_all(pair.client, theirs),
+        write_all(pair.server, server_data),
+        write_all(pair.client, client_data),
     )
-    assert (got[0], got[1]) == (theirs, ours)
+    assert (received_data[0], received_data[1]) == (client_data, server_data)
     await asyncio.gather(pair.server.close(), pair.client.close())
 
 
-async def test_close_with_unread_data_does_not_wait_for_a_reader(ground: Ground) -> None:
-    """What nobody wants to read is dropped, so that the end behind it is seen."""
+async def test_close_drops_unread_data(ground: Ground) -> None:
+    """Otherwise the end behind the data would not be read."""
     pair = await ground.pair()
     await pair.server.write(bytes(3 * 1024 * 1024))
-    closing = asyncio.create_task(pair.server.close())
+    close_task = asyncio.create_task(pair.server.close())
     async with asyncio.timeout(60):
         await pair.client.close()
-        await closing
+        await close_task
 
 
-@pytest.mark.parametrize("who", ["server", "client"])
-async def test_read_that_is_given_up_leaves_no_error_behind(ground: Ground, who: str) -> None:
-    """Its caller is gone when the session is aborted: nobody is told of an exception that was never retrieved."""
-    await _give_up(await ground.pair(), who)
+@pytest.mark.parametrize("aborting_side", ["server", "client"])
+async def test_cancelled_read_leaves_no_error(ground: Ground, aborting_side: str) -> None:
+    """The session is aborted after the caller is gone: no unretrieved exception is logged."""
+    await _cancel_read_and_abort(await ground.pair(), aborting_side)
     gc.collect()
 
 
-async def _give_up(pair: Pair, who: str) -> None:
-    stream, other = (pair.server, pair.client) if who == "server" else (pair.client, pair.server)
-    reading = asyncio.create_task(stream.read())
+async def _cancel_read_and_abort(pair: Pair, aborting_side: str) -> None:
+    stream, other_stream = (
+        (pair.server, pair.client) if aborting_side == "server" else (pair.client, pair.server)
+    )
+    read_task = asyncio.create_task(stream.read())
     await eventually(lambda: stream._read_task is not None)
-    reading.cancel()
-    await asyncio.wait((reading,))
-    other.abort("enough")
+    read_task.cancel()
+    await asyncio.wait((read_task,))
+    other_stream.abort("enough")
     await eventually(stream.over_future.done)
 
 
-async def test_write_after_the_server_closed_says_so(ground: Ground) -> None:
-    """The call ended well, and "OK" is no reason."""
+async def test_write_after_the_server_closed_is_refused(ground: Ground) -> None:
+    """The error has a reason, although the call's status is OK."""
     pair = await ground.pair()
-    closing = asyncio.create_task(pair.server.close())
+    close_task = asyncio.create_task(pair.server.close())
     assert await pair.client.read() == b""
     await pair.client.write(b"data instead of an end")
-    await closing
+    await close_task
     await eventually(pair.client.over_future.done)
     with pytest.raises(TunnelAbortedError, match="the other end has closed the session"):
         await pair.client.write(b"x")
 
 
-async def test_end_that_meets_the_server_s_end_is_a_good_one(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that did not wait has closed both directions: nothing was lost, so nothing is aborted."""
+async def test_simultaneous_ends_are_orderly(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that did not wait has closed both directions: nothing was lost, so there is no abort."""
     monkeypatch.setattr("fleet.transport.tunnel.stream._LAST_WORD_WITHIN", 0.0)
     pair = await ground.pair()
     await pair.server.close()
@@ -150,36 +150,36 @@ async def test_end_that_meets_the_server_s_end_is_a_good_one(
 
 
 @pytest.mark.parametrize("wire", list(WireVersion))
-async def test_client_that_ends_late_reads_the_whole_answer(ground: Ground, wire: WireVersion) -> None:
-    """The server answers and closes; a client that only then ends its own direction loses nothing unread."""
-    answered = asyncio.Event()
+async def test_client_that_ends_late_reads_the_whole_response(ground: Ground, wire: WireVersion) -> None:
+    """The server responds and closes; a client that ends later loses no unread bytes."""
+    is_sent = asyncio.Event()
 
-    async def answer(stream: TunnelStream) -> None:
+    async def respond(stream: TunnelStream) -> None:
         await stream.write(b"the answer")
         await stream.write_eof()
-        answered.set()
+        is_sent.set()
 
-    running = await ground.client(await ground.server(TunnelServer(wire, handler=taking(answer))), wire=wire)
+    tunnel_client = await ground.client(
+        await ground.server(TunnelServer(wire, handler=taking(respond))), wire=wire
+    )
     for _ in range(20):
-        answered.clear()
-        stream = await running.client.open_session(SSH)
-        await answered.wait()
-        await asyncio.wait(
-            (stream.over_future,), timeout=0.02
-        )  # so that an early end of the call would be there
+        is_sent.clear()
+        stream = await tunnel_client.client.open_session(SSH)
+        await is_sent.wait()
+        await asyncio.wait((stream.over_future,), timeout=0.02)  # time for an early end of the call
         await stream.write_eof()
         assert await stream.read() == b"the answer"
         assert await stream.read() == b""
         await stream.close()
 
 
-async def test_message_that_is_too_large_is_told_to_both_ends(ground: Ground) -> None:
-    """The sender hears gRPC's words; the server, to whom gRPC tells nothing, names it among what it may be."""
+async def test_oversized_message_fails_both_ends(ground: Ground) -> None:
+    """The sender gets gRPC's text; the server, which gets none, lists it among the possible reasons."""
     pair = await ground.pair()
-    reading = asyncio.gather(pair.client.read(), pair.server.read(), return_exceptions=True)
+    reads = asyncio.gather(pair.client.read(), pair.server.read(), return_exceptions=True)
     with contextlib.suppress(TunnelAbortedError):
         await pair.client.send(codec.data_message(bytes(MOST_MESSAGE)))
-    at_client, at_server = await reading
+    at_client, at_server = await reads
     assert isinstance(at_client, TunnelAbortedError)
     assert isinstance(at_server, TunnelAbortedError)
     assert "larger than max" in str(at_client)

@@ -1,4 +1,4 @@
-"""Who may use a CONNECT port."""
+"""Which users may use a CONNECT port."""
 
 from __future__ import annotations
 
@@ -17,78 +17,83 @@ from fleet.transport.tls import TLSFiles
 
 TOKEN = "a-token-of-somebody"
 LOOPBACK = ("127.0.0.1", 0)
-ANYWHERE = ("0.0.0.0", 0)
+ALL_INTERFACES = ("0.0.0.0", 0)
 
 
-def certificate(unit: str) -> dict[str, Any]:
-    """As ssl tells of a peer's."""
+def peer_certificate(unit: str) -> dict[str, Any]:
+    """Return a peer's certificate in the format of `ssl`."""
     return {"subject": ((("organizationalUnitName", unit),), (("commonName", "x"),))}
 
 
 @pytest.fixture
 def keys(tmp_path: Path) -> TLSFiles:
-    """A proxy's, with the CA that makes it demand certificates."""
+    """Return a proxy's certificate with the CA that makes the proxy require certificates."""
     now = datetime.now(UTC)
     ca = certificate_authority.ensure_authority(tmp_path, now=now)
     pair = certificate_authority.issue(ca, "proxy-1", role="proxy", now=now)
     return TLSFiles(pair.certificate, pair.key, pair.ca)
 
 
-def refusal(
-    access: ConnectAccess, authorization: str = "", shown: dict[str, Any] | None = None
+def expect_refusal(
+    access: ConnectAccess, authorization: str = "", client_certificate: dict[str, Any] | None = None
 ) -> RefusedError:
-    with pytest.raises(RefusedError) as refused:
-        access.check(authorization, shown)
-    return refused.value
+    with pytest.raises(RefusedError) as caught:
+        access.check(authorization, client_certificate)
+    return caught.value
 
 
-def test_everybody_of_this_machine() -> None:
-    """On loopback, without a token or a CA, whoever comes."""
+def test_loopback_port_accepts_everybody() -> None:
+    """On loopback no token and no CA is needed."""
     ConnectAccess(ConnectFlags(LOOPBACK), TLSFiles()).check("", None)
 
 
-def test_anywhere_needs_a_rule(keys: TLSFiles) -> None:
-    """Off loopback: a token or a certificate, else it does not start."""
+def test_public_port_needs_tokens_or_a_ca(keys: TLSFiles) -> None:
+    """Otherwise the proxy does not start."""
     with pytest.raises(NodeStartError, match=r"0\.0\.0\.0:0 is reachable from other machines"):
-        ConnectAccess(ConnectFlags(ANYWHERE), TLSFiles())
+        ConnectAccess(ConnectFlags(ALL_INTERFACES), TLSFiles())
     with pytest.raises(NodeStartError, match="other machines"):
-        ConnectAccess(ConnectFlags(ANYWHERE), TLSFiles(keys.certificate, keys.key))
-    ConnectAccess(ConnectFlags(ANYWHERE, tokens=(TOKEN,)), TLSFiles())
-    ConnectAccess(ConnectFlags(ANYWHERE), keys)
+        ConnectAccess(ConnectFlags(ALL_INTERFACES), TLSFiles(keys.certificate, keys.key))
+    ConnectAccess(ConnectFlags(ALL_INTERFACES, tokens=(TOKEN,)), TLSFiles())
+    ConnectAccess(ConnectFlags(ALL_INTERFACES), keys)
 
 
-def test_token() -> None:
-    """The right one in; none, a wrong one, and part of one not."""
+def test_only_known_tokens_are_accepted() -> None:
+    """A missing, a wrong and an incomplete token are refused."""
     access = ConnectAccess(ConnectFlags(LOOPBACK, tokens=("another-token-that-is", TOKEN)), TLSFiles())
     access.check(f"Bearer {TOKEN}", None)
-    for wrong in ("", "Bearer ", "Bearer a-token", f"Bearer {TOKEN}x"):
-        assert refusal(access, wrong).reason is RefusalReason.UNAUTHENTICATED
-    assert "unknown token" in str(refusal(access, "Bearer wrong"))
-    assert str(refusal(access)) == "authentication required: send a token in the Proxy-Authorization header"
-
-
-def test_certificate(keys: TLSFiles) -> None:
-    """Anybody of the fleet but its agents."""
-    access = ConnectAccess(ConnectFlags(ANYWHERE), keys)
-    assert access.tls is not None
-    assert access.tls.verify_mode is ssl.CERT_OPTIONAL
-    access.check("", certificate("console"))
-    assert refusal(access, shown=certificate("agent")).reason is RefusalReason.FORBIDDEN
-    assert str(refusal(access)) == "authentication required: send a client certificate of this fleet"
-
-
-def test_token_or_certificate(keys: TLSFiles) -> None:
-    """Where both are configured, either is enough, and the sentence names both."""
-    access = ConnectAccess(ConnectFlags(ANYWHERE, tokens=(TOKEN,)), keys)
-    access.check(f"Bearer {TOKEN}", None)
-    access.check("", certificate("console"))
-    assert "a token in the Proxy-Authorization header or a client certificate of this fleet" in str(
-        refusal(access)
+    for authorization_header in ("", "Bearer ", "Bearer a-token", f"Bearer {TOKEN}x"):
+        assert expect_refusal(access, authorization_header).reason is RefusalReason.UNAUTHENTICATED
+    assert "unknown token" in str(expect_refusal(access, "Bearer wrong"))
+    assert (
+        str(expect_refusal(access))
+        == "authentication required: send a token in the Proxy-Authorization header"
     )
 
 
-def test_keys_that_are_none(keys: TLSFiles, tmp_path: Path) -> None:
-    """A file that is damaged stops the start."""
+def test_certificate_of_any_role_but_agent_is_accepted(keys: TLSFiles) -> None:
+    """Agents of the fleet must not use the port."""
+    access = ConnectAccess(ConnectFlags(ALL_INTERFACES), keys)
+    assert access.tls is not None
+    assert access.tls.verify_mode is ssl.CERT_OPTIONAL
+    access.check("", peer_certificate("console"))
+    assert (
+        expect_refusal(access, client_certificate=peer_certificate("agent")).reason is RefusalReason.FORBIDDEN
+    )
+    assert str(expect_refusal(access)) == "authentication required: send a client certificate of this fleet"
+
+
+def test_token_or_certificate_is_enough(keys: TLSFiles) -> None:
+    """If both are configured, the error names both."""
+    access = ConnectAccess(ConnectFlags(ALL_INTERFACES, tokens=(TOKEN,)), keys)
+    access.check(f"Bearer {TOKEN}", None)
+    access.check("", peer_certificate("console"))
+    assert "a token in the Proxy-Authorization header or a client certificate of this fleet" in str(
+        expect_refusal(access)
+    )
+
+
+def test_invalid_key_files_stop_the_start(keys: TLSFiles, tmp_path: Path) -> None:
+    """The error says which files cannot be used."""
     (tmp_path / "bad").write_text("bad")
     with pytest.raises(NodeStartError, match="cannot use"):
         ConnectAccess(ConnectFlags(LOOPBACK), TLSFiles(tmp_path / "bad", keys.key))
@@ -96,15 +101,15 @@ def test_keys_that_are_none(keys: TLSFiles, tmp_path: Path) -> None:
         ConnectAccess(ConnectFlags(LOOPBACK), TLSFiles(authority=keys.authority))
 
 
-def test_file_of_tokens(tmp_path: Path) -> None:
-    """One a line; remarks and empty lines are none."""
+def test_token_file_has_one_token_per_line(tmp_path: Path) -> None:
+    """Comments and empty lines are skipped."""
     path = tmp_path / "tokens"
     path.write_text(f"# who\n{TOKEN}\n\n another-token-that-is \n")
     assert read_tokens(path) == (TOKEN, "another-token-that-is")
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         ("", "contains no token"),
         ("# x\n", "contains no token"),
@@ -112,11 +117,11 @@ def test_file_of_tokens(tmp_path: Path) -> None:
         ("x " * 20, "16"),
     ],
 )
-def test_file_of_tokens_that_is_wrong(tmp_path: Path, text: str, why: str) -> None:
-    """It stops the start."""
+def test_invalid_token_file_stops_the_start(tmp_path: Path, text: str, message: str) -> None:
+    """The file has no token or a bad one, or cannot be read."""
     path = tmp_path / "tokens"
     path.write_text(text)
-    with pytest.raises(NodeStartError, match=why):
+    with pytest.raises(NodeStartError, match=message):
         read_tokens(path)
     with pytest.raises(NodeStartError, match="cannot read"):
         read_tokens(tmp_path / "none")

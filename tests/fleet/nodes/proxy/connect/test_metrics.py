@@ -1,4 +1,4 @@
-"""What is counted of users."""
+"""Metrics of CONNECT users."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from fleet.protocol.tunnel.connect import RefusalReason
 from fleet.transport.tunnel.pump import TcpConnection
 
 
-async def test_bytes_of_open_and_of_closed_connections() -> None:
-    """Both count, and none twice."""
+async def test_bytes_of_open_and_closed_connections_are_counted_once() -> None:
+    """The counter covers both kinds of connections."""
     registry = CollectorRegistry()
     metrics = ConnectMetrics(registry, lambda: {"live": 3})
 
-    def value(name: str, **labels: str) -> float | None:
+    def sample(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
 
-    wire, other = TcpConnection(), TcpConnection()
-    metrics.record_open(wire)
-    metrics.record_open(other)
-    wire.received_bytes, wire.sent_bytes, other.received_bytes = 5, 7, 11
-    assert value("refloat_connect_bytes_total", direction="to-agent") == 16
-    metrics.record_close(wire, is_aborted=True)
-    assert value("refloat_connect_open") == 1
-    assert value("refloat_connect_opened_total") == 2
-    assert value("refloat_connect_aborted_total") == 1
-    assert value("refloat_connect_bytes_total", direction="to-agent") == 16
-    assert value("refloat_connect_bytes_total", direction="from-agent") == 7
-    assert value("refloat_tunnels", state="live") == 3
+    connection, other_connection = TcpConnection(), TcpConnection()
+    metrics.record_open(connection)
+    metrics.record_open(other_connection)
+    connection.received_bytes, connection.sent_bytes, other_connection.received_bytes = 5, 7, 11
+    assert sample("refloat_connect_bytes_total", direction="to-agent") == 16
+    metrics.record_close(connection, is_aborted=True)
+    assert sample("refloat_connect_open_connections") == 1
+    assert sample("refloat_connect_connections_total") == 2
+    assert sample("refloat_connect_aborted_connections_total") == 1
+    assert sample("refloat_connect_bytes_total", direction="to-agent") == 16
+    assert sample("refloat_connect_bytes_total", direction="from-agent") == 7
+    assert sample("refloat_tunnels", state="live") == 3
 
 
-def test_reasons_are_there_from_the_start() -> None:
-    """A rate of what never happened is zero, not nothing."""
+def test_refusal_reasons_start_at_zero() -> None:
+    """A rate of a reason that never occurred is 0 instead of missing."""
     registry = CollectorRegistry()
     metrics = ConnectMetrics(registry, dict)
-    assert registry.get_sample_value("refloat_connect_refused_total", {"reason": "timeout"}) == 0
+    assert registry.get_sample_value("refloat_connect_refused_requests_total", {"reason": "timeout"}) == 0
     metrics.record_refusal(RefusalReason.TIMEOUT)
-    assert registry.get_sample_value("refloat_connect_refused_total", {"reason": "timeout"}) == 1
+    assert registry.get_sample_value("refloat_connect_refused_requests_total", {"reason": "timeout"}) == 1

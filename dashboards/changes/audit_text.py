@@ -1,0 +1,111 @@
+"""The audit log as people read it: names of actions, and the values that they changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.vocabulary.actions import LOGGED_STATES
+
+#: The object of an action, by its first word; others keep that word.
+_SUBJECTS = {
+    "networking-config": "config change",
+    "policy": "policy change",
+    "reconnect": "reconnect campaign",
+    "alert-rule": "alert rule",
+    "agent-label": "agent label",
+    "window": "maintenance window",
+    "delivery": "notification",
+    "token": "API token",
+    "user": "user account",
+    "cluster": "cluster settings",
+    "policy-target": "policies",
+}
+#: The verb of an action, by its last word; others keep that word.
+_VERBS = {
+    "retry": "resend",
+    "let-go": "release",
+    "external-write": "detect external",
+    "reset-closing-support": "allow tunnel closing in",
+    "set": "change",
+}
+#: Names of the forms whose action has no verb, or a verb that repeats the noun.
+_FORMS = {
+    "silences.silence": "create silence",
+    "silences.window": "create maintenance window",
+    "silences.end": "end silence",
+    "incident.note": "add incident note",
+    "alert-rules.label": "add agent label",
+    "alert-rules.unlabel": "remove agent label",
+    "networking": "preview config change",
+    "policy-target": "preview policy change",
+    "reconnect": "preview reconnect campaign",
+    "tokens": "create or revoke API token",
+    "drain": "drain or undrain instance",
+    "retire": "retire or reinstate agent",
+}
+#: First words of the actions that may affect agents or instances. All others (channels, silences, tokens, requests
+#: from a page) concern Refloat alone.
+FLEET_ACTION_SUBJECTS = frozenset({"instance", "networking-config", "policy", "reconnect", "agent"})
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDifference:
+    """One value that an action changed."""
+
+    key: str
+    #: Empty: no value.
+    before: str
+    after: str
+
+
+def describe_action(action: str) -> str:
+    """Return an action in words: `retire agent`, `silence incident (in the console)`."""
+    first, _, rest = action.partition(".")
+    if first == "api":
+        return f"{rest.replace('_', ' ')} (by API)"
+    if first == "page":
+        if rest in _FORMS:
+            return f"{_FORMS[rest]} (in the console)"
+        subject, _, verb = rest.partition(".")
+        return f"{_verb_text_of(verb) if verb else 'submit'} {_subject_text_of(subject)} (in the console)"
+    if not rest:
+        return _subject_text_of(first)
+    if rest in LOGGED_STATES:
+        return f"{_subject_text_of(first)}: {rest}"
+    return f"{_verb_text_of(rest)} {_subject_text_of(first)}"
+
+
+def differences(before: Any, after: Any) -> list[ValueDifference]:
+    """Return the differences between two documents of an entry, by path; all values where there is only one."""
+    old, new = _flatten(before), _flatten(after)
+    return [
+        ValueDifference(key, old.get(key, ""), new.get(key, ""))
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _subject_text_of(noun: str) -> str:
+    return _SUBJECTS.get(noun, noun.replace("-", " "))
+
+
+def _verb_text_of(action_word: str) -> str:
+    return _VERBS.get(action_word, action_word.replace("-", " "))
+
+
+def _flatten(document: Any, path: str = "") -> dict[str, str]:
+    if isinstance(document, Mapping):
+        texts: dict[str, str] = {}
+        for key, child in document.items():
+            texts |= _flatten(child, f"{path}.{key}" if path else str(key))
+        return texts
+    return {} if document is None else {path or "value": _format_scalar(document)}
+
+
+def _format_scalar(scalar: Any) -> str:
+    if isinstance(scalar, bool):
+        return "yes" if scalar else "no"
+    return scalar if isinstance(scalar, str) else json.dumps(scalar)

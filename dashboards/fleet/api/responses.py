@@ -1,0 +1,191 @@
+"""Conversions of reader types to API responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from dashboards.fleet.agent_report import present_agent_report
+from dashboards.fleet.api import schemas
+from dashboards.shared.presenters import moment
+from fleet.monitoring.evidence import Heartbeat
+from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
+from fleet.vocabulary.instances import fields_of
+from fleet.vocabulary.verdicts import State
+
+
+def build_dated_fields(cluster: str, as_of: float | None, now: float, *, is_stale: bool) -> dict[str, Any]:
+    """Return the fields of `DatedResponse`. An age is never negative, even when the clock of a poller is ahead."""
+    age = None if as_of is None else max(0, round((now - as_of) * 1000))
+    return {"cluster": cluster, "as_of": moment(as_of), "age_ms": age, "is_stale": is_stale}
+
+
+def count_by_slug(counts: Mapping[State, int], *, include_zero: bool = True) -> dict[str, int]:
+    """Return counts by slug: of every state, or only of states with agents."""
+    return {state.slug: counts.get(state, 0) for state in State if include_zero or counts.get(state)}
+
+
+def summary(summary: Summary, now: float) -> schemas.SummaryResponse:
+    """Return the response with the fleet summary."""
+    return schemas.SummaryResponse(
+        **build_dated_fields(summary.cluster, summary.as_of, now, is_stale=summary.stale),
+        interval_ms=round(summary.interval * 1000),
+        agent_count=summary.agents,
+        instance_count=summary.instances,
+        counts=count_by_slug(summary.counts),
+    )
+
+
+def instance(view: InstanceView) -> schemas.InstanceItem:
+    """Return one instance of a response."""
+    facts = view.facts
+    # Fields with the same name in the schema and in the facts are copied.
+    return schemas.InstanceItem.model_validate(
+        {
+            **fields_of(facts),
+            "kind": facts.kind.value,
+            "state": view.state.slug,
+            "explanation": view.sentence,
+            "health": view.health.value,
+            "health_since": moment(view.health_since),
+            "health_explanation": view.health_sentence,
+            "drain": None
+            if view.drain_request is None
+            else {"reason": view.drain_request.reason, "since": moment(view.drain_request.at)},
+            "cause": view.cause,
+            "proxies": view.proxies,
+            "degraded_reason": facts.watch.degraded_reason,
+            "ttl_seconds": facts.ttl,
+            "expires_at": moment(facts.expires_at),
+            "serving": None if facts.serving is None else facts.serving.name,
+            "attempts": [
+                {"at": moment(attempt.at), "succeeded": attempt.ok, "error": attempt.error}
+                for attempt in facts.attempts
+            ],
+            "agent_count": view.agents,
+            "counts": count_by_slug(view.counts, include_zero=False),
+        }
+    )
+
+
+def agent(view: AgentView, instances: Iterable[InstanceView]) -> schemas.AgentItem:
+    """Return one agent of a response."""
+    return schemas.AgentItem(
+        **_agent_fields(view, {instance_view.facts.id: instance_view for instance_view in instances})
+    )
+
+
+def agents(views: Iterable[AgentView], instances: Iterable[InstanceView]) -> list[schemas.AgentItem]:
+    """Return a list of agents of a response."""
+    by_id = {instance_view.facts.id: instance_view for instance_view in instances}
+    return [schemas.AgentItem(**_agent_fields(view, by_id)) for view in views]
+
+
+def explanation(cluster: str, explanation: Explanation) -> schemas.AgentResponse:
+    """Return the response with one agent and its evidence."""
+    by_id = {instance_view.facts.id: instance_view for instance_view in explanation.instances.values()}
+    return schemas.AgentResponse(
+        **_agent_fields(explanation.view, by_id),
+        cluster=cluster,
+        evidence=_evidence(explanation),
+        report=_agent_report_of(explanation),
+        instances=[instance(instance_view) for instance_view in explanation.instances.values()],
+    )
+
+
+def _agent_fields(view: AgentView, by_id: Mapping[str, InstanceView]) -> dict[str, Any]:
+    def ref_of(instance_id: str | None) -> schemas.InstanceRef | None:
+        if not instance_id:
+            return None
+        instance_view = by_id.get(instance_id)
+        return schemas.InstanceRef(
+            id=instance_id, name=instance_id if instance_view is None else instance_view.facts.name
+        )
+
+    def proxy_ref_of(instance_id: str) -> schemas.ProxyRef:
+        instance_view = by_id.get(instance_id)
+        if instance_view is None:
+            return schemas.ProxyRef(id=instance_id, name=instance_id, group="", generation=0)
+        facts = instance_view.facts
+        return schemas.ProxyRef(id=facts.id, name=facts.name, group=facts.group, generation=facts.generation)
+
+    verdict = view.verdict
+    return {
+        "id": view.id,
+        "name": view.name,
+        "state": view.state.slug,
+        "reason": verdict.reason.slug if verdict.reason else "",
+        "explanation": verdict.sentence,
+        "cause": verdict.cause,
+        "recovery": verdict.recovery.slug,
+        "recovers_at": moment(verdict.recovers_at),
+        "strands_at": moment(verdict.strands_at),
+        "since": moment(view.since),
+        "auth": ref_of(view.auth),
+        "mode": view.mode.slug,
+        "health_check": view.health_check,
+        "policy_read_at": moment(view.policy_read_at),
+        "proxies": [proxy_ref_of(instance_id) for instance_id in view.proxies],
+        "home_proxy": ref_of(view.home_proxy),
+        "heartbeat_at": moment(view.heartbeat_at),
+        "expires_at": moment(view.expires_at),
+    }
+
+
+def _instance_refs_of(
+    indices: Iterable[int], instances: Mapping[int, InstanceView]
+) -> list[schemas.InstanceRef]:
+    all_facts = [instances[index].facts for index in indices if index in instances]
+    return [schemas.InstanceRef(id=facts.id, name=facts.name) for facts in all_facts]
+
+
+def _instance_ref_of(index: int | None, instances: Mapping[int, InstanceView]) -> schemas.InstanceRef | None:
+    return next(iter(_instance_refs_of([] if index is None else [index], instances)), None)
+
+
+def _tunnel(index: int, explanation: Explanation) -> schemas.TunnelItem:
+    facts = explanation.instances[index].facts
+    opened_at = moment(explanation.opened_at.get(index))
+    return schemas.TunnelItem(id=facts.id, name=facts.name, opened_at=opened_at)
+
+
+def _evidence(explanation: Explanation) -> schemas.EvidenceItem:
+    evidence, instances = explanation.evidence, explanation.instances
+    return schemas.EvidenceItem(
+        heartbeat=None if evidence.heartbeat is None else _heartbeat(evidence.heartbeat, instances),
+        tunnels=[_tunnel(index, explanation) for index in evidence.tunnels if index in instances],
+        last_proxies=_instance_refs_of(evidence.last_proxies, instances),
+        last_auth=_instance_ref_of(evidence.last_auth, instances),
+        is_retired=evidence.is_retired,
+        had_tunnel=evidence.had_tunnel,
+        reconnecting_until=moment(evidence.working_until),
+    )
+
+
+def _agent_report_of(explanation: Explanation) -> schemas.AgentReportItem | None:
+    # Dates only: ages are for pages.
+    report_view = present_agent_report(explanation, now=0.0)
+    if report_view is None:
+        return None
+    via_proxy = report_view.via_proxy_id and schemas.InstanceRef(
+        id=report_view.via_proxy_id, name=report_view.via_proxy
+    )
+    return schemas.AgentReportItem.model_validate(asdict(report_view) | {"via_proxy": via_proxy or None})
+
+
+def _heartbeat(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> schemas.HeartbeatItem:
+    return schemas.HeartbeatItem(
+        **asdict(heartbeat)
+        | {
+            "auth": _instance_ref_of(heartbeat.auth, instances),
+            "via_proxy": _instance_ref_of(heartbeat.via_proxy, instances),
+            "expires_at": moment(heartbeat.expires_at),
+            "ttl_seconds": heartbeat.ttl,
+            "mode": heartbeat.mode.slug,
+            "policy_read_at": moment(heartbeat.policy_read_at),
+            "desired_count": heartbeat.desired_count,
+            "claimed_count": heartbeat.claimed_count,
+            "tracked_count": heartbeat.tracked_count,
+        }
+    )

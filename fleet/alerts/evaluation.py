@@ -1,0 +1,196 @@
+"""One evaluation of a cluster: the new state of its incidents, and the notifications that are due. Pure.
+
+docs/reference/alerts.md, "Evaluations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fleet.alerts.facts import Facts
+from fleet.alerts.findings import evaluate_rules
+from fleet.alerts.inhibition import JOINT_KINDS, inhibitor_of, select_representatives
+from fleet.alerts.lifecycle import (
+    FLAP_SECONDS,
+    EvaluationContext,
+    advance,
+    due_notification,
+    hold,
+    with_notification,
+)
+from fleet.alerts.rules import Rule
+from fleet.alerts.silences import Silence, find_silence_name
+from fleet.vocabulary.incidents import (
+    CauseKind,
+    Finding,
+    Incident,
+    IncidentState,
+    Notification,
+    TimelineEntry,
+    TimelineKind,
+)
+
+
+@dataclass(slots=True)
+class EvaluationOutcome:
+    """The result of one evaluation."""
+
+    #: Unresolved incidents after the evaluation, by key.
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    #: New and changed incidents, including resolved ones.
+    changed_incidents: list[Incident] = field(default_factory=list)
+    #: Incidents that ended without firing.
+    dropped_incidents: list[Incident] = field(default_factory=list)
+    timeline_entries: list[tuple[Incident, TimelineEntry]] = field(default_factory=list)
+    notifications: list[Notification] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousIncident:
+    """The last resolved incident of a cause."""
+
+    generation: int
+    flap_times: tuple[float, ...] = ()
+
+
+def evaluate(
+    incidents: Mapping[str, Incident],
+    facts: Facts,
+    rules: Sequence[Rule],
+    active_silences: Sequence[Silence],
+    find_previous: Callable[[str], PreviousIncident | None],
+) -> EvaluationOutcome:
+    """Evaluate the rules once. `find_previous` returns the last incident of a cause by key.
+
+    1. Apply the rules, by cause. 2. Open an incident for each cause that has none. 3. Determine what inhibits and what
+    silences each incident. 4. Advance each incident. 5. Collect the due notifications.
+    """
+    now = facts.now
+    evaluation = EvaluationContext(now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
+    findings = evaluate_rules(facts, rules)
+    before = {**incidents}
+    for key, finding in findings.items():
+        if key not in before:
+            before[key] = _open_incident(facts.cluster, finding, find_previous(key), now)
+        elif before[key].state is IncidentState.RECOVERING and finding.began_at is not None:
+            # The cause had recovered, so the current failure began later.
+            before[key] = replace(before[key], began_at=finding.began_at)
+    outcome = EvaluationOutcome()
+    candidates = select_representatives(before.values())
+    members = _members_by_key(candidates, facts)
+    inhibitors = {
+        key: inhibitor_of(subject, findings.get(key), candidates, members, now)
+        for key, subject in (before.items() if candidates else ())
+    }
+    explaining_keys = frozenset(
+        inhibitors[key]
+        for key, subject in findings.items()
+        # Agents that were stranded before the stronger incident opened have another cause.
+        if subject.cause.kind is CauseKind.AGENTS
+        and inhibitors.get(key)
+        and before[key].opened_at >= before[inhibitors[key]].opened_at
+    )
+    context = _EvaluationContext(
+        evaluation, inhibitors, explaining_keys, active_silences, is_fresh=facts.is_fresh
+    )
+    for key, incident in before.items():
+        _advance_incident(incident, findings.get(key), context, outcome, is_new=key not in incidents)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _EvaluationContext:
+    """Values shared by all incidents of one evaluation."""
+
+    evaluation: EvaluationContext
+    #: Key of the inhibiting incident by key of the incident, and the keys of incidents that inhibit agents.
+    inhibitors: Mapping[str, str]
+    explaining_keys: frozenset[str]
+    active_silences: Sequence[Silence]
+    is_fresh: bool
+
+
+def _advance_incident(
+    incident: Incident,
+    finding: Finding | None,
+    context: _EvaluationContext,
+    outcome: EvaluationOutcome,
+    *,
+    is_new: bool,
+) -> None:
+    evaluation = context.evaluation
+    current = _with_inhibition(incident, context)
+    is_blind = not context.is_fresh and incident.cause.kind is not CauseKind.CONSOLE
+    if is_blind:
+        step = hold(current, evaluation.now)
+    else:
+        step = advance(current, finding, evaluation, is_explaining=incident.key in context.explaining_keys)
+    after = step.incident
+    if after is None:
+        if not is_new:
+            outcome.dropped_incidents.append(incident)
+        return
+    kind = None if is_blind else due_notification(after, evaluation)
+    if kind is not None:
+        after = with_notification(after, evaluation.now)
+        outcome.notifications.append(Notification(kind, after, evaluation.now, after.notification_count))
+        text = f"Notification due ({kind.value})."
+        outcome.timeline_entries.append(
+            (after, TimelineEntry(evaluation.now, TimelineKind.NOTIFICATION, text))
+        )
+    outcome.timeline_entries += [(after, entry) for entry in step.timeline_entries]
+    if is_new or after != incident:
+        outcome.changed_incidents.append(after)
+    if after.state is not IncidentState.RESOLVED:
+        outcome.incidents[after.key] = after
+
+
+def _with_inhibition(incident: Incident, context: _EvaluationContext) -> Incident:
+    """Return the incident with its current inhibition and silence."""
+    inhibited_by = context.inhibitors.get(incident.key, "")
+    silenced_by = find_silence_name(incident, context.active_silences)
+    # Avoid copies: copying a thousand incidents takes longer than everything else here.
+    if (inhibited_by, silenced_by) == (incident.inhibited_by, incident.silenced_by):
+        return incident
+    updated_incident = replace(incident, inhibited_by=inhibited_by, silenced_by=silenced_by)
+    if (
+        updated_incident.state is IncidentState.FIRING
+        and updated_incident.inhibited_by
+        and not updated_incident.notification_count
+        and updated_incident.fired_at
+    ):
+        # Not notified yet: back to pending until nothing inhibits it.
+        return replace(updated_incident, state=IncidentState.PENDING, fired_at=None, worst_severity=None)
+    return updated_incident
+
+
+def _members_by_key(candidates: Iterable[Incident], facts: Facts) -> Mapping[str, frozenset[str]]:
+    """Return the keys of the instances by proxy group or region with an open incident; regions include their groups."""
+    joint_keys = {incident.key for incident in candidates if incident.cause.kind in JOINT_KINDS}
+    keys = {cause.key: frozenset(keys) for cause, keys in facts.members_by_cause.items()}
+    return {
+        key: keys[key]
+        | {
+            other_key
+            for other_key, other_members in keys.items()
+            if other_key != key and other_members <= keys[key]
+        }
+        for key in joint_keys & keys.keys()
+    }
+
+
+def _open_incident(cluster: str, finding: Finding, previous: PreviousIncident | None, now: float) -> Incident:
+    flap_times = (
+        () if previous is None else tuple(at for at in previous.flap_times if now - at < FLAP_SECONDS)
+    )
+    return Incident(
+        cluster=cluster,
+        cause=finding.cause,
+        generation=1 if previous is None else previous.generation + 1,
+        state=IncidentState.PENDING,
+        opened_at=now,
+        began_at=finding.began_at,
+        # Opening again counts as a state change, so that slow flapping is detected.
+        flap_times=(*flap_times, now) if flap_times else (),
+    )

@@ -1,0 +1,143 @@
+"""The desired values of policies, by role and instance. docs/reference/policies.md.
+
+`planner.py` plans changes of them, `run.py` rolls them out, `matrix.py` compares them with the reported values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from fleet.changes import StaleRevisionError
+from fleet.changes.policies.matrix import DesiredValues, desired_values_for
+from fleet.models.actions import DesiredPolicy
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+from fleet.protocol.policies import env_policies
+from fleet.protocol.policies.env_policies import ROLES
+from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.rollouts import RolloutStepState
+
+#: Number of the newest changes to search for an earlier revision.
+_MAX_SEARCHED_CHANGES = 200
+
+
+def desired_values_of(cluster: str) -> dict[str, dict[str, str]]:
+    """Return the desired values of a cluster, by target (role or instance id) and policy name."""
+    values_by_target: dict[str, dict[str, str]] = {}
+    for row in DesiredPolicy.objects.filter(cluster=cluster):
+        values_by_target.setdefault(row.target, {})[row.name] = row.value
+    return values_by_target
+
+
+def revision_of(desired_values: DesiredValues) -> str:
+    """Return the revision of desired values, a hash, for If-Match."""
+    non_empty_values = {target: dict(values) for target, values in desired_values.items() if values}
+    return hashlib.sha256(json.dumps(non_empty_values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def find_base_values(cluster: str, revision: str) -> dict[str, dict[str, str]] | None:
+    """Return the desired values of an earlier revision; None when no recent change has it."""
+    for desired_values in ({}, desired_values_of(cluster)):
+        if revision_of(desired_values) == revision:
+            return desired_values
+    rows = Change.objects.filter(cluster=cluster, kind=ChangeKind.POLICY.value).order_by("-pk")
+    for documents in rows.values_list("before", "after")[:_MAX_SEARCHED_CHANGES]:
+        for document in documents:
+            if revision_of(document or {}) == revision:
+                return document or {}
+    return None
+
+
+def rebase(
+    base: Mapping[str, str], own_values: Mapping[str, str], stored_values: Mapping[str, str]
+) -> dict[str, str]:
+    """Return `stored_values` with the differences between `base` and `own_values`.
+
+    Values of one target by policy name.
+    """
+    changed_names = {name for name in {*base, *own_values} if base.get(name) != own_values.get(name)}
+    unchanged_values = {name: text for name, text in stored_values.items() if name not in changed_names}
+    return unchanged_values | {name: text for name, text in own_values.items() if name in changed_names}
+
+
+def check_desired_values(
+    desired_values: DesiredValues, roles_by_instance: Mapping[str, str], previous_values: DesiredValues
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Return desired values as they are stored, and problems by `target.NAME`.
+
+    `roles_by_instance`: role by instance id. The values of a deregistered instance may only stay as they were `before`,
+    or be removed.
+    """
+    clean_values: dict[str, dict[str, str]] = {}
+    problems: dict[str, str] = {}
+    for target, values in desired_values.items():
+        if (
+            target not in ROLES
+            and target not in roles_by_instance
+            and values in ({}, previous_values.get(target, {}))
+        ):
+            clean_values[target] = dict(values)
+            continue
+        role = target if target in ROLES else roles_by_instance.get(target)
+        if role is None:
+            problems[target] = "is neither a role nor the id of an instance"
+            continue
+        clean_values[target], errors = env_policies.check(role, values)
+        problems |= {f"{target}.{error.name}": error.sentence for error in errors}
+    for identity, role in roles_by_instance.items():
+        if identity in clean_values and not problems:
+            _, errors = env_policies.check(role, desired_values_for(clean_values, role, identity))
+            problems |= {f"{identity}.{error.name}": error.sentence for error in errors}
+    return {target: values for target, values in clean_values.items() if values}, problems
+
+
+def progress_of(change: Change) -> dict[str, Any]:
+    """Return the progress of a rollout, for the page and the API."""
+    states = [RolloutStepState(state) for state in change.rollout_steps.values_list("state", flat=True)]
+    finished_count = sum(state in (RolloutStepState.SUCCEEDED, RolloutStepState.SKIPPED) for state in states)
+    return {
+        "total_count": len(states),
+        "finished_count": finished_count,
+        "failed_count": sum(state is RolloutStepState.FAILED for state in states),
+        "percent": 100 * finished_count // len(states) if states else 100,
+    }
+
+
+def require_current_plan(change: Change) -> dict[str, dict[str, str]]:
+    """Return the present desired values.
+
+    Raises StaleRevisionError when they are neither those before nor those after the change.
+    """
+    stored_values = desired_values_of(change.cluster_id)
+    if stored_values not in (change.before, change.after):
+        raise create_stale_error(
+            "out of date: the desired values were changed after this change was planned", stored_values
+        )
+    return stored_values
+
+
+def create_stale_error(sentence: str, stored_values: DesiredValues) -> StaleRevisionError:
+    """Return the error for a plan that is out of date, with the revision of the present desired values."""
+    return StaleRevisionError(sentence, resource="policies", revision=revision_of(stored_values))
+
+
+def store_desired_values(change: Change) -> None:
+    """Store the desired values of a change.
+
+    Raises StaleRevisionError when they were changed after the change was planned.
+    """
+    with transaction.atomic():
+        Cluster.objects.select_for_update().get(pk=change.cluster_id)
+        if require_current_plan(change) == change.after:
+            return
+        DesiredPolicy.objects.filter(cluster=change.cluster_id).delete()
+        DesiredPolicy.objects.bulk_create(
+            DesiredPolicy(cluster_id=change.cluster_id, target=target, name=name, value=value, change=change)
+            for target, values in (change.after or {}).items()
+            for name, value in values.items()
+        )

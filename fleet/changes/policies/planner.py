@@ -1,0 +1,245 @@
+"""Plans changes of desired values and their rollouts, from the fleet data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from fleet.audit import RequestActor
+from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
+from fleet.changes.base_kind import RecordSnapshot
+from fleet.changes.engine import ChangeDraft
+from fleet.changes.policies import desired_state, matrix, outlook
+from fleet.changes.policies.matrix import DesiredValues, InstanceRow, desired_values_for, needs_update
+from fleet.changes.policies.outlook import ChangedInstance
+from fleet.changes.policies.plan_input import policy_snapshot_of
+from fleet.models.actions import RolloutStep
+from fleet.models.changes import Change
+from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES
+from fleet.vocabulary import rollouts
+from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.rollouts import RolloutSettings
+
+#: What an instance serves, by role.
+_LOAD_UNITS: Mapping[str, str] = {"auth": "connected agent", "proxy": "tunnel"}
+
+
+def instance_rows_of(
+    cluster: str, desired_values: DesiredValues, record: RecordSnapshot
+) -> tuple[InstanceRow, ...]:
+    """Return every instance with its policies, compared with the desired values. Raises StateError."""
+    return matrix.create_matrix(
+        record.reader.instances(cluster, record.now), record.policy_report_store.read(cluster), desired_values
+    )
+
+
+def plan_change(
+    cluster: str,
+    desired_values: DesiredValues,
+    record: RecordSnapshot,
+    *,
+    revision: str,
+    rollout_settings: Mapping[str, object],
+    should_roll_out: bool,
+    actor: RequestActor,
+    now: datetime,
+    undone_change_id: int | None = None,
+) -> Change:
+    """Plan other desired values, and their rollout if `should_roll_out`; return the change.
+
+    A refusal has an audit entry. Raises StaleRevisionError when `revision` is not the present one; ChangeRefusedError
+    with problems by `target.NAME`, by the name of a rollout setting, and by `concurrency` when all instances of a role
+    would restart at the same time; NoEvidenceError when
+    instances would restart without current fleet data, which
+    desired values alone do not need; and StateError.
+    """
+    with engine.record_refused_plan(ChangeKind.POLICY, cluster, actor, now):
+        before = desired_state.desired_values_of(cluster)
+        if revision != desired_state.revision_of(before):
+            raise desired_state.create_stale_error(
+                "out of date: the desired values were changed in the meantime. Reload and preview again",
+                before,
+            )
+        rows = instance_rows_of(cluster, before, record)
+        parsed_settings = rollouts.parse_rollout_settings(rollout_settings)
+        after, value_problems = desired_state.check_desired_values(
+            desired_values, {row.id: row.role for row in rows}, before
+        )
+        # All problems are reported at once.
+        if problems := {**parsed_settings.problems, **value_problems}:
+            raise ChangeRefusedError(
+                "; ".join(f"{name}: {reason}" for name, reason in problems.items()), problems
+            )
+        affected_rows, restarted_rows = _find_affected(rows, after, should_roll_out=should_roll_out)
+        if before == after and not restarted_rows:
+            raise ChangeRefusedError(
+                "no changes: all instances match these desired values", {"values": "no changes"}
+            )
+        unpolled_names = [row.name for row in affected_rows if row.polled_at is None]
+        if should_roll_out and unpolled_names:
+            raise ChangeRefusedError(
+                f"{', '.join(unpolled_names)}: no report of policies yet. Try again in a few seconds"
+            )
+        _require_available_instances(rows, restarted_rows, parsed_settings.settings)
+        try:
+            impact = _outlook_of(cluster, rows, after, restarted_rows, record)
+        except NoEvidenceError:
+            if restarted_rows:
+                raise
+            impact = {}
+        agents = {view.facts.id: view.agents for view in record.reader.instances(cluster, record.now)}
+        draft = ChangeDraft(
+            kind=ChangeKind.POLICY,
+            title=_title_of(before, after, len(restarted_rows)),
+            before=before,
+            after=after,
+            plan={
+                "question": _question_of(restarted_rows, agents),
+                "restarts": [
+                    {
+                        "id": instance_row.id,
+                        "name": instance_row.name,
+                        "agent_count": agents.get(instance_row.id, 0),
+                    }
+                    for instance_row in restarted_rows
+                ],
+                "manual_restarts": [
+                    {"name": instance_row.name, "reason": instance_row.note}
+                    for instance_row in affected_rows
+                    if instance_row not in restarted_rows
+                ],
+                "policies_read_at_connect": _names_read_at_connect(before, after),
+                **impact,
+            },
+            affected_count=sum(agents.get(row.id, 0) for row in restarted_rows),
+            parameters=asdict(parsed_settings.settings),
+            undone_change_id=undone_change_id,
+        )
+
+        def save_steps(change: Change) -> None:
+            RolloutStep.objects.bulk_create(
+                RolloutStep(
+                    change=change,
+                    position=position,
+                    instance_id=row.id,
+                    name=row.name,
+                    desired_values=desired_values_for(after, row.role, row.id),
+                )
+                for position, row in enumerate(restarted_rows)
+            )
+
+        return engine.create_change(cluster, draft, actor, now, save_steps)
+
+
+def preview_impact(
+    cluster: str, target: str, values: Mapping[str, str], record: RecordSnapshot, *, should_roll_out: bool
+) -> dict[str, Any]:
+    """Return the expected effect of other values of one target, without a plan; empty when it cannot be computed."""
+    desired_values = desired_state.desired_values_of(cluster)
+    rows, after = instance_rows_of(cluster, desired_values, record), {**desired_values, target: values}
+    _, restarted_rows = _find_affected(rows, after, should_roll_out=should_roll_out)
+    try:
+        return _outlook_of(cluster, rows, after, restarted_rows, record)
+    except ChangeRefusedError:
+        return {}
+
+
+def _outlook_of(
+    cluster: str,
+    rows: Sequence[InstanceRow],
+    after: DesiredValues,
+    restarted_rows: Sequence[InstanceRow],
+    record: RecordSnapshot,
+) -> dict[str, Any]:
+    """Return the expected effect of other desired values (`outlook.outlook_of`). Raises NoEvidenceError, StateError."""
+    interval = record.reader.header(cluster, record.now).interval
+    return outlook.outlook_of(
+        [
+            _changed_instance_of(
+                row, desired_values_for(after, row.role, row.id), is_restarted=row in restarted_rows
+            )
+            for row in rows
+        ],
+        policy_snapshot_of(record.table(cluster), interval, record.now),
+    )
+
+
+def _find_affected(
+    rows: Sequence[InstanceRow], after: DesiredValues, *, should_roll_out: bool
+) -> tuple[list[InstanceRow], list[InstanceRow]]:
+    """Return the instances that the change affects, and those of them that a rollout restarts."""
+    affected_rows = [row for row in rows if needs_update(row, desired_values_for(after, row.role, row.id))]
+    return affected_rows, [row for row in affected_rows if row.is_managed] if should_roll_out else []
+
+
+def _changed_instance_of(
+    row: InstanceRow, desired_values: Mapping[str, str], *, is_restarted: bool
+) -> ChangedInstance:
+    reports = {cell.policy.name: cell.report for cell in row.cells if cell.report is not None}
+    return ChangedInstance(
+        row.id,
+        row.name,
+        row.role,
+        is_restarted=is_restarted,
+        current_values={name: report.current_value.text for name, report in reports.items()},
+        planned_values={
+            name: report.text_with_desired(desired_values.get(name, "")) for name, report in reports.items()
+        },
+    )
+
+
+def _require_available_instances(
+    rows: Sequence[InstanceRow], restarted_rows: Sequence[InstanceRow], settings: RolloutSettings
+) -> None:
+    for role in ROLES:
+        role_count = sum(row.role == role for row in rows)
+        restart_count = min(settings.concurrency, sum(row.role == role for row in restarted_rows))
+        if 1 < role_count <= restart_count:
+            sentence = (
+                f"all {role_count} {PLURALS[role]} would restart at the same time. Choose a lower concurrency"
+            )
+            raise ChangeRefusedError(sentence, {"concurrency": sentence})
+
+
+def _question_of(restarted_rows: Sequence[InstanceRow], load_counts: Mapping[str, int]) -> str:
+    if not restarted_rows:
+        return "Change the desired values without restarts?"
+    parts = [
+        f"{count} {PLURALS[role] if count > 1 else role}"
+        for role in ROLES
+        if (count := sum(row.role == role for row in restarted_rows))
+    ]
+    loads = [
+        f"{count:,} {_LOAD_UNITS[role]}{'' if count == 1 else 's'}"
+        for role in ROLES
+        if any(row.role == role for row in restarted_rows)
+        for count in [sum(load_counts.get(row.id, 0) for row in restarted_rows if row.role == role)]
+    ]
+    return f"Restart {' and '.join(parts)} with {' and '.join(loads)}?"
+
+
+def _names_read_at_connect(before: DesiredValues, after: DesiredValues) -> list[str]:
+    """Return the names of the changed policies that agents read when they connect."""
+    names = {
+        name
+        for target in {*before, *after}
+        for name in {*before.get(target, {}), *after.get(target, {})}
+        if before.get(target, {}).get(name) != after.get(target, {}).get(name)
+    }
+    return sorted(name for name in names if BY_NAME[name].is_read_at_connect)
+
+
+def _title_of(before: DesiredValues, after: DesiredValues, restart_count: int) -> str:
+    parts = []
+    for target in sorted({*before, *after}):
+        old, new = before.get(target, {}), after.get(target, {})
+        names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+        if names:
+            owner = f"all {PLURALS[target]}" if target in PLURALS else "one instance"
+            parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {owner}")
+    title = f"Change {' and '.join(parts)}" if parts else "Roll out the present desired values"
+    if not restart_count:
+        return f"{title}; no restarts"
+    return f"{title}; restart {restart_count} instance{'' if restart_count == 1 else 's'}"

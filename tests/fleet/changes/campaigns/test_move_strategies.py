@@ -1,0 +1,208 @@
+"""The connections that campaigns move, and steps of campaigns that move auth connections."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from django.contrib.auth.models import User
+
+from fleet.changes import ChangeRefusedError
+from fleet.changes.campaigns import campaigns
+from fleet.changes.campaigns.campaigns import CampaignTargets
+from fleet.changes.campaigns.move_strategies import (
+    AuthMoveStrategy,
+    CampaignSnapshot,
+    TunnelMoveStrategy,
+    create_move_strategy,
+)
+from fleet.models.actions import CampaignAgent
+from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
+from fleet.vocabulary.campaigns import AuthSnapshot, CampaignAgentState, CampaignSettings, ConnectionKind
+from fleet.vocabulary.changes import ChangeState
+from tests.fakes.campaign_fleet import CampaignFleet
+from tests.fleet.changes.conftest import NOW, CampaignScenario, actor_of
+
+
+def _campaign(cluster: Cluster, user: User, fleet: CampaignFleet, **settings: int) -> CampaignScenario:
+    return CampaignScenario(
+        cluster, user, fleet, ("auth-0",), ConnectionKind.AUTH, **{"rate_per_minute": 6000, **settings}
+    )
+
+
+def _rows(campaign: CampaignScenario) -> dict[str, CampaignAgent]:
+    return {row.agent_id: row for row in campaign.change.campaign_agents.all()}
+
+
+def test_snapshot_of_a_table() -> None:
+    """Tunnels, desired counts, auths and stranded agents."""
+    fleet = CampaignFleet(
+        {"a": {0, 2}, "b": {1}},
+        desired_count=2,
+        stranded_agents={"b"},
+        sick_proxies={1},
+        auths=3,
+        auth_of={"a": 1},
+    )
+    fleet.sick_auths, fleet.drained_auths = {1}, {2}
+    snapshot = CampaignSnapshot(fleet.table(1.0), {"a"})
+    agent = snapshot.find_agent("a")
+    assert agent is not None
+    assert (agent.proxies, agent.desired_count, agent.auth) == (
+        frozenset({"proxy-0", "proxy-2"}),
+        2,
+        "auth-1",
+    )
+    assert snapshot.find_agent("b") is None
+    assert snapshot.stranded_count == 1
+    assert [proxy.is_usable for proxy in snapshot.proxies.values()] == [True, False, True]
+    assert snapshot.auths == {
+        "auth-0": AuthSnapshot("auth-0", True, 0),
+        "auth-1": AuthSnapshot("auth-1", False, 1),
+        "auth-2": AuthSnapshot("auth-2", False, 0),
+    }
+    assert [snapshot.name_of(instance) for instance in ("proxy-0", "auth-1", "lost")] == [
+        "proxy-0",
+        "auth-1",
+        "lost",
+    ]
+
+
+def test_move_strategy_follows_the_parameters() -> None:
+    """A change without the parameter moves tunnels."""
+    assert isinstance(create_move_strategy("auth", ()), AuthMoveStrategy)
+    assert isinstance(create_move_strategy("tunnel", ()), TunnelMoveStrategy)
+    assert isinstance(campaigns.move_strategy_of(Change(parameters={"leave": []})), TunnelMoveStrategy)
+
+
+def test_agents_leave_the_auth_and_keep_their_tunnels(cluster: Cluster, alice: User) -> None:
+    """Canaries first; each agent gets one advisory through a proxy to which it has a tunnel."""
+    fleet = CampaignFleet.on_auths(120)
+    original_tunnels = {agent: set(proxies) for agent, proxies in fleet.agents.items()}
+    campaign = _campaign(cluster, alice, fleet, canary_size=3)
+    plan = campaign.change.plan
+    assert (plan["reconnect_count"], plan["agents_by_instance"], plan["destinations"]) == (
+        120,
+        {"auth-0": 120},
+        {"auth-1": 0},
+    )
+    assert plan["question"] == "Reconnect 120 agents to another auth?"
+    campaign.confirm()
+    campaign.step()
+    assert campaigns.counts_of(campaign.change).active_count == 3
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    assert campaigns.counts_of(campaign.change).succeeded_count == 120
+    assert set(fleet.auth_of.values()) == {1}
+    assert fleet.agents == original_tunnels
+    assert set(fleet.advisory_counts.values()) == {1}
+    assert all(proxy in original_tunnels[agent] for agent, proxy in fleet.relay_proxies.items())
+    assert fleet.marked_agents == set(fleet.agents)
+    row = _rows(campaign)["agent-1"]
+    assert (row.from_instance, row.via_proxy, row.new_auth, row.new_proxy) == (
+        "auth-0",
+        "proxy-1",
+        "auth-1",
+        "",
+    )
+
+
+def test_agents_in_progress_per_auth_are_limited(cluster: Cluster, alice: User) -> None:
+    """The limit holds across proxies."""
+    fleet = CampaignFleet.on_auths(60, stubborn_agents={f"agent-{n}" for n in range(60)})
+    campaign = _campaign(cluster, alice, fleet, canary_size=0, concurrency=4, timeout_seconds=3600)
+    campaign.confirm()
+    campaign.step(5)
+    assert campaigns.counts_of(campaign.change).active_count == 4
+    assert "in progress per auth" in campaigns.describe_progress(campaign.change, campaign.now)["waiting_for"]
+
+
+def test_agent_that_no_other_auth_accepts_fails(cluster: Cluster, alice: User) -> None:
+    """As a canary it pauses the campaign before other agents get an advisory."""
+    fleet = CampaignFleet.on_auths(30, agents_without_alternative={"agent-0"})
+    campaign = _campaign(cluster, alice, fleet, canary_size=2, timeout_seconds=30)
+    campaign.confirm()
+    assert campaign.run_until_ended().state == ChangeState.PAUSED
+    row = _rows(campaign)["agent-0"]
+    assert row.state == CampaignAgentState.FAILED
+    assert row.reason == "the agent kept its auth connection: no other auth accepted a heartbeat: it drains"
+    assert campaign.now - NOW.timestamp() < 30
+    assert fleet.advisory_counts.total() == 2
+
+
+def test_agent_that_does_not_respond_fails_after_its_timeout(cluster: Cluster, alice: User) -> None:
+    """An older agent does not support the advisory."""
+    campaign = _campaign(
+        cluster,
+        alice,
+        CampaignFleet.on_auths(3, stubborn_agents={"agent-0"}),
+        canary_size=0,
+        timeout_seconds=5,
+    )
+    campaign.confirm()
+    assert campaign.run_until_ended().state == ChangeState.FAILED
+    assert (
+        "timed out: the agent sent no heartbeat through an auth other than auth-0 within 5 s"
+        in _rows(campaign)["agent-0"].reason
+    )
+
+
+def test_agent_that_cannot_move_or_has_moved_is_skipped(cluster: Cluster, alice: User) -> None:
+    """Each has a reason."""
+    fleet = CampaignFleet(
+        {"here": {0}, "bare": set(), "silent": {0}, "there": {0}, "old": {0}},
+        auths=2,
+        auth_of={"here": 0, "bare": 0, "there": 1, "old": 0},
+        retired_agents={"old"},
+    )
+    campaign = _campaign(cluster, alice, fleet, canary_size=0)
+    campaign.confirm()
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    rows = _rows(campaign)
+    assert rows["here"].state == "succeeded"
+    assert "no tunnel" in rows["bare"].reason
+    assert "not sent a heartbeat" in rows["silent"].reason
+    assert rows["there"].reason == "the agent is already connected to auth-1"
+    assert "retired" in rows["old"].reason
+    assert set(fleet.advisory_counts) == {"here"}
+
+
+@pytest.mark.parametrize("other_auth", ["sick", "drained", "none"])
+def test_campaign_without_another_healthy_auth_is_refused(
+    cluster: Cluster, alice: User, other_auth: str
+) -> None:
+    """The only other auth is sick or drained, or there is none."""
+    fleet = CampaignFleet.on_auths(3, auths=1 if other_auth == "none" else 2)
+    fleet.sick_auths |= {1} if other_auth == "sick" else set()
+    fleet.drained_auths |= {1} if other_auth == "drained" else set()
+    with pytest.raises(ChangeRefusedError, match="no other healthy auth"):
+        _campaign(cluster, alice, fleet)
+
+
+def test_unreachable_relay_proxy_is_replaced(cluster: Cluster, alice: User) -> None:
+    """An agent with two tunnels gets the advisory through the other one."""
+    fleet = CampaignFleet({f"agent-{n}": {0, 1} for n in range(12)}, desired_count=2, auths=2)
+    fleet.auth_of = dict.fromkeys(fleet.agents, 0)
+    fleet.unreachable_proxies = {0}
+    campaign = _campaign(cluster, alice, fleet, canary_size=0, timeout_seconds=20)
+    campaign.confirm()
+    assert campaign.run_until_ended().state == ChangeState.VERIFIED
+    assert campaigns.counts_of(campaign.change).succeeded_count == 12
+    assert set(fleet.relay_proxies.values()) == {1}
+
+
+def test_filter_moves_each_agent_off_its_own_auth(cluster: Cluster, alice: User) -> None:
+    """The campaign names no auth to leave."""
+    fleet = CampaignFleet.of(4, auths=2, auth_of={"agent-0": 0, "agent-1": 1, "agent-2": 0, "agent-3": 1})
+    targets = CampaignTargets(np.arange(4), "all", connection=ConnectionKind.AUTH)
+    change = campaigns.plan_campaign(
+        cluster.pk,
+        fleet.table(NOW.timestamp()),
+        targets,
+        CampaignSettings(),
+        actor_of(alice),
+        NOW,
+        lambda order: None,
+    )
+    assert change.plan["agents_by_instance"] == {"auth-0": 2, "auth-1": 2}
+    assert change.plan["destinations"] == {"auth-0": 2, "auth-1": 2}
+    assert change.title == "Move the auth connections of 4 agents all"

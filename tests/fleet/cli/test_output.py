@@ -1,0 +1,55 @@
+"""Tables and failures."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from fleet.cli.output import Failure, prints, readable, table
+
+
+def test_table_aligns_and_leaves_out_empty_columns() -> None:
+    """A column without a value takes no room."""
+    assert (
+        table(("name", "faults", "pid"), [("auth-1", "", "5"), ("a", "", "17")])
+        == "NAME    PID\nauth-1  5\na       17"
+    )
+
+
+def test_table_without_rows_has_its_headings() -> None:
+    """An empty table prints its headings."""
+    assert table(("name", "pid"), []) == "NAME  PID"
+
+
+def test_failure_is_one_line_on_stderr_and_code_2() -> None:
+    """As for every command."""
+
+    @click.command()
+    def command() -> None:
+        raise Failure("no such thing: do that")
+
+    outcome = CliRunner().invoke(command)
+    assert outcome.exit_code == 2
+    assert outcome.stderr == "refloat: no such thing: do that\n"
+    assert outcome.stdout == ""
+
+
+def test_response_is_printed_as_text_or_json() -> None:
+    """With --json it is the answer itself; its text is not made then."""
+
+    @click.command()
+    @prints(lambda answer: f"{answer['count']} agents")
+    def command() -> dict[str, int]:
+        return {"count": 3}
+
+    assert CliRunner().invoke(command).stdout == "3 agents\n"
+    assert CliRunner().invoke(command, ["--json"]).stdout == '{"count": 3}\n'
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(7.2, "7.2 s"), (45, "45 s"), (61, "1 min"), (5400, "1.5 h"), (172_800, "2 d")]
+)
+def test_readable_durations(seconds: float, text: str) -> None:
+    """The largest unit that fits."""
+    assert readable(seconds) == text
