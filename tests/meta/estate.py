@@ -41,11 +41,11 @@ HIDDEN = ("of-default-only", "installation-address")
 Ids = Mapping[str, int]
 
 
-def build() -> dict[str, dict[str, int]]:
+def create_objects() -> dict[str, dict[str, int]]:
     """Write everything, and return the ids by owner and kind of object."""
     for cluster in (OWN, FOREIGN):
         Cluster.objects.get_or_create(id=cluster, defaults={"name": cluster})
-    ids = {owner: _alerting(owner) for owner in OWNERS}
+    ids = {owner: _alerting_objects(owner) for owner in OWNERS}
     for cluster in (OWN, FOREIGN):
         ids[cluster] |= _of_cluster(cluster, ids[cluster], ids[INSTALLATION])
     ids[INSTALLATION] |= _of_installation(ids[INSTALLATION])
@@ -61,7 +61,7 @@ def _text(owner: str) -> str:
     return f"of-{owner}-only" if owner else "of-all"
 
 
-def _alerting(owner: str) -> dict[str, int]:
+def _alerting_objects(owner: str) -> dict[str, int]:
     """Write what has an owner: a channel, a route to it, a rule, a silence and a maintenance window."""
     now, text = timezone.now().timestamp(), _text(owner)
     address = "installation-address" if not owner else f"address-{text}"
@@ -76,7 +76,7 @@ def _alerting(owner: str) -> dict[str, int]:
     )
     window = MaintenanceWindow.objects.create(
         name=f"window-{text}", cluster=owner, matchers="cause=nothing", rule="FREQ=DAILY", creator="ada",
-        starts=time_of_day(2, 0), length=timedelta(hours=1), reason=text,
+        start_time=time_of_day(2, 0), length=timedelta(hours=1), reason=text,
     )  # fmt: skip
     return {
         "channel": channel.pk, "route": route.pk, "rule": rule.pk, "silence": silence.pk, "window": window.pk,
@@ -93,41 +93,41 @@ def _delivery(
     )  # fmt: skip
 
 
-def _of_cluster(cluster: str, own: Ids, shared: Ids) -> dict[str, int]:
+def _of_cluster(cluster: str, own: Ids, installation_ids: Ids) -> dict[str, int]:
     """Write the rows of one cluster: an incident with its timeline, messages about it, a change and so on."""
     now, text = timezone.now(), _text(cluster)
     at = now.timestamp()
     incident = Incident.objects.create(
         cluster_id=cluster, key=f"proxy/{text}", cause_kind="proxy", cause_id=f"proxy-{text}", cause_name=text,
-        generation=1, state="firing", severity=2, opened_at=at, fired_at=at, notices=1, notified_at=at,
-        affected=3, peak=3, sentence=f"{text} does not answer.",
+        generation=1, state="firing", severity=2, opened_at=at, fired_at=at, notification_count=1, notified_at=at,
+        affected_count=3, peak_count=3, summary=f"{text} does not answer.",
     )  # fmt: skip
     IncidentEvent.objects.create(incident=incident, at=at, kind="note", text=text)
     VersionChange.objects.create(cluster_id=cluster, instance_id=text, name=text, old="1", new="2", at=at - 9)
-    sent = _delivery(own["channel"], cluster, text, text, incident)
-    _delivery(shared["channel"], cluster, text, "installation-address refused it", incident)
+    delivery = _delivery(own["channel"], cluster, text, text, incident)
+    _delivery(installation_ids["channel"], cluster, text, "installation-address refused it", incident)
     label = AgentLabel.objects.create(cluster_id=cluster, pattern=text, label="critical")
     change = Change.objects.create(
         cluster_id=cluster,
         kind=ChangeKind.RECONNECT.value,
         title=text,
-        who=text,
+        actor_name=text,
         actor_kind="person",
-        parameters={"pace": {}},
+        parameters={"settings": {}},
     )
     NetworkingRevision.objects.create(cluster_id=cluster, revision=text, document={}, at=now)
     DesiredPolicy.objects.create(cluster_id=cluster, target=text, name="NAME", value=text)
-    Drain.objects.create(cluster_id=cluster, instance=text, name=text, drained=True, who=text)
+    Drain.objects.create(cluster_id=cluster, instance=text, name=text, is_drained=True, actor_name=text)
     Agent.objects.create(cluster_id=cluster, agent_id=text, name=text, position=0)
-    record(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "done", now)
-    return {"incident": incident.pk, "delivery": sent.pk, "label": label.pk, "change": change.pk}
+    record(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "succeeded", now)
+    return {"incident": incident.pk, "delivery": delivery.pk, "label": label.pk, "change": change.pk}
 
 
 def _of_installation(own: Ids) -> dict[str, int]:
     """Write what concerns no cluster: the test of a channel, an audit row and somebody's token."""
     now = timezone.now()
     test = _delivery(own["channel"], INSTALLATION, "installation-address", "installation-address")
-    record(Attempt(SYSTEM_ACTOR, "token.make", subject="installation-address"), "done", now)
+    record(Attempt(SYSTEM_ACTOR, "token.create", subject="installation-address"), "succeeded", now)
     owner = User.objects.create_user("installation-address")
     token, _ = create_token(owner, "installation-address", [Permission.VIEW_FLEET], lifetime=None, now=now)
     return {"delivery": test.pk, "token": token.pk, "incident": 0, "label": 0, "change": 0}

@@ -37,14 +37,14 @@ _ANY = (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern that must not be found in files whose path matches `where` and not `but`."""
+    """A pattern that is forbidden in files whose path matches `path_pattern` and not `excluded_pattern`."""
 
     name: str
     message: str
     pattern: str
     ends: tuple[str, ...] = (".py",)
-    where: str = ""
-    but: str = r"(?!)"
+    path_pattern: str = ""
+    excluded_pattern: str = r"(?!)"
 
 
 RULES = (
@@ -58,55 +58,55 @@ RULES = (
         "environment",
         "the environment is read at the edge only: dashboards/config, cli, nodes",
         r"\bos\.(environ|getenv)\b",
-        where=r"^(fleet|dashboards)/",
-        but=r"^(dashboards/config|fleet/(cli|nodes|management))/",
+        path_pattern=r"^(fleet|dashboards)/",
+        excluded_pattern=r"^(dashboards/config|fleet/(cli|nodes|management))/",
     ),
     Rule(
         "settings",
         "settings are read at the edge and handed down as values",
         r"from django\.conf import",
-        where=r"^fleet/",
-        but=r"^fleet/(tasks|checks|apps|monitoring/publish)\.py|^fleet/(management|models|migrations|monitoring/history)/",
+        path_pattern=r"^fleet/",
+        excluded_pattern=r"^fleet/(tasks|checks|apps|monitoring/publish)\.py|^fleet/(management|models|migrations|monitoring/history)/",
     ),
     Rule(
         "late-cycle",
         "imports for types only hide a cycle: move the name",
         r"if (typing\.)?TYPE_CHECKING:",
         # No import: Django's fields are generic in their stubs only.
-        but=r"^fleet/models/moments\.py",
+        excluded_pattern=r"^fleet/models/moments\.py",
     ),
     Rule("fork", "GRPC_ENABLE_FORK_SUPPORT must keep its default", r"GRPC_ENABLE_FORK_SUPPORT"),
     Rule(
         "httpx",
         "probe with aiohttp: httpx collapses at 500 hosts",
         r"^\s*(import|from) httpx\b",
-        where=r"^fleet/",
+        path_pattern=r"^fleet/",
     ),
     Rule(
         "uncontained",
         "a listener of a stream that raises ends the connection, with everybody's calls: @contain_errors above it",
         r"(?<!@contain_errors\n    )def on_(headers|data|reset|lost)\(",
-        where=r"^fleet/nodes/",
+        path_pattern=r"^fleet/nodes/",
     ),
     Rule(
         "time-of-a-timer",
         "uvloop has no time for a timer that is due at once: keep the deadline yourself",
         r"\.when\(\)",
-        where=r"^fleet/",
+        path_pattern=r"^fleet/",
     ),
     Rule(
         "redis-keys",
         "Redis keys are spelled in fleet/monitoring/state/keys.py only",
         r"f[\"']\{(self\.)?_?prefix\}:",
-        where=r"^(fleet|dashboards)/",
-        but=r"^fleet/monitoring/state/keys\.py",
+        path_pattern=r"^(fleet|dashboards)/",
+        excluded_pattern=r"^fleet/monitoring/state/keys\.py",
     ),
     Rule(
         "open-folder",
         "make folders by fleet.processes.folders: what is in them is not for others on the machine",
         r"\.mkdir\(|\bmakedirs\(",
-        where=r"^(fleet|dashboards)/",
-        but=r"^fleet/processes/folders\.py|^fleet/transport/certificate_authority\.py",
+        path_pattern=r"^(fleet|dashboards)/",
+        excluded_pattern=r"^fleet/processes/folders\.py|^fleet/transport/certificate_authority\.py",
     ),
     Rule(
         "one-for-all",
@@ -118,15 +118,15 @@ RULES = (
         "whole-row",
         "others write the row as well: save(update_fields=...), or an UPDATE that names what must still hold",
         r"\.save\(\)",
-        where=r"^fleet/(alerts|changes|models|monitoring|tasks)",
+        path_pattern=r"^fleet/(alerts|changes|models|monitoring|tasks)",
     ),
     Rule(
         "thread",
         "a loop of the console that ends by a fault ends for good: keep each turn `apart`",
         r"threading\.Thread\(",
-        where=r"^(fleet/(alerts|changes|monitoring|management|tasks)|dashboards)/",
+        path_pattern=r"^(fleet/(alerts|changes|monitoring|management|tasks)|dashboards)/",
         # Of Apprise it is one attempt, whose faults go to who waits for it.
-        but=r"^fleet/alerts/(alerting_loops|channels/apprise)\.py",
+        excluded_pattern=r"^fleet/alerts/(alerting_loops|channels/apprise)\.py",
     ),
     Rule(
         "new-pool",
@@ -138,55 +138,55 @@ RULES = (
         "raw-log-lines",
         "names of agents bring control characters: log by fleet.processes.log_format.handler()",
         r"\bbasicConfig\([^)]*\bformat=|\blogging\.Formatter\(",
-        where=r"^(fleet|dashboards)/",
-        but=r"^fleet/processes/log_format\.py",
+        path_pattern=r"^(fleet|dashboards)/",
+        excluded_pattern=r"^fleet/processes/log_format\.py",
     ),
     Rule(
         "unbounded-number",
         "5,000 digits are a number as well, and int() refuses them: dashboards.shared.row_ids.row_id()",
         r"\bint\((\w+)\) if \1\.is(decimal|digit|numeric)\(\) else",
-        where=r"^(fleet|dashboards)/",
+        path_pattern=r"^(fleet|dashboards)/",
     ),
     Rule(
         "silent-refusal",
         "what is refused is kept for the log: dashboards.shared.refusals.complain()",
         r"\bmessages\.(error|warning)\(|refloat_refusal|_queued_messages",
-        where=r"^dashboards/",
-        but=r"^dashboards/shared/refusals\.py",
+        path_pattern=r"^dashboards/",
+        excluded_pattern=r"^dashboards/shared/refusals\.py",
     ),
     Rule(
         "deep-json",
         "a thousand brackets are a RecursionError: catch it beside ValueError",
         r"\bjson\.loads\([^\n]*\n(?: *[^\n]*\n)?? *except ValueError\b",
-        where=r"^(fleet/(protocol|nodes|monitoring/sources)|dashboards)/",
+        path_pattern=r"^(fleet/(protocol|nodes|monitoring/sources)|dashboards)/",
     ),
     Rule(
         "yaml",
         "read YAML by fleet.protocol.strict_yaml: a kilobyte of it may mean gigabytes",
         r"\byaml\.(safe_|full_|unsafe_)?(load|compose|parse|scan|construct)|\b\w*Loader\b|from yaml import",
-        where=r"^(fleet|dashboards)/",
-        but=r"^fleet/protocol/strict_yaml\.py",
+        path_pattern=r"^(fleet|dashboards)/",
+        excluded_pattern=r"^fleet/protocol/strict_yaml\.py",
     ),
     Rule(
         "redis-pool",
         "a pool of redis-py lends connections that were reset: use fleet.transport.backend, whose pool does not",
         r"^\s*(import|from) redis\.asyncio\b",
-        where=r"^fleet/",
-        but=r"^fleet/transport/backend(_pool)?\.py",
+        path_pattern=r"^fleet/",
+        excluded_pattern=r"^fleet/transport/backend(_pool)?\.py",
     ),
     Rule(
         "role-dialled",
         "a console expects the role that it dials in the certificate: fleet.transport.poll_connections.Connections",
         r"\bopen_channel\(|\b(in)?secure_channel\(",
-        where=r"^fleet/(changes|monitoring)/|^fleet/tasks\.py",
-        but=r"^fleet/transport/poll_connections\.py",
+        path_pattern=r"^fleet/(changes|monitoring)/|^fleet/tasks\.py",
+        excluded_pattern=r"^fleet/transport/poll_connections\.py",
     ),
     Rule(
         "proof",
         "ask for recent proof by dashboards.shared.recent_proof only",
         r"\breauthentication_required\b",
-        where=r"^dashboards/",
-        but=r"^dashboards/shared/recent_proof\.py",
+        path_pattern=r"^dashboards/",
+        excluded_pattern=r"^dashboards/shared/recent_proof\.py",
     ),
     Rule("unsafe", "`|safe` opens the page to whoever names an agent", r"\|\s*safe\b", ends=(".html",)),
     Rule(
@@ -200,7 +200,7 @@ RULES = (
         "inline script breaks the content security policy",
         r"\son(click|load|change|submit|input|error)=|<script>|javascript:",
         ends=(".html",),
-        where=r"^(templates|dashboards)/",
+        path_pattern=r"^(templates|dashboards)/",
     ),
     Rule("eval", "eval breaks the content security policy", r"\beval\(|new Function\(", ends=(".js",)),
     Rule(
@@ -209,12 +209,17 @@ RULES = (
         r"\b(TODO|FIXME|XXX|for now(?! in\b))\b|NotImplementedError",
         ends=_ANY,
     ),
-    Rule("luck", "a test that fails at random is a bug", r"mark\.xfail|\bflaky\b|--reruns", where=r"^tests/"),
+    Rule(
+        "luck",
+        "a test that fails at random is a bug",
+        r"mark\.xfail|\bflaky\b|--reruns",
+        path_pattern=r"^tests/",
+    ),
     Rule(
         "fixed-port",
         "tests listen on ports the system chose",
         r"(127\.0\.0\.1|localhost):(80|8000|8080|3025|6379)\b",
-        where=r"^tests/(flow|fleet|fakes)/",
+        path_pattern=r"^tests/(flow|fleet|fakes)/",
     ),
     Rule(
         "registry",
@@ -227,8 +232,8 @@ RULES = (
         "state-set",
         "sets of instance states have one declaration each, with what they mean: fleet/vocabulary/instances.py",
         r"[{(\[]\s*InstanceState\.\w+,\s*InstanceState\.",
-        where=r"^(fleet|dashboards)/",
-        but=r"^fleet/vocabulary/instances\.py",
+        path_pattern=r"^(fleet|dashboards)/",
+        excluded_pattern=r"^fleet/vocabulary/instances\.py",
     ),
     Rule(
         "machine-path",
@@ -239,16 +244,16 @@ RULES = (
 )
 
 
-def tracked() -> list[str]:
+def tracked_paths() -> list[str]:
     """The files git knows or would add, relative to the root."""
-    listed = subprocess.run(
+    process = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         check=True,
         capture_output=True,
         text=True,
     )
-    return sorted(name for name in listed.stdout.splitlines() if (ROOT / name).is_file())
+    return sorted(name for name in process.stdout.splitlines() if (ROOT / name).is_file())
 
 
 def _line(text: str, at: int) -> int:
@@ -258,10 +263,14 @@ def _line(text: str, at: int) -> int:
 def broken_by_pattern(name: str, text: str) -> Iterator[str]:
     """Every rule that `text`, standing in the file `name`, breaks, as `file:line: rule: message`."""
     for rule in RULES:
-        if not name.endswith(rule.ends) or not re.search(rule.where, name) or re.search(rule.but, name):
+        if (
+            not name.endswith(rule.ends)
+            or not re.search(rule.path_pattern, name)
+            or re.search(rule.excluded_pattern, name)
+        ):
             continue
-        for found in re.finditer(rule.pattern, text, re.MULTILINE):
-            yield f"{name}:{_line(text, found.start())}: {rule.name}: {rule.message}"
+        for match in re.finditer(rule.pattern, text, re.MULTILINE):
+            yield f"{name}:{_line(text, match.start())}: {rule.name}: {rule.message}"
 
 
 def _sleeps(name: str, tree: ast.Module) -> Iterator[str]:
@@ -275,13 +284,13 @@ def _sleeps(name: str, tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.While | ast.For | ast.AsyncFor):
             in_loop = True
         if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            if called == "time.sleep" and in_async:
+            function_name = ast.unparse(node.func)
+            if function_name == "time.sleep" and in_async:
                 yield f"{name}:{node.lineno}: blocking-sleep: time.sleep stops the whole loop"
             zero = len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
             if (
                 name.startswith("tests/")
-                and called in {"time.sleep", "asyncio.sleep"}
+                and function_name in {"time.sleep", "asyncio.sleep"}
                 and not in_loop
                 and not zero
             ):
@@ -311,7 +320,9 @@ def _unwatched_tasks(name: str, tree: ast.Module) -> Iterator[str]:
             if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
                 continue
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            fields = [ast.unparse(one) for one in targets if isinstance(one, ast.Attribute | ast.Subscript)]
+            fields = [
+                ast.unparse(target) for target in targets if isinstance(target, ast.Attribute | ast.Subscript)
+            ]
             starts = any(
                 isinstance(call, ast.Call)
                 and isinstance(call.func, ast.Attribute)
@@ -341,14 +352,14 @@ def broken(name: str, text: str) -> Iterator[str]:
 
 def main() -> int:
     """Print what breaks the rules; 1 when something does."""
-    found = [
+    complaints = [
         complaint
-        for name in tracked()
+        for name in tracked_paths()
         if name.endswith(_ANY)
         for complaint in broken(name, (ROOT / name).read_text(encoding="utf-8"))
     ]
-    print("\n".join(found) if found else "house rules kept")
-    return 1 if found else 0
+    print("\n".join(complaints) if complaints else "house rules kept")
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench import __main__ as bench
 from tests.bench._pickers import envoy_shares
-from tests.bench.measure import Outcome, Target, line, median_ms, percentile, table
+from tests.bench.measure import Outcome, Target, median_ms, percentile, to_json_line, to_table
 
 
 def test_missed_names_figures_beyond_their_targets() -> None:
@@ -16,34 +16,34 @@ def test_missed_names_figures_beyond_their_targets() -> None:
         *(Target("a", at_most=50), Target("b", at_most=50), Target("c", at_least=10)),
         *(Target("d", at_most=1), Target("e", at_most=1), Target("f", at_most=1)),
     ]
-    assert Outcome(figures, targets).missed == ["b", "c", "d", "e", "f"]
+    assert Outcome(figures, targets).missed_targets == ["b", "c", "d", "e", "f"]
 
 
 def test_line_is_one_json_object_with_all_five_parts() -> None:
     """Programs read the last line."""
     outcome = Outcome({"ms": 60.5, "agents": 10}, [Target("ms", at_most=50)], {"naive_ms": 900.0})
-    assert json.loads(line("classify", outcome)) == {
+    assert json.loads(to_json_line("classify", outcome)) == {
         "bench": "classify",
         "figures": {"ms": 60.5, "agents": 10},
         "targets": {"ms": "<= 50"},
         "peers": {"naive_ms": 900.0},
         "missed": ["ms"],
     }
-    assert "\n" not in line("classify", outcome)
+    assert "\n" not in to_json_line("classify", outcome)
 
 
-def test_table_shows_what_was_not_measured() -> None:
+def test_table_shows_figures_that_were_not_measured() -> None:
     """A target without its figure must not go unseen."""
-    shown = table(Outcome({"ms": 12.5}, [Target("ms", at_most=50), Target("bytes", at_most=64)]))
-    assert "ok" in shown.splitlines()[0]
-    assert "not measured" in shown.splitlines()[1]
-    assert "MISSED" in shown.splitlines()[1]
+    table = to_table(Outcome({"ms": 12.5}, [Target("ms", at_most=50), Target("bytes", at_most=64)]))
+    assert "ok" in table.splitlines()[0]
+    assert "not measured" in table.splitlines()[1]
+    assert "MISSED" in table.splitlines()[1]
 
 
 @pytest.mark.parametrize(
     ("share", "expected"), [(0.5, 5.0), (0.95, 10.0), (0.9, 9.0), (0.0, 1.0), (1.0, 10.0)]
 )
-def test_percentile_is_a_value_that_was_seen(share: float, expected: float) -> None:
+def test_percentile_is_one_of_the_values(share: float, expected: float) -> None:
     """Nearest rank: with ten values p95 is the largest."""
     assert percentile([float(value) for value in range(10, 0, -1)], share) == expected
 
@@ -58,9 +58,9 @@ def test_median_leaves_out_the_run_that_warms_up() -> None:
 def test_benches_each_describe_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     """`--list` has a line with words for each."""
     assert bench.main(["--list"]) == 0
-    for shown, name in zip(capsys.readouterr().out.splitlines(), bench.names(), strict=True):
-        assert shown.startswith(name)
-        assert len(shown.split()) > 3
+    for listing_line, name in zip(capsys.readouterr().out.splitlines(), bench.names(), strict=True):
+        assert listing_line.startswith(name)
+        assert len(listing_line.split()) > 3
 
 
 def test_bench_unknown_is_refused_with_the_names(capsys: pytest.CaptureFixture[str]) -> None:

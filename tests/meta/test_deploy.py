@@ -14,22 +14,24 @@ from fleet.management import programs
 from tests.meta.house import ROOT
 
 _DEPLOY = ROOT / "deploy"
-_KNOWN = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/reference/settings.md").read_text(), re.MULTILINE)
+_DOCUMENTED = re.findall(
+    r"^\| `([A-Z_]+)` \|", (ROOT / "docs/reference/settings.md").read_text(), re.MULTILINE
+)
 
 
 def _flags(argv: tuple[str, ...] | list[str]) -> dict[str, str]:
     """What follows `python -m`, without addresses and paths, which differ by place."""
     free = {"--host", "--port", "--schedule"}
-    words = [word for piece in argv[argv.index("-m") :] for word in piece.split("=", 1)]
+    args = [arg for piece in argv[argv.index("-m") :] for arg in piece.split("=", 1)]
     flags: dict[str, str] = {}
-    for at, word in enumerate(words):
-        if word.startswith("-"):
-            value = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("-") else ""
-            flags[word] = "" if word in free else value
+    for at, arg in enumerate(args):
+        if arg.startswith("-"):
+            value = args[at + 1] if at + 1 < len(args) and not args[at + 1].startswith("-") else ""
+            flags[arg] = "" if arg in free else value
     return flags
 
 
-def _started() -> dict[str, dict[str, str]]:
+def _service_environments() -> dict[str, dict[str, str]]:
     console = programs.console(Path("home"), "127.0.0.1", 8000)
     return {program.name.removeprefix("worker-"): _flags(program.argv) for program in console}
 
@@ -41,8 +43,8 @@ def _unit(name: str, instance: str = "") -> dict[str, str]:
 
 
 def _compose() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((_DEPLOY / "compose.yaml").read_text())
-    return loaded
+    compose: dict[str, Any] = yaml.safe_load((_DEPLOY / "compose.yaml").read_text())
+    return compose
 
 
 @pytest.mark.parametrize("name", ["web", "beat", "alerts", "polls", "actions"])
@@ -54,25 +56,25 @@ def test_units_start_what_the_console_starts(name: str) -> None:
         else _unit("refloat-worker@.service", name)
     )
 
-    assert unit == _started()[name]
+    assert unit == _service_environments()[name]
 
 
 @pytest.mark.parametrize("name", ["web", "beat", "alerts", "polls", "actions"])
 def test_compose_starts_what_the_console_starts(name: str) -> None:
     """The same program with the same flags."""
-    assert _flags(_compose()["services"][name]["command"]) == _started()[name]
+    assert _flags(_compose()["services"][name]["command"]) == _service_environments()[name]
 
 
 def test_example_environment_names_settings_that_exist() -> None:
     """Nobody copies a variable that nothing reads."""
-    named = re.findall(r"^([A-Z_]+)=", (_DEPLOY / "refloat.env.example").read_text(), re.MULTILINE)
+    settings = re.findall(r"^([A-Z_]+)=", (_DEPLOY / "refloat.env.example").read_text(), re.MULTILINE)
 
-    assert {name.removesuffix("_FILE") for name in named} <= set(_KNOWN)
+    assert {name.removesuffix("_FILE") for name in settings} <= set(_DOCUMENTED)
 
 
 def test_compose_names_settings_that_exist() -> None:
     """As above, for containers."""
-    assert set(_compose()["x-console"]["environment"]) <= set(_KNOWN)
+    assert set(_compose()["x-console"]["environment"]) <= set(_DOCUMENTED)
 
 
 @pytest.mark.parametrize("unit", sorted((_DEPLOY / "systemd").glob("*.service")), ids=lambda unit: unit.name)
@@ -87,6 +89,6 @@ def test_unit_is_started_again_for_ever(unit: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["HTTPS", "TRUSTED_PROXIES", "TRUSTED_ORIGINS", "PUBLIC_URL", "ALLOWED_HOSTS"]
 )
-def test_compose_hands_over_what_a_reverse_proxy_needs(name: str) -> None:
+def test_compose_passes_reverse_proxy_settings(name: str) -> None:
     """The settings that say how people reach the console come from the environment of the operator."""
     assert _compose()["x-console"]["environment"][f"REFLOAT_{name}"].startswith(f"${{REFLOAT_{name}:-")

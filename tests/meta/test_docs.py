@@ -14,7 +14,7 @@ import pytest
 from fleet.cli.main import main
 from fleet.monitoring.events import Event
 from fleet.nodes.__main__ import main as nodes
-from tests.meta.house import ROOT, tracked
+from tests.meta.house import ROOT, tracked_paths
 
 _READERS = r"env\.(?:text|switch|seconds|integer|string_list|choice|pairs|secret)\(\s*\"([A-Z_]+)\""
 
@@ -26,10 +26,10 @@ def _read(name: str) -> str:
 def _settings() -> list[str]:
     return sorted(
         {
-            found
-            for n in tracked()
+            setting
+            for n in tracked_paths()
             if n.startswith("dashboards/config/")
-            for found in re.findall(_READERS, _read(n))
+            for setting in re.findall(_READERS, _read(n))
         }
     )
 
@@ -57,7 +57,18 @@ def test_changelog_begins_with_unreleased() -> None:
     headings = re.findall(r"^## (.+)$", _read("CHANGELOG.md"), re.MULTILINE)
 
     assert headings
-    assert headings[0] == "Unreleased"
+    assert headings[0] == "[Unreleased]"
+
+
+def test_changelog_has_the_sections_of_keep_a_changelog() -> None:
+    """Breaking changes are at the top of *Changed*."""
+    entries = re.sub(r".*?^## ", "", _read("CHANGELOG.md"), count=1, flags=re.DOTALL | re.MULTILINE)
+    sections = re.findall(r"^### (.+)\n\n((?:- .+\n)+)", entries, re.MULTILINE)
+    breaking = [[line.startswith("- **Breaking:** ") for line in lines.splitlines()] for _, lines in sections]
+
+    assert [title for title, _ in sections] == ["Added", "Changed", "Removed", "Fixed", "Security"]
+    assert breaking[1] == sorted(breaking[1], reverse=True)
+    assert not any(any(section) for section in (breaking[0], *breaking[2:]))
 
 
 def test_makefile_targets_are_in_the_readme_or_contributing() -> None:
@@ -77,7 +88,7 @@ def _anchors(page: Path) -> set[str]:
 def test_links_between_documents_hold() -> None:
     """A relative link in a Markdown file leads to a file, and to a heading of it."""
     dead = []
-    for name in (name for name in tracked() if name.endswith(".md")):
+    for name in (name for name in tracked_paths() if name.endswith(".md")):
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", _read(name)):
             page = (ROOT / name).parent / target if target else ROOT / name
             if not page.exists() or (anchor and anchor not in _anchors(page)):
@@ -93,7 +104,7 @@ _REFERENCE = re.compile(r"(?<![\w/])(docs/[\w/.-]+\.md)(?:,?\s+#?\s*[\"*]([A-Z][
 def test_references_from_code_hold() -> None:
     """Docstrings, comments and templates name pages that exist, and headings of them."""
     dead = []
-    for name in tracked():
+    for name in tracked_paths():
         if name.startswith(("docs/", "CHANGELOG", "tests/meta/")) or not (ROOT / name).is_file():
             continue
         for page, heading in _REFERENCE.findall((ROOT / name).read_text(encoding="utf-8", errors="replace")):
@@ -106,7 +117,7 @@ def test_references_from_code_hold() -> None:
 
 def test_index_leads_to_every_document() -> None:
     """Every page of docs/ is linked from the index."""
-    pages = {name.removeprefix("docs/") for name in tracked() if re.fullmatch(r"docs/.+\.md", name)} - {
+    pages = {name.removeprefix("docs/") for name in tracked_paths() if re.fullmatch(r"docs/.+\.md", name)} - {
         "index.md"
     }
 
@@ -115,7 +126,7 @@ def test_index_leads_to_every_document() -> None:
 
 def test_site_lists_every_document() -> None:
     """mkdocs.yml has the pages that docs/ has."""
-    pages = {name.removeprefix("docs/") for name in tracked() if re.fullmatch(r"docs/.+\.md", name)}
+    pages = {name.removeprefix("docs/") for name in tracked_paths() if re.fullmatch(r"docs/.+\.md", name)}
 
     assert set(re.findall(r"\S+\.md", _read("mkdocs.yml"))) == pages
 
@@ -135,27 +146,29 @@ def _flags_of(command: click.Command) -> Iterator[str]:
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from _flags_of(found)
+            subcommand = command.get_command(context, name)
+            assert subcommand is not None
+            yield from _flags_of(subcommand)
 
 
 def test_documented_flags_exist() -> None:
     """No document names a flag that none of our programs takes."""
     sources = (
-        _read(name) for name in tracked() if re.match(r"(fleet/management|tests/bench|manage)\b.*\.py", name)
+        _read(name)
+        for name in tracked_paths()
+        if re.match(r"(fleet/management|tests/bench|manage)\b.*\.py", name)
     )
     literals = {flag for source in sources for flag in re.findall(r"\"(--[a-z][\w-]*)\"", source)}
     flags = {*literals, *_FOREIGN_FLAGS, "--help", "--version", *_flags_of(main), *_flags_of(nodes)}
-    missing = {
+    absent = {
         f"{name}: {flag}"
-        for name in tracked()
+        for name in tracked_paths()
         if name.endswith(".md") and name != "CHANGELOG.md"
         for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", _read(name))
         if flag not in flags
     }
 
-    assert not missing, ", ".join(sorted(missing))
+    assert not absent, ", ".join(sorted(absent))
 
 
 def _events() -> list[str]:
@@ -179,21 +192,21 @@ def _distribution(requirement: str) -> str:
 
 def test_dependencies_have_reasons() -> None:
     """Each package we ask for is in docs/decisions/0002-dependencies.md, with what it is for."""
-    asked = tomllib.loads(_read("pyproject.toml"))["project"]["dependencies"]
-    said = _read("docs/decisions/0002-dependencies.md").lower()
+    dependencies = tomllib.loads(_read("pyproject.toml"))["project"]["dependencies"]
+    decision_text = _read("docs/decisions/0002-dependencies.md").lower()
 
-    assert not [name for name in map(_distribution, asked) if name not in said]
+    assert not [name for name in map(_distribution, dependencies) if name not in decision_text]
 
 
 def test_dependencies_are_pinned() -> None:
     """constraints.txt has the exact version of everything pyproject.toml asks for."""
     project = tomllib.loads(_read("pyproject.toml"))["project"]
-    asked = [
+    requirements = [
         *project["dependencies"],
-        *(one for extra in project["optional-dependencies"].values() for one in extra),
+        *(requirement for extra in project["optional-dependencies"].values() for requirement in extra),
     ]
     pinned = {
         _distribution(line) for line in _read("constraints.txt").splitlines() if not line.startswith("#")
     }
 
-    assert not [name for name in map(_distribution, asked) if name not in pinned]
+    assert not [name for name in map(_distribution, requirements) if name not in pinned]

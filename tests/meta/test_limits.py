@@ -21,7 +21,7 @@ from dashboards.live.sockets import NOT_ALLOWED
 from fleet.alerts.matchers import CONFIRMATION_WORD
 from fleet.models.access import ROLES, Permission
 from fleet.models.clusters import Cluster
-from tests.meta.estate import FOREIGN, HIDDEN, INSTALLATION, OWN, OWNERS, build, foreign_rows
+from tests.meta.estate import FOREIGN, HIDDEN, INSTALLATION, OWN, OWNERS, create_objects, foreign_rows
 from tests.meta.walk import ADMITTED, ROUTES, VALUES, Visitor, frames_of, name_of, report
 
 pytestmark = pytest.mark.usefixtures("fleet_in_memory")
@@ -38,8 +38,8 @@ _OBJECTS = {
 _SECRET_FREE = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10"}
 _RULE: Mapping[str, Any] = {
     "name": "mine", "kind": "stranded", "severity": "1", "min_count": "1", "pending_rounds": "2",
-    "pending_seconds": "0", "recover_seconds": "300", "group_wait": "30", "group_interval": "300",
-    "repeat_seconds": "3600", "share_percent": "0",
+    "pending_seconds": "0", "recover_seconds": "5 min", "group_wait": "30 s", "group_interval": "5 min",
+    "repeat_seconds": "1 h", "share_percent": "0",
 }  # fmt: skip
 _REASON = "a reason to act"
 
@@ -48,11 +48,11 @@ Ids = Mapping[str, int]
 
 def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
     """Return the forms that try to change what an owner has, or to make something for it."""
-    route = {"name": "mine", "position": "0", "least": "1", "cluster": owner, "parent": ids["route"]}
+    route = {"name": "mine", "position": "0", "min_severity": "1", "cluster": owner, "parent": ids["route"]}
     wrong_rules = f"rules: [{{name: mine, kind: stranded, severity: info, cluster: '{owner}'}}]"
     window = {
-        "name": "mine", "matchers": "cause=x", "rule": "FREQ=DAILY", "first_day": "2026-01-01", "starts": "22:00",
-        "zone": "UTC", "reason": _REASON, "hours": "2", "cluster": owner,
+        "name": "mine", "matchers": "cause=x", "rule": "FREQ=DAILY", "first_day": "2026-01-01", "start_time": "22:00",
+        "time_zone": "UTC", "reason": _REASON, "duration": "2 h", "cluster": owner,
     }  # fmt: skip
     by_name: Mapping[str, list[dict[str, Any]]] = {
         "channels": [{"do": "again", "id": ids["delivery"]}],
@@ -63,7 +63,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         ],
         "route": [
             route | {"channels": [ids["channel"]]},
-            route | {"parent": "", "escalate_to": [ids["channel"]], "escalate_minutes": "5"},
+            route | {"parent": "", "escalate_to": [ids["channel"]], "escalate_after": "5 min"},
             {"do": "delete", "confirm": "yes"},
         ],
         "alert-rules": [
@@ -80,9 +80,9 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "silences": [
             {
                 "do": "silence",
-                "hours": "1",
+                "duration": "1 h",
                 "matchers": "",
-                "typed": CONFIRMATION_WORD,
+                "confirmation": CONFIRMATION_WORD,
                 "reason": "x",
                 "cluster": owner,
             },
@@ -96,8 +96,8 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
             {"do": "silence", "reason": _REASON},
             {"do": "note", "text": _REASON},
         ],
-        "drain": [{"wanted": "drain", "reason": _REASON, "sure": "on"}],
-        "retire": [{"wanted": "retire", "reason": _REASON, "sure": "on"}],
+        "drain": [{"action": "drain", "reason": _REASON, "sure": "on"}],
+        "retire": [{"action": "retire", "reason": _REASON, "sure": "on"}],
         "networking": [{"agent_connection_count": "3"}],
         "policy-target": [{"preview": "1"}],
         "reconnect": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],
@@ -111,19 +111,19 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
     """Return the documents for an operation that changes something; what they name is in the path."""
     by_end: Mapping[str, list[dict[str, Any]]] = {
         "/acknowledge": [{}],
-        "/silences": [{"matchers": "", "reason": _REASON, "typed": CONFIRMATION_WORD}],
+        "/silences": [{"matchers": "", "reason": _REASON, "confirmation": CONFIRMATION_WORD}],
         "/end": [{}],
         "/extend": [{"hours": 1}],
-        "/retire": [{"retired": True, "reason": _REASON, "alive": True}],
-        "/drain": [{"drained": True, "reason": _REASON, "even_last": True}],
-        "/degrade": [{"degraded": True, "reason": _REASON}],
+        "/retire": [{"is_retired": True, "reason": _REASON, "confirm_alive": True}],
+        "/drain": [{"is_drained": True, "reason": _REASON, "allow_last": True}],
+        "/degrade": [{"is_degraded": True, "reason": _REASON}],
         "/confirm": [{"reason": _REASON}],
         "/approve": [{}],
         "/cancel": [{}],
         "/undo": [{}],
-        "/do": [{"do": "abort"}],
+        "/actions": [{"action": "abort"}],
         "/networking-config/plan": [{"fields": {"agent_connection_count": "3"}}],
-        "/policies/plan": [{"desired": {}}],
+        "/policies/plan": [{"desired_values": {}}],
         "/reconnect/plan": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],
     }
     return next(bodies for end, bodies in by_end.items() if path.endswith(end))
@@ -132,7 +132,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def ids(db: None) -> dict[str, dict[str, int]]:
     """The ids of objects by owner and kind."""
-    return build()
+    return create_objects()
 
 
 @pytest.mark.parametrize("role", ["", *ROLES], ids=lambda role: role or "no role")
@@ -154,37 +154,37 @@ def test_limited_visitor_sees_one_cluster(ids: dict[str, dict[str, int]], role: 
         *(pytest.param(role, marks=pytest.mark.slow) for role in ("operator", "config admin")),
     ],
 )
-def test_limited_visitor_changes_nothing_of_others(ids: dict[str, dict[str, int]], role: str) -> None:
-    """Whatever is posted, with ids of others and in the name of others: no row of theirs changes, none appears."""
+def test_limited_visitor_cannot_change_foreign_objects(ids: dict[str, dict[str, int]], role: str) -> None:
+    """Requests with foreign ids or owners change no foreign row and create none."""
     visitor, violations = Visitor(role, limit=OWN), []
     before = foreign_rows()
 
     def compare() -> None:
         after = foreign_rows()
         if after != before:
-            changed = [row for row in (*before, *after) if (row in before) is not (row in after)]
-            violations.append(f"{visitor.name}: {what} changed {changed}")
+            row_changes = [row for row in (*before, *after) if (row in before) is not (row in after)]
+            violations.append(f"{visitor.name}: {description} changed {row_changes}")
 
     for route, cluster, owner, values in _visits(ids, with_bodies=True):
         assert route.access is not None
         for body in _bodies(route, owner, ids[owner]):
-            what = f"{name_of(route)} of {cluster}, with {body} of {owner or 'the installation'}"
+            description = f"{name_of(route)} of {cluster}, with {body} of {owner or 'the installation'}"
             response = visitor.send(route, values, body, before_undo=compare)
             if leak := _leak(response):
-                violations.append(f"{visitor.name}: {what} shows {leak}")
+                violations.append(f"{visitor.name}: {description} shows {leak}")
             shut = route.access.of_cluster and cluster != OWN
             if shut and response.status_code not in (403, 404):
-                violations.append(f"{visitor.name}: {what} answered {response.status_code}")
+                violations.append(f"{visitor.name}: {description} answered {response.status_code}")
     report(violations)
 
 
 def test_unlimited_visitor_changes_all_of_that(ids: dict[str, dict[str, int]]) -> None:
     """The same requests change what they name when no limit forbids it: the walk above tries what would work."""
     visitor, before = Visitor("admin"), foreign_rows()
-    changed: dict[str, bool] = {}
+    is_changed: dict[str, bool] = {}
 
     def compare() -> None:
-        changed[name] = changed.get(name, False) or foreign_rows() != before
+        is_changed[name] = is_changed.get(name, False) or foreign_rows() != before
 
     for route in _WALKED:
         name = route.name
@@ -192,7 +192,7 @@ def test_unlimited_visitor_changes_all_of_that(ids: dict[str, dict[str, int]]) -
             values = _values(route, FOREIGN, ids[FOREIGN])
             for body in _bodies(route, FOREIGN, ids[FOREIGN]):
                 visitor.send(route, values, body, before_undo=compare)
-    assert changed == dict.fromkeys(_ALERTING, True)
+    assert is_changed == dict.fromkeys(_ALERTING, True)
 
 
 def test_every_page_that_takes_a_form_is_walked_with_one(ids: dict[str, dict[str, int]]) -> None:
@@ -217,9 +217,9 @@ async def test_limited_visitor_opens_sockets_of_one_cluster(limited_visitors: li
                 continue
             path = path.replace("<slug:cluster>", cluster)
             for visitor in limited_visitors:
-                allowed = visitor.role and cluster == OWN
-                expected = [f"hello {OWN}"] * 2 if allowed else [str(NOT_ALLOWED)]
-                actual = await frames_of(path, visitor.headers, *(messages if allowed else ()))
+                is_allowed = visitor.role and cluster == OWN
+                expected = [f"hello {OWN}"] * 2 if is_allowed else [str(NOT_ALLOWED)]
+                actual = await frames_of(path, visitor.headers, *(messages if is_allowed else ()))
                 if actual != expected:
                     violations.append(f"{visitor.name}: {path} answered {actual} instead of {expected}")
     report(violations)
@@ -286,12 +286,12 @@ def _problem(visitor: Visitor, route: UrlRoute, cluster: str, owner: str, values
     if owner == FOREIGN and "<int:" in route.path:
         return "" if status in (400, 404, 428) else f"answered {status} instead of 404"
     # What the installation owns may be seen, or its change be refused.
-    allowed = ADMITTED | {302, 403} if owner == INSTALLATION else ADMITTED | {302}
-    return "" if status in allowed else f"refused with {status}"
+    expected_statuses = ADMITTED | {302, 403} if owner == INSTALLATION else ADMITTED | {302}
+    return "" if status in expected_statuses else f"refused with {status}"
 
 
 def _bodies(route: UrlRoute, owner: str, ids: Ids) -> list[dict[str, Any]]:
-    """Return what is posted to a route; nothing where it takes no body."""
+    """Return the bodies to post to a route; none where it takes no body."""
     if route.path.startswith("/api/"):
         return _api_bodies(route.path) if "POST" in route.methods else []
     try:
@@ -312,7 +312,7 @@ def _leak(response: HttpResponseBase) -> str:
     """Return the text of others that a response holds, or nothing."""
     chunks = async_to_sync(_stream)(response) if response.streaming else [getattr(response, "content", b"")]
     text = b"".join(chunks).decode()
-    return ", ".join(hidden for hidden in HIDDEN if hidden in text)
+    return ", ".join(hidden_text for hidden_text in HIDDEN if hidden_text in text)
 
 
 async def _stream(response: HttpResponseBase) -> list[bytes]:

@@ -59,5 +59,5 @@ def test_forms_without_an_operation_are_documented() -> None:
     """docs/reference/api.md has a row for each under *Actions without an API*."""
     document = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     section = document.partition("## Actions without an API")[2]
-    for words in _PAGES_ONLY.values():
-        assert f"| {words}" in section
+    for reason in _PAGES_ONLY.values():
+        assert f"| {reason}" in section

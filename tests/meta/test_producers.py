@@ -53,10 +53,12 @@ def claims_of(name: str, text: str) -> Iterator[Claim]:
                         f"{name}::{test.name} may be skipped ({skips[0]}): that proves nothing"
                     )
                 yield from _claims(call, f"{name}::{test.name}")
-    there = sum(isinstance(node, ast.Call) and _called(node) == "produced" for node in ast.walk(tree))
-    if there > read:
+    claim_count = sum(
+        isinstance(node, ast.Call) and _function_name(node) == "produced" for node in ast.walk(tree)
+    )
+    if claim_count > read:
         raise UnreadableClaimError(
-            f"{name}: {there - read} of the calls of `produced` may not run: write each as a statement of the test"
+            f"{name}: {claim_count - read} of calls of `produced` may not run: write each as a statement of its test"
             " itself, under no `if`, `for` or function"
         )
 
@@ -67,7 +69,7 @@ def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
         if isinstance(statement, ast.Expr):
             value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
             # In a thread, where there is an event loop: await asyncio.to_thread(produced, ...).
-            if isinstance(value, ast.Call) and _called(value) == "produced":
+            if isinstance(value, ast.Call) and _function_name(value) == "produced":
                 yield value
         elif isinstance(statement, _PLAIN):
             yield from _calls(statement.body)
@@ -77,12 +79,12 @@ def _calls(body: list[ast.stmt]) -> Iterator[ast.Call]:
             return
 
 
-def _called(call: ast.Call) -> str:
+def _function_name(call: ast.Call) -> str:
     """Return the name of the function that is called, or that a thread calls."""
-    called = ast.unparse(call.func)
-    if called == "asyncio.to_thread" and call.args:
+    name = ast.unparse(call.func)
+    if name == "asyncio.to_thread" and call.args:
         return ast.unparse(call.args[0])
-    return called
+    return name
 
 
 def _claims(call: ast.Call, test: str) -> Iterator[Claim]:
@@ -99,22 +101,22 @@ def _literals(node: ast.expr) -> list[str] | None:
     """Return the strings of a tuple, and of tuples that are unpacked in it; None if there is anything else in it."""
     if not isinstance(node, ast.Tuple):
         return None
-    found: list[str] = []
+    strings: list[str] = []
     for element in node.elts:
         if isinstance(element, ast.Starred):
             inner = _literals(element.value)
             if inner is None:
                 return None
-            found += inner
+            strings += inner
         elif isinstance(element, ast.Constant) and isinstance(element.value, str):
-            found.append(element.value)
+            strings.append(element.value)
         else:
             return None
-    return found
+    return strings
 
 
 def _skips(test: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    return [word for node in ast.walk(test) for word in _names(node) if word in _SKIPS]
+    return [name for node in ast.walk(test) for name in _names(node) if name in _SKIPS]
 
 
 def _skips_of_file(tree: ast.Module) -> list[str]:
@@ -123,7 +125,7 @@ def _skips_of_file(tree: ast.Module) -> list[str]:
         for statement in tree.body
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark"
     ]
-    return [word for mark in marks for node in ast.walk(mark) for word in _names(node) if word in _SKIPS]
+    return [name for mark in marks for node in ast.walk(mark) for name in _names(node) if name in _SKIPS]
 
 
 def _names(node: ast.AST) -> tuple[str, ...]:
@@ -148,26 +150,27 @@ def problems(vocabulary: Vocabulary, claims: list[Claim]) -> list[str]:
     for claim in claims:
         if claim.vocabulary == vocabulary.name:
             tests[claim.member].append(claim.test)
-    missing = [
-        f"nothing produces {member!r} ({vocabulary.declared}): have a test in tests/flow make it happen in the running"
-        f" system, and end that test with\n    produced({vocabulary.evidence}, {vocabulary.name}=({member!r},))\n"
+    unclaimed = [
+        f"nothing produces {member!r} ({vocabulary.declaration}): have a test in tests/flow make it happen in the"
+        f" running system, and end the test with\n"
+        f"    produced({vocabulary.evidence}, {vocabulary.name}=({member!r},))\n"
         "of tests/flow/producers.py; or, if nothing can produce it, delete it"
         for member in sorted(vocabulary.members - tests.keys())
     ]
     unknown = [
         f"{', '.join(tests[member])} claims the {vocabulary.name} {member!r}, which"
-        f" {vocabulary.declared} does not have: take it out there"
+        f" {vocabulary.declaration} does not have: take it out there"
         for member in sorted(tests.keys() - vocabulary.members)
     ]
-    return missing + unknown
+    return unclaimed + unknown
 
 
 @pytest.mark.parametrize("vocabulary", vocabularies().values(), ids=lambda vocabulary: vocabulary.name)
 def test_every_member_is_produced_by_a_flow_test(vocabulary: Vocabulary) -> None:
-    """The failure says what to add, and where."""
-    found = problems(vocabulary, _all_claims())
-    if found:
-        pytest.fail("\n".join(found), pytrace=False)
+    """The failure names the call to add and its file."""
+    violations = problems(vocabulary, _all_claims())
+    if violations:
+        pytest.fail("\n".join(violations), pytrace=False)
 
 
 def test_every_claim_is_to_a_vocabulary() -> None:
@@ -178,16 +181,20 @@ def test_every_claim_is_to_a_vocabulary() -> None:
 
 def test_vocabularies_are_read() -> None:
     """Those that are found by patterns are found still."""
-    found = vocabularies()
-    assert {"hello", "delta", "beat", "stale", "layout", "instances", "incidents"} == found["events"].members
-    assert {"refloat_sockets", "refloat_gateway_calls", "process_state"} <= found["metrics"].members
-    assert {"token.make", "page"} <= found["actions"].members
+    all_vocabularies = vocabularies()
+    assert {"hello", "delta", "beat", "stale", "layout", "instances", "incidents"} == all_vocabularies[
+        "events"
+    ].members
+    assert {"refloat_websocket_connections", "refloat_gateway_calls", "process_state"} <= all_vocabularies[
+        "metrics"
+    ].members
+    assert {"token.create", "page"} <= all_vocabularies["actions"].members
 
 
 _SMALL = Vocabulary("verdicts", frozenset({"healthy", "retired"}), "a.py: State", "Database(home)")
 
 
-def test_missing_member_is_named_with_what_to_write() -> None:
+def test_missing_member_is_named_with_the_required_call() -> None:
     """Whoever adds a word reads where its line goes."""
     (problem,) = problems(_SMALL, [Claim("verdicts", "healthy", "t.py::test_a")])
     assert "'retired' (a.py: State)" in problem
@@ -196,7 +203,7 @@ def test_missing_member_is_named_with_what_to_write() -> None:
 
 def test_claim_to_a_deleted_member_is_named() -> None:
     """A word that is gone leaves no claim behind."""
-    claims = [Claim("verdicts", one, "t.py::test_a") for one in ("healthy", "retired", "happy")]
+    claims = [Claim("verdicts", slug, "t.py::test_a") for slug in ("healthy", "retired", "happy")]
     (problem,) = problems(_SMALL, claims)
     assert problem.startswith("t.py::test_a claims the verdicts 'happy'")
 

@@ -20,7 +20,7 @@ PHASES = [
 
 
 def test_cost_of_a_test_sums_its_phases() -> None:
-    """Wall and CPU time of set-up, call and tear-down; idle time is what is left, never less than nothing."""
+    """Wall and CPU time of set-up, call and tear-down; idle time is the rest, never negative."""
     slowest, second, *_ = timings.by_test(PHASES)
 
     assert (slowest.name, slowest.wall, slowest.cpu, slowest.idle) == ("tests/a.py::slow", 3.0, 0.75, 2.25)

@@ -16,7 +16,7 @@ from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.incidents import CauseKind, TimelineKind
 from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import Reason, Recovery, State
-from tests.meta.house import ROOT, tracked
+from tests.meta.house import ROOT, tracked_paths
 
 _METRIC_CLASSES = (
     "Counter|Gauge|Histogram|Summary|GaugeMetricFamily|CounterMetricFamily"
@@ -36,7 +36,7 @@ class Vocabulary:
     name: str
     members: frozenset[str]
     #: Where a member is declared.
-    declared: str
+    declaration: str
     #: The source of evidence that has it: an expression for the first argument of `produced`.
     evidence: str
 
@@ -45,10 +45,15 @@ class Vocabulary:
 def vocabularies() -> dict[str, Vocabulary]:
     """Return every vocabulary by its name."""
     history, now = "Database(home)", "Record(reader)"
-    found = (
-        _of("verdicts", [one.slug for one in State], "fleet/vocabulary/verdicts.py: State", history),
-        _of("reasons", [one.slug for one in Reason], "fleet/vocabulary/verdicts.py: Reason", history),
-        _of("recoveries", [one.slug for one in Recovery], "fleet/vocabulary/verdicts.py: Recovery", history),
+    all_vocabularies = (
+        _of("verdicts", [member.slug for member in State], "fleet/vocabulary/verdicts.py: State", history),
+        _of("reasons", [member.slug for member in Reason], "fleet/vocabulary/verdicts.py: Reason", history),
+        _of(
+            "recoveries",
+            [member.slug for member in Recovery],
+            "fleet/vocabulary/verdicts.py: Recovery",
+            history,
+        ),
         _of("causes", [*InstanceKind, "backend"], "fleet/vocabulary/instances.py: InstanceKind", history),
         _of(
             "instance_states",
@@ -71,14 +76,14 @@ def vocabularies() -> dict[str, Vocabulary]:
         _of("events", _events(), ", ".join(_LINK), "Frames(received)"),
         _of("metrics", declared_metrics(), "a metric class of prometheus_client", "Pages(texts)"),
     )
-    return {one.name: one for one in found}
+    return {member.name: member for member in all_vocabularies}
 
 
 def declared_metrics() -> Counter[str]:
     """Count the declarations of each metric in the program."""
     return Counter(
         name
-        for path in tracked()
+        for path in tracked_paths()
         if path.startswith(("fleet/", "dashboards/")) and path.endswith(".py")
         for name in _METRIC.findall((ROOT / path).read_text(encoding="utf-8"))
     )
@@ -89,5 +94,5 @@ def _events() -> set[str]:
     return {name for path in _LINK for name in _EVENT.findall((ROOT / path).read_text(encoding="utf-8"))}
 
 
-def _of(name: str, members: Iterable[str], declared: str, evidence: str) -> Vocabulary:
-    return Vocabulary(name, frozenset(map(str, members)), declared, evidence)
+def _of(name: str, members: Iterable[str], declaration: str, evidence: str) -> Vocabulary:
+    return Vocabulary(name, frozenset(map(str, members)), declaration, evidence)
