@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from pathlib import Path
 from typing import Any
@@ -63,9 +62,9 @@ def _secret_key() -> str:
     key_file = REFLOAT_HOME / "secret_key"
     try:
         folders.make_private(REFLOAT_HOME)
-        with contextlib.suppress(FileExistsError), key_file.open("x") as file:
-            key_file.chmod(0o600)
-            file.write(secrets.token_urlsafe(64))
+        if not key_file.exists():
+            # The processes of a fresh installation start together; all use the key that the first of them creates.
+            folders.create_private(key_file, secrets.token_urlsafe(64))
         stored_key = key_file.read_text()
     except OSError as error:
         raise env.SettingError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 
@@ -29,3 +30,19 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     new_path.replace(path)
+
+
+def create_private(path: Path, text: str) -> bool:
+    """Create a file with mode 0600 and return True; return False if it exists already. Raises OSError.
+
+    Of several processes that call this at once, one creates the file. No process reads an unfinished file.
+    """
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        new_path = Path(folder) / path.name
+        write_private(new_path, text)
+        try:
+            # Unlike a rename, a link never replaces the file of another process.
+            path.hardlink_to(new_path)
+        except FileExistsError:
+            return False
+    return True

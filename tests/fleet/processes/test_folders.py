@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,3 +68,33 @@ def test_private_file_is_replaced_at_once(tmp_path: Path) -> None:
 
     assert (path.read_text(), _read_mode(path)) == ("new", 0o600)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_private_file_is_created_once_and_whole(tmp_path: Path) -> None:
+    """Of many processes one creates the file; all read its content, never an unfinished file."""
+    path = tmp_path / "secret_key"
+    program = """
+import sys, pathlib
+from fleet.processes import folders
+path = pathlib.Path(sys.argv[1])
+sys.stdin.readline()
+created = folders.create_private(path, sys.argv[2])
+print(created, path.read_text())
+"""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(path), f"key-{number}" * 1000],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    responses = [process.communicate()[0].split() for process in processes]
+    assert sorted(created for created, _ in responses) == ["False", "False", "False", "True"]
+    assert {text for _, text in responses} == {path.read_text()}
+    assert (_read_mode(path), list(tmp_path.iterdir())) == (0o600, [path])
