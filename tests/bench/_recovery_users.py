@@ -44,8 +44,8 @@ _POLICY = json.dumps(
     }
 )
 _SERVICE = "echo"
-#: Until something happens that must, seconds; and how often we look.
-_PATIENCE, _LOOK = 120.0, 0.2
+#: Timeout of a wait, and interval of its checks.
+_WAIT_TIMEOUT, _CHECK_INTERVAL = 120.0, 0.2
 _TUNNELS = 2
 
 TARGETS = (Target("users_bytes_lost", at_most=0), Target("users_broken", at_most=0))
@@ -326,16 +326,16 @@ class _Scenario:
         return sum(int(agents) for actual, agents in rows if int(actual) >= tunnels) == self._size.agents
 
     async def _until(self, condition: Callable[[], bool | Awaitable[bool]], description: str) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _WAIT_TIMEOUT
         while True:
             outcome = condition()
             if outcome if isinstance(outcome, bool) else await outcome:
                 return
             if time.monotonic() > deadline:
                 raise BenchError(
-                    f"waited {_PATIENCE:g} s until {description}; agents said: {self._last_words()}"
+                    f"waited {_WAIT_TIMEOUT:g} s until {description}; agents said: {self._last_words()}"
                 )
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_INTERVAL)
 
     def _last_words(self) -> str:
         return "\n".join(self._agents.peer.output_text().splitlines()[-10:])

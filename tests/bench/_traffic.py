@@ -30,7 +30,7 @@ _START_BYTE = b"."
 _SINK, _SOURCE, _ECHO, _DEAF = b"S", b"R", b"E", b"N"
 _PING = 64
 #: Nothing here waits longer, seconds: a variant that hangs must not hang the bench.
-_PATIENCE = 60.0
+_WAIT_TIMEOUT = 60.0
 
 
 def _receive_exactly(sock: socket.socket, size: int) -> bytes:
@@ -99,7 +99,7 @@ def serve() -> None:
 def _open(to: str, purpose: bytes, megabytes: int = 0) -> socket.socket:
     """Open a connection and wait for the server's start byte."""
     host, _, port = to.rpartition(":")
-    sock = socket.create_connection((host, int(port)), timeout=_PATIENCE)
+    sock = socket.create_connection((host, int(port)), timeout=_WAIT_TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(_HEAD.pack(purpose, megabytes))
     _receive_exactly(sock, 1)

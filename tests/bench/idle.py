@@ -1,4 +1,4 @@
-"""CPU and memory of an idle demo console: every process of it, without its fleet, while nobody looks at a page.
+"""CPU and memory of an idle demo console: every process of it, without its fleet, while no page is open.
 
 A process is named by its log. Memory is PSS: a page that several processes share counts in parts, so that the sum is
 what the console takes from the machine.
