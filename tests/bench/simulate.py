@@ -34,7 +34,7 @@ _DEADLINE = 2.0
 #: The size of a shard, as the console's settings have it.
 _SHARD = 250
 #: Rounds until all agents must be known: a full list is read over several.
-_WAIT_TIMEOUT = 60
+_MAX_ROUNDS = 60
 
 
 def run(*, quick: bool) -> Outcome:
@@ -152,10 +152,10 @@ class _Bench:
 
     def _until(self, condition: Callable[[_Round], bool], pause: float) -> _Round:
         """Run rounds until `condition` holds. Raises BenchError when it never does."""
-        for _ in range(_WAIT_TIMEOUT):
+        for _ in range(_MAX_ROUNDS):
             last_round = self._run_round()
             if condition(last_round):
                 return last_round
             time.sleep(pause)
         counts = {state.slug: last_round.counts[state] for state in State if last_round.counts[state]}
-        raise BenchError(f"not there after {_WAIT_TIMEOUT} rounds: {counts}")
+        raise BenchError(f"not there after {_MAX_ROUNDS} rounds: {counts}")
