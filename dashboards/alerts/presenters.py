@@ -24,7 +24,6 @@ from fleet.alerts.lifecycle import EvaluationContext, plan_notification
 from fleet.alerts.notifications import (
     agents_path,
     describe_recovery,
-    format_duration,
     format_utc,
     headline,
     subject,
@@ -41,6 +40,7 @@ from fleet.models.networking import NetworkingRevision
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.views import FleetTable
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary import incidents as incident_values
 from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.campaigns import ConnectionKind
@@ -161,7 +161,7 @@ def incident_view(
         opened_ms=age_ms(incident.opened_at, now),
         resolved_ms=age_ms(incident.resolved_at, now),
         duration_seconds=round(duration, 1),
-        duration_text=format_duration(duration),
+        duration_text=format_readable(round(duration)),
         is_flapping=incident.flapping_since is not None,
         acknowledged_by=row.acknowledged_by,
         explanation=_describe_inhibition(incident.inhibited_by, names or {}),

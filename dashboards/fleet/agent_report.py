@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboards.shared.presenters import age_ms, duration_words, moment
+from dashboards.shared.presenters import age_ms, moment
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import Explanation, InstanceView
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.natural_order import natural_sort_key
 
 _UPSTREAM = "after 2 s to 3 s (Teleport default)"
@@ -58,11 +59,13 @@ class AuthReconnect:
         first_attempt = (
             _UPSTREAM
             if self.initial_delay_seconds is None
-            else f"within {duration_words(self.initial_delay_seconds)}"
+            else f"within {format_readable(self.initial_delay_seconds)}"
         )
-        timeout = "none" if self.drain_timeout_seconds is None else duration_words(self.drain_timeout_seconds)
+        timeout = (
+            "none" if self.drain_timeout_seconds is None else format_readable(self.drain_timeout_seconds)
+        )
         interval = (
-            "never" if self.interval_seconds is None else f"every {duration_words(self.interval_seconds)}"
+            "never" if self.interval_seconds is None else f"every {format_readable(self.interval_seconds)}"
         )
         return (
             ("First connection attempt after leaving an auth", first_attempt),

@@ -12,7 +12,7 @@ from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
-from fleet.protocol.durations import format_exact
+from fleet.protocol.durations import format_exact, format_readable
 from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.numbers import SECONDS, TypedDuration, ranges_of
@@ -32,14 +32,6 @@ def moment(at: float | None) -> datetime | None:
 def age_ms(at: float | None, now: float) -> int | None:
     """Return milliseconds since `at`, negative if it is in the future; None for None and 0."""
     return round((now - at) * 1000) if at else None
-
-
-def duration_words(seconds: float) -> str:
-    """Return a duration in its largest whole unit: `1 h`, `10 min`, `90 s`, `500 ms`."""
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:g} {unit}"
-    return f"{seconds:g} s" if seconds >= 1 else f"{seconds * 1000:g} ms"
 
 
 def in_order(counts: Mapping[State, int]) -> Counts:
@@ -316,7 +308,7 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
     rows = [
         ("Heartbeat received by", name(heartbeat.auth)),
         ("Heartbeat expires", "unknown" if expires_at is None else f"{expires_at:%H:%M:%S} UTC"),
-        ("Heartbeat TTL", duration_words(heartbeat.ttl)),
+        ("Heartbeat TTL", format_readable(heartbeat.ttl)),
         ("Reconnect mode", heartbeat.mode.slug),
         ("Auth health check", "on" if heartbeat.health_check else "off"),
         (
@@ -333,7 +325,7 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
     if heartbeat.via_proxy is not None:
         rows.insert(1, ("Connected to the auth through", name(heartbeat.via_proxy)))
     if heartbeat.ttl_seen:
-        rows.append(("Proxy TTL known to the agent", duration_words(heartbeat.ttl_seen)))
+        rows.append(("Proxy TTL known to the agent", format_readable(heartbeat.ttl_seen)))
     return rows
 
 

@@ -11,8 +11,8 @@ from heapq import merge
 from operator import attrgetter
 
 from fleet.alerts.facts import RATE_SECONDS
-from fleet.alerts.notifications import format_duration
 from fleet.alerts.rules import Rule, RuleKind
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.instances import FAULT_STATES
 from fleet.vocabulary.verdicts import AFFECTED_STATES, LOST_OR_AT_RISK_STATES, State
 
@@ -117,12 +117,15 @@ def run_backtest(
 
 
 def summary_of(firing_periods: Sequence[FiringPeriod], days: float) -> str:
-    """Return the result of a backtest: `Would have fired 3 times in 7 days, longest 12 min.`"""
-    period = f"{days:g} day{'s' if days != 1 else ''}" if days >= 1 else format_duration(days * 86400.0)
+    """Return the result of a backtest: `Would have fired 3 times in the last 7 days, longest 12 min.`"""
+    period = (
+        f"{days:g} day{'s' if days != 1 else ''}" if days >= 1 else format_readable(round(days * 86400.0))
+    )
     if not firing_periods:
-        return f"Would not have fired in {period}."
+        return f"Would not have fired in the last {period}."
     times = "once" if len(firing_periods) == 1 else f"{len(firing_periods)} times"
-    return f"Would have fired {times} in {period}, longest {format_duration(max(s.seconds for s in firing_periods))}."
+    longest = max(firing_period.seconds for firing_period in firing_periods)
+    return f"Would have fired {times} in the last {period}, longest {format_readable(round(longest))}."
 
 
 class _StateCounts:

@@ -18,6 +18,7 @@ from fleet.alerts.channels.registry import READABLE_KINDS
 from fleet.alerts.notifications import Links
 from fleet.models import alerting
 from fleet.models import incidents as rows
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import (
     Cause,
     CauseKind,
@@ -116,7 +117,7 @@ def _section(title: str, incidents: Iterable[Incident], now: float) -> list[str]
         return []
     lines = [
         f"- {notifications.headline(incident)}: peak {incident.peak_count}, for "
-        f"{notifications.format_duration(incident.duration(now))}"
+        f"{format_readable(round(incident.duration(now)))}"
         f" from {notifications.format_utc(incident.opened_at)}{', still open' if incident.is_open else ''}"
         for incident in sorted_incidents[:_LINES]
     ]

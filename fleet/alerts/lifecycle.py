@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import Any
 
 from fleet.alerts.inhibition import GRACE_SECONDS
-from fleet.alerts.notifications import format_duration
 from fleet.alerts.rules import Rule, RuleKind
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import (
     Finding,
     Incident,
@@ -208,7 +208,7 @@ def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> Notificati
                 "the rule that fired no longer holds, and the others have not held long enough to fire",
             )
         return NotificationPlan(
-            first_at, NotificationKind.FIRING, f"grouping wait of {format_duration(rule.group_wait)}"
+            first_at, NotificationKind.FIRING, f"grouping wait of {format_readable(rule.group_wait)}"
         )
     if incident.severity > (incident.notified_severity or Severity.INFO):
         return NotificationPlan(notified_at, NotificationKind.WORSE, "the severity increased")
@@ -229,7 +229,7 @@ def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> Notificati
         return NotificationPlan(
             notified_at + rule.group_interval, NotificationKind.UPDATE, "many more agents are affected"
         )
-    repeat = f"repeat every {format_duration(rule.repeat_seconds)}"
+    repeat = f"repeat every {format_readable(rule.repeat_seconds)}"
     return NotificationPlan(notified_at + rule.repeat_seconds, NotificationKind.REPEAT, repeat)
 
 
@@ -434,7 +434,7 @@ def _append_flap_time(flap_times: tuple[float, ...], now: float) -> tuple[float,
 def _update_flapping(incident: Incident, now: float) -> tuple[Incident, list[TimelineEntry]]:
     recent_flips = [at for at in incident.flap_times if now - at < FLAP_SECONDS]
     if incident.flapping_since is None and len(recent_flips) >= FLAP_COUNT:
-        text = f"The incident changed state {len(recent_flips)} times within {format_duration(FLAP_SECONDS)}."
+        text = f"The incident changed state {len(recent_flips)} times within {format_readable(FLAP_SECONDS)}."
         return replace(incident, flapping_since=now), [TimelineEntry(now, TimelineKind.FLAPPING, text)]
     if incident.flapping_since is not None and not recent_flips and incident.state is IncidentState.FIRING:
         return replace(incident, flapping_since=None), [

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import (
     Cause,
     CauseKind,
@@ -42,7 +43,7 @@ def subject(notification: Notification) -> str:
     incident = notification.incident
     cluster, name = incident.cluster, incident.cause.name
     if notification.kind is NotificationKind.RESOLVED:
-        duration = format_duration(incident.duration(notification.at))
+        duration = format_readable(round(incident.duration(notification.at)))
         peak_text = f", peak {_format_agent_count(incident.peak_count)}" if incident.peak_count else ""
         return f"RESOLVED {cluster}: {name} after {duration}{peak_text}"
     if notification.kind is NotificationKind.FLAPPING:
@@ -74,7 +75,7 @@ def lines(notification: Notification, links: Links) -> list[str]:
         f"Summary: {headline(incident)}.",
         f"Cause: {incident.cause.label}.",
         f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
-        f"Since: {format_utc(incident.opened_at)}, for {format_duration(incident.duration(notification.at))}.",
+        f"Since: {format_utc(incident.opened_at)}, for {format_readable(round(incident.duration(notification.at)))}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
@@ -198,18 +199,6 @@ def describe_recovery(incident: Incident) -> str:
     if incident.recovers_at is None:
         return "not known yet"
     return f"automatic by {format_utc(incident.recovers_at)}"
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration as text: `45 s`, `12 min`, `4 h`, `3 h 5 min`, `3 d`."""
-    if seconds < 120:
-        return f"{round(seconds)} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "min")) if hours < 48 else ((hours // 24, "d"), (hours % 24, "h"))
-    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def format_utc(at: float | None) -> str:

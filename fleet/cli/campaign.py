@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import prints, readable, table
+from fleet.cli.output import prints, table
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
 
 _LABELS = {state.value: state.label for state in CampaignAgentState}
@@ -114,7 +115,7 @@ def start_command(
     change = plan_and_confirm.plan_change(console, cluster, "/reconnect/plan", body)
     plan = change["plan"]
     lines = [
-        f"{plan['reconnect_count']:,} agents to reconnect in about {readable(round(plan['duration_seconds']))}"
+        f"{plan['reconnect_count']:,} agents to reconnect in about {format_readable(round(plan['duration_seconds']))}"
     ]
     lines += [f"  {count:,} leave {name}" for name, count in plan["agents_by_instance"].items()]
     lines += [
@@ -132,7 +133,7 @@ def _format_status(progress: dict[str, Any]) -> str:
             _LABELS.get(agent["state"], agent["state"]),
             agent["from_instance"],
             agent.get("new_auth") or agent["new_proxy"],
-            readable(agent["duration_seconds"]) if agent["duration_seconds"] else "",
+            format_readable(round(agent["duration_seconds"], 1)) if agent["duration_seconds"] else "",
             agent["reason"],
         )
         for agent in progress["agents"]

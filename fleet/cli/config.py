@@ -11,7 +11,8 @@ import click
 from fleet.changes.networking.plan import format_count, format_range
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import pair, prints, readable, table
+from fleet.cli.output import pair, prints, table
+from fleet.protocol.durations import format_readable
 from fleet.protocol.networking import config_yaml
 
 
@@ -139,7 +140,9 @@ def format_plan(plan: Mapping[str, Any]) -> list[str]:
             "agents keep one tunnel"
         )
         for step in closing["steps"]:
-            earliest, latest = (readable(step[end]) for end in ("earliest_seconds", "latest_seconds"))
+            earliest, latest = (
+                format_readable(round(step[end])) for end in ("earliest_seconds", "latest_seconds")
+            )
             step_text = f"  closing {step['nth']} of each agent: {step['tunnel_count']} tunnels close"
             lines.append(f"{step_text} {earliest} to {latest} after the change")
         lines += [

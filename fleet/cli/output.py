@@ -13,8 +13,6 @@ from typing_extensions import override
 
 from fleet.nodes.shared.options import Command, Decorator
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
-
 
 class Failure(click.ClickException):
     """An error that the user can fix; the message says how. Exit code 2."""
@@ -54,12 +52,6 @@ def pair(text: str, form: str) -> tuple[str, str]:
 def show_json(document: Any) -> None:
     """Print a value as JSON, indented on a terminal."""
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
-
-
-def readable(seconds: float) -> str:
-    """Return a duration in the largest unit that fits: `7 s`, `4 min`, `1.5 h`."""
-    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), (1, "s"))
-    return f"{f'{seconds / size:.1f}'.removesuffix('.0')} {unit}"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

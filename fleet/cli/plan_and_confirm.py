@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.output import Failure, json_option, readable, show_json
+from fleet.cli.output import Failure, json_option, show_json
 from fleet.nodes.shared.options import combine
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.changes import ChangeState
 
 _POLL_INTERVAL = 1.0
@@ -154,7 +155,7 @@ def format_progress(progress: Mapping[str, Any]) -> str:
         ]
     parts += [f"{progress[name]:,} {label}" for name, label in _RESULTS.items() if progress.get(name)]
     if progress.get("eta_seconds"):
-        parts.append(f"about {readable(round(progress['eta_seconds']))} left")
+        parts.append(f"about {format_readable(round(progress['eta_seconds']))} left")
     parts += [progress[name] for name in ("waiting_for", "detail") if progress.get(name)]
     return " · ".join(parts)
 

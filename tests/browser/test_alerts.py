@@ -211,11 +211,13 @@ async def test_rule_is_backtested(page: Page, visit: Visit) -> None:
     await page.goto(f"{visit.url}/alerts/rules/")
     await accessible(page)
     await page.click("text=Agents stranded >> nth=0")
-    await expect(page.locator(".verdict")).to_have_text("Would have fired once in 7 days, longest 10 min.")
+    await expect(page.locator(".verdict")).to_have_text(
+        "Would have fired once in the last 7 days, longest 10 min."
+    )
     await accessible(page)
     await page.fill("#id_min_count", "9")
     await page.click("button[value=try]")
-    await expect(page.locator(".verdict")).to_have_text("Would not have fired in 7 days.")
+    await expect(page.locator(".verdict")).to_have_text("Would not have fired in the last 7 days.")
     await page.goto(f"{visit.url}/alerts/rules/")
     await expect(page.locator("tr", has_text="Agents stranded").first).to_contain_text("5 agents and 0.5 %")
 

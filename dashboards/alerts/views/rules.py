@@ -27,7 +27,6 @@ from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import backtest, rules_yaml, setup_actions, store
 from fleet.alerts.facts import backend_cause_of, cluster_cause_of, match_names
-from fleet.alerts.notifications import format_duration
 from fleet.alerts.rules import THRESHOLD_KINDS, Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, has_permission
@@ -35,6 +34,7 @@ from fleet.models.alerting import AgentLabel, AlertRule, filter_by_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import Severity
 
 #: Days of history that the backtest uses.
@@ -197,9 +197,9 @@ def _rows(cluster: str) -> list[dict[str, Any]]:
             "overridden": not row.cluster and row.name in own,
             "severity": Severity(row.severity),
             "counts": RuleKind(row.kind) in THRESHOLD_KINDS,
-            "pending": format_duration(row.pending_seconds),
-            "wait": format_duration(row.group_wait),
-            "repeat": format_duration(row.repeat_seconds),
+            "pending": format_readable(row.pending_seconds),
+            "wait": format_readable(row.group_wait),
+            "repeat": format_readable(row.repeat_seconds),
         }
         for row in rows
     ]
@@ -247,7 +247,7 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     lines = [
         {
             "at": to_moment(firing_period.began_at),
-            "lasted": format_duration(firing_period.seconds),
+            "lasted": format_readable(round(firing_period.seconds)),
             "peak_count": firing_period.peak_count,
             "cause": names.get(firing_period.cause, firing_period.cause),
         }

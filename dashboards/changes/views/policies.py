@@ -199,7 +199,7 @@ def _handle_post(
     except StaleRevisionError as error:
         edit.has_conflict = True
         edit.three_way = policy_rows.three_way_rows_of(role, base_values, stored_values, edit.values)
-        edit.sentence = sentence_of(error)
+        edit.sentence = f"{sentence_of(error)} Review the new values and preview again."
     except ChangeRefusedError as error:
         edit.problems = {name.removeprefix(f"{target}."): reason for name, reason in error.problems.items()}
         field_names = {policy.name for policy in env_policies.of_role(role)} | set(rollouts.RANGES)

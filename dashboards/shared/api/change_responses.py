@@ -196,8 +196,7 @@ def require_if_match(request: HttpRequest, change: Change) -> None:
 
 def describe_stale(cluster: str, error: StaleRevisionError) -> str:
     """Return the message for a plan on a revision that is out of date."""
-    sentence = sentence_of(error).replace(" Reload and preview again.", "")
-    return f"{sentence} Read GET {path_of(cluster, error.resource)} again and send its ETag as If-Match."
+    return f"{sentence_of(error)} Read GET {path_of(cluster, error.resource)} again and send its ETag as If-Match."
 
 
 def fields_of(change: Change) -> dict[str, Any]:

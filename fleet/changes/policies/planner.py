@@ -59,7 +59,7 @@ def plan_change(
         before = desired_state.desired_values_of(cluster)
         if revision != desired_state.revision_of(before):
             raise desired_state.create_stale_error(
-                "out of date: the desired values were changed in the meantime. Reload and preview again",
+                "out of date: the desired values were changed in the meantime",
                 before,
             )
         rows = instance_rows_of(cluster, before, record)

@@ -63,15 +63,6 @@ def test_cause_words(cause: str, expected: str) -> None:
     assert presenters.cause_words(cause) == expected
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (5400, "90 min"), (7200, "2 h")],
-)
-def test_duration_words(seconds: float, expected: str) -> None:
-    """In the largest unit that is whole."""
-    assert presenters.duration_words(seconds) == expected
-
-
 def test_instance_cards_as_people_count() -> None:
     """Auths and proxies apart, proxy-2 before proxy-10, and the age of the heartbeat from its expiry and TTL."""
     fake = FakeReader(as_of=NOW, proxy_state=InstanceState.SILENT)

@@ -29,9 +29,9 @@ def test_each_large_outage_fires_once() -> None:
     changes = [*_outage(0, 100, 3), *_outage(1000, 720, 9), *_outage(5000, 30, 2), *_outage(9000, 50, 4)]
     firings = run_backtest(_RULE, changes, 100, 20_000.0)
     assert [(firing.seconds, firing.peak_count) for firing in firings] == [(100, 3), (720, 9), (50, 4)]
-    assert summary_of(firings, 7) == "Would have fired 3 times in 7 days, longest 12 min."
-    assert summary_of([], 1) == "Would not have fired in 1 day."
-    assert summary_of([], 0.25) == "Would not have fired in 6 h."
+    assert summary_of(firings, 7) == "Would have fired 3 times in the last 7 days, longest 12 min."
+    assert summary_of([], 1) == "Would not have fired in the last 1 day."
+    assert summary_of([], 0.25) == "Would not have fired in the last 6 h."
 
 
 def test_short_gap_continues_a_firing_and_short_outage_stays_pending() -> None:

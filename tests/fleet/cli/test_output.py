@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import click
-import pytest
 from click.testing import CliRunner
 
-from fleet.cli.output import Failure, prints, readable, table
+from fleet.cli.output import Failure, prints, table
 
 
 def test_table_aligns_and_leaves_out_empty_columns() -> None:
@@ -45,11 +44,3 @@ def test_response_is_printed_as_text_or_json() -> None:
 
     assert CliRunner().invoke(command).stdout == "3 agents\n"
     assert CliRunner().invoke(command, ["--json"]).stdout == '{"count": 3}\n'
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(7.2, "7.2 s"), (45, "45 s"), (61, "1 min"), (5400, "1.5 h"), (172_800, "2 d")]
-)
-def test_readable_durations(seconds: float, text: str) -> None:
-    """The largest unit that fits."""
-    assert readable(seconds) == text

@@ -56,11 +56,11 @@ def test_rule_backtest_shows_what_would_have_fired(config_admin: Client) -> None
     rule = AlertRule.objects.get(name="Agents stranded")
     url = f"/alerts/rules/{rule.pk}/"
     page = config_admin.get(url).content.decode()
-    assert "Would have fired 2 times in 7 days, longest 12 min." in page
+    assert "Would have fired 2 times in the last 7 days, longest 12 min." in page
     assert "proxy group or region that failed together are listed as separate causes" in page
     assert 'value="5 min"' in page
     backtest_page = config_admin.post(url, _form(rule, min_count=6, do="try")).content.decode()
-    assert "Would have fired once in 7 days" in backtest_page
+    assert "Would have fired once in the last 7 days" in backtest_page
     rule.refresh_from_db()
     assert rule.min_count == 5
 
@@ -90,12 +90,12 @@ def test_instance_rule_backtest_uses_instance_history(config_admin: Client) -> N
             )  # fmt: skip
     rule = AlertRule.objects.get(name="Auth or proxy failing")
     page = config_admin.get(f"/alerts/rules/{rule.pk}/").content.decode()
-    assert "Would have fired once in 7 days, longest 2 min." in page
+    assert "Would have fired once in the last 7 days, longest 2 min." in page
     assert "proxy-1" in page
     backtest_page = config_admin.post(
         f"/alerts/rules/{rule.pk}/", _form(rule, pending_seconds="10 s", do="try")
     )
-    assert "Would have fired 2 times in 7 days" in backtest_page.content.decode()
+    assert "Would have fired 2 times in the last 7 days" in backtest_page.content.decode()
 
 
 def test_rule_without_backtest_explains_why(config_admin: Client) -> None:
