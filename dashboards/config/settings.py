@@ -134,6 +134,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "csp.context_processors.nonce",
                 "dashboards.context.console",
             ],
+            "builtins": ["dashboards.shared.template_filters"],
         },
     },
 ]

@@ -266,7 +266,7 @@ def describe_outcome(outcome: Mapping[str, Any]) -> str:
     )
     parts = []
     if expected_range[1] or not expected_dial_count:
-        comparison = f"expected: {format_range(expected_range)}" if outcome["difference"] else "as expected"
+        comparison = f"{format_range(expected_range)} expected" if outcome["difference"] else "as expected"
         parts.append(f"{format_count([outcome['closed_count']] * 2, 'tunnel')} closed, {comparison}")
     if expected_dial_count:
         comparison = (
