@@ -113,17 +113,7 @@ def start_command(
         if filter_value
     }
     change = plan_and_confirm.plan_change(console, cluster, "/reconnect/plan", body)
-    plan = change["plan"]
-    lines = [
-        f"{plan['reconnect_count']:,} agents to reconnect in about {format_readable(round(plan['duration_seconds']))}"
-    ]
-    lines += [f"  {count:,} leave {name}" for name, count in plan["agents_by_instance"].items()]
-    lines += [
-        f"  {name} accepts agents, {count:,} agents now"
-        for name, count in plan.get("destinations", {}).items()
-    ]
-    lines += [f"  {count:,} skipped: {reason}" for reason, count in plan["skipped_by_reason"].items()]
-    plan_and_confirm.run_change(console, cluster, change, lines, **change_options)
+    plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 
 def _format_status(progress: dict[str, Any]) -> str:

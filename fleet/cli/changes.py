@@ -41,15 +41,14 @@ def list_command(console: api.Console, cluster: str) -> Any:
 @changes.command("confirm")
 @_id
 @console_options
-@plan_and_confirm.change_options
+@plan_and_confirm.confirm_options
 def confirm_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
-    """Confirm a planned change and watch its progress.
+    """Show the plan of a change, confirm it, and watch its progress.
 
-    The plan is shown first. If you answer no, or with --dry-run, the change is canceled.
+    If you answer no, the change stays planned.
     """
-    plan_and_confirm.run_change(
-        console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), [], **change_options
-    )
+    change = console.get(f"/changes/{change_id}", cluster=cluster)
+    plan_and_confirm.run_change(console, cluster, change, is_new=False, **change_options)
 
 
 def _format_state(change: dict[str, Any]) -> str:

@@ -8,11 +8,9 @@ from typing import Any
 
 import click
 
-from fleet.changes.networking.plan import format_count, format_range
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
 from fleet.cli.output import pair, prints, table
-from fleet.protocol.durations import format_readable
 from fleet.protocol.networking import config_yaml
 
 
@@ -90,7 +88,7 @@ def undo_command(console: api.Console, cluster: str, change_id: int, **change_op
     Later changes of other fields are kept.
     """
     change = plan_and_confirm.plan_undo(console, cluster, change_id)
-    plan_and_confirm.run_change(console, cluster, change, format_plan(change["plan"]), **change_options)
+    plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 
 def _format_log(response: dict[str, Any]) -> str:
@@ -122,38 +120,7 @@ def log_command(console: api.Console, cluster: str, search: str, limit: int) -> 
 def _plan_and_run(console: api.Console, cluster: str, body: Mapping[str, Any], **change_options: Any) -> None:
     base = console.get("/networking-config", cluster=cluster)["revision"]
     change = plan_and_confirm.plan_change(console, cluster, "/networking-config/plan", body, base)
-    plan_and_confirm.run_change(console, cluster, change, format_plan(change["plan"]), **change_options)
-
-
-def format_plan(plan: Mapping[str, Any]) -> list[str]:
-    """Return the plan of a config change as lines of text."""
-    lines = []
-    closing = plan.get("closing")
-    if closing is not None:
-        lines.append(f"tunnel closing: {closing['rule_label']} (now: {plan['previous_rule']})")
-        lines.append(
-            f"closes {format_count(closing['closing_count'], 'tunnel')} of "
-            f"{format_count(closing['agent_count'], 'agent')}: "
-            f"{format_count(closing['excess_count'], 'excess tunnel')}, {format_range(closing['expired_count'])} to "
-            "expired proxies; "
-            f"{format_range(closing['in_use_count'])} carry user connections; {closing['single_tunnel_agent_count']} "
-            "agents keep one tunnel"
-        )
-        for step in closing["steps"]:
-            earliest, latest = (
-                format_readable(round(step[end])) for end in ("earliest_seconds", "latest_seconds")
-            )
-            step_text = f"  closing {step['nth']} of each agent: {step['tunnel_count']} tunnels close"
-            lines.append(f"{step_text} {earliest} to {latest} after the change")
-        lines += [
-            f"  {proxy['name']}: {proxy['tunnels_before']} tunnels now, "
-            f"{format_range(proxy['tunnels_after'])} afterwards"
-            for proxy in closing["proxies"]
-        ]
-    lines += plan["notes"]
-    if "data_age_seconds" in plan:
-        lines.append(f"based on data of {plan['agent_count']} agents, {plan['data_age_seconds']} s old")
-    return lines
+    plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 
 def _format_moment(text: str) -> str:

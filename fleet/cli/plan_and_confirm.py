@@ -11,6 +11,7 @@ import click
 
 from fleet.cli import api
 from fleet.cli.output import Failure, json_option, show_json
+from fleet.cli.plan_text import format_plan
 from fleet.nodes.shared.options import combine
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.changes import ChangeState
@@ -27,8 +28,7 @@ _RESULTS = {"succeeded_count": "succeeded", "failed_count": "failed", "skipped_c
 _STOPPED = {"failed": "failed", "paused": "is paused"}
 
 
-#: The flags of a confirmation: the keyword arguments of `run_change`.
-change_options = combine(
+_reason_options = combine(
     click.option("--reason", default="", help="Reason, kept in the audit log. Prompted for if not given."),
     click.option(
         "--yes",
@@ -43,13 +43,21 @@ change_options = combine(
         metavar="CLUSTER",
         help="Name of the cluster. Confirms a change on a production cluster or of more than 100 agents.",
     ),
-    click.option("--dry-run", "plan_only", is_flag=True, help="Only show the plan; change nothing."),
+)
+_dry_run_option = click.option(
+    "--dry-run", "plan_only", is_flag=True, help="Only show the plan; change nothing."
+)
+_watch_options = combine(
     click.option("--verify", is_flag=True, help="Also wait until the result is verified against the plan."),
     click.option(
         "--no-wait", is_flag=True, help="Exit after confirming, without waiting for the change to finish."
     ),
     json_option,
 )
+#: The flags of a command that plans a change and confirms it: keyword arguments of `run_change`.
+change_options = combine(_reason_options, _dry_run_option, _watch_options)
+#: The flags of a command that confirms a change which was planned before.
+confirm_options = combine(_reason_options, _watch_options)
 
 
 def plan_change(console: api.Console, cluster: str, path: str, body: Any, revision: str = "") -> Any:
@@ -81,19 +89,23 @@ def run_change(
     console: api.Console,
     cluster: str,
     change: Mapping[str, Any],
-    lines: list[str],
     *,
     reason: str,
     yes: bool,
     confirmation: str,
-    plan_only: bool,
     verify: bool,
     no_wait: bool,
     as_json: bool,
+    plan_only: bool = False,
+    is_new: bool = True,
 ) -> None:
-    """Show a plan, ask, confirm it, and watch the change to its end. Raises Failure if it fails or is paused."""
+    """Show a plan, ask, confirm it, and watch the change to its end. Raises Failure if it fails or is paused.
+
+    With `plan_only` or without a confirmation, a plan that this command made (`is_new`) is canceled.
+    """
     if not as_json:
-        click.echo("\n".join([f"{change['title']} (change {change['id']})", *lines]), err=not plan_only)
+        number = "dry run" if plan_only else f"change {change['id']}"
+        click.echo("\n".join([f"{change['title']} ({number})", *format_plan(change)]), err=not plan_only)
     if plan_only:
         if as_json:
             show_json(change)
@@ -101,8 +113,13 @@ def run_change(
         return
     if not yes:
         if not click.confirm(f"{change['question'].rstrip('?')}?", err=True):
-            post_action(console, cluster, change, "cancel")
-            raise Failure("not confirmed: nothing was changed")
+            if is_new:
+                post_action(console, cluster, change, "cancel")
+                raise Failure("not confirmed: nothing was changed")
+            cancel_command = f"refloat changes cancel {change['id']}"
+            raise Failure(
+                f"not confirmed: change {change['id']} is still planned. To cancel it: {cancel_command}"
+            )
         if change["confirmation_required"] and not confirmation:
             confirmation = click.prompt("Type the name of the cluster to confirm", err=True)
         reason = reason or click.prompt("Reason", err=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from fleet.changes.policies.outlook import describe_ttl
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
 from fleet.cli.output import Failure, json_option, pair, show_json, table
@@ -142,26 +141,14 @@ def undo_command(console: api.Console, cluster: str, change_id: int, **change_op
     The earlier values are rolled out again.
     """
     change = plan_and_confirm.plan_undo(console, cluster, change_id)
-    plan_and_confirm.run_change(console, cluster, change, _format_plan(change["plan"]), **change_options)
+    plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 
 def _plan_and_run(
     console: api.Console, cluster: str, response: dict[str, Any], body: dict[str, Any], **change_options: Any
 ) -> None:
     change = plan_and_confirm.plan_change(console, cluster, "/policies/plan", body, response["revision"])
-    plan_and_confirm.run_change(console, cluster, change, _format_plan(change["plan"]), **change_options)
-
-
-def _format_plan(plan: dict[str, Any]) -> list[str]:
-    """Return the plan of a rollout as lines of text."""
-    lines = [
-        f"  {instance['name']} restarts ({instance['agent_count']:,} agents)" for instance in plan["restarts"]
-    ]
-    lines += [
-        f"  restart {instance['name']} yourself: {instance['reason']}" for instance in plan["manual_restarts"]
-    ]
-    lines += [f"  {describe_ttl(row)}" for row in plan.get("ttl", ())]
-    return lines + [f"  {note}" for note in plan.get("notes", ())]
+    plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 
 @policies.command("snippet")

@@ -11,7 +11,7 @@ from fleet.cli.campaign import reconnect
 from tests.fakes.console import TOKEN, FakeConsole, run_console
 
 CHANGE = {
-    "id": 7, "revision": "7-1",
+    "id": 7, "revision": "7-1", "kind": "reconnect",
     "title": "Reconnect 3 agents: off proxy-1", "question": "Reconnect 3 agents", "confirmation_required": "",
     "review_required": False, "approved_by": "", "state": "planned", "detail": "",
     "plan": {"reconnect_count": 2, "duration_seconds": 7.2, "agents_by_instance": {"proxy-1": 2},
@@ -81,7 +81,7 @@ def test_campaign_of_auth_connections(console: FakeConsole) -> None:
     outcome = _run(console, "start", "--auth", "auth-1", "--dry-run")
     assert outcome.exit_code == 0, outcome.output
     assert "2 leave auth-1" in outcome.output
-    assert "auth-2 accepts agents, 40 agents now" in outcome.output
+    assert "auth-2 accepts agents (it has 40 now)" in outcome.output
     _run(console, "start", "--search", "web", "--connection", "auth", "--dry-run")
     first, second = (body for path, body, _ in console.posts if path.endswith("/plan"))
     assert first == {"q": "", "proxy": "", "auth": "auth-1", "agents": [], "settings": {}}

@@ -64,4 +64,13 @@ def test_earlier_plan_is_confirmed_and_watched(console: FakeConsole) -> None:
     assert outcome.exit_code == 0, outcome.output
     assert console.posts[0][1] == {"reason": "it is full", "confirmation": ""}
     assert "verified: 3 of 3 agents (100 %)" in outcome.output
+    assert "2 leave proxy-1" in outcome.output
     assert "verified" in _run(console, "watch", "7").output
+
+
+def test_declined_change_stays_planned(console: FakeConsole) -> None:
+    """It may be a colleague's: only `cancel` cancels it."""
+    outcome = _run(console, "confirm", "7", stdin="n\n")
+    assert (outcome.exit_code, console.posts) == (2, [])
+    assert "change 7 is still planned. To cancel it: refloat changes cancel 7" in outcome.output
+    assert "No such option" in _run(console, "confirm", "7", "--dry-run").output

@@ -15,7 +15,7 @@ def test_progress_line_contains_the_counts() -> None:
         "succeeded_count": 1,
         "failed_count": 1,
         "skipped_count": 0,
-        "eta_seconds": 61.4,
+        "eta_seconds": 60.4,
     }
     assert plan_and_confirm.format_progress(
         {**progress, "waiting_for": "watching the canaries", "detail": ""}

@@ -20,7 +20,7 @@ POLICIES = {
     "deregistered": {"id-9": {AUTH_TTL_VARIABLE: "5m"}},
 }  # fmt: skip
 CHANGE = {
-    "id": 7, "revision": "7-1",
+    "id": 7, "revision": "7-1", "kind": "policy",
     "title": "1 policy of auths", "question": "Restart 1 instance", "confirmation_required": "",
     "review_required": False, "approved_by": "", "state": "planned", "detail": "",
     "plan": {"restarts": [{"name": "auth-1", "agent_count": 3}],

@@ -1,0 +1,80 @@
+"""Plans of changes as lines of text, by the kind of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleet.changes.networking.plan import format_count, format_range
+from fleet.changes.policies.outlook import describe_ttl
+from fleet.protocol.durations import format_readable
+from fleet.vocabulary.changes import ChangeKind
+
+
+def format_plan(change: Mapping[str, Any]) -> list[str]:
+    """Return the plan of a change, as the API returns it, as lines of text."""
+    return _FORMATTERS[ChangeKind(change["kind"])](change["plan"])
+
+
+def _format_config_plan(plan: Mapping[str, Any]) -> list[str]:
+    """Return the plan of a config change as lines of text."""
+    lines = []
+    closing = plan.get("closing")
+    if closing is not None:
+        lines.append(f"tunnel closing: {closing['rule_label']} (now: {plan['previous_rule']})")
+        lines.append(
+            f"closes {format_count(closing['closing_count'], 'tunnel')} of "
+            f"{format_count(closing['agent_count'], 'agent')}: "
+            f"{format_count(closing['excess_count'], 'excess tunnel')}, {format_range(closing['expired_count'])} to "
+            "expired proxies; "
+            f"{format_range(closing['in_use_count'])} carry user connections; {closing['single_tunnel_agent_count']} "
+            "agents keep one tunnel"
+        )
+        for step in closing["steps"]:
+            earliest, latest = (
+                format_readable(round(step[end])) for end in ("earliest_seconds", "latest_seconds")
+            )
+            step_text = f"  closing {step['nth']} of each agent: {step['tunnel_count']} tunnels close"
+            lines.append(f"{step_text} {earliest} to {latest} after the change")
+        lines += [
+            f"  {proxy['name']}: {proxy['tunnels_before']} tunnels now, "
+            f"{format_range(proxy['tunnels_after'])} afterwards"
+            for proxy in closing["proxies"]
+        ]
+    lines += plan["notes"]
+    if "data_age_seconds" in plan:
+        lines.append(
+            f"based on data of {plan['agent_count']} agents, {format_readable(plan['data_age_seconds'])} old"
+        )
+    return lines
+
+
+def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:
+    """Return the plan of a rollout as lines of text."""
+    lines = [
+        f"  {instance['name']} restarts ({instance['agent_count']:,} agents)" for instance in plan["restarts"]
+    ]
+    lines += [
+        f"  restart {instance['name']} yourself: {instance['reason']}" for instance in plan["manual_restarts"]
+    ]
+    lines += [f"  {describe_ttl(row)}" for row in plan.get("ttl", ())]
+    return lines + [f"  {note}" for note in plan.get("notes", ())]
+
+
+def _format_campaign_plan(plan: Mapping[str, Any]) -> list[str]:
+    """Return the plan of a campaign as lines of text."""
+    duration = format_readable(round(plan["duration_seconds"]))
+    lines = [f"{plan['reconnect_count']:,} agents will reconnect, within about {duration}"]
+    lines += [f"  {count:,} leave {name}" for name, count in plan["agents_by_instance"].items()]
+    lines += [
+        f"  {name} accepts agents (it has {count:,} now)"
+        for name, count in plan.get("destinations", {}).items()
+    ]
+    return lines + [f"  {count:,} skipped: {reason}" for reason, count in plan["skipped_by_reason"].items()]
+
+
+_FORMATTERS = {
+    ChangeKind.NETWORKING_CONFIG: _format_config_plan,
+    ChangeKind.POLICY: _format_rollout_plan,
+    ChangeKind.RECONNECT: _format_campaign_plan,
+}
