@@ -67,7 +67,7 @@ def _figures(runs: Sequence[Mapping[str, Share]], prefix: str = "") -> dict[str,
 
 def _measure(root: Path, seconds: float, settle: float) -> Mapping[str, Share]:
     """Start the demo of a checkout, let it become idle, and watch it. Raises BenchError."""
-    with _demo.start_demo(root, "--no-faults") as (process, demo):
+    with _demo.start_demo(root, "--no-forwarder") as (process, demo):
         asyncio.run(_await_healthy(demo))
         sleep_for(settle)
         members = console_of(psutil.Process(process.pid), demo.home)

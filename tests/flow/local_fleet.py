@@ -83,7 +83,7 @@ def run_fleet(home: Path, *flags: str) -> Iterator[Fleet]:
     with (home / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "fleet.cli", "fleet", "up", "--json", "--no-faults"),
+                *(sys.executable, "-m", "fleet.cli", "fleet", "up", "--json", "--no-forwarder"),
                 *("--home", str(home), *flags),
             ],
             cwd=ROOT,

@@ -148,13 +148,13 @@ def test_agents_heartbeat_through_the_proxy(fleet: Fleet) -> None:
         eventually_sync(has_proxy_heartbeats, seconds=PATIENCE)
 
 
-def test_no_faults_has_no_forwarder_and_down_ends_everything(fleet: Fleet) -> None:
+def test_no_forwarder_has_no_forwarder_and_down_ends_everything(fleet: Fleet) -> None:
     """Instances are reached directly; the last test of the fleet ends it, and its command, with code 0."""
     rows = json.loads(fleet.run("fleet", "ps", "--json").stdout)
     assert "forwarder" not in {row["name"] for row in rows}
     blackhole = fleet.run("fleet", "blackhole", "proxy-1")
     assert blackhole.returncode == 2
-    assert b"--no-faults" in blackhole.stderr
+    assert b"--no-forwarder" in blackhole.stderr
     assert fleet.run("fleet", "down").stdout == b"fleet default is down\n"
     assert fleet.process.wait(PATIENCE) == 0
     assert {pids.state(row["pid"]) for row in rows} == {ProcessState.DEAD}

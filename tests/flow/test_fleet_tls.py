@@ -24,7 +24,7 @@ from tests.flow.transfers import site
 from tests.meta.house import ROOT
 
 _REFLOAT = [sys.executable, "-m", "fleet.cli"]
-_SHAPE = ["--auths", "1", "--proxies", "1", "--agents", "4", "--no-faults", "--agent-announce-ttl", "4s"]
+_SHAPE = ["--auths", "1", "--proxies", "1", "--agents", "4", "--no-forwarder", "--agent-announce-ttl", "4s"]
 PATIENCE = 120.0
 
 

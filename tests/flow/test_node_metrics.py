@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 #: Seconds for anything, on a machine that does other things too.
 PATIENCE = 120.0
 SHAPE = (
-    *("--auths", "2", "--proxies", "2", "--agents", "6", "--no-faults"),
+    *("--auths", "2", "--proxies", "2", "--agents", "6", "--no-forwarder"),
     *("--announce-ttl", "4s", "--agent-announce-ttl", "6s"),
 )
 

@@ -171,7 +171,7 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
     help="Proxies also listen for tunnels of version 0.1, for your own clients.",
 )
 @click.option(
-    "--no-faults",
+    "--no-forwarder",
     is_flag=True,
     help="Run without the forwarder: block-backend and blackhole are not available.",
 )
@@ -203,7 +203,7 @@ def up(
     home: Path,
     connections: int | None,
     mesh: bool,
-    no_faults: bool,
+    no_forwarder: bool,
     tls: bool,
     as_json: bool,
     auth_via: str,
@@ -220,7 +220,7 @@ def up(
     check_unique_flags(services)
     plan = FleetPlan(
         connections=0 if mesh else connections or 1,
-        faults=not no_faults,
+        has_forwarder=not no_forwarder,
         auth_via_proxy=auth_via == "proxy",
         keys=keys.folder_of(home, shape["cluster"]) if tls else None,
         keep_alive_interval=keep_alive_interval or "",

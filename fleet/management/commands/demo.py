@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from argparse import BooleanOptionalAction
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,8 +81,13 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--faults",
-            action=BooleanOptionalAction,
-            help="run a script of incidents; --no-faults runs the fleet without the forwarder that injects faults",
+            action="store_true",
+            help="inject faults by a script, so that the console shows incidents",
+        )
+        parser.add_argument(
+            "--no-forwarder",
+            action="store_true",
+            help="run the fleet without the forwarder; the faults block-backend and blackhole are not available",
         )
 
     @override
@@ -129,8 +133,8 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
     argv += ["--service", "metrics={diag}"]
     for pair in _CLOSING_SETTINGS:
         argv += ["--networking", pair]
-    if options["faults"] is False:
-        argv += ["--no-faults"]
+    if options["no_forwarder"]:
+        argv += ["--no-forwarder"]
     # SIGTERM, not SIGKILL: the fleet stops its own processes in order when this process dies.
     return run.supervisor.start(
         "fleet", argv, stage=STAGE_FLEET, ready=is_json_ready, on_parent_death=signal.SIGTERM

@@ -157,7 +157,7 @@ def _set_mode(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: Forwa
     if not member.is_instance:
         raise FaultError(f"{name} is not an auth or a proxy: it has no forward in which to inject this fault")
     if not fleet.control:
-        raise FaultError("this fleet has no forwarder: start it without --no-faults")
+        raise FaultError("this fleet has no forwarder: start it without --no-forwarder")
     for part in parts:
         call_control_api(fleet, f"/forwards/{name}/{part}", {"mode": mode.value})
 

@@ -9,7 +9,7 @@ Start order:
 4. When every proxy is ready, their forwards get their destinations: to the balancer, all become ready together.
 5. The agents.
 
-Without forwarder (`--no-faults`): auths, proxies, balancers, then agents. If this process dies, children get SIGKILL:
+With `--no-forwarder`: auths, proxies, balancers, then agents. If this process dies, children get SIGKILL:
 a frozen process does not handle SIGTERM.
 """
 
@@ -106,7 +106,7 @@ class _LocalFleet:
         self.supervisor.adopt(
             "backend", server.process, log=self.folder / "backend" / "valkey.log", stage=_BACKEND
         )
-        if self.plan.faults:
+        if self.plan.has_forwarder:
             self._start_with_forwarder()
         else:
             self._start_plain()
@@ -199,7 +199,7 @@ class _LocalFleet:
 
     @property
     def _process_count(self) -> int:
-        return len(self.plan.instances) + len(self.plan.agent_groups) + 3 + self.plan.faults
+        return len(self.plan.instances) + len(self.plan.agent_groups) + 3 + self.plan.has_forwarder
 
     def _child_of(self, name: str) -> Child:
         return next(child for child in self.supervisor.children if child.name == name)
@@ -216,7 +216,7 @@ class _LocalFleet:
 
     def record(self) -> FleetRecord:
         """Return the current record of the fleet."""
-        forwarder = self._child_of("forwarder").ready_message if self.plan.faults else {}
+        forwarder = self._child_of("forwarder").ready_message if self.plan.has_forwarder else {}
         return FleetRecord(
             cluster=self.plan.cluster,
             pid=os.getpid(),

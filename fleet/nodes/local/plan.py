@@ -48,7 +48,7 @@ class FleetPlan:
     #: The file of the initial networking config; None: auths use the defaults.
     bootstrap: Path | None = None
     #: Ports and backend connections of instances pass through a forwarder.
-    faults: bool = True
+    has_forwarder: bool = True
     cluster: str = "default"
     agents_per_process: int = 500
     #: Services that each agent exposes, name=host:port.

@@ -101,7 +101,7 @@ def test_impossible_fault_is_explained(fleet: FleetRecord) -> None:
     """The process has no forward, the fleet has no forwarder, the forwarder does not respond, or the token is wrong."""
     with pytest.raises(FaultError, match="not an auth or a proxy"):
         faults.cut_backend(fleet, "forwarder")
-    with pytest.raises(FaultError, match="--no-faults"):
+    with pytest.raises(FaultError, match="--no-forwarder"):
         faults.blackhole(replace(fleet, control=""), "proxy-1")
     assert faults.modes(replace(fleet, control="")) == {}
     with pytest.raises(FaultError, match="does not respond"):

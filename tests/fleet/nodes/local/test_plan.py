@@ -62,7 +62,7 @@ def test_proxies_send_heartbeats_to_auths_by_default() -> None:
 
 def test_instance_without_forwarder_advertises_its_own_ports() -> None:
     """The instance connects to the backend directly."""
-    argv = fleet_plan.instance(FleetPlan(faults=False), "proxy", "proxy-1", "127.0.0.1:9", {})
+    argv = fleet_plan.instance(FleetPlan(has_forwarder=False), "proxy", "proxy-1", "127.0.0.1:9", {})
     assert "--advertise" not in argv
     assert flag_value(argv, "--backend") == "redis://127.0.0.1:9/0"
 
