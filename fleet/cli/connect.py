@@ -18,7 +18,7 @@ from fleet.nodes.proxy.connect import access
 from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, ServiceConnectionLostError
-from fleet.nodes.shared.flags import tls_options
+from fleet.nodes.shared.flags import client_tls_options
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.transport.tls import TLSError, TLSFiles
 
@@ -43,7 +43,7 @@ class _ConnectionAborted(Failure):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with a token that the CONNECT port of the proxy accepts. [env: REFLOAT_CONNECT_TOKEN, the token itself]",
 )
-@tls_options
+@client_tls_options
 @cluster_option
 @home_option
 def connect(

@@ -112,7 +112,10 @@ def list_silences(console: api.Console, cluster: str) -> Any:
     "--starts-at", "starts", metavar="TIME", help="Start time, such as 2026-11-22T02:00:00Z. Default: now."
 )
 @click.option(
-    "--everything", "is_everything", is_flag=True, help="Confirm a silence that matches every incident."
+    "--everything",
+    "is_everything",
+    is_flag=True,
+    help="Confirm a silence that matches all or nearly all incidents or agents.",
 )
 @console_options
 def add(
@@ -124,9 +127,10 @@ def add(
     starts: str | None,
     is_everything: bool,
 ) -> None:
-    """Silence incidents that match all MATCHERS.
+    """Silence incidents, or agents: those that match all MATCHERS.
 
-    Examples of matchers: cause=proxy-1, severity=warning, agent=web-*, label=lab.
+    Matchers of incidents: cause=proxy-1, kind=proxy, rule='Agents at risk', severity=warning. Matchers of agents:
+    agent=web-*, label=lab; alerts do not count these agents. One silence cannot have both.
     """
     body: dict[str, Any] = {
         "matchers": " ".join(_quote(matcher) for matcher in matchers),

@@ -20,7 +20,7 @@ _MEANINGS = {
     "concurrency": "Instances that restart at the same time",
     "drain_seconds": "Time for connections to leave an instance before its restart",
     "soak_seconds": "Time that a restarted instance must stay healthy before the next one starts",
-    "timeout_seconds": "Longest time for the restart of an instance, and as long for its recovery",
+    "timeout_seconds": "Longest time for the restart of an instance, and again for its recovery",
 }
 
 

@@ -40,7 +40,7 @@ def retire(
 @_reason
 @console_options
 def reinstate(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str) -> None:
-    """Reinstate retired agents: they count again."""
+    """Reinstate retired agents: totals and alerts include them again."""
     _request_each(console, cluster, agent_ids, {"is_retired": False, "reason": reason}, _REINSTATE_SENTENCE)
 
 

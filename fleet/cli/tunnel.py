@@ -13,7 +13,7 @@ import uvloop
 from fleet.cli.output import Failure
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
-from fleet.nodes.shared.flags import POSITIVE, tls_options
+from fleet.nodes.shared.flags import POSITIVE, client_tls_options, server_tls_options
 from fleet.nodes.shared.options import combine
 from fleet.nodes.tunnel import client as tunnel_client
 from fleet.nodes.tunnel import server as tunnel_server
@@ -96,7 +96,7 @@ _client_options = combine(
         default="",
         help="Name of this client, by which a Refloat server recognizes it when it reconnects.",
     ),
-    tls_options,
+    client_tls_options,
     _policy_options,
 )
 
@@ -168,7 +168,7 @@ def tunnel() -> None:
     help="Version of the wire protocol (repeatable). The first is used for clients that do not name their version.",
 )
 @_policy_options
-@tls_options
+@server_tls_options
 def serve(
     listen: tuple[str, int],
     forwards: tuple[LocalForward, ...],

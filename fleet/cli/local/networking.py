@@ -141,7 +141,7 @@ def _auths_of_fleet(home: Path, cluster: str, tls: TLSFiles) -> AuthConfigClient
 def config() -> None:
     """Read and change the networking config on the auths.
 
-    No console is needed. KEY is a field as in the YAML (tunnel_strategy.type), or its last part if that is unique
+    No console is needed. KEY is a field as `get` prints it (tunnel_strategy.type), or its last part if that is unique
     (agent_connection_count).
     """
 

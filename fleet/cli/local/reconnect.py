@@ -47,8 +47,8 @@ def reconnect(
 ) -> None:
     """Move agents away from proxies or auths.
 
-    The agents of a proxy move their tunnel to another proxy. For an auth, every proxy advises its agents to connect to
-    another auth, so this works even if the auth does not respond. An agent opens its new connection before it closes
+    The agents of a proxy move their tunnel to another proxy. For an auth, the proxies advise its agents to connect
+    to another auth, so this works even if the auth does not respond. An agent opens its new connection before it closes
     the old one, so user connections are not interrupted.
     """
     advisory_id = advisory_id or secrets.token_hex(8)

@@ -177,8 +177,8 @@ def fault(home: Path, arguments: tuple[str, ...]) -> None:
     """Inject a fault: ACTION TARGET [COUNT].
 
     Actions: freeze, resume, kill, unhealthy, expire, block-backend, strand, offline, ignore-advice, heal. TARGET is
-    the name of an instance, a pattern such as 'proxy-1*', or all. strand, offline and ignore-advice take COUNT, a
-    number of agents.
+    the name of an instance, a pattern such as 'proxy-1*', or all. strand, offline and ignore-advice affect
+    COUNT agents of the proxy TARGET; stranded agents still send heartbeats, offline agents do not.
     """
     with _clear_errors():
         requested_fault: SimulatedFault = parse_fault(" ".join(arguments))

@@ -23,7 +23,7 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        subparsers = parser.add_subparsers(dest="doing", required=True, metavar="list|set")
+        subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="list|set")
         subparsers.add_parser("list", help="list clusters with their settings")
         setting = subparsers.add_parser("set", help="change the settings of a cluster")
         setting.add_argument("cluster", help="id of the cluster")
@@ -39,7 +39,7 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        {"list": self._list, "set": self._set}[options["doing"]](options)
+        {"list": self._list, "set": self._set}[options["subcommand"]](options)
 
     def _list(self, options: dict[str, Any]) -> None:
         for cluster in Cluster.objects.all():

@@ -24,7 +24,7 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        subparsers = parser.add_subparsers(dest="doing", required=True, metavar="create|list|revoke")
+        subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="create|list|revoke")
         create = subparsers.add_parser("create", help="create a token and print it, once")
         create.add_argument(
             "username", help="owner of the token; the token never has more permissions than its owner"
@@ -45,11 +45,11 @@ class Command(BaseCommand):
         listing.add_argument("--user", help="only tokens of this user")
         listing.add_argument("--json", action="store_true", help="print a JSON array")
         revoke = subparsers.add_parser("revoke", help="revoke a token immediately")
-        revoke.add_argument("prefix", help="prefix of the token after rfl_, as `list` shows it")
+        revoke.add_argument("prefix", help="first characters of the token after rfl_, as `list` shows them")
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        {"create": self._create, "list": self._list, "revoke": self._revoke}[options["doing"]](options)
+        {"create": self._create, "list": self._list, "revoke": self._revoke}[options["subcommand"]](options)
 
     def _create(self, options: dict[str, Any]) -> None:
         user = User.objects.filter(username=options["username"]).first()

@@ -27,13 +27,18 @@ class Command(BaseCommand):
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         subparsers = parser.add_subparsers(
-            dest="doing", required=True, metavar="create|role|list|disable|enable"
+            dest="subcommand", required=True, metavar="create|role|list|disable|enable"
         )
         create = subparsers.add_parser(
             "create", help="create a user; prints the password unless one is given"
         )
         create.add_argument("username", help="name of the new user")
-        create.add_argument("--role", required=True, choices=list(ROLES), help="role of the new user")
+        create.add_argument(
+            "--role",
+            required=True,
+            choices=list(ROLES),
+            help="role of the new user; write a role with a blank in quotes",
+        )
         create.add_argument("--email", default="", help="email address for password resets")
         create.add_argument("--password-stdin", action="store_true", help="read the password from stdin")
         create.add_argument(
@@ -41,7 +46,9 @@ class Command(BaseCommand):
         )
         role = subparsers.add_parser("role", help="change the role of a user")
         role.add_argument("username", help="name of the user")
-        role.add_argument("role", choices=list(ROLES), help="new role of the user")
+        role.add_argument(
+            "role", choices=list(ROLES), help="new role of the user; write a role with a blank in quotes"
+        )
         listing = subparsers.add_parser("list", help="list users and their roles")
         listing.add_argument("--json", action="store_true", help="print a JSON array")
         for state, help_text in (
@@ -53,7 +60,7 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         handlers = {"create": self._create, "role": self._role, "list": self._list}
-        handlers.get(options["doing"], self._switch)(options)
+        handlers.get(options["subcommand"], self._switch)(options)
 
     def _create(self, options: dict[str, Any]) -> None:
         username = options["username"]
@@ -88,7 +95,7 @@ class Command(BaseCommand):
     def _switch(self, options: dict[str, Any]) -> None:
         user = _find(options["username"])
         before = _facts(user)
-        user.is_active = options["doing"] == "enable"
+        user.is_active = options["subcommand"] == "enable"
         user.save(update_fields=["is_active"])
         if not user.is_active:
             end_sessions(user)

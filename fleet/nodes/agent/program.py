@@ -421,7 +421,7 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     "ports of proxies.",
 )
 @node_flags.keep_alive_options
-@node_flags.tls_options
+@node_flags.node_tls_options
 @click.option(
     "--tls-auth-name",
     default="",

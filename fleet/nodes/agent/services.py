@@ -68,7 +68,7 @@ service_option = click.option(
     type=ParsedOption("name=host:port", parse),
     multiple=True,
     help="Expose a TCP service to users of the proxies. {n} in the address stands for the agent's number. NAME={diag} "
-    "exposes the diag port of this process. Repeatable. Default: none.",
+    "exposes the agent's diag port. Repeatable. Default: none.",
 )
 
 

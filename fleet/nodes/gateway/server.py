@@ -29,7 +29,7 @@ from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
 from fleet.nodes.gateway.routes_file import RoutesFile, RoutesFileError
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, lifecycle
-from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_options
+from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, server_tls_options
 from fleet.nodes.shared.options import ParsedOption
 from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import health as destination
@@ -240,7 +240,7 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     help="Descriptor set, as protoc and buf write it. Calls of its streaming methods are never retried. Repeatable.",
 )
-@tls_options
+@server_tls_options
 @click.option(
     "--backend-tls",
     is_flag=True,

@@ -88,33 +88,46 @@ destination_health_option = click.option(
 )
 
 
-_tls_options = combine(
-    click.option("--tls-cert", type=_FILE, help="Certificate of this program (PEM)."),
-    click.option("--tls-key", type=_FILE, help="Private key of --tls-cert (PEM)."),
-    click.option(
-        "--tls-ca",
-        type=_FILE,
-        help="CA of the peers (PEM). A server with this flag requires client certificates.",
-    ),
-    click.option("--tls-server-name", default="", help="Host name to expect in the server's certificate."),
+def _tls_options(ca_help: str, server_name_help: str = "") -> Decorator:
+    """Return a decorator that adds the TLS flags; without `server_name_help`, not --tls-server-name.
+
+    The command receives them as `tls`, a `TLSFiles`. Without any flag there is no TLS.
+    """
+    options = [
+        click.option("--tls-cert", type=_FILE, help="Certificate of this program (PEM)."),
+        click.option("--tls-key", type=_FILE, help="Private key of --tls-cert (PEM)."),
+        click.option("--tls-ca", type=_FILE, help=ca_help),
+    ]
+    if server_name_help:
+        options.append(click.option("--tls-server-name", default="", help=server_name_help))
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_tls(
+            *args: Any,
+            tls_cert: Path | None,
+            tls_key: Path | None,
+            tls_ca: Path | None,
+            tls_server_name: str = "",
+            **flags: Any,
+        ) -> Any:
+            return command(*args, tls=TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name), **flags)
+
+        return combine(*options)(with_tls)
+
+    return decorate
+
+
+client_tls_options = _tls_options(
+    "CA of the servers (PEM).",
+    "Host name expected in the servers' certificates. Default: the host name of their address.",
 )
-
-
-def tls_options(command: Command) -> Command:
-    """Add the TLS flags; the command receives them as `tls`, a `TLSFiles`. Without any flag there is no TLS."""
-
-    @functools.wraps(command)
-    def with_tls(
-        *args: Any,
-        tls_cert: Path | None,
-        tls_key: Path | None,
-        tls_ca: Path | None,
-        tls_server_name: str,
-        **options: Any,
-    ) -> Any:
-        return command(*args, tls=TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name), **options)
-
-    return _tls_options(with_tls)
+server_tls_options = _tls_options("CA of the clients (PEM). Clients must then present a certificate.")
+#: Auths, proxies and agents: the name in a certificate of a node is its role, unless a flag names another.
+node_tls_options = _tls_options(
+    "CA of the other nodes (PEM). Clients must then present a certificate.",
+    "Host name expected in the certificates of other nodes. Default: their role (auth or proxy).",
+)
 
 
 #: Flags of the keep-alive pings on tunnels.
@@ -199,7 +212,7 @@ def instance_options(*, ttl_variable: str) -> Decorator:
             show_default=True,
             help="Report this instance as degraded while its event loop is often delayed by more than this. 0s: never.",
         ),
-        tls_options,
+        node_tls_options,
     )
 
 

@@ -16,16 +16,16 @@ _options = combine(
     click.option(
         "--headroom",
         type=FiniteRange(min=1),
-        help="Capacity of each destination, as a multiple of its load while all are healthy. A destination at its "
-        "capacity gets no more traffic while another healthy or degraded one has room. Default: no limit, so "
-        "the last healthy destination may get all traffic.",
+        help="Capacity of each destination (backend or target), as a multiple of its load while all are healthy. A "
+        "destination at its capacity gets no more traffic while another healthy or degraded one has room. Default: "
+        "no limit, so the last healthy destination may get all traffic.",
     ),
     click.option(
         "--degraded-weight",
         type=click.IntRange(1, 100),
         default=100,
         show_default=True,
-        help="Weight of a degraded destination, in percent of its normal weight.",
+        help="Weight of a degraded destination, in percent of its normal weight, while it gets traffic.",
     ),
     click.option(
         "--slow-start",
@@ -40,8 +40,8 @@ _options = combine(
         type=click.IntRange(min=1),
         default=1,
         show_default=True,
-        help="Minimum number of healthy destinations. If fewer are healthy, degraded ones also get traffic, even while "
-        "the healthy ones have room.",
+        help="Minimum number of healthy destinations. Degraded ones get traffic while fewer are healthy, and while the "
+        "healthy ones are less than about 71 % of the capacity.",
     ),
 )
 

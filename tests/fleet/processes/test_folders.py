@@ -78,8 +78,8 @@ import sys, pathlib
 from fleet.processes import folders
 path = pathlib.Path(sys.argv[1])
 sys.stdin.readline()
-created = folders.create_private(path, sys.argv[2])
-print(created, path.read_text())
+was_created = folders.create_private(path, sys.argv[2])
+print(was_created, path.read_text())
 """
     processes = [
         subprocess.Popen(
@@ -95,6 +95,6 @@ print(created, path.read_text())
         process.stdin.write("go\n")
         process.stdin.flush()
     responses = [process.communicate()[0].split() for process in processes]
-    assert sorted(created for created, _ in responses) == ["False", "False", "False", "True"]
+    assert sorted(was_created for was_created, _ in responses) == ["False", "False", "False", "True"]
     assert {text for _, text in responses} == {path.read_text()}
     assert (_read_mode(path), list(tmp_path.iterdir())) == (0o600, [path])

@@ -1,0 +1,33 @@
+"""Plans as lines of text; tests of the commands see the lines of the other kinds."""
+
+from __future__ import annotations
+
+from fleet.cli.plan_text import format_plan
+from fleet.vocabulary.changes import ChangeKind
+
+_CAMPAIGN_PLAN = {
+    "reconnect_count": 1200,
+    "duration_seconds": 61.2,
+    "agents_by_instance": {"auth-1": 1200},
+    "destinations": {"auth-2": 40},
+    "skipped_by_reason": {"it is retired": 1},
+}
+
+
+def test_lines_of_a_campaign() -> None:
+    change = {"kind": "reconnect", "plan": _CAMPAIGN_PLAN}
+    assert format_plan(change) == [
+        "1,200 agents will reconnect, within about 1 min 1 s",
+        "  1,200 leave auth-1",
+        "  auth-2 accepts agents (it has 40 now)",
+        "  1 skipped: it is retired",
+    ]
+
+
+def test_every_kind_of_change_has_a_text() -> None:
+    empty_plans = {
+        ChangeKind.NETWORKING_CONFIG: {"notes": ["nothing closes"]},
+        ChangeKind.POLICY: {"restarts": [], "manual_restarts": [], "notes": ["nothing restarts"]},
+        ChangeKind.RECONNECT: _CAMPAIGN_PLAN,
+    }
+    assert all(format_plan({"kind": kind.value, "plan": empty_plans[kind]}) for kind in ChangeKind)
