@@ -11,7 +11,7 @@ from django.utils.decorators import sync_and_async_middleware
 
 from dashboards.shared import request_log
 from dashboards.shared.request_actor import REQUEST_ID_HEADER, request_id_of
-from fleet.audit import collect_recorded_ids
+from fleet.audit import collect_audit_entry_ids
 
 SyncHandler = Callable[[HttpRequest], HttpResponseBase]
 AsyncHandler = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
@@ -47,7 +47,7 @@ def log_attempts(get_response: Any) -> SyncHandler | AsyncHandler:
         get_response_async = cast("AsyncHandler", get_response)
 
         async def async_middleware(request: HttpRequest) -> HttpResponseBase:
-            with collect_recorded_ids() as recorded_ids:
+            with collect_audit_entry_ids() as recorded_ids:
                 response = await get_response_async(request)
             if request.method not in request_log.READS:
                 await sync_to_async(request_log.record_attempt)(request, response, len(recorded_ids))
@@ -57,7 +57,7 @@ def log_attempts(get_response: Any) -> SyncHandler | AsyncHandler:
     get_response_sync = cast("SyncHandler", get_response)
 
     def sync_middleware(request: HttpRequest) -> HttpResponseBase:
-        with collect_recorded_ids() as recorded_ids:
+        with collect_audit_entry_ids() as recorded_ids:
             response = get_response_sync(request)
         request_log.record_attempt(request, response, len(recorded_ids))
         return response

@@ -20,8 +20,8 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.vocabulary.actions import ActionName, AuditAction, AuditOutcome, RefusalError
 from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 
-#: Ids of the rows written since `collect_recorded_ids` began.
-_recorded_ids: ContextVar[list[int] | None] = ContextVar("written", default=None)
+#: Ids of the rows written since `collect_audit_entry_ids` began.
+_audit_entry_ids: ContextVar[list[int] | None] = ContextVar("audit_entry_ids", default=None)
 #: Lengths of the columns in characters.
 _MAX_LENGTHS = {"actor_name": 200, "subject": 255, "reason": 500}
 
@@ -74,7 +74,7 @@ def shell_actor_of(command: str) -> RequestActor:
     return RequestActor(Actor(ActorKind.SYSTEM, f"manage.py {command}, by {name}"))
 
 
-def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry:
+def write_entry(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry:
     """Write a row. Call it outside transactions that may be rolled back, or the row is lost."""
     row = AuditEntry.objects.create(
         at=now,
@@ -92,20 +92,20 @@ def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry
         change_id=attempt.change_id,
         request_id=attempt.request_id,
     )
-    if (recorded_ids := _recorded_ids.get()) is not None:
-        recorded_ids.append(row.pk)
+    if (entry_ids := _audit_entry_ids.get()) is not None:
+        entry_ids.append(row.pk)
     return row
 
 
 @contextmanager
-def collect_recorded_ids() -> Iterator[list[int]]:
+def collect_audit_entry_ids() -> Iterator[list[int]]:
     """Collect the ids of the rows that are written in the block, also by threads that the block waits for."""
-    recorded_ids: list[int] = []
-    token = _recorded_ids.set(recorded_ids)
+    entry_ids: list[int] = []
+    token = _audit_entry_ids.set(entry_ids)
     try:
-        yield recorded_ids
+        yield entry_ids
     finally:
-        _recorded_ids.reset(token)
+        _audit_entry_ids.reset(token)
 
 
 @contextmanager
@@ -119,13 +119,13 @@ def record_outcome(attempt: Attempt, clock: Callable[[], datetime] = timezone.no
     except RefusalError as error:
         if not error.is_logged:
             attempt.detail, error.is_logged = str(error), True
-            record(attempt, AuditOutcome.REFUSED, clock())
+            write_entry(attempt, AuditOutcome.REFUSED, clock())
         raise
     except BaseException as error:
         attempt.detail = f"{type(error).__name__}: {error}"
-        record(attempt, AuditOutcome.FAILED, clock())
+        write_entry(attempt, AuditOutcome.FAILED, clock())
         raise
-    record(attempt, AuditOutcome.SUCCEEDED, clock())
+    write_entry(attempt, AuditOutcome.SUCCEEDED, clock())
 
 
 def _fit_column(column: str, text: str) -> str:

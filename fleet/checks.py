@@ -47,12 +47,12 @@ def _tls_file_errors() -> Iterator[checks.CheckMessage]:
 
 
 @checks.register()
-def check_outgoing_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+def check_external_services(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     """Check URLs and ports of external services."""
     errors: list[checks.CheckMessage] = [
         checks.Error(f"{name} is not a URL.", hint="Use http://host/ or https://host/.", id="fleet.E008")
         for name in ("REFLOAT_PUBLIC_URL", "REFLOAT_DEADMAN_URL")
-        if not _is_page_url(getattr(settings, name))
+        if not _is_optional_http_url(getattr(settings, name))
     ]
     if not 0 < settings.EMAIL_PORT < 65536:
         errors.append(
@@ -65,7 +65,7 @@ def check_outgoing_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) 
     return errors
 
 
-def _is_page_url(url: str) -> bool:
+def _is_optional_http_url(url: str) -> bool:
     """Return whether `url` is empty or an HTTP URL."""
     try:
         parts = urlsplit(url)
@@ -99,7 +99,7 @@ def check_rounds(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[chec
 
 
 @checks.register()
-def check_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+def check_fleet_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     """Check the addresses of Redis, the gateway and the first auths."""
     errors: list[checks.CheckMessage] = []
     scheme = urlsplit(str(settings.REDIS_URL)).scheme
@@ -111,15 +111,15 @@ def check_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[c
                 id="fleet.E006",
             )
         )
-    for name, auth in [
+    for name, address in [
         *(("REFLOAT_AUTHS", address) for address in settings.REFLOAT_AUTHS),
         *(("REFLOAT_GATEWAY", address) for address in [settings.REFLOAT_GATEWAY] if address),
     ]:
-        host, _colon, port = auth.rpartition(":")
+        host, _colon, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             errors.append(
                 checks.Error(
-                    f"{name} has the address {auth!r}, which is not host:port.",
+                    f"{name} has the address {address!r}, which is not host:port.",
                     hint="Separate addresses with commas: auth-1.example:3025,auth-2.example:3025",
                     id="fleet.E007",
                 )

@@ -21,7 +21,6 @@ class IsolatedBlock:
     """Result of an isolated block."""
 
     #: An error ended the block.
-
     has_failed: bool = False
 
 
@@ -50,14 +49,14 @@ def for_each_cluster(
 ) -> bool:
     """Run `work` for each cluster, by default for every cluster, and return whether all of it succeeded.
 
-    `failure_note` names the work in the log line of a failure.
+    `failure_note` says in the log line what failed: `policies were not read`.
     """
-    failures = 0
+    failure_count = 0
     for cluster in Cluster.objects.all() if clusters is None else clusters:
         with isolate_errors(f"cluster {cluster.id}: {failure_note}") as block:
             work(cluster)
-        failures += block.has_failed
-    return not failures
+        failure_count += block.has_failed
+    return not failure_count
 
 
 def for_each_change(changes: Iterable[Change], work: Callable[[Change], object]) -> None:

@@ -33,18 +33,18 @@ def take(
     cluster: str, purpose: str, holder: str, now: datetime, change: Change | None = None
 ) -> ClusterLease:
     """Take the lease of a cluster. Raises LeaseHeldError while another holder's lease has not expired."""
-    rows = ClusterLease.objects.filter(cluster=cluster, purpose=purpose)
-    row, _ = rows.get_or_create(cluster_id=cluster, purpose=purpose, defaults={"expires_at": now})
+    leases = ClusterLease.objects.filter(cluster=cluster, purpose=purpose)
+    lease, _ = leases.get_or_create(cluster_id=cluster, purpose=purpose, defaults={"expires_at": now})
     with transaction.atomic():
-        updated_count = rows.filter(Q(holder="") | Q(expires_at__lte=now)).update(
+        updated_count = leases.filter(Q(holder="") | Q(expires_at__lte=now)).update(
             holder=holder, change=change, token=F("token") + 1, expires_at=now + LEASE_TTL_BY_PURPOSE[purpose]
         )
-        row.refresh_from_db()
+        lease.refresh_from_db()
     if not updated_count:
         raise LeaseHeldError(
-            f"{row.holder} holds the lease of cluster {cluster} until {row.expires_at:%H:%M:%S} UTC"
+            f"{lease.holder} holds the lease of cluster {cluster} until {lease.expires_at:%H:%M:%S} UTC"
         )
-    return row
+    return lease
 
 
 def renew(lease: ClusterLease, now: datetime | None) -> None:

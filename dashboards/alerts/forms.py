@@ -21,7 +21,7 @@ from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import LONGEST_WINDOW, WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, filter_by_cluster
-from fleet.models.sealed_secrets import SealError, seal, unseal
+from fleet.models.sealed_secrets import UnsealError, seal, unseal
 from fleet.vocabulary.incidents import Severity
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
@@ -290,7 +290,7 @@ def _input_field(entry: Input) -> forms.CharField:
 def _unseal_or_empty(secrets: str) -> dict[str, str]:
     try:
         return unseal(secrets)
-    except SealError:
+    except UnsealError:
         return {}
 
 

@@ -31,7 +31,7 @@ from fleet.alerts.notifications import (
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_active_silences, find_silence_name
-from fleet.models.access import log_clusters_of
+from fleet.models.access import audit_log_clusters_of
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -283,7 +283,7 @@ def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool)
     )
     audit_entries = AuditEntry.objects.filter(
         reduce(or_, (Q(action__startswith=f"{first}.") for first in FLEET_ACTION_SUBJECTS)),
-        cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user),
+        cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user),
         outcome="succeeded", change_id=None, at__gte=since, at__lte=until,
     ).exclude(action=AuditAction.NETWORKING_EXTERNAL_WRITE).order_by("-at")  # fmt: skip
     configs = NetworkingRevision.objects.filter(

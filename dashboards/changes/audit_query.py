@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 
-from fleet.models.access import log_clusters_of
+from fleet.models.access import audit_log_clusters_of
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.changes import ActorKind
@@ -44,7 +44,7 @@ class AuditQuery:
     def find_rows(self, cluster: str, now: datetime, *, is_limited_user: bool) -> QuerySet[AuditEntry]:
         """Return the entries of a cluster, newest first; with those of no cluster, unless `is_limited_user` is set."""
         visible_rows = AuditEntry.objects.filter(
-            cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user)
+            cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user)
         )
         matching_rows: QuerySet[AuditEntry] = visible_rows.order_by("-pk")
         for term in self.search_terms.split()[:10]:

@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
 from dashboards.shared import refusals
-from fleet.models.access import ROLES, Permission, can_write, has_permission, limits_of
+from fleet.models.access import ROLES, Permission, can_write, has_permission, cluster_limits_of
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 
 P = ParamSpec("P")
@@ -138,8 +138,8 @@ def known_clusters() -> tuple[str, ...]:
 
 def visible_clusters(user: User) -> tuple[str, ...]:
     """Return the clusters that `user` may see; the default cluster comes first."""
-    limits = limits_of(user)
-    return tuple(cluster for cluster in known_clusters() if not limits or cluster in limits)
+    cluster_ids = cluster_limits_of(user)
+    return tuple(cluster for cluster in known_clusters() if not cluster_ids or cluster in cluster_ids)
 
 
 def access_of(callback: Any) -> AccessRequirement | None:

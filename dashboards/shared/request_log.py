@@ -18,7 +18,7 @@ from dashboards.shared import refusals, request_actor
 from dashboards.shared.api.per_cluster import operation_name_of
 from dashboards.shared.permissions import ALLAUTH, PUBLIC
 from dashboards.shared.row_ids import row_id
-from fleet.audit import Attempt, record
+from fleet.audit import Attempt, write_entry
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
 from fleet.vocabulary.actions import ActionName, AuditOutcome, RouteKind, action_of_request
@@ -63,7 +63,7 @@ def record_attempt(request: HttpRequest, response: HttpResponseBase, audit_entry
             change_id=_change_id_of(request),
             request_id=request_actor.request_id_of(request),
         )
-        record(attempt, outcome, timezone.now())
+        write_entry(attempt, outcome, timezone.now())
     except DatabaseError:
         # The response is sent anyway; the process log has what could not be written to the audit log.
         logger.exception("audit entry for %s %s could not be written", request.method, request.path)

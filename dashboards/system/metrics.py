@@ -17,7 +17,7 @@ from dashboards.shared import record_reader
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires, visible_clusters
 from dashboards.system.metrics_token import allow_token
-from fleet.models.access import Permission, is_limited
+from fleet.models.access import Permission, has_cluster_limit
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateUnavailableError
@@ -32,7 +32,7 @@ from fleet.vocabulary.incidents import OPEN_STATES, Severity
 def metrics(request: HttpRequest) -> HttpResponseBase:
     """Return the current metrics of the clusters that the user may see; nothing is kept between two scrapes."""
     user, registry = signed_in_user_of(request), CollectorRegistry(auto_describe=False)
-    include_installation = not is_limited(user)
+    include_installation = not has_cluster_limit(user)
     registry.register(
         FleetCollector(
             visible_clusters(user), record_reader.current_time(), include_installation=include_installation

@@ -22,7 +22,7 @@ from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.channels.registry import KINDS, REPOSTS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
-from fleet.models.sealed_secrets import SealError, unseal
+from fleet.models.sealed_secrets import UnsealError, unseal
 from fleet.vocabulary.incidents import TimelineKind
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Outbox:
             self.senders[_channel_of(delivery).kind](self._request_of(delivery))
         except SendError as error:
             self._record_failure(delivery, str(error), permanent=error.permanent)
-        except SealError as error:
+        except UnsealError as error:
             self._record_failure(delivery, str(error), permanent=False)
         except Exception as error:
             # Some senders are third-party code. A bug in one must not block the notifications of the others.

@@ -23,7 +23,7 @@ from fleet.alerts.channels.registry import REPOSTS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
 from fleet.models.moments import to_moment
-from fleet.models.sealed_secrets import SealError, unseal
+from fleet.models.sealed_secrets import UnsealError, unseal
 from fleet.vocabulary.incidents import IncidentState, Notification, NotificationKind
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Reposter:
                 self._request_of(row, payloads[row.pk], *channel_values) for row in resolved_rows
             ]:
                 repost(resolution_requests)
-        except (SendError, SealError) as error:
+        except (SendError, UnsealError) as error:
             is_new = channel.pk not in self._failing_channels
             self._failing_channels.pop(channel.pk, None)
             self._failing_channels[channel.pk] = None

@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F
 
 from fleet import lease
-from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, record, record_outcome
+from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, write_entry, record_outcome
 from fleet.changes import ChangeRefusedError, ClusterBusyError, WrongStateError
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
@@ -310,7 +310,7 @@ def record_refused_plan(
         if not error.is_logged:
             error.is_logged = True
             action = action_of_change(kind, ChangeStep.PLAN)
-            record(
+            write_entry(
                 actor.create_attempt(action, cluster, after=after, detail=str(error)),
                 AuditOutcome.REFUSED,
                 now,

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from django.db import migrations
 
-from fleet.models.sealed_secrets import SealError, seal, unseal
+from fleet.models.sealed_secrets import UnsealError, seal, unseal
 
 
 def seal_addresses(apps: Any, editor: Any) -> None:
@@ -18,7 +18,7 @@ def seal_addresses(apps: Any, editor: Any) -> None:
             continue
         try:
             secrets = unseal(channel.secrets)
-        except SealError:
+        except UnsealError:
             continue
         parts = urlsplit(url)
         channel.secrets = seal({**secrets, "url": url})

@@ -113,32 +113,32 @@ def has_permission(
     return cluster is None or can_see_cluster(user, cluster)
 
 
-def limits_of(user: User) -> frozenset[str]:
+def cluster_limits_of(user: User) -> frozenset[str]:
     """Return the ids of the clusters that `user` is limited to; empty: no limit."""
     return frozenset(user.cluster_limits.values_list("cluster", flat=True))
 
 
 def can_see_cluster(user: User, cluster: str) -> bool:
     """Return whether `user` may see `cluster`."""
-    limits = limits_of(user)
-    return not limits or cluster in limits
+    cluster_ids = cluster_limits_of(user)
+    return not cluster_ids or cluster in cluster_ids
 
 
-def is_limited(user: User) -> bool:
+def has_cluster_limit(user: User) -> bool:
     """Return whether `user` is limited to some clusters."""
-    return bool(limits_of(user))
+    return bool(cluster_limits_of(user))
 
 
-def can_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> bool:
-    """Return whether `user` may change an object of the cluster `owner`; empty: of the whole installation.
+def can_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner_cluster: str) -> bool:
+    """Return whether `user` may change an object of the cluster `owner_cluster`; empty: of the whole installation.
 
     Objects of the installation apply to every cluster, so they need a user without a limit.
     """
-    if owner:
-        return has_permission(user, permission, owner)
-    return has_permission(user, permission) and isinstance(user, User) and not is_limited(user)
+    if owner_cluster:
+        return has_permission(user, permission, owner_cluster)
+    return has_permission(user, permission) and isinstance(user, User) and not has_cluster_limit(user)
 
 
-def log_clusters_of(cluster: str, *, is_limited_user: bool) -> tuple[str, ...]:
+def audit_log_clusters_of(cluster: str, *, is_limited_user: bool) -> tuple[str, ...]:
     """Return the clusters whose audit log rows a cluster's page shows; unlimited users also see rows without one."""
     return (cluster,) if is_limited_user else ("", cluster)

@@ -18,7 +18,7 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES, ActorKind, ChangeKind, Ch
 
 _KINDS = [(kind.value, kind.label) for kind in ChangeKind]
 _STATES = [(state.value, state.value) for state in ChangeState]
-_ACTORS = [(kind.value, kind.value) for kind in ActorKind]
+_ACTOR_KINDS = [(kind.value, kind.value) for kind in ActorKind]
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -34,7 +34,7 @@ class Change(models.Model):
     #: One line that says what changes, for lists.
     title = models.CharField(max_length=200)
     actor_name = models.CharField(max_length=200)
-    actor_kind = models.CharField(max_length=8, choices=_ACTORS)
+    actor_kind = models.CharField(max_length=8, choices=_ACTOR_KINDS)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
@@ -118,7 +118,7 @@ class AuditEntry(models.Model):
     #: Empty for actions that concern no cluster.
     cluster = models.CharField(max_length=64, blank=True, default="")
     actor_name = models.CharField(max_length=200)
-    actor_kind = models.CharField(max_length=8, choices=_ACTORS)
+    actor_kind = models.CharField(max_length=8, choices=_ACTOR_KINDS)
     user_id = models.BigIntegerField(null=True, blank=True)
     #: The attempted action: `networking-config.confirm`.
     action = models.CharField(max_length=64)

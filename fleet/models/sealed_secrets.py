@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
 
-class SealError(Exception):
+class UnsealError(Exception):
     """Secrets cannot be decrypted: SECRET_KEY has changed since they were encrypted."""
 
 
@@ -26,13 +26,13 @@ def seal(secrets: Mapping[str, str]) -> str:
 
 
 def unseal(ciphertext: str) -> dict[str, str]:
-    """Return the secrets that `seal` encrypted. Raises SealError."""
+    """Return the secrets that `seal` encrypted. Raises UnsealError."""
     if not ciphertext:
         return {}
     try:
         secrets: Any = json.loads(_fernet().decrypt(ciphertext.encode()))
     except InvalidToken as error:
-        raise SealError(
+        raise UnsealError(
             "its secrets were encrypted with another REFLOAT_SECRET_KEY: enter the secrets again"
         ) from error
     return {str(name): str(secret) for name, secret in secrets.items()}

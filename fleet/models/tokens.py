@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 #: Prefix of every token, so that secret scanners recognize it.
 TOKEN_MARK = "rfl"  # noqa: S105 - a mark, not a secret
 #: Shortest interval between two writes of `last_used_at`, so that frequent requests do not write each time.
-_LAST_USED_INTERVAL = timedelta(minutes=1)
+_LAST_USED_WRITE_INTERVAL = timedelta(minutes=1)
 #: Seconds that this write may wait for another writer.
 _LAST_USED_LOCK_TIMEOUT_SECONDS = 0.1
 
@@ -101,14 +101,14 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
     token = ApiToken.objects.select_related("user").filter(prefix=prefix).first()
     if token is None or not constant_time_compare(token.digest, _digest(secret)) or not token.is_valid(now):
         return None
-    if token.last_used_at is None or token.last_used_at < now - _LAST_USED_INTERVAL:
+    if token.last_used_at is None or token.last_used_at < now - _LAST_USED_WRITE_INTERVAL:
         _record_use(token, now)
     return token
 
 
 def _record_use(token: ApiToken, now: datetime) -> None:
     """Store when the token was last used, unless the database is busy: reading must not depend on a write."""
-    stale_use = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_INTERVAL)
+    stale_use = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_WRITE_INTERVAL)
     try:
         with limit_lock_wait(_LAST_USED_LOCK_TIMEOUT_SECONDS):
             ApiToken.objects.filter(stale_use, pk=token.pk).update(last_used_at=now)

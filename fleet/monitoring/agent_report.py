@@ -106,9 +106,9 @@ def parse_agent_report(document: bytes | str) -> AgentReport:
     try:
         return AgentReport.model_validate_json(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        location = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise ReportError(f"{location}: {first['msg']}") from None
+        first_error = error.errors(include_url=False, include_input=False)[0]
+        location = ".".join(str(part) for part in first_error["loc"]) or "the document"
+        raise ReportError(f"{location}: {first_error['msg']}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.audit import Attempt, collect_recorded_ids, record, record_outcome, shell_actor_of
+from fleet.audit import Attempt, collect_audit_entry_ids, write_entry, record_outcome, shell_actor_of
 from fleet.changes import ChangeRefusedError
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import ChangeError
@@ -35,7 +35,7 @@ def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None
 
 def test_record_takes_any_text() -> None:
     """NULs and endless words are no reason to lose a row."""
-    record(
+    write_entry(
         Attempt(SYSTEM_ACTOR, "x.try", subject="s" * 999, reason="\0r" * 999, detail="\0"), "succeeded", NOW
     )
     assert len(AuditEntry.objects.get().subject) == 255
@@ -43,10 +43,10 @@ def test_record_takes_any_text() -> None:
 
 def test_recorded_ids_are_those_of_the_block() -> None:
     """Rows outside the block are not included."""
-    record(Attempt(SYSTEM_ACTOR, "x.before"), "succeeded", NOW)
-    with collect_recorded_ids() as recorded_ids:
-        row = record(Attempt(SYSTEM_ACTOR, "x.in"), "succeeded", NOW)
-    record(Attempt(SYSTEM_ACTOR, "x.after"), "succeeded", NOW)
+    write_entry(Attempt(SYSTEM_ACTOR, "x.before"), "succeeded", NOW)
+    with collect_audit_entry_ids() as recorded_ids:
+        row = write_entry(Attempt(SYSTEM_ACTOR, "x.in"), "succeeded", NOW)
+    write_entry(Attempt(SYSTEM_ACTOR, "x.after"), "succeeded", NOW)
     assert recorded_ids == [row.pk]
 
 

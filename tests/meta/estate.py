@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from fleet.audit import Attempt, record
+from fleet.audit import Attempt, write_entry
 from fleet.models.access import Permission
 from fleet.models.actions import DesiredPolicy
 from fleet.models.alerting import (
@@ -119,7 +119,7 @@ def _of_cluster(cluster: str, own: Ids, installation_ids: Ids) -> dict[str, int]
     DesiredPolicy.objects.create(cluster_id=cluster, target=text, name="NAME", value=text)
     Drain.objects.create(cluster_id=cluster, instance=text, name=text, is_drained=True, actor_name=text)
     Agent.objects.create(cluster_id=cluster, agent_id=text, name=text, position=0)
-    record(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "succeeded", now)
+    write_entry(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "succeeded", now)
     return {"incident": incident.pk, "delivery": delivery.pk, "label": label.pk, "change": change.pk}
 
 
@@ -127,7 +127,7 @@ def _of_installation(own: Ids) -> dict[str, int]:
     """Write what concerns no cluster: the test of a channel, an audit row and somebody's token."""
     now = timezone.now()
     test = _delivery(own["channel"], INSTALLATION, "installation-address", "installation-address")
-    record(Attempt(SYSTEM_ACTOR, "token.create", subject="installation-address"), "succeeded", now)
+    write_entry(Attempt(SYSTEM_ACTOR, "token.create", subject="installation-address"), "succeeded", now)
     owner = User.objects.create_user("installation-address")
     token, _ = create_token(owner, "installation-address", [Permission.VIEW_FLEET], lifetime=None, now=now)
     return {"delivery": test.pk, "token": token.pk, "incident": 0, "label": 0, "change": 0}

@@ -20,7 +20,7 @@ from dashboards.shared.permissions import owners_for, require_write, requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import incident_actions, setup_actions
-from fleet.models.access import Permission, can_write, has_permission, is_limited, log_clusters_of
+from fleet.models.access import Permission, can_write, has_permission, has_cluster_limit, audit_log_clusters_of
 from fleet.models.alerting import Channel, Delivery, Route, filter_by_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.incidents import Severity
@@ -37,8 +37,8 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     Template `dashboards/channels.html`: `channels`, `routes` (depth, row, words), `log`, `may_change`.
     """
     now, user = record_reader.current_time(), signed_in_user_of(request)
-    is_limited_user = is_limited(user)
-    log = Delivery.objects.filter(cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user))
+    is_limited_user = has_cluster_limit(user)
+    log = Delivery.objects.filter(cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user))
     if request.method == "POST":
         require_write(request, Permission.CHANGE_CONFIG, cluster)
         sendable = log.exclude(channel=None)
@@ -112,7 +112,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         "form": form,
         "channel": row,
         "log": [
-            presenters.delivery_row(delivery, now, is_limited_user=is_limited(user))
+            presenters.delivery_row(delivery, now, is_limited_user=has_cluster_limit(user))
             for delivery in log[:_LOG]
         ],
         "waiting": log.filter(sent_at=None, failed_at=None).exists(),
@@ -205,7 +205,7 @@ def _channel_context(
     newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
     is_failing = newest is not None and newest.sent_at is None
     is_hidden = is_limited_user and not row.cluster
-    visible_deliveries = log.filter(cluster__in=log_clusters_of(cluster, is_limited_user=is_limited_user))
+    visible_deliveries = log.filter(cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user))
     return {
         "row": row,
         "owner": format_owner(row.cluster),

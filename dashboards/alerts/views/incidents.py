@@ -26,7 +26,7 @@ from fleet.alerts.facts import agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import EvaluationContext
 from fleet.alerts.matchers import MatchError
-from fleet.models.access import Permission, has_permission, is_limited
+from fleet.models.access import Permission, has_permission, has_cluster_limit
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
@@ -120,7 +120,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         raise Http404(f"Incident {incident_id} was not found in cluster {cluster}.")
     if request.method == "POST":
         return _handle_post(request, row, cluster)
-    now, is_limited_user = record_reader.current_time(), is_limited(signed_in_user_of(request))
+    now, is_limited_user = record_reader.current_time(), has_cluster_limit(signed_in_user_of(request))
     rules, active_silences = store.read_rules(cluster), alert_presenters.active_silences_in(cluster, now)
     incident_value = store.incident_of(row)
     strongest = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(

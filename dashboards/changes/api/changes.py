@@ -36,7 +36,7 @@ from dashboards.shared.record_reader import record
 from fleet.changes import engine as changes
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
-from fleet.models.access import Permission, has_permission, is_limited
+from fleet.models.access import Permission, has_permission, has_cluster_limit
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import PERMISSION_OF, ChangeKind
 
@@ -235,7 +235,7 @@ def list_audit_entries(request: HttpRequest, cluster: str, filters: Query[AuditF
     The log has every attempt to change something, also refused and failed ones.
     """
     query = AuditQuery.from_parameters({**filters.dict(exclude={"limit"}), "kind": filters.actor_kind})
-    is_limited_user = is_limited(caller_of(request))
+    is_limited_user = has_cluster_limit(caller_of(request))
     rows = list(
         query.find_rows(require_cluster(cluster), timezone.now(), is_limited_user=is_limited_user)[
             : filters.limit + 1

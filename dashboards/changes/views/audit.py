@@ -19,7 +19,7 @@ from dashboards.changes.audit_text import describe_action, differences
 from dashboards.changes.change_rows import AUDIT_COLUMNS
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
-from fleet.models.access import Permission, is_limited
+from fleet.models.access import Permission, has_cluster_limit
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.actions import AuditOutcome
@@ -98,7 +98,7 @@ def _create_csv(request: HttpRequest, query: AuditQuery, cluster: str) -> str:
 
 
 def _find_rows(request: HttpRequest, query: AuditQuery, cluster: str) -> QuerySet[AuditEntry]:
-    return query.find_rows(cluster, timezone.now(), is_limited_user=is_limited(signed_in_user_of(request)))
+    return query.find_rows(cluster, timezone.now(), is_limited_user=has_cluster_limit(signed_in_user_of(request)))
 
 
 def _create_file_response(text: str, kind: str, name: str) -> HttpResponseBase:

@@ -93,7 +93,7 @@ def record_revision(
             after=row.document,
             detail=f"revision {row.revision} was written outside of Refloat",
         )
-        audit.record(attempt, AuditOutcome.SUCCEEDED, now)
+        audit.write_entry(attempt, AuditOutcome.SUCCEEDED, now)
     return row
 
 
@@ -105,7 +105,7 @@ def record_read_error(cluster: str, error: str) -> None:
 def reset_closing_support(cluster: str, actor: RequestActor, now: datetime) -> None:
     """Allow GracefulTunnelClosing again for a cluster that did not support it: its auths may have been upgraded."""
     NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
-    audit.record(
+    audit.write_entry(
         actor.create_attempt(AuditAction.NETWORKING_RESET_CLOSING_SUPPORT, cluster),
         AuditOutcome.SUCCEEDED,
         now,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet.audit import Attempt, RequestActor, record, record_outcome
+from fleet.audit import Attempt, RequestActor, write_entry, record_outcome
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor
 
@@ -41,7 +41,7 @@ def record_failure(request: DegradeRequest, error: str, now: datetime) -> None:
     """Write an audit entry with the reason why the instance did not accept the request."""
     attempt = _attempt_of(request, SYSTEM_ACTOR)
     attempt.detail = error
-    record(attempt, AuditOutcome.FAILED, now)
+    write_entry(attempt, AuditOutcome.FAILED, now)
 
 
 def _attempt_of(request: DegradeRequest, actor: Actor) -> Attempt:

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.audit import record, shell_actor_of
+from fleet.audit import write_entry, shell_actor_of
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
@@ -61,7 +61,7 @@ class Command(BaseCommand):
         attempt = shell_actor_of("cluster").create_attempt(
             AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **audit_fields
         )
-        record(attempt, AuditOutcome.SUCCEEDED, timezone.now())
+        write_entry(attempt, AuditOutcome.SUCCEEDED, timezone.now())
         self.stdout.write(f"{cluster.pk}  {_format_requirements(cluster)}")
 
 

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.audit import record, shell_actor_of
+from fleet.audit import write_entry, shell_actor_of
 from fleet.models.access import ROLES, ClusterLimit, end_sessions, set_role
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
@@ -149,4 +149,4 @@ def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
     attempt = shell_actor_of("user").create_attempt(
         action, subject=user.get_username(), before=before, after=after
     )
-    record(attempt, AuditOutcome.SUCCEEDED, timezone.now())
+    write_entry(attempt, AuditOutcome.SUCCEEDED, timezone.now())

@@ -13,8 +13,8 @@ from fleet.models.access import (
     create_roles,
     end_sessions,
     has_permission,
-    is_limited,
-    log_clusters_of,
+    has_cluster_limit,
+    audit_log_clusters_of,
     set_role,
 )
 
@@ -89,13 +89,13 @@ def test_write_permission_depends_on_the_cluster_limit() -> None:
         for user in (unlimited_user, limited_user, viewer, AnonymousUser())
     ]
     assert writes == [[True] * 3, [False, True, False], [False] * 3, [False] * 3]
-    assert (is_limited(unlimited_user), is_limited(limited_user)) == (False, True)
+    assert (has_cluster_limit(unlimited_user), has_cluster_limit(limited_user)) == (False, True)
 
 
 def test_rows_of_no_cluster_are_shown_without_a_limit() -> None:
     """With one, those of the cluster alone."""
-    assert log_clusters_of("eu", is_limited_user=True) == ("eu",)
-    assert set(log_clusters_of("eu", is_limited_user=False)) == {"", "eu"}
+    assert audit_log_clusters_of("eu", is_limited_user=True) == ("eu",)
+    assert set(audit_log_clusters_of("eu", is_limited_user=False)) == {"", "eu"}
 
 
 def test_expired_sessions_are_not_read(caplog: pytest.LogCaptureFixture) -> None:

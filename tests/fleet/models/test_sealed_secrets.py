@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
-from fleet.models.sealed_secrets import SealError, seal, unseal
+from fleet.models.sealed_secrets import UnsealError, seal, unseal
 
 
 def test_sealed_secrets_are_unreadable_and_can_be_unsealed() -> None:
@@ -21,5 +21,5 @@ def test_secrets_sealed_with_a_fallback_key_can_be_unsealed(settings: Settings) 
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "new", ["old"]
     assert unseal(sealed_text) == {"a": "b"}
     settings.SECRET_KEY_FALLBACKS = []
-    with pytest.raises(SealError, match="REFLOAT_SECRET_KEY"):
+    with pytest.raises(UnsealError, match="REFLOAT_SECRET_KEY"):
         unseal(sealed_text)

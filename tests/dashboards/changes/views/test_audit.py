@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from fleet.audit import Attempt, record
+from fleet.audit import Attempt, write_entry
 from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 from tests.dashboards.conftest import MakeUser
 
@@ -22,9 +22,9 @@ def operator(client: Client, person: MakeUser) -> Client:
     """A user who may read the log, and three rows."""
     now = timezone.now()
     alice = Actor(ActorKind.PERSON, "alice", 1)
-    record(Attempt(alice, "x.plan", "default", "=1+1", after={"a": 1}, request_id="req-7"), "succeeded", now)
-    record(Attempt(alice, "x.confirm", "default", "big", detail="no reason"), "refused", now)
-    record(Attempt(SYSTEM_ACTOR, "x.seen", "other", "elsewhere"), "succeeded", now)
+    write_entry(Attempt(alice, "x.plan", "default", "=1+1", after={"a": 1}, request_id="req-7"), "succeeded", now)
+    write_entry(Attempt(alice, "x.confirm", "default", "big", detail="no reason"), "refused", now)
+    write_entry(Attempt(SYSTEM_ACTOR, "x.seen", "other", "elsewhere"), "succeeded", now)
     client.force_login(person("operator"))
     return client
 
@@ -70,7 +70,7 @@ def test_rows_of_no_cluster_are_for_readers_without_a_limit(
     operator: Client, make_limited_user: MakeUser, client: Client
 ) -> None:
     """On the page and in both files."""
-    record(Attempt(SYSTEM_ACTOR, "token.create", subject="of all"), "succeeded", timezone.now())
+    write_entry(Attempt(SYSTEM_ACTOR, "token.create", subject="of all"), "succeeded", timezone.now())
     assert "of all" in operator.get("/audit/").content.decode()
     client.force_login(make_limited_user("operator"))
     for path in ("audit/", "audit.csv", "audit.jsonl"):
