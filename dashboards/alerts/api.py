@@ -31,7 +31,7 @@ from fleet.alerts import incident_actions, store
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, parse_matchers
 from fleet.models.access import Permission
-from fleet.models.alerting import Silence, filter_by_cluster
+from fleet.models.alerting import Silence, filter_applicable_to
 from fleet.models.incidents import Incident
 from fleet.vocabulary.incidents import OPEN_STATES
 
@@ -203,7 +203,7 @@ def list_silences(request: HttpRequest, cluster: str) -> Any:
 
     The list has the silences that have not ended.
     """
-    rows = filter_by_cluster(
+    rows = filter_applicable_to(
         Silence.objects.filter(ends_at__gt=record_reader.current_time()), require_cluster(cluster)
     )
     return SilencesResponse(cluster=cluster, silences=[_silence_item(row) for row in rows])
@@ -277,7 +277,7 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
 
 def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
     """Return a silence that the caller may change. Raises HttpError 404 or 403."""
-    row = filter_by_cluster(Silence.objects.filter(pk=_row_id_of(number)), require_cluster(cluster)).first()
+    row = filter_applicable_to(Silence.objects.filter(pk=_row_id_of(number)), require_cluster(cluster)).first()
     if row is None:
         raise HttpError(404, f"Silence {number} was not found in cluster {cluster}.")
     if sentence := find_write_refusal(caller_of(request), Permission.ACT_ON_FLEET, row.cluster):

@@ -20,7 +20,7 @@ from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everyth
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import LONGEST_WINDOW, WindowError, zone_of
 from fleet.alerts.store import window_of
-from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, filter_by_cluster
+from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, filter_applicable_to
 from fleet.models.sealed_secrets import UnsealError, seal, unseal
 from fleet.vocabulary.incidents import Severity
 
@@ -350,7 +350,7 @@ class RouteForm(OwnedForm):
         ):
             field = self.fields[name]
             assert isinstance(field, forms.ModelChoiceField), "a foreign key, or many"
-            field.queryset = filter_by_cluster(rows, self.reach)
+            field.queryset = filter_applicable_to(rows, self.reach)
 
     def clean_matchers(self) -> str:
         """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""

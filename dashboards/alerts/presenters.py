@@ -341,7 +341,7 @@ def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str
         view = table.instances.get(index)
         return "none" if index == NO_INSTANCE or view is None else view.facts.name
 
-    reasons = (table.verdicts["packed"][indices] & REASON_BITS).tolist()
+    reasons = (table.verdicts["reason_and_recovery"][indices] & REASON_BITS).tolist()
     counts_by_title: dict[str, Counter[str]] = {
         "Reason": Counter(Reason(reason).slug for reason in reasons),
         "Home proxy": Counter(name(index) for index in table.memory["home_proxy"][indices].tolist()),

@@ -38,7 +38,7 @@ def find_causes(table: FleetTable) -> tuple[SickCause, ...]:
     if table.as_of is None:
         return ()
     frame = prepare_frame(table.fleet, table.as_of)
-    if frame.unreachable:
+    if frame.cluster_unreachable:
         return (SickCause(cluster_cause_of(table.cluster).key, "no instance of the cluster responds"),)
     sick = [view for view in table.instances.values() if view.state in FAULT_STATES]
     keys = {cause_of_instance(view).key for view in sick}

@@ -135,7 +135,7 @@ def enqueue_digests(clock: alerting.AlertClock, now: float, console: str = "") -
         readable_channels = alerting.Channel.objects.filter(
             digest=period.value, enabled=True, kind__in=READABLE_KINDS
         )
-        receiving_channels = alerting.filter_by_cluster(readable_channels, cluster)
+        receiving_channels = alerting.filter_applicable_to(readable_channels, cluster)
         if not receiving_channels:
             continue
         payload = compose(cluster, period, _read_incidents(cluster, now - period.seconds), now, console)

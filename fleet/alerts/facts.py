@@ -163,7 +163,7 @@ def gather(
             _sick_instance_of(view) for view in table.instances.values() if view.state in FAULT_STATES
         ),
         backend_down=frame.backend_down,
-        unreachable=frame.unreachable,
+        unreachable=frame.cluster_unreachable,
         recently_lost_count=int(np.count_nonzero(_recently_lost_agents(table, verdicts))),
         excess_count=int(np.count_nonzero(_excess_agents(table, verdicts))),
         drifted_agent_count=int(np.count_nonzero(_off_majority_agents(table, verdicts))),
@@ -287,7 +287,7 @@ def _affected_groups(
     distinct_codes, starts = np.unique(cause_codes[order], return_index=True)
     is_stranded = states[affected] == State.STRANDED
     recovers_at = verdicts["recovers_at"][affected]
-    is_stuck = (verdicts["packed"][affected] >> RECOVERY_SHIFT) == Recovery.ONLY_IF_CAUSE_RECOVERS
+    is_stuck = (verdicts["reason_and_recovery"][affected] >> RECOVERY_SHIFT) == Recovery.ONLY_IF_CAUSE_RECOVERS
 
     def counts_of(selected: Mask) -> list[int]:
         return cast("list[int]", np.add.reduceat(selected.astype(np.int64), starts).tolist())
@@ -331,7 +331,7 @@ def _first_names(table: FleetTable, members: npt.NDArray[np.intp], is_stranded: 
 def _cause_codes_of(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
     """Return the cause index of each agent, or 2^16 plus the reason for agents without a cause."""
     causes = verdicts["cause"][rows].astype(np.int64)
-    reasons = (verdicts["packed"][rows] & REASON_BITS).astype(np.int64)
+    reasons = (verdicts["reason_and_recovery"][rows] & REASON_BITS).astype(np.int64)
     return np.where(causes >= 0xFFFF, 0x10000 + reasons, causes)
 
 
@@ -362,13 +362,13 @@ def sick_since_by_key(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
     sick_since = {
         cause_of_instance(table.instances[index]).key: condition.since
         for index, condition in frame.conditions.items()
-        if condition.sick and index in table.instances
+        if condition.is_sick and index in table.instances
     }
     # A poll may see the effect before the cause, by up to the time after which a source is stale.
     margin = frame.timing.stale_after
-    if frame.backend_since is not None:
-        sick_since[backend_cause_of(table.cluster).key] = frame.backend_since - margin
-    if frame.unreachable:
+    if frame.backend_down_since is not None:
+        sick_since[backend_cause_of(table.cluster).key] = frame.backend_down_since - margin
+    if frame.cluster_unreachable:
         sick_since[cluster_cause_of(table.cluster).key] = frame.now - margin
     # Round as the database does, because a time may be compared with one that was read from a row.
     return {key: round(at, 6) for key, at in sick_since.items()}

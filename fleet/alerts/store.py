@@ -164,7 +164,7 @@ def record_versions(cluster: str, current_versions: Mapping[str, tuple[str, str]
 
 def read_rules(cluster: str) -> tuple[Rule, ...]:
     """Return the rules that apply to a cluster."""
-    rows = alerting.filter_by_cluster(alerting.AlertRule.objects.all(), cluster)
+    rows = alerting.filter_applicable_to(alerting.AlertRule.objects.all(), cluster)
     return effective_rules((rule_of(row) for row in rows), cluster)
 
 
@@ -220,7 +220,7 @@ def read_labels(cluster: str) -> dict[str, tuple[str, ...]]:
 
 def read_routes(cluster: str) -> tuple[Route, ...]:
     """Return the root routes for incidents of a cluster, without routes and channels of other clusters."""
-    rows = alerting.filter_by_cluster(
+    rows = alerting.filter_applicable_to(
         alerting.Route.objects.prefetch_related("channels", "escalate_to"), cluster
     )
     children: dict[int | None, list[alerting.Route]] = {}

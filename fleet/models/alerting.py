@@ -33,7 +33,7 @@ class OwnedModel(models.Model):
         abstract = True
 
 
-def filter_by_cluster(rows: QuerySet[_Row], cluster: str) -> QuerySet[_Row]:
+def filter_applicable_to(rows: QuerySet[_Row], cluster: str) -> QuerySet[_Row]:
     """Return the rows that apply to a cluster: its own, and those of the whole installation."""
     return rows.filter(cluster__in=("", cluster))
 

@@ -80,24 +80,24 @@ VERDICT = np.dtype(
         ("strands_at", "<f8"),  # 0: none
         ("cause", "<u2"),  # instance index, NO_CAUSE or BACKEND_CAUSE
         ("state", "u1"),
-        ("packed", "u1"),  # reason in the low five bits, recovery in the high three
+        ("reason_and_recovery", "u1"),  # reason in the low five bits, recovery in the high three
     ]
 )
 REASON_BITS = 0x1F
 RECOVERY_SHIFT = 5
 
 
-def empty_heartbeats(agents: int) -> npt.NDArray[np.void]:
+def blank_heartbeats(agent_count: int) -> npt.NDArray[np.void]:
     """Return HEARTBEAT rows of agents whose resource was never seen; zeros would name instance 0."""
-    rows = np.zeros(agents, HEARTBEAT)
+    rows = np.zeros(agent_count, HEARTBEAT)
     rows["auth"] = NO_INSTANCE
     rows["via_proxy"] = NO_INSTANCE
     return rows
 
 
-def empty_memory(agents: int) -> npt.NDArray[np.void]:
+def blank_memory(agent_count: int) -> npt.NDArray[np.void]:
     """Return MEMORY rows of agents without remembered values; zeros would name instance 0."""
-    rows = np.zeros(agents, MEMORY)
+    rows = np.zeros(agent_count, MEMORY)
     rows["home_proxy"] = NO_INSTANCE
     rows["last_auth"] = NO_INSTANCE
     rows["last_proxies"] = NO_INSTANCE

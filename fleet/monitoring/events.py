@@ -46,7 +46,7 @@ class IncidentsChanged:
 
     cluster: str
     #: Number of open incidents by severity.
-    open: Mapping[str, int]
+    open_counts: Mapping[str, int]
     #: Announcement in one line; empty: only the numbers changed.
     text: str = ""
     #: `critical`, `warning`, `info` or `resolved`.

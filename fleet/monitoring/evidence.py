@@ -33,7 +33,7 @@ class ReconnectMode(IntEnum):
         return self.name.lower()
 
     @classmethod
-    def read(cls, slug: str) -> ReconnectMode:
+    def from_slug(cls, slug: str) -> ReconnectMode:
         """Return the mode with this slug; UNKNOWN for any other slug."""
         return _MODES.get(slug, cls.UNKNOWN)
 
@@ -86,7 +86,7 @@ class AgentEvidence:
     #: Since when the agent has had no live tunnel; None while it has one, or when unknown.
     lost_at: float | None = None
     #: Number of consecutive rounds in which the agent reported more tunnels than the proxies.
-    disagreement: int = 0
+    disagreement_rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class FeedFreshness:
     #: When the last attempt ended, good or failed.
     attempted_at: float | None = None
     #: When the last good response came.
-    answered_at: float | None = None
+    responded_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Timing:
     #: Expiry of a proxy in an agent's tracker without a received TTL (tracker.DefaultProxyExpiry).
     default_proxy_expiry: float = 180.0
     #: Time until an agent notices a half-open connection (keep_alive_interval x keep_alive_count_max, 5 min x 3).
-    keepalive: float = 900.0
+    keepalive_timeout: float = 900.0
 
     @property
     def stale_after(self) -> float:
@@ -125,7 +125,7 @@ class Timing:
         return max(2 * self.round_interval, self.stale_floor)
 
     @property
-    def disagreement_rounds(self) -> int:
+    def min_disagreement_rounds(self) -> int:
         """Return the number of consecutive rounds of a disagreement from which it changes the state of an agent.
 
         Both views may be as old as `tunnels_live_for`; before that they may only have been read at different times.
@@ -141,9 +141,9 @@ class FleetEvidence:
     #: Every instance that was ever seen, by its dense index.
     instances: Mapping[int, InstanceFacts]
     #: Freshness of the agent presence list (H), from a healthy auth.
-    presence: FeedFreshness = field(default_factory=FeedFreshness)
+    presence_freshness: FeedFreshness = field(default_factory=FeedFreshness)
     #: Freshness of the tunnel reports (T), by instance index of the proxy.
-    tunnels: Mapping[int, FeedFreshness] = field(default_factory=dict)
+    tunnel_freshness: Mapping[int, FeedFreshness] = field(default_factory=dict)
     #: Refloat's own pollers missed rounds or failed their self-test.
     blind: bool = False
     timing: Timing = field(default_factory=Timing)

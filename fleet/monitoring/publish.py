@@ -59,7 +59,7 @@ def message_of(event: Event) -> dict[str, Any]:
             return {
                 "type": "incidents",
                 "cluster": event.cluster,
-                "open": dict(event.open),
+                "open": dict(event.open_counts),
                 "text": event.text,
                 "severity": event.severity,
                 "number": event.number,

@@ -124,7 +124,7 @@ class Fleet:
         if self._tick_parity % 2:
             rows["state"][: self._proxies] = State.HEALTHY
         rows["since"], rows["recovers_at"] = self._start - 600, self._start + 86_400
-        rows["packed"] = Recovery.BY_ITSELF << columns.RECOVERY_SHIFT
+        rows["reason_and_recovery"] = Recovery.BY_ITSELF << columns.RECOVERY_SHIFT
         views = {
             n: InstanceView(
                 facts,
@@ -137,8 +137,8 @@ class Fleet:
         }
         return FleetTable(
             cluster="default", epoch="e", seq=int(now), as_of=now, stale=False, ids=self._ids, names=self._names,
-            instances=views, heartbeats=columns.empty_heartbeats(self._agents),
-            memory=columns.empty_memory(self._agents),
+            instances=views, heartbeats=columns.blank_heartbeats(self._agents),
+            memory=columns.blank_memory(self._agents),
             verdicts=rows, tunnel_agents=np.zeros(0, np.uint32), tunnel_proxies=np.zeros(0, np.uint16),
             fleet=FleetEvidence(cluster="default", instances={}),
         )  # fmt: skip

@@ -175,7 +175,7 @@ class CampaignFleet:
         tunnels = [(index, proxy) for index, agent in enumerate(ids) for proxy in sorted(self.agents[agent])]
         views = {n: self._view(n) for n in range(self.proxies)}
         views |= {_FIRST_AUTH + n: self._auth_view(n) for n in range(self.auths)}
-        memory = columns.empty_memory(count)
+        memory = columns.blank_memory(count)
         for index, agent in enumerate(ids):
             if agent in self.auth_of:
                 memory["last_auth"][index] = _FIRST_AUTH + self.auth_of[agent]

@@ -14,14 +14,14 @@ from fleet.monitoring.columns import (
     HEALTH_CHECK,
     NO_INSTANCE,
     RETIRED,
-    empty_heartbeats,
-    empty_memory,
+    blank_heartbeats,
+    blank_memory,
 )
 from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, Timing
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, PollAttempt, ServingStatus
 
 NOW = 1_000_000.0
-TIMING = Timing(round_interval=1.0, keepalive=30.0)
+TIMING = Timing(round_interval=1.0, keepalive_timeout=30.0)
 #: Ages around the boundaries: now, two rounds, staleness (10 s), expiry.
 AGES = (-5.0, 0.0, 0.5, 1.0, 9.75, 10.0, 10.25, 30.0, 900.0)
 
@@ -60,8 +60,8 @@ def random_fleet(seed: int, agents: int, auths: int, proxies: int, healthy_share
     evidence = FleetEvidence(
         cluster="default",
         instances=instances,
-        presence=_feed(rng, healthy_share),
-        tunnels={i: _feed(rng, healthy_share) for i in indices if rng.random() < max(healthy_share, 0.8)},
+        presence_freshness=_feed(rng, healthy_share),
+        tunnel_freshness={i: _feed(rng, healthy_share) for i in indices if rng.random() < max(healthy_share, 0.8)},
         blind=bool(rng.random() < 0.02),
         timing=TIMING,
         degraded_instances=frozenset(i for i in indices if rng.random() < 0.05),
@@ -146,7 +146,7 @@ def _fault(rng: np.random.Generator, fault: str) -> dict[str, Any]:
 
 
 def _heartbeats(rng: np.random.Generator, agents: int, indices_or_unknown: list[int]) -> npt.NDArray[np.void]:
-    rows = empty_heartbeats(agents)
+    rows = blank_heartbeats(agents)
     rows["expires_at"] = NOW - rng.choice([*AGES, -16.0, -16.0, -16.0, -16.0], agents)
     rows["ttl"] = rng.choice([0, 1.1, 20], agents)
     rows["ttl_seen"] = rng.choice([0, 10.1, 600.0], agents)
@@ -158,12 +158,12 @@ def _heartbeats(rng: np.random.Generator, agents: int, indices_or_unknown: list[
     rows["flags"] = rng.integers(0, 2, agents) * HEALTH_CHECK
     rows["desired_count"] = rng.choice([0, 1, 1, 2, 3, 5], agents)
     rows["claimed_count"] = rng.choice([0, 1, 1, 2], agents)
-    rows[rng.random(agents) < 0.1] = empty_heartbeats(1)[0]
+    rows[rng.random(agents) < 0.1] = blank_heartbeats(1)[0]
     return rows
 
 
 def _memory(rng: np.random.Generator, agents: int, indices_or_unknown: list[int]) -> npt.NDArray[np.void]:
-    rows = empty_memory(agents)
+    rows = blank_memory(agents)
     rows["working_until"] = np.where(rng.random(agents) < 0.1, NOW - rng.choice(AGES, agents), 0)
     rows["lost_at"] = np.where(rng.random(agents) < 0.3, NOW - rng.choice(AGES, agents), 0)
     rows["flags"] = np.where(rng.random(agents) < 0.03, RETIRED, 0) | np.where(

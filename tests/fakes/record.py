@@ -65,7 +65,7 @@ def fill(
     agents = writer.intern_agents(
         cluster, epoch, [(f"agent-{n + 1}-id", f"agent-{n + 1}{suffix}") for n in range(len(states))]
     )
-    feed = FeedFreshness(attempted_at=as_of - 0.1, answered_at=as_of - 0.1)
+    feed = FeedFreshness(attempted_at=as_of - 0.1, responded_at=as_of - 0.1)
     rows = blank_rows(HEARTBEAT, len(agents))
     rows["expires_at"], rows["ttl"], rows["auth"], rows["desired_count"] = as_of + 20, 20, 0, 1
     assert writer.write_heartbeats(

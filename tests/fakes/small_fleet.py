@@ -80,7 +80,7 @@ def fleet(
     base: dict[str, Any] = {
         "cluster": "default",
         "instances": {facts.index: facts for facts in instances},
-        "presence": PRESENCE,
+        "presence_freshness": PRESENCE,
         "tunnels": {PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: FeedFreshness(NOW, NOW)},
         "timing": TIMING,
     }

@@ -21,7 +21,7 @@ from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import incident_actions, setup_actions
 from fleet.models.access import Permission, can_write, has_permission, has_cluster_limit, audit_log_clusters_of
-from fleet.models.alerting import Channel, Delivery, Route, filter_by_cluster
+from fleet.models.alerting import Channel, Delivery, Route, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.incidents import Severity
 
@@ -46,7 +46,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         incident_actions.retry_delivery(row, now, signed_in_actor_of(request))
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
     writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
-    rows = filter_by_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
+    rows = filter_applicable_to(Channel.objects.prefetch_related("routes", "escalations"), cluster)
     context = {
         "page": "incidents",
         "tab": "channels",
@@ -73,7 +73,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     while it is being confirmed, or None.
     """
     row = (
-        get_object_or_404(filter_by_cluster(Channel.objects.all(), cluster), pk=channel_id)
+        get_object_or_404(filter_applicable_to(Channel.objects.all(), cluster), pk=channel_id)
         if channel_id
         else Channel()
     )
@@ -131,7 +131,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     confirmed.
     """
     row = (
-        get_object_or_404(filter_by_cluster(Route.objects.all(), cluster), pk=route_id)
+        get_object_or_404(filter_applicable_to(Route.objects.all(), cluster), pk=route_id)
         if route_id
         else Route()
     )
@@ -219,7 +219,7 @@ def _channel_context(
 
 
 def _route_tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]:
-    rows = list(filter_by_cluster(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
+    rows = list(filter_applicable_to(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
     lines: list[dict[str, Any]] = []
 
     def walk(parent: int | None, depth: int) -> None:

@@ -30,7 +30,7 @@ from fleet.alerts.facts import backend_cause_of, cluster_cause_of, match_names
 from fleet.alerts.rules import THRESHOLD_KINDS, Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, has_permission
-from fleet.models.alerting import AgentLabel, AlertRule, filter_by_cluster
+from fleet.models.alerting import AgentLabel, AlertRule, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment
@@ -82,7 +82,7 @@ def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> 
         "page": "incidents",
         "kind": rule_kind,
         "runbook": RUNBOOKS[rule_kind],
-        "rules": filter_by_cluster(AlertRule.objects.filter(kind=kind), cluster),
+        "rules": filter_applicable_to(AlertRule.objects.filter(kind=kind), cluster),
         "others": [other_kind for other_kind in RuleKind if other_kind is not rule_kind],
     }
     return render(request, "dashboards/runbook.html", context)
@@ -99,7 +99,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
     `may_change`; `may_override`; `deleting`: the deletion is being confirmed.
     """
     row = (
-        get_object_or_404(filter_by_cluster(AlertRule.objects.all(), cluster), pk=rule_id)
+        get_object_or_404(filter_applicable_to(AlertRule.objects.all(), cluster), pk=rule_id)
         if rule_id
         else AlertRule()
     )
@@ -146,7 +146,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
 @require_safe
 def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Export the rules of the cluster and those of the whole installation as YAML."""
-    rows = filter_by_cluster(AlertRule.objects.all(), cluster)
+    rows = filter_applicable_to(AlertRule.objects.all(), cluster)
     document = rules_yaml.dump(store.rule_of(row) for row in rows)
     response = HttpResponse(document, content_type="application/yaml; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="refloat-rules.yaml"'
@@ -188,7 +188,7 @@ def _handle_post(request: HttpRequest, user: User, cluster: str, form: LabelForm
 
 def _rows(cluster: str) -> list[dict[str, Any]]:
     """Return the table rows of the rules that apply to a cluster or that the cluster overrides."""
-    rows = list(filter_by_cluster(AlertRule.objects.all(), cluster))
+    rows = list(filter_applicable_to(AlertRule.objects.all(), cluster))
     own = {row.name for row in rows if row.cluster}
     return [
         {

@@ -34,7 +34,7 @@ from fleet.alerts.matchers import (
 )
 from fleet.alerts.silences import WARN_BEFORE
 from fleet.models.access import Permission, has_permission
-from fleet.models.alerting import MaintenanceWindow, Silence, filter_by_cluster
+from fleet.models.alerting import MaintenanceWindow, Silence, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateError
@@ -72,7 +72,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
             return redirect(f"{prefix_of(cluster)}/silences/")
     now = record_reader.current_time()
     text = str(form["matchers"].value() or "")
-    silence_rows = filter_by_cluster(Silence.objects.all(), cluster)
+    silence_rows = filter_applicable_to(Silence.objects.all(), cluster)
     writable = owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster)
     context = {
         "page": "incidents",
@@ -91,7 +91,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         ],
         "windows": [
             _window_context(row, now, writable)
-            for row in filter_by_cluster(MaintenanceWindow.objects.all(), cluster)
+            for row in filter_applicable_to(MaintenanceWindow.objects.all(), cluster)
         ],
         "form": form,
         "window_form": window_form,
@@ -154,7 +154,7 @@ def _handle_post(
     number = request.POST.get("id", "")
     pk = int(number) if number.isdecimal() and len(number) < 18 else 0
     if do in ("extend", "end"):
-        row = get_object_or_404(filter_by_cluster(Silence.objects.all(), cluster), pk=pk)
+        row = get_object_or_404(filter_applicable_to(Silence.objects.all(), cluster), pk=pk)
         require_write(request, Permission.ACT_ON_FLEET, row.cluster)
         if do == "extend":
             _prove_for_everything(request, row.matchers)
@@ -166,7 +166,7 @@ def _handle_post(
             refusals.record_and_show(request, sentence_of(error))
         return True
     if do in ("remove", "switch"):
-        window = get_object_or_404(filter_by_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
+        window = get_object_or_404(filter_applicable_to(MaintenanceWindow.objects.all(), cluster), pk=pk)
         require_write(request, Permission.ACT_ON_FLEET, window.cluster)
         if do == "switch" and not window.enabled:
             _prove_for_everything(request, window.matchers)

@@ -43,9 +43,9 @@ def classify_in(agent: AgentEvidence, frame: FleetFrame) -> Verdict:
         state=diagnosis.state,
         reason=diagnosis.reason,
         # The cause of a failing proxy is what must be repaired; the sentence names both.
-        cause=_cause_id(frame.cause_of(diagnosis.cause), frame),
+        cause=_cause_id_of(frame.cause_of(diagnosis.cause), frame),
         recovery=diagnosis.outlook.recovery,
-        recovers_at=diagnosis.outlook.at,
+        recovers_at=diagnosis.outlook.recovers_at,
         strands_at=diagnosis.strands_at,
         sentence=explain(
             situation, diagnosis.state, diagnosis.reason, diagnosis.cause, diagnosis.outlook.recovery
@@ -77,16 +77,16 @@ def _match_retired(s: Situation) -> Diagnosis | None:
 def _match_unknown(s: Situation) -> Diagnosis | None:
     if s.frame.blind:
         return _diagnose_unknown()
-    if s.frame.unreachable:
+    if s.frame.cluster_unreachable:
         return _diagnose_unknown(Reason.CLUSTER_UNREACHABLE)
     proxies = {*s.agent.tunnels, *s.agent.last_proxies}
     feeds = [s.frame.conditions[index].feed_fresh for index in proxies if index in s.frame.conditions]
     if s.frame.presence_stale and not any(feeds):
         return _diagnose_unknown()
     # With a live tunnel the resource decides, and with a resource the tunnel decides.
-    if s.live and s.resource is ResourceState.UNCLEAR:
+    if s.live_tunnels and s.resource is ResourceState.UNCLEAR:
         return _diagnose_unknown()
-    if not s.live and s.unread and s.resource is not ResourceState.EXPIRED:
+    if not s.live_tunnels and s.has_unread_tunnel and s.resource is not ResourceState.EXPIRED:
         return _diagnose_unknown()
     return None
 
@@ -105,18 +105,18 @@ def _match_unreachable(s: Situation) -> Diagnosis | None:
     """Return stranded, offline, or unknown when the missing data may be at a source that was not read."""
     if s.is_reachable:
         return None
-    auth, proxies = s.blamed_auth, s.blamed_proxies
-    if s.resource is ResourceState.EXPIRED and auth is not None:
-        return _diagnose_stranded_by_auth(s, auth)
-    if not s.live and proxies:
+    carrier, proxies = s.blamed_carrier, s.blamed_proxies
+    if s.resource is ResourceState.EXPIRED and carrier is not None:
+        return _diagnose_stranded_by_carrier(s, carrier)
+    if not s.live_tunnels and proxies:
         return _diagnose_stranded_by_proxy(s, proxies)
-    if auth is not None:
+    if carrier is not None:
         return (
             Diagnosis(State.STRANDED, Reason.NO_TUNNEL, outlook=UNCLEAR)
             if s.has_live_heartbeat
-            else _diagnose_stranded_by_auth(s, auth)
+            else _diagnose_stranded_by_carrier(s, carrier)
         )
-    if s.live:
+    if s.live_tunnels:
         return _diagnose_stranded_with_tunnel(s)
     if s.resource is not ResourceState.EXPIRED and not s.frame.has_all_tunnel_reports:
         return _diagnose_unknown()
@@ -127,8 +127,8 @@ def _match_unreachable(s: Situation) -> Diagnosis | None:
     return Diagnosis(State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
 
 
-def _diagnose_stranded_by_auth(s: Situation, index: int) -> Diagnosis:
-    reason, cause, outlook = _auth_failure(s, index)
+def _diagnose_stranded_by_carrier(s: Situation, carrier: int) -> Diagnosis:
+    reason, cause, outlook = _attribute_resource_loss(s, carrier)
     return Diagnosis(State.STRANDED, reason, cause, outlook)
 
 
@@ -137,19 +137,19 @@ def _diagnose_stranded_by_proxy(s: Situation, blamed_proxies: tuple[int, ...]) -
     outlook = recovery.from_proxy(
         s.frame, sick_proxies[0], s.agent.heartbeat, silent_since=max(proxy.since for proxy in sick_proxies)
     )
-    return Diagnosis(State.STRANDED, _proxy_reason(sick_proxies[0]), blamed_proxies[0], outlook)
+    return Diagnosis(State.STRANDED, _proxy_reason_of(sick_proxies[0]), blamed_proxies[0], outlook)
 
 
 def _diagnose_stranded_with_tunnel(s: Situation) -> Diagnosis:
-    """Return the finding for an agent with a live tunnel, without a resource, and without a failing instance."""
+    """Return the diagnosis of an agent with a live tunnel, without a resource, and without a failing instance."""
     heartbeat = s.agent.heartbeat
     if heartbeat is None and s.agent.last_auth is None:
-        if not s.frame.frozen:
+        if not s.frame.all_auths_sick:
             # Proxies know the agent but no auth ever listed it: it may be new, or unable to send heartbeats.
             return _diagnose_unknown(Reason.DISAGREE)
         if s.frame.backend_down:
-            only_if = recovery.ONLY_IF_CAUSE_RECOVERS
-            return Diagnosis(State.STRANDED, Reason.BACKEND_DOWN, BACKEND_CAUSE, only_if)
+            outlook = recovery.ONLY_IF_CAUSE_RECOVERS
+            return Diagnosis(State.STRANDED, Reason.BACKEND_DOWN, BACKEND_CAUSE, outlook)
         return Diagnosis(State.STRANDED, Reason.AUTH_UNHEALTHY, outlook=UNCLEAR)
     if heartbeat is not None and heartbeat.mode is ReconnectMode.PICK_FIRST:
         return Diagnosis(State.STRANDED, Reason.POLICY_OFF, outlook=UNCLEAR)
@@ -166,9 +166,9 @@ def _match_at_risk(s: Situation) -> Diagnosis | None:
     assert heartbeat is not None, "a reachable agent has a resource"
     carrier = s.auth if s.is_sick(s.auth) else s.via_proxy if s.is_cut_off(s.via_proxy) else None
     if carrier is not None:
-        reason, cause, outlook = _auth_failure(s, carrier)
+        reason, cause, outlook = _attribute_resource_loss(s, carrier)
         return Diagnosis(State.AT_RISK, reason, cause, outlook, max(heartbeat.expires_at, s.frame.now))
-    if all(s.is_sick(index) for index in s.live):
+    if all(s.is_sick(index) for index in s.live_tunnels):
         return _diagnose_sick_proxies(s, State.AT_RISK)
     return None
 
@@ -183,14 +183,14 @@ def _match_working(s: Situation) -> Diagnosis | None:
 def _match_degraded(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
     assert heartbeat is not None, "a reachable agent has a resource"
-    if len(_desired_proxies(s)) < s.effective_desired_count:
+    if len(_live_desired_proxies_of(s)) < s.effective_desired_count:
         return _diagnose_too_few_tunnels(s)
-    if sum(not s.is_sick(index) for index in _desired_proxies(s)) < s.effective_desired_count:
+    if sum(not s.is_sick(index) for index in _live_desired_proxies_of(s)) < s.effective_desired_count:
         return _diagnose_sick_proxies(s, State.DEGRADED)
     if s.via_proxy is not None and s.is_sick(s.via_proxy):
-        reason = _proxy_reason(s.frame.conditions[s.via_proxy])
+        reason = _proxy_reason_of(s.frame.conditions[s.via_proxy])
         return Diagnosis(State.DEGRADED, reason, s.via_proxy, UNCLEAR)
-    degraded_index = _first_degraded_dependency(s)
+    degraded_index = _find_degraded_dependency(s)
     if degraded_index is not None:
         return Diagnosis(State.DEGRADED, Reason.INSTANCE_DEGRADED, degraded_index, UNCLEAR)
     if heartbeat.claimed_count > len(s.agent.tunnels) and s.frame.has_all_tunnel_reports and s.is_disagreeing:
@@ -204,22 +204,22 @@ def _diagnose_too_few_tunnels(s: Situation) -> Diagnosis:
         return Diagnosis(State.DEGRADED, Reason.TOO_FEW_TUNNELS, outlook=UNCLEAR)
     proxy = s.frame.conditions[cause]
     outlook = recovery.from_proxy(
-        s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count
+        s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.healthy_tunnel_count
     )
     return Diagnosis(State.DEGRADED, Reason.TOO_FEW_TUNNELS, cause, outlook)
 
 
 def _diagnose_sick_proxies(s: Situation, state: State) -> Diagnosis:
-    cause = next(index for index in s.live if s.is_sick(index))
+    cause = next(index for index in s.live_tunnels if s.is_sick(index))
     proxy = s.frame.conditions[cause]
     outlook = recovery.from_proxy(
-        s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count
+        s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.healthy_tunnel_count
     )
-    return Diagnosis(state, _proxy_reason(proxy), cause, outlook)
+    return Diagnosis(state, _proxy_reason_of(proxy), cause, outlook)
 
 
-def _first_degraded_dependency(s: Situation) -> int | None:
-    dependency_indices = (s.auth, s.via_proxy, *s.live)
+def _find_degraded_dependency(s: Situation) -> int | None:
+    dependency_indices = (s.auth, s.via_proxy, *s.live_tunnels)
     instances = (
         s.frame.conditions[i] for i in dependency_indices if i is not None and i in s.frame.conditions
     )
@@ -230,16 +230,16 @@ def _match_excess(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
     assert heartbeat is not None, "a reachable agent has a resource"
     # In a mesh no tunnel is excess: the agent wants one to every desired proxy.
-    if heartbeat.desired_count > 0 and len(_desired_proxies(s)) > heartbeat.desired_count:
+    if heartbeat.desired_count > 0 and len(_live_desired_proxies_of(s)) > heartbeat.desired_count:
         return Diagnosis(State.EXCESS, Reason.TOO_MANY_TUNNELS)
     return None
 
 
-def _desired_proxies(s: Situation) -> list[int]:
-    return [index for index in s.live if s.frame.conditions[index].is_desired]
+def _live_desired_proxies_of(s: Situation) -> list[int]:
+    return [index for index in s.live_tunnels if s.frame.conditions[index].is_desired]
 
 
-def _auth_failure(s: Situation, index: int) -> tuple[Reason, int, Outlook]:
+def _attribute_resource_loss(s: Situation, index: int) -> tuple[Reason, int, Outlook]:
     """Return reason, cause and outlook of a resource that is lost, or will be, because of the instance at `index`."""
     instance = s.frame.conditions[index]
     heartbeat = s.agent.heartbeat
@@ -249,10 +249,10 @@ def _auth_failure(s: Situation, index: int) -> tuple[Reason, int, Outlook]:
             return Reason.BACKEND_DOWN, BACKEND_CAUSE, outlook
         return Reason.AUTH_UNHEALTHY, index, outlook
     assert heartbeat is not None, "only a heartbeat names the proxy before the auth"
-    return _proxy_reason(instance), index, recovery.from_via_proxy(s.frame, instance, heartbeat)
+    return _proxy_reason_of(instance), index, recovery.from_via_proxy(s.frame, instance, heartbeat)
 
 
-def _proxy_reason(proxy: InstanceCondition) -> Reason:
+def _proxy_reason_of(proxy: InstanceCondition) -> Reason:
     if proxy.state in LOST_STATES:
         return Reason.PROXY_EXPIRED
     return Reason.PROXY_UNHEALTHY
@@ -262,7 +262,7 @@ def _diagnose_unknown(reason: Reason = Reason.STALE) -> Diagnosis:
     return Diagnosis(State.UNKNOWN, reason, outlook=UNCLEAR)
 
 
-def _cause_id(cause: int, frame: FleetFrame) -> str:
+def _cause_id_of(cause: int, frame: FleetFrame) -> str:
     if cause == NO_CAUSE:
         return ""
     if cause == BACKEND_CAUSE:

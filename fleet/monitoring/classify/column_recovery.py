@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleet.monitoring.classify.column_rows import AgentSubset, Array, Index, Times
-from fleet.monitoring.classify.dependencies import HEARTBEAT_SHARE
+from fleet.monitoring.classify.dependencies import HEARTBEAT_INTERVAL_SHARE
 from fleet.monitoring.classify.recovery import REDIAL_SECONDS, SWITCH_SECONDS
 from fleet.monitoring.classify.tables import KEEPS_CONNECTIONS
 from fleet.monitoring.evidence import ReconnectMode
@@ -24,15 +24,15 @@ def from_auth(s: AgentSubset, auth: Index) -> Outlooks:
     if s.frame.backend_down or s.frame.ok_auth_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
     since = s.frame.tables.since[auth]
-    next_heartbeat = np.where(s.is_listed, HEARTBEAT_SHARE * s.ttl, 0.0)
-    is_connected = (s.flags[auth] & KEEPS_CONNECTIONS) != 0
+    heartbeat_delay = np.where(s.is_listed, HEARTBEAT_INTERVAL_SHARE * s.ttl, 0.0)
+    keeps_connections = (s.instance_flags[auth] & KEEPS_CONNECTIONS) != 0
     can_move = (s.mode == ReconnectMode.RECONNECT) & s.health_check
-    delay = np.where(is_connected, SWITCH_SECONDS, s.frame.timing.keepalive)
-    recovery, at = _automatic_recovery(since + delay + next_heartbeat, s.frame.now)
+    delay = np.where(keeps_connections, SWITCH_SECONDS, s.frame.timing.keepalive_timeout)
+    recovery, at = _automatic_recovery(since + delay + heartbeat_delay, s.frame.now)
     stuck_recovery = np.where(
         s.mode == ReconnectMode.UNKNOWN, Recovery.UNCLEAR, Recovery.ONLY_IF_CAUSE_RECOVERS
     )
-    can_recover = ~is_connected | can_move
+    can_recover = ~keeps_connections | can_move
     return np.where(can_recover, recovery, stuck_recovery), np.where(can_recover, at, 0.0)
 
 
@@ -40,38 +40,38 @@ def from_via_proxy(s: AgentSubset, proxy: Index) -> Outlooks:
     """Return when agents move away from failing proxies that carry their auth connections."""
     if s.frame.ok_proxy_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
-    is_connected = (s.flags[proxy] & KEEPS_CONNECTIONS) != 0
-    due = s.frame.tables.since[proxy] + s.frame.timing.keepalive + HEARTBEAT_SHARE * s.ttl
+    keeps_connections = (s.instance_flags[proxy] & KEEPS_CONNECTIONS) != 0
+    due = s.frame.tables.since[proxy] + s.frame.timing.keepalive_timeout + HEARTBEAT_INTERVAL_SHARE * s.ttl
     recovery, at = _automatic_recovery(due, s.frame.now)
-    return np.where(is_connected, Recovery.UNCLEAR, recovery), np.where(is_connected, 0.0, at)
+    return np.where(keeps_connections, Recovery.UNCLEAR, recovery), np.where(keeps_connections, 0.0, at)
 
 
 def from_proxy(s: AgentSubset, proxy: Index, *, silent_since: Times | None) -> Outlooks:
     """Return when agents have replaced tunnels to failing proxies; `silent_since` as in `recovery.from_proxy`."""
     tables = s.frame.tables
     has_ttl = s.is_listed & (s.ttl_seen != 0)
-    tracker_expiry = np.where(has_ttl, s.ttl_seen, s.frame.timing.default_proxy_expiry)
+    tracker_ttl = np.where(has_ttl, s.ttl_seen, s.frame.timing.default_proxy_expiry)
     expires_at = tables.expires_at[proxy]
-    retention_seconds = np.minimum(tracker_expiry, s.frame.timing.default_proxy_expiry)
+    retention_seconds = np.minimum(tracker_ttl, s.frame.timing.default_proxy_expiry)
     due = np.where(expires_at > 0, expires_at + retention_seconds + REDIAL_SECONDS, -1.0)
     if silent_since is not None:
-        is_silent = (s.flags[proxy] & KEEPS_CONNECTIONS) == 0
-        due = np.where(is_silent, silent_since + tracker_expiry + REDIAL_SECONDS, due)
+        loses_connections = (s.instance_flags[proxy] & KEEPS_CONNECTIONS) == 0
+        due = np.where(loses_connections, silent_since + tracker_ttl + REDIAL_SECONDS, due)
     is_deregistered = tables.states[proxy] == InstanceState.GONE
     due = np.where(is_deregistered, tables.since[proxy] + REDIAL_SECONDS, due)
     recovery, at = _automatic_recovery(due, s.frame.now)
-    has_no_destination = (
-        s.frame.ok_proxy_count <= s.sound
+    has_no_other_proxy = (
+        s.frame.ok_proxy_count <= s.healthy_counts
         if silent_since is None
         else np.full(s.size, s.frame.ok_proxy_count == 0)
     )
     recovery, at = (
-        np.where(has_no_destination, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery),
-        np.where(has_no_destination, 0.0, at),
+        np.where(has_no_other_proxy, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery),
+        np.where(has_no_other_proxy, 0.0, at),
     )
     moves_at = tables.moves_at[proxy]
-    moves = moves_at >= s.frame.now
-    return np.where(moves, Recovery.BY_ITSELF, recovery), np.where(moves, moves_at, at)
+    will_move = moves_at >= s.frame.now
+    return np.where(will_move, Recovery.BY_ITSELF, recovery), np.where(will_move, moves_at, at)
 
 
 def _automatic_recovery(at: Times, now: float) -> tuple[Array, Array]:

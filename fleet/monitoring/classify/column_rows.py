@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.classify.frame import FleetFrame
-from fleet.monitoring.classify.memory import newest_proxies
+from fleet.monitoring.classify.memory import select_newest_proxies
 from fleet.monitoring.classify.tables import FEED_FRESH, LIVE, SICK, UNREAD
 from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
@@ -72,26 +72,26 @@ class AgentTunnelCounts:
     """Tunnels per agent: live, live on a proxy that is not failing, both for desired proxies, and all reported ones."""
 
     #: Flags of each tunnel's proxy in the frame, by tunnel.
-    row_flags: npt.NDArray[np.uint8]
+    proxy_flags: npt.NDArray[np.uint8]
     live: Numbers
-    sound: Numbers
+    healthy: Numbers
     live_desired: Numbers
-    sound_desired: Numbers
-    rows: Numbers
+    healthy_desired: Numbers
+    total: Numbers
 
 
 class AgentSubset:
     """Columns of some agents; each field corresponds to one of `Situation`."""
 
     def __init__(
-        self, rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame
+        self, columns: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame
     ) -> None:
         # Field by field: gathering whole rows takes several times as long.
-        heartbeats = {name: rows.heartbeats[name].take(indices) for name in _HEARTBEAT_FIELDS}
-        memory = {name: rows.memory[name].take(indices) for name in _MEMORY_FIELDS}
-        self._rows, self._counts, self._indices = rows, counts, indices
+        heartbeats = {name: columns.heartbeats[name].take(indices) for name in _HEARTBEAT_FIELDS}
+        memory = {name: columns.memory[name].take(indices) for name in _MEMORY_FIELDS}
+        self._columns, self._counts, self._indices = columns, counts, indices
         self.frame = frame
-        self.flags = frame.tables.flags
+        self.instance_flags = frame.tables.flags
         self.size = len(indices)
         self.expires_at: Times = heartbeats["expires_at"]
         self.ttl: Times = heartbeats["ttl"].astype(np.float64)
@@ -105,19 +105,20 @@ class AgentSubset:
         self.mode = np.where(self.is_listed, heartbeats["mode"], ReconnectMode.UNKNOWN)
         self.health_check: Mask = (heartbeats["flags"] & HEALTH_CHECK) != 0
         self.desired_counts = heartbeats["desired_count"]
-        self.effective_desired_counts = rows.effective_desired_counts(
+        self.effective_desired_counts = columns.effective_desired_counts(
             self.desired_counts, memory["tracked_count"], frame
         )
         self.claimed_counts = heartbeats["claimed_count"]
         self.is_retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
-        self.is_disagreeing: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.disagreement_rounds
+        self.is_disagreeing: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.min_disagreement_rounds
         self.working_until: Times = memory["working_until"]
         self.lost_at: Times = memory["lost_at"]
-        self.last_proxies: npt.NDArray[np.uint16] = rows.memory["last_proxies"].take(indices, axis=0)
-        self.live, self.sound = counts.live[indices], counts.sound[indices]
-        self.live_desired, self.sound_desired = counts.live_desired[indices], counts.sound_desired[indices]
-        self.tunnels = counts.rows[indices]
+        self.last_proxies: npt.NDArray[np.uint16] = columns.memory["last_proxies"].take(indices, axis=0)
+        self.live_counts, self.healthy_counts = counts.live[indices], counts.healthy[indices]
+        self.live_desired_counts = counts.live_desired[indices]
+        self.healthy_desired_counts = counts.healthy_desired[indices]
+        self.tunnel_counts = counts.total[indices]
         self.is_unexpired: Mask = self.expires_at > frame.unexpired_from
         self.is_expired: Mask = ~self.is_unexpired & (self.expires_at <= frame.expired_until)
         self.has_last_proxies: Mask = (self.last_proxies != NO_INSTANCE).any(axis=1)
@@ -125,47 +126,47 @@ class AgentSubset:
     def recent_proxies(self) -> npt.NDArray[np.uint16]:
         """Return each agent's proxies when it was last seen, newest first, padded with `NO_INSTANCE`."""
         proxies = self.last_proxies.copy()
-        positions = np.flatnonzero(~self.has_last_proxies & (self.tunnels > 0))
+        positions = np.flatnonzero(~self.has_last_proxies & (self.tunnel_counts > 0))
         if len(positions):
             agent_indices = self._indices[positions]
-            rows = self._rows
-            proxies[positions] = newest_proxies(
-                rows.memory, agent_indices, rows.tunnel_agents, rows.tunnel_proxies
+            columns = self._columns
+            proxies[positions] = select_newest_proxies(
+                columns.memory, agent_indices, columns.tunnel_agents, columns.tunnel_proxies
             )
         limits = np.where(self.is_listed & (self.desired_counts > 0), self.desired_counts, LAST_PROXY_COUNT)
         proxies[np.arange(LAST_PROXY_COUNT) >= limits[:, None]] = NO_INSTANCE
         return proxies
 
-    def unread(self) -> Mask:
+    def has_unread_tunnel(self) -> Mask:
         """Return which agents have a tunnel to a proxy without a known problem that was not read recently."""
-        return self._any_tunnel(UNREAD)
+        return self._has_tunnel_with(UNREAD)
 
     def has_fresh_feed(self) -> Mask:
         """Return which agents have a present or remembered proxy that was read recently."""
-        has_fresh_last_proxy: Mask = ((self.flags[self.last_proxies] & FEED_FRESH) != 0).any(axis=1)
-        return has_fresh_last_proxy | self._any_tunnel(FEED_FRESH)
+        has_fresh_last_proxy: Mask = ((self.instance_flags[self.last_proxies] & FEED_FRESH) != 0).any(axis=1)
+        return has_fresh_last_proxy | self._has_tunnel_with(FEED_FRESH)
 
-    def first_live(self, flags: int) -> Index:
+    def find_first_live_proxies(self, flags: int) -> Index:
         """Return each agent's first live-tunnel proxy with all these flags, or `NO_INSTANCE`."""
-        return self._first((self._counts.row_flags & (flags | LIVE)) == flags | LIVE)
+        return self._find_first_proxies((self._counts.proxy_flags & (flags | LIVE)) == flags | LIVE)
 
-    def first_live_sick(self) -> Index:
+    def find_first_sick_proxies(self) -> Index:
         """Return each agent's first failing proxy with a live tunnel, or `NO_INSTANCE`."""
-        return self.first_live(SICK)
+        return self.find_first_live_proxies(SICK)
 
     def is_sick(self, index: Index) -> Mask:
         """Return which of these instances are failing."""
-        sick: Mask = (self.flags[index] & SICK) != 0
+        sick: Mask = (self.instance_flags[index] & SICK) != 0
         return sick
 
-    def _first(self, tunnels: Mask) -> Index:
-        first = np.full(len(self._rows.heartbeats), NO_INSTANCE, np.uint16)
-        np.minimum.at(first, self._rows.tunnel_agents[tunnels], self._rows.tunnel_proxies[tunnels])
-        return first[self._indices]
+    def _find_first_proxies(self, tunnels: Mask) -> Index:
+        first_proxies = np.full(len(self._columns.heartbeats), NO_INSTANCE, np.uint16)
+        np.minimum.at(first_proxies, self._columns.tunnel_agents[tunnels], self._columns.tunnel_proxies[tunnels])
+        return first_proxies[self._indices]
 
-    def _any_tunnel(self, flag: int) -> Mask:
-        has_tunnel = np.zeros(len(self._rows.heartbeats), np.bool_)
-        has_tunnel[self._rows.tunnel_agents[(self._counts.row_flags & flag) != 0]] = True
+    def _has_tunnel_with(self, flag: int) -> Mask:
+        has_tunnel = np.zeros(len(self._columns.heartbeats), np.bool_)
+        has_tunnel[self._columns.tunnel_agents[(self._counts.proxy_flags & flag) != 0]] = True
         return has_tunnel[self._indices]
 
 
@@ -189,7 +190,7 @@ class SubsetVerdicts:
         cause: int | Array = NO_CAUSE,
         outlook: tuple[int | Array, float | Array] = (Recovery.NOT_NEEDED, 0.0),
     ) -> Mask:
-        """Set the verdict of the undecided agents of `where`, and return them; arrays are of the whole subset."""
+        """Set the verdict of the undecided agents of `mask`, and return them; arrays are of the whole subset."""
         mask = mask & self.is_undecided
         if mask.any():
             self.state[mask] = state

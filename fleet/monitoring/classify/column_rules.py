@@ -26,10 +26,10 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery,
 
 
 def decide(
-    rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame
+    columns: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame
 ) -> SubsetVerdicts:
     """Return the verdicts of the agents at `indices`."""
-    s = AgentSubset(rows, counts, indices, frame)
+    s = AgentSubset(columns, counts, indices, frame)
     out = SubsetVerdicts(s.size)
     out.put(s.is_retired, State.RETIRED)
     _apply_unknown(s, out)
@@ -50,50 +50,50 @@ def _apply_unknown(s: AgentSubset, out: SubsetVerdicts) -> None:
     if s.frame.blind:
         _put_unknown(out, out.is_undecided)
         return
-    if s.frame.unreachable:
+    if s.frame.cluster_unreachable:
         _put_unknown(out, out.is_undecided, Reason.CLUSTER_UNREACHABLE)
         return
     if s.frame.presence_stale:
         _put_unknown(out, ~s.has_fresh_feed())
-    live = s.live > 0
-    _put_unknown(out, live & ~s.is_unexpired & ~s.is_expired)
-    doubtful = ~live & ~s.is_expired & (s.tunnels > 0) & out.is_undecided
+    has_live_tunnel = s.live_counts > 0
+    _put_unknown(out, has_live_tunnel & ~s.is_unexpired & ~s.is_expired)
+    doubtful = ~has_live_tunnel & ~s.is_expired & (s.tunnel_counts > 0) & out.is_undecided
     if doubtful.any():
-        _put_unknown(out, doubtful & s.unread())
+        _put_unknown(out, doubtful & s.has_unread_tunnel())
 
 
 def _apply_never(s: AgentSubset, out: SubsetVerdicts) -> None:
-    never = ~s.had_tunnel & (s.tunnels == 0) & ~s.has_last_proxies
-    sure = s.is_expired | (s.is_unexpired if s.frame.has_all_tunnel_reports else np.zeros(s.size, np.bool_))
-    out.put(never & sure, State.NEVER)
+    never = ~s.had_tunnel & (s.tunnel_counts == 0) & ~s.has_last_proxies
+    is_certain = s.is_expired | (s.is_unexpired if s.frame.has_all_tunnel_reports else np.zeros(s.size, np.bool_))
+    out.put(never & is_certain, State.NEVER)
     _put_unknown(out, never)
 
 
 def _apply_unreachable(s: AgentSubset, out: SubsetVerdicts) -> None:
-    unreachable = out.is_undecided & ~((s.live > 0) & s.is_unexpired)
+    unreachable = out.is_undecided & ~((s.live_counts > 0) & s.is_unexpired)
     if not unreachable.any():
         return
-    no_live = s.live == 0
-    heartbeats = s.is_unexpired & (
+    has_no_live_tunnel = s.live_counts == 0
+    has_live_heartbeat = s.is_unexpired & (
         (s.lost_at == 0) | (s.expires_at - s.ttl > s.lost_at + s.frame.timing.round_interval)
     )
     resource_lost_at = np.where(s.is_listed & s.is_expired, s.expires_at, np.inf)
-    by_auth = _is_to_blame(s, s.auth, resource_lost_at)
-    by_via = _is_to_blame(s, s.via_proxy, resource_lost_at)
-    blamed_instances = np.where(by_auth, s.auth, np.where(by_via, s.via_proxy, NO_INSTANCE)).astype(np.uint16)
+    is_auth_to_blame = _is_to_blame(s, s.auth, resource_lost_at)
+    is_via_proxy_to_blame = _is_to_blame(s, s.via_proxy, resource_lost_at)
+    blamed_carriers = np.where(is_auth_to_blame, s.auth, np.where(is_via_proxy_to_blame, s.via_proxy, NO_INSTANCE)).astype(np.uint16)
     no_tunnel = (State.STRANDED, Reason.NO_TUNNEL, NO_CAUSE, UNCLEAR)
 
-    _put_stranded_by_auth(s, out, unreachable & s.is_expired & (by_auth | by_via), blamed_instances)
+    _put_stranded_by_carrier(s, out, unreachable & s.is_expired & (is_auth_to_blame | is_via_proxy_to_blame), blamed_carriers)
     recent_proxies = s.recent_proxies()
-    _put_stranded_by_proxy(s, out, unreachable & no_live, recent_proxies)
-    out.put(unreachable & (by_auth | by_via) & heartbeats, *no_tunnel)
-    _put_stranded_by_auth(s, out, unreachable & (by_auth | by_via), blamed_instances)
-    _put_stranded_with_tunnel(s, out, unreachable & ~no_live)
+    _put_stranded_by_proxy(s, out, unreachable & has_no_live_tunnel, recent_proxies)
+    out.put(unreachable & (is_auth_to_blame | is_via_proxy_to_blame) & has_live_heartbeat, *no_tunnel)
+    _put_stranded_by_carrier(s, out, unreachable & (is_auth_to_blame | is_via_proxy_to_blame), blamed_carriers)
+    _put_stranded_with_tunnel(s, out, unreachable & ~has_no_live_tunnel)
     if not s.frame.has_all_tunnel_reports:
         _put_unknown(out, unreachable & ~s.is_expired)
-    out.put(unreachable & heartbeats, *no_tunnel)
-    on = np.column_stack([recent_proxies, s.auth, s.via_proxy])
-    depends_on_unknown = ((s.frame.tables.states[on] == InstanceState.UNKNOWN) & (on != NO_INSTANCE)).any(
+    out.put(unreachable & has_live_heartbeat, *no_tunnel)
+    dependencies = np.column_stack([recent_proxies, s.auth, s.via_proxy])
+    depends_on_unknown = ((s.frame.tables.states[dependencies] == InstanceState.UNKNOWN) & (dependencies != NO_INSTANCE)).any(
         axis=1
     )
     unclear = ~s.is_unexpired & ~s.is_expired
@@ -105,9 +105,9 @@ def _is_to_blame(s: AgentSubset, index: Index, lost_at: Times) -> Mask:
     return s.is_sick(index) & (s.frame.tables.since[index] <= lost_at + s.frame.timing.stale_after)
 
 
-def _put_stranded_by_auth(s: AgentSubset, out: SubsetVerdicts, mask: Mask, blamed_instances: Index) -> None:
+def _put_stranded_by_carrier(s: AgentSubset, out: SubsetVerdicts, mask: Mask, blamed_carriers: Index) -> None:
     if (mask & out.is_undecided).any():
-        out.put(mask, State.STRANDED, *_auth_failure(s, blamed_instances))
+        out.put(mask, State.STRANDED, *_attribute_resource_loss(s, blamed_carriers))
 
 
 def _put_stranded_by_proxy(s: AgentSubset, out: SubsetVerdicts, mask: Mask, recent_proxies: Array) -> None:
@@ -115,26 +115,26 @@ def _put_stranded_by_proxy(s: AgentSubset, out: SubsetVerdicts, mask: Mask, rece
         return
     lost_at = np.where(s.lost_at == 0, np.inf, s.lost_at)
     cause = np.full(s.size, NO_INSTANCE, np.uint16)
-    last_sick = np.zeros(s.size)
+    last_sick_since = np.zeros(s.size)
     for slot in reversed(range(LAST_PROXY_COUNT)):
         is_blamed = _is_to_blame(s, recent_proxies[:, slot], lost_at)
         cause[is_blamed] = recent_proxies[is_blamed, slot]
-        last_sick[is_blamed] = np.maximum(
-            last_sick[is_blamed], s.frame.tables.since[recent_proxies[is_blamed, slot]]
+        last_sick_since[is_blamed] = np.maximum(
+            last_sick_since[is_blamed], s.frame.tables.since[recent_proxies[is_blamed, slot]]
         )
-    outlook = recovery.from_proxy(s, cause, silent_since=last_sick)
-    out.put(mask & (cause != NO_INSTANCE), State.STRANDED, _proxy_reason(s, cause), cause, outlook)
+    outlook = recovery.from_proxy(s, cause, silent_since=last_sick_since)
+    out.put(mask & (cause != NO_INSTANCE), State.STRANDED, _proxy_reason_of(s, cause), cause, outlook)
 
 
 def _put_stranded_with_tunnel(s: AgentSubset, out: SubsetVerdicts, mask: Mask) -> None:
     if not (mask & out.is_undecided).any():
         return
     never_listed = mask & ~s.is_listed & (s.last_auth == NO_INSTANCE)
-    if not s.frame.frozen:
+    if not s.frame.all_auths_sick:
         _put_unknown(out, never_listed, Reason.DISAGREE)
     elif s.frame.backend_down:
-        only_if = (Recovery.ONLY_IF_CAUSE_RECOVERS, 0.0)
-        out.put(never_listed, State.STRANDED, Reason.BACKEND_DOWN, BACKEND_CAUSE, only_if)
+        outlook = (Recovery.ONLY_IF_CAUSE_RECOVERS, 0.0)
+        out.put(never_listed, State.STRANDED, Reason.BACKEND_DOWN, BACKEND_CAUSE, outlook)
     else:
         out.put(never_listed, State.STRANDED, Reason.AUTH_UNHEALTHY, outlook=UNCLEAR)
     out.put(mask & (s.mode == ReconnectMode.PICK_FIRST), State.STRANDED, Reason.POLICY_OFF, outlook=UNCLEAR)
@@ -142,14 +142,14 @@ def _put_stranded_with_tunnel(s: AgentSubset, out: SubsetVerdicts, mask: Mask) -
 
 
 def _apply_at_risk(s: AgentSubset, out: SubsetVerdicts) -> None:
-    auth_sick = s.is_sick(s.auth)
-    cut_off = auth_sick | ((s.flags[s.via_proxy] & CUT_OFF) != 0)
-    if (cut_off & out.is_undecided).any():
-        carrier = np.where(auth_sick, s.auth, s.via_proxy)
-        _put_strands_at(s, out, out.put(cut_off, State.AT_RISK, *_auth_failure(s, carrier)))
-    all_sick = (s.sound == 0) & out.is_undecided
+    is_auth_sick = s.is_sick(s.auth)
+    is_cut_off = is_auth_sick | ((s.instance_flags[s.via_proxy] & CUT_OFF) != 0)
+    if (is_cut_off & out.is_undecided).any():
+        carrier = np.where(is_auth_sick, s.auth, s.via_proxy)
+        _put_strands_at(s, out, out.put(is_cut_off, State.AT_RISK, *_attribute_resource_loss(s, carrier)))
+    all_sick = (s.healthy_counts == 0) & out.is_undecided
     if all_sick.any():
-        out.put(all_sick, State.AT_RISK, *_sick_proxies(s))
+        out.put(all_sick, State.AT_RISK, *_attribute_to_sick_proxies(s))
 
 
 def _put_strands_at(s: AgentSubset, out: SubsetVerdicts, mask: Mask) -> None:
@@ -162,7 +162,7 @@ def _apply_working(s: AgentSubset, out: SubsetVerdicts) -> None:
 
 
 def _apply_degraded(s: AgentSubset, out: SubsetVerdicts) -> None:
-    too_few = (s.live_desired < s.effective_desired_counts) & out.is_undecided
+    too_few = (s.live_desired_counts < s.effective_desired_counts) & out.is_undecided
     if too_few.any():
         recent_proxies = s.recent_proxies()
         cause = np.full(s.size, NO_INSTANCE, np.uint16)
@@ -172,13 +172,13 @@ def _apply_degraded(s: AgentSubset, out: SubsetVerdicts) -> None:
         has_cause = cause != NO_INSTANCE
         outlook = (np.where(has_cause, proxy_recovery, Recovery.UNCLEAR), np.where(has_cause, at, 0.0))
         out.put(too_few, State.DEGRADED, Reason.TOO_FEW_TUNNELS, cause, outlook)
-    unsound = (s.sound_desired < s.effective_desired_counts) & out.is_undecided
-    if unsound.any():
-        out.put(unsound, State.DEGRADED, *_sick_proxies(s))
-    via_sick = s.is_sick(s.via_proxy)
-    out.put(via_sick, State.DEGRADED, _proxy_reason(s, s.via_proxy), s.via_proxy, UNCLEAR)
-    if (s.flags & DEGRADED).any() and out.is_undecided.any():
-        degraded_instances = _first_degraded(s)
+    too_few_healthy = (s.healthy_desired_counts < s.effective_desired_counts) & out.is_undecided
+    if too_few_healthy.any():
+        out.put(too_few_healthy, State.DEGRADED, *_attribute_to_sick_proxies(s))
+    is_via_proxy_sick = s.is_sick(s.via_proxy)
+    out.put(is_via_proxy_sick, State.DEGRADED, _proxy_reason_of(s, s.via_proxy), s.via_proxy, UNCLEAR)
+    if (s.instance_flags & DEGRADED).any() and out.is_undecided.any():
+        degraded_instances = _find_degraded_dependencies(s)
         out.put(
             degraded_instances != NO_INSTANCE,
             State.DEGRADED,
@@ -187,29 +187,29 @@ def _apply_degraded(s: AgentSubset, out: SubsetVerdicts) -> None:
             UNCLEAR,
         )
     if s.frame.has_all_tunnel_reports:
-        claims_more = s.claimed_counts > s.tunnels
+        claims_more = s.claimed_counts > s.tunnel_counts
         out.put(claims_more & s.is_disagreeing, State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
 
 
-def _first_degraded(s: AgentSubset) -> Index:
-    on_auth = (s.flags[s.auth] & DEGRADED) != 0
-    on_via = (s.flags[s.via_proxy] & DEGRADED) != 0
-    tunnel = s.first_live(DEGRADED)
-    return np.where(on_auth, s.auth, np.where(on_via, s.via_proxy, tunnel))
+def _find_degraded_dependencies(s: AgentSubset) -> Index:
+    is_auth_degraded = (s.instance_flags[s.auth] & DEGRADED) != 0
+    is_via_proxy_degraded = (s.instance_flags[s.via_proxy] & DEGRADED) != 0
+    degraded_proxy = s.find_first_live_proxies(DEGRADED)
+    return np.where(is_auth_degraded, s.auth, np.where(is_via_proxy_degraded, s.via_proxy, degraded_proxy))
 
 
 def _apply_excess(s: AgentSubset, out: SubsetVerdicts) -> None:
     out.put(
-        (s.desired_counts > 0) & (s.live_desired > s.desired_counts), State.EXCESS, Reason.TOO_MANY_TUNNELS
+        (s.desired_counts > 0) & (s.live_desired_counts > s.desired_counts), State.EXCESS, Reason.TOO_MANY_TUNNELS
     )
 
 
-def _sick_proxies(s: AgentSubset) -> tuple[Array, Array, Outlooks]:
-    cause = s.first_live_sick()
-    return _proxy_reason(s, cause), cause, recovery.from_proxy(s, cause, silent_since=None)
+def _attribute_to_sick_proxies(s: AgentSubset) -> tuple[Array, Array, Outlooks]:
+    cause = s.find_first_sick_proxies()
+    return _proxy_reason_of(s, cause), cause, recovery.from_proxy(s, cause, silent_since=None)
 
 
-def _auth_failure(s: AgentSubset, index: Array) -> tuple[Array, Array, Outlooks]:
+def _attribute_resource_loss(s: AgentSubset, index: Array) -> tuple[Array, Array, Outlooks]:
     """Return reason, cause and outlook of resources lost, or about to be, because of the instances at `index`."""
     index = index.astype(np.uint16)
     is_auth = index == s.auth
@@ -221,11 +221,11 @@ def _auth_failure(s: AgentSubset, index: Array) -> tuple[Array, Array, Outlooks]
     auth_reason, auth_cause = Reason.AUTH_UNHEALTHY, index
     if s.frame.backend_down:
         auth_reason, auth_cause = Reason.BACKEND_DOWN, np.full(s.size, BACKEND_CAUSE, np.uint16)
-    reason = np.where(is_auth, auth_reason, _proxy_reason(s, index))
+    reason = np.where(is_auth, auth_reason, _proxy_reason_of(s, index))
     return reason, np.where(is_auth, auth_cause, index), outlook
 
 
-def _proxy_reason(s: AgentSubset, index: Array) -> Array:
+def _proxy_reason_of(s: AgentSubset, index: Array) -> Array:
     state = s.frame.tables.states[index]
     is_lost = (state == InstanceState.EXPIRED) | (state == InstanceState.GONE)
     return np.where(is_lost, Reason.PROXY_EXPIRED, Reason.PROXY_UNHEALTHY)

@@ -17,8 +17,8 @@ from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT, RETIRED, VERDI
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
 #: Bits per count: five counts of an agent's tunnels share the 53 bits of a float. No agent has 1,000 tunnels.
-_BITS = 10
-_MASK = (1 << _BITS) - 1
+_COUNT_BITS = 10
+_COUNT_MASK = (1 << _COUNT_BITS) - 1
 
 
 def classify_columns(
@@ -34,19 +34,19 @@ def classify_columns(
 
     `previous` is only used for the start of unchanged states. Its rows and those of `memory` are by agent index.
     """
-    rows = PackedColumns(heartbeats, memory, tunnel_agents, tunnel_proxies)
-    counts = _count_tunnels(rows, frame)
+    columns = PackedColumns(heartbeats, memory, tunnel_agents, tunnel_proxies)
+    counts = _count_tunnels(columns, frame)
     verdicts = np.empty(len(heartbeats), VERDICT)
-    for name, default in (("state", State.HEALTHY), ("packed", 0), ("cause", NO_CAUSE)):
+    for name, default in (("state", State.HEALTHY), ("reason_and_recovery", 0), ("cause", NO_CAUSE)):
         verdicts[name] = default
     verdicts["recovers_at"] = 0
     verdicts["strands_at"] = 0
-    indices = np.flatnonzero(~_is_plainly_healthy(rows, counts, frame))
+    indices = np.flatnonzero(~_is_plainly_healthy(columns, counts, frame))
     reachable = (counts.live[indices] > 0) & (heartbeats["expires_at"].take(indices) > frame.unexpired_from)
     # Separately, because reachable and unreachable agents need different rules.
     for part in (indices[reachable], indices[~reachable]):
         if len(part):
-            _write(verdicts, part, decide(rows, counts, part, frame), frame)
+            _write(verdicts, part, decide(columns, counts, part, frame), frame)
     verdicts["since"] = now
     if previous is not None and len(previous):
         common_count = min(len(previous), len(verdicts))
@@ -55,47 +55,47 @@ def classify_columns(
     return verdicts
 
 
-def _count_tunnels(rows: PackedColumns, frame: FleetFrame) -> AgentTunnelCounts:
+def _count_tunnels(columns: PackedColumns, frame: FleetFrame) -> AgentTunnelCounts:
     flags = np.arange(256, dtype=np.int64)
-    live = (flags & LIVE) != 0
-    live_desired = live & ((flags & DESIRED) != 0)
-    sound = (flags & SICK) == 0
-    fields = (live, live & sound, live_desired, live_desired & sound, np.ones(256, np.bool_))
-    weights = sum(field.astype(np.float64) * float(1 << (_BITS * i)) for i, field in enumerate(fields))
-    row_flags = frame.tables.flags.take(rows.tunnel_proxies)
+    is_live = (flags & LIVE) != 0
+    is_live_desired = is_live & ((flags & DESIRED) != 0)
+    is_healthy = (flags & SICK) == 0
+    fields = (is_live, is_live & is_healthy, is_live_desired, is_live_desired & is_healthy, np.ones(256, np.bool_))
+    weights = sum(field.astype(np.float64) * float(1 << (_COUNT_BITS * i)) for i, field in enumerate(fields))
+    proxy_flags = frame.tables.flags.take(columns.tunnel_proxies)
     packed_counts = np.bincount(
-        rows.tunnel_agents, np.asarray(weights).take(row_flags), len(rows.heartbeats)
+        columns.tunnel_agents, np.asarray(weights).take(proxy_flags), len(columns.heartbeats)
     ).astype(np.int64)
     return AgentTunnelCounts(
-        row_flags,
-        *((packed_counts >> (_BITS * i)) & _MASK if i else packed_counts & _MASK for i in range(len(fields))),
+        proxy_flags,
+        *((packed_counts >> (_COUNT_BITS * i)) & _COUNT_MASK if i else packed_counts & _COUNT_MASK for i in range(len(fields))),
     )
 
 
 def _is_plainly_healthy(
-    rows: PackedColumns, counts: AgentTunnelCounts, frame: FleetFrame
+    columns: PackedColumns, counts: AgentTunnelCounts, frame: FleetFrame
 ) -> npt.NDArray[np.bool_]:
     """Return which agents are certainly healthy; the rules decide about the others."""
-    heartbeats, memory = rows.heartbeats, rows.memory
-    if frame.blind or frame.unreachable or frame.presence_stale:
+    heartbeats, memory = columns.heartbeats, columns.memory
+    if frame.blind or frame.cluster_unreachable or frame.presence_stale:
         return np.zeros(len(heartbeats), np.bool_)
     flags = frame.tables.flags
-    bad = SICK | DEGRADED
+    problem_flags = SICK | DEGRADED
     desired_counts = heartbeats["desired_count"]
     healthy = heartbeats["expires_at"] > frame.unexpired_from
-    healthy &= (flags.take(heartbeats["auth"]) & bad) == 0
-    healthy &= (flags.take(heartbeats["via_proxy"]) & bad) == 0
+    healthy &= (flags.take(heartbeats["auth"]) & problem_flags) == 0
+    healthy &= (flags.take(heartbeats["via_proxy"]) & problem_flags) == 0
     healthy &= (memory["flags"] & RETIRED) == 0
     healthy &= memory["working_until"] <= frame.now
-    healthy &= counts.sound > 0
-    healthy &= counts.sound_desired >= rows.effective_desired_counts(
+    healthy &= counts.healthy > 0
+    healthy &= counts.healthy_desired >= columns.effective_desired_counts(
         desired_counts, memory["tracked_count"], frame
     )
     healthy &= (desired_counts == 0) | (counts.live_desired <= desired_counts)
     if frame.has_all_tunnel_reports:
-        healthy &= heartbeats["claimed_count"] <= counts.rows
-    if ((counts.row_flags & DEGRADED) != 0).any():
-        healthy[rows.tunnel_agents[(counts.row_flags & (DEGRADED | LIVE)) == DEGRADED | LIVE]] = False
+        healthy &= heartbeats["claimed_count"] <= counts.total
+    if ((counts.proxy_flags & DEGRADED) != 0).any():
+        healthy[columns.tunnel_agents[(counts.proxy_flags & (DEGRADED | LIVE)) == DEGRADED | LIVE]] = False
     return healthy
 
 
@@ -106,7 +106,7 @@ def _write(
     frame: FleetFrame,
 ) -> None:
     verdicts["state"][indices] = subset_verdicts.state
-    verdicts["packed"][indices] = subset_verdicts.reason | (subset_verdicts.recovery << RECOVERY_SHIFT)
+    verdicts["reason_and_recovery"][indices] = subset_verdicts.reason | (subset_verdicts.recovery << RECOVERY_SHIFT)
     verdicts["cause"][indices] = frame.tables.causes.take(subset_verdicts.cause)
     verdicts["recovers_at"][indices] = subset_verdicts.recovers_at
     verdicts["strands_at"][indices] = subset_verdicts.strands_at

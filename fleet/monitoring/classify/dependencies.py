@@ -15,7 +15,7 @@ from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
 #: Longest interval between heartbeats as a share of the TTL: they come every TTL/2 + U[0, TTL/10).
-HEARTBEAT_SHARE = 0.6
+HEARTBEAT_INTERVAL_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,19 @@ def find_dependencies(
     conditions: Mapping[int, InstanceCondition], timing: Timing, *, backend_down: bool
 ) -> dict[int, Dependency]:
     """Return the failing proxies whose auth is the cause, by index."""
-    auths = {s.facts.id: s for s in conditions.values() if s.facts.kind is InstanceKind.AUTH}
+    auth_by_id = {condition.facts.id: condition for condition in conditions.values() if condition.facts.kind is InstanceKind.AUTH}
     dependency_by_proxy: dict[int, Dependency] = {}
-    if not any(auth.sick for auth in auths.values()):
+    if not any(auth.is_sick for auth in auth_by_id.values()):
         return dependency_by_proxy
-    is_other_well = any(not auth.sick for auth in auths.values())
+    has_healthy_auth = any(not auth.is_sick for auth in auth_by_id.values())
     for index, proxy in conditions.items():
         # A proxy that does not respond has another problem too. Auths write their own resources.
         if proxy.facts.kind is not InstanceKind.PROXY or not proxy.keeps_connections:
             continue
-        auth = auths.get(proxy.facts.heartbeat_auth)
+        auth = auth_by_id.get(proxy.facts.heartbeat_auth)
         if auth is not None and _is_to_blame(auth, proxy, timing):
             cause = BACKEND_CAUSE if backend_down else auth.facts.index
-            dependency_by_proxy[index] = Dependency(cause, _moves_at(proxy) if is_other_well else None)
+            dependency_by_proxy[index] = Dependency(cause, _predict_move(proxy) if has_healthy_auth else None)
     return dependency_by_proxy
 
 
@@ -53,15 +53,15 @@ def _is_to_blame(auth: InstanceCondition, proxy: InstanceCondition, timing: Timi
 
     An auth that lost its backend reports that at its next heartbeat, and a proxy at its own, which may be earlier.
     """
-    margin = max(timing.stale_after, HEARTBEAT_SHARE * _ttl(auth))
-    return auth.sick and auth.since <= proxy.since + margin
+    margin = max(timing.stale_after, HEARTBEAT_INTERVAL_SHARE * _ttl_of(auth))
+    return auth.is_sick and auth.since <= proxy.since + margin
 
 
-def _moves_at(proxy: InstanceCondition) -> float:
+def _predict_move(proxy: InstanceCondition) -> float:
     """Return when a proxy has recovered with another auth: one more attempt, and a second success as a proof."""
-    interval = HEARTBEAT_SHARE * _ttl(proxy)
+    interval = HEARTBEAT_INTERVAL_SHARE * _ttl_of(proxy)
     return proxy.since + min(RETRY_AFTER, interval) + interval
 
 
-def _ttl(instance: InstanceCondition) -> float:
+def _ttl_of(instance: InstanceCondition) -> float:
     return DEFAULT_TTL if instance.facts.ttl is None else instance.facts.ttl

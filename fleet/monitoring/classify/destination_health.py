@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fleet.monitoring.classify.instances import READY, is_fresh
+from fleet.monitoring.classify.instances import READY_CODE, is_fresh
 from fleet.monitoring.evidence import Timing
 from fleet.protocol.destination.health import (
     RECOMMENDED_SETTINGS,
@@ -30,7 +30,7 @@ def probe_outcome_of(
     *, is_reached: bool, serving_status: ServingStatus | None, readyz: int | None, status: InstanceStatus
 ) -> ProbeOutcome:
     """Return the outcome of one poll of an instance. Values without a request or a response are None."""
-    if not is_reached or serving_status is ServingStatus.NOT_SERVING or readyz not in (None, READY):
+    if not is_reached or serving_status is ServingStatus.NOT_SERVING or readyz not in (None, READY_CODE):
         return ProbeOutcome.FAILURE
     return ProbeOutcome.SUCCESS if status.degraded_reason is None else ProbeOutcome.DEGRADED
 

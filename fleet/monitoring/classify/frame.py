@@ -34,13 +34,13 @@ class FleetFrame:
     #: Refloat's pollers missed rounds or failed their self-test.
     blind: bool
     #: No instance responds: the network between Refloat and the fleet is the likely cause.
-    unreachable: bool
+    cluster_unreachable: bool
     #: No attempt to read the agents' resources ended recently.
     presence_stale: bool
     #: Every auth is failing: no resource is renewed, so resources expire by prediction.
-    frozen: bool
+    all_auths_sick: bool
     #: Since when all auths are failing, if they failed within one TTL: their backend is the cause. None otherwise.
-    backend_since: float | None
+    backend_down_since: float | None
     #: Resources with an expiry up to this time have expired.
     expired_until: float
     #: Resources with an expiry after this time have not expired. Between the two times it is unknown.
@@ -57,7 +57,7 @@ class FleetFrame:
     @property
     def backend_down(self) -> bool:
         """Return whether all auths failed within one TTL."""
-        return self.backend_since is not None
+        return self.backend_down_since is not None
 
     def state_of(self, index: int) -> InstanceState:
         """Return the state of an instance; unknown for an index without an instance."""
@@ -93,33 +93,33 @@ def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
     """Return the conclusions about the instances that verdicts on agents need."""
     timing = fleet.timing
     conditions = conditions_of(fleet, now)
-    auths = [s for s in conditions.values() if s.facts.kind is InstanceKind.AUTH]
-    proxies = [s for s in conditions.values() if s.facts.kind is InstanceKind.PROXY]
-    frozen = bool(auths) and all(auth.sick for auth in auths)
-    backend_since = _backend_since(auths)
-    answered_at = fleet.presence.answered_at
+    auths = [condition for condition in conditions.values() if condition.facts.kind is InstanceKind.AUTH]
+    proxies = [condition for condition in conditions.values() if condition.facts.kind is InstanceKind.PROXY]
+    all_auths_sick = bool(auths) and all(auth.is_sick for auth in auths)
+    backend_down_since = _backend_down_since(auths)
+    responded_at = fleet.presence_freshness.responded_at
     expired_until, unexpired_from = -1.0, now
-    if frozen:
+    if all_auths_sick:
         expired_until = now
-    elif answered_at is not None and is_fresh(answered_at, now, timing):
+    elif responded_at is not None and is_fresh(responded_at, now, timing):
         # A resource that expired after the last response may have been renewed: the next response shows it.
-        expired_until = unexpired_from = min(now, answered_at)
+        expired_until = unexpired_from = min(now, responded_at)
     return FleetFrame(
         cluster=fleet.cluster,
         now=now,
         timing=timing,
         conditions=conditions,
-        dependencies=find_dependencies(conditions, timing, backend_down=backend_since is not None),
+        dependencies=find_dependencies(conditions, timing, backend_down=backend_down_since is not None),
         blind=fleet.blind,
-        unreachable=_is_unreachable(conditions.values(), now, timing),
-        presence_stale=not is_fresh(last_attempt_at(fleet.presence), now, timing),
-        frozen=frozen,
-        backend_since=backend_since,
+        cluster_unreachable=_is_cluster_unreachable(conditions.values(), now, timing),
+        presence_stale=not is_fresh(last_attempt_at(fleet.presence_freshness), now, timing),
+        all_auths_sick=all_auths_sick,
+        backend_down_since=backend_down_since,
         expired_until=expired_until,
         unexpired_from=unexpired_from,
         has_all_tunnel_reports=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
         desired_proxy_count=sum(proxy.is_desired for proxy in proxies),
-        max_desired_proxy_count=_most_desired(proxies),
+        max_desired_proxy_count=_count_max_desired_proxies(proxies),
         ok_auth_count=sum(auth.state is InstanceState.OK for auth in auths),
         ok_proxy_count=sum(proxy.state is InstanceState.OK for proxy in proxies),
     )
@@ -127,12 +127,12 @@ def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
 
 def _may_hide_tunnels(proxy: InstanceCondition, now: float) -> bool:
     # An expired proxy that does not respond counts like a silent one; one that responds may have tunnels.
-    if proxy.live or proxy.state in CUT_OFF_STATES:
+    if proxy.is_live or proxy.state in CUT_OFF_STATES:
         return False
-    return proxy.keeps_connections or not proxy.sick
+    return proxy.keeps_connections or not proxy.is_sick
 
 
-def _most_desired(proxies: Iterable[InstanceCondition]) -> int:
+def _count_max_desired_proxies(proxies: Iterable[InstanceCondition]) -> int:
     """Return how many proxies agents could have tunnels to if none had a problem.
 
     A frozen proxy that expires must not lower the desired number, or its agents would be healthy with a tunnel less.
@@ -143,40 +143,40 @@ def _most_desired(proxies: Iterable[InstanceCondition]) -> int:
         if proxy.state is not InstanceState.GONE
         and (proxy.keeps_connections or proxy.state is not InstanceState.EXPIRED)
     ]
-    highest: dict[str, int] = {}
+    generation_by_group: dict[str, int] = {}
     for proxy in present:
-        highest[proxy.facts.group] = max(proxy.facts.generation, highest.get(proxy.facts.group, 0))
-    newest = sum(proxy.facts.generation == highest[proxy.facts.group] for proxy in present)
-    return max(newest, sum(proxy.is_desired for proxy in proxies))
+        generation_by_group[proxy.facts.group] = max(proxy.facts.generation, generation_by_group.get(proxy.facts.group, 0))
+    newest_count = sum(proxy.facts.generation == generation_by_group[proxy.facts.group] for proxy in present)
+    return max(newest_count, sum(proxy.is_desired for proxy in proxies))
 
 
-def _is_unreachable(conditions: Iterable[InstanceCondition], now: float, timing: Timing) -> bool:
+def _is_cluster_unreachable(conditions: Iterable[InstanceCondition], now: float, timing: Timing) -> bool:
     """Return whether no instance responds.
 
     All newest attempts failed, and most instances are silent already: waiting for the last one would strand the agents
     of the others for a round, and one dead instance of two is an outage of that instance.
     """
-    targets = [
-        s
-        for s in conditions
-        if s.facts.gone_at is None and s.facts.attempts and is_fresh(s.facts.attempts[0].at, now, timing)
+    recently_polled = [
+        condition
+        for condition in conditions
+        if condition.facts.gone_at is None and condition.facts.attempts and is_fresh(condition.facts.attempts[0].at, now, timing)
     ]
-    if len(targets) < 2 or any(s.facts.attempts[0].ok for s in targets):
+    if len(recently_polled) < 2 or any(condition.facts.attempts[0].ok for condition in recently_polled):
         return False
-    return 2 * sum(s.state is InstanceState.SILENT for s in targets) > len(targets)
+    return 2 * sum(condition.state is InstanceState.SILENT for condition in recently_polled) > len(recently_polled)
 
 
-def _backend_since(auths: Iterable[InstanceCondition]) -> float | None:
+def _backend_down_since(auths: Iterable[InstanceCondition]) -> float | None:
     """Return when the first auth failed if all auths failed within one TTL of each other; None otherwise.
 
     A single auth does not count as all. Auths that expired before the last one failed belong to an earlier problem.
     """
     present = [auth for auth in auths if auth.state is not InstanceState.GONE]
-    if not present or not all(auth.sick for auth in present):
+    if not present or not all(auth.is_sick for auth in present):
         return None
     last = max(auth.since for auth in present)
     ttl = max(DEFAULT_TTL if auth.facts.ttl is None else auth.facts.ttl for auth in present)
-    together = [auth for auth in present if auth.since >= last - ttl]
-    earlier = [auth for auth in present if auth.since < last - ttl]
-    left_over = all(a.facts.expires_at is not None and a.facts.expires_at <= last for a in earlier)
-    return min(auth.since for auth in together) if len(together) >= 2 and left_over else None
+    failed_together = [auth for auth in present if auth.since >= last - ttl]
+    failed_earlier = [auth for auth in present if auth.since < last - ttl]
+    are_earlier_expired = all(a.facts.expires_at is not None and a.facts.expires_at <= last for a in failed_earlier)
+    return min(auth.since for auth in failed_together) if len(failed_together) >= 2 and are_earlier_expired else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fleet.monitoring.evidence import Timing
 from fleet.vocabulary.instances import InstanceFacts, InstanceState, ServingStatus
 
-READY = 200
+READY_CODE = 200
 
 
 def instance_state(facts: InstanceFacts, now: float, timing: Timing) -> InstanceState:
@@ -62,7 +62,7 @@ def has_responded(facts: InstanceFacts, now: float, timing: Timing) -> bool:
     return is_fresh(facts.serving_at, now, timing) or is_fresh(facts.readyz_at, now, timing)
 
 
-def sick_since(facts: InstanceFacts, state: InstanceState, now: float) -> float:
+def sick_since_of(facts: InstanceFacts, state: InstanceState, now: float) -> float:
     """Return when the present problem began, as far as the facts allow; `now` when they do not tell."""
     if state is InstanceState.GONE and facts.gone_at is not None:
         return facts.gone_at
@@ -103,7 +103,7 @@ def _complaint(facts: InstanceFacts) -> str:
     complaints = []
     if facts.serving is ServingStatus.NOT_SERVING:
         complaints.append("reports NOT_SERVING")
-    if facts.readyz is not None and facts.readyz != READY:
+    if facts.readyz is not None and facts.readyz != READY_CODE:
         complaints.append(f"/readyz returns {facts.readyz}")
     return " and ".join(complaints) or "is unhealthy"
 
@@ -113,7 +113,7 @@ def _reports_unhealthy(facts: InstanceFacts, now: float, timing: Timing) -> bool
     # reported a problem. A response without a time counts as one of the newest attempt.
     not_serving = facts.serving is ServingStatus.NOT_SERVING and _is_current(facts.serving_at, now, timing)
     not_ready = (
-        facts.readyz is not None and facts.readyz != READY and _is_current(facts.readyz_at, now, timing)
+        facts.readyz is not None and facts.readyz != READY_CODE and _is_current(facts.readyz_at, now, timing)
     )
     return not_serving or not_ready
 

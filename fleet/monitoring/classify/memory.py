@@ -15,12 +15,12 @@ from fleet.monitoring.columns import (
     HAD_TUNNEL,
     LAST_PROXY_COUNT,
     NO_INSTANCE,
-    empty_memory,
+    blank_memory,
 )
 
 #: Weights of a tunnel whose proxy is in slot 0, 1 or 2 of the remembered proxies, and of a new proxy.
 _SLOT_WEIGHTS = (1, 2, 4)
-_NEW_WEIGHT = 64
+_NEW_PROXY_WEIGHT = 64
 _SLOT_MASK = 7
 
 
@@ -44,17 +44,17 @@ def update_memory(
     With a frame only live and unread tunnels count: the last report of a dead proxy would name its tunnels forever.
     `memory` is not written to; it may be shorter than `heartbeats`.
     """
-    count = len(heartbeats)
+    agent_count = len(heartbeats)
     reported_tunnel_agents = tunnel_agents
     if frame is not None:
         is_counted = (frame.tables.flags.take(tunnel_proxies) & (LIVE | UNREAD)) != 0
         if not is_counted.all():
             tunnel_agents, tunnel_proxies = tunnel_agents[is_counted], tunnel_proxies[is_counted]
     previous = memory
-    if count > len(memory):
-        previous = np.concatenate([memory, empty_memory(count - len(memory))])
-    slots = _slot_weights(previous, tunnel_agents, tunnel_proxies)
-    has_tunnel = slots > 0
+    if agent_count > len(memory):
+        previous = np.concatenate([memory, blank_memory(agent_count - len(memory))])
+    weight_sums = _sum_slot_weights(previous, tunnel_agents, tunnel_proxies)
+    has_tunnel = weight_sums > 0
     had_tunnel = (previous["flags"] & HAD_TUNNEL) != 0
     was_connected = previous["lost_at"] == 0
     has_new_auth = (heartbeats["expires_at"] > 0) & (heartbeats["auth"] != previous["last_auth"])
@@ -62,7 +62,7 @@ def update_memory(
     lacks_home = has_tunnel & (previous["home_proxy"] == NO_INSTANCE)
     has_lost_tunnels = had_tunnel & was_connected & ~has_tunnel
     has_regained_tunnels = has_tunnel & ~was_connected
-    is_reordered = _is_out_of_order(slots)
+    is_reordered = _is_out_of_order(weight_sums)
     homes_changed = bool(lacks_home.any())
     flags = _count_disagreements(
         previous["flags"], heartbeats["claimed_count"], reported_tunnel_agents, frame
@@ -86,10 +86,10 @@ def update_memory(
     new["lost_at"][has_lost_tunnels] = now
     new["lost_at"][has_regained_tunnels] = 0
     if homes_changed:
-        agents, homes = _homes(lacks_home, tunnel_agents, tunnel_proxies)
+        agents, homes = _select_homes(lacks_home, tunnel_agents, tunnel_proxies)
         new["home_proxy"][agents] = homes
     indices = np.flatnonzero(is_reordered)
-    new["last_proxies"][indices] = newest_proxies(previous, indices, tunnel_agents, tunnel_proxies)
+    new["last_proxies"][indices] = select_newest_proxies(previous, indices, tunnel_agents, tunnel_proxies)
     return MemoryUpdate(new, homes_changed)
 
 
@@ -108,12 +108,12 @@ def _count_disagreements(
     claims_more = (claimed_counts > reported_counts) & (reported_counts > 0)
     if not claims_more.any():
         return other_flags
-    max_rounds = frame.timing.disagreement_rounds
+    max_rounds = frame.timing.min_disagreement_rounds
     rounds = np.minimum((flags >> DISAGREEMENT_SHIFT) + 1, max_rounds).astype(np.uint8)
     return np.where(claims_more, other_flags | (rounds << DISAGREEMENT_SHIFT), other_flags)
 
 
-def newest_proxies(
+def select_newest_proxies(
     memory: npt.NDArray[np.void],
     indices: npt.NDArray[np.intp],
     tunnel_agents: npt.NDArray[np.uint32],
@@ -123,34 +123,34 @@ def newest_proxies(
 
     New proxies first, then present ones, then previous ones; within each in the remembered order, or by index.
     """
-    position = np.full(len(memory), -1, np.int64)
-    position[indices] = np.arange(len(indices))
-    rows = np.flatnonzero(position[tunnel_agents] >= 0)
-    row_agent, row_proxy = position[tunnel_agents[rows]], tunnel_proxies[rows]
-    old = np.ascontiguousarray(memory["last_proxies"][indices])
-    row_slot = old[row_agent] == row_proxy[:, None]
+    row_by_agent = np.full(len(memory), -1, np.int64)
+    row_by_agent[indices] = np.arange(len(indices))
+    rows = np.flatnonzero(row_by_agent[tunnel_agents] >= 0)
+    row_agent, row_proxy = row_by_agent[tunnel_agents[rows]], tunnel_proxies[rows]
+    previous_proxies = np.ascontiguousarray(memory["last_proxies"][indices])
+    is_in_slot = previous_proxies[row_agent] == row_proxy[:, None]
     is_connected = np.zeros((len(indices), LAST_PROXY_COUNT), np.bool_)
     for slot in range(LAST_PROXY_COUNT):
-        is_connected[row_agent[row_slot[:, slot]], slot] = True
-    fresh = ~row_slot.any(axis=1)
+        is_connected[row_agent[is_in_slot[:, slot]], slot] = True
+    is_new = ~is_in_slot.any(axis=1)
 
-    agent = np.concatenate([row_agent[fresh], np.repeat(np.arange(len(indices)), LAST_PROXY_COUNT)])
-    proxy = np.concatenate([row_proxy[fresh], old.ravel()])
+    agent = np.concatenate([row_agent[is_new], np.repeat(np.arange(len(indices)), LAST_PROXY_COUNT)])
+    proxy = np.concatenate([row_proxy[is_new], previous_proxies.ravel()])
     # Rank: 0 new, 1.. still there by slot, 4.. remembered only by slot.
-    old_rank = np.where(is_connected, 1, 1 + LAST_PROXY_COUNT) + np.arange(LAST_PROXY_COUNT)
-    rank = np.concatenate([np.zeros(int(fresh.sum()), np.int64), old_rank.ravel()])
+    previous_rank = np.where(is_connected, 1, 1 + LAST_PROXY_COUNT) + np.arange(LAST_PROXY_COUNT)
+    rank = np.concatenate([np.zeros(int(is_new.sum()), np.int64), previous_rank.ravel()])
     is_instance = proxy != NO_INSTANCE
     agent, proxy, rank = agent[is_instance], proxy[is_instance], rank[is_instance]
     order = np.lexsort((proxy, rank, agent))
     agent, proxy = agent[order], proxy[order]
     place = _place_in_group(agent)
     last_proxies = np.full((len(indices), LAST_PROXY_COUNT), NO_INSTANCE, np.uint16)
-    head = place < LAST_PROXY_COUNT
-    last_proxies[agent[head], place[head]] = proxy[head]
+    is_kept = place < LAST_PROXY_COUNT
+    last_proxies[agent[is_kept], place[is_kept]] = proxy[is_kept]
     return last_proxies
 
 
-def _slot_weights(
+def _sum_slot_weights(
     memory: npt.NDArray[np.void],
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
@@ -161,19 +161,19 @@ def _slot_weights(
         last_proxies = np.ascontiguousarray(memory["last_proxies"][:, slot])
         code |= (last_proxies.take(tunnel_agents) == tunnel_proxies).view(np.uint8) * np.uint8(weight)
     weights = np.arange(_SLOT_MASK + 1, dtype=np.float64)
-    weights[0] = _NEW_WEIGHT
+    weights[0] = _NEW_PROXY_WEIGHT
     return np.bincount(tunnel_agents, weights.take(code), len(memory)).astype(np.int64)
 
 
-def _is_out_of_order(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _is_out_of_order(weight_sums: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return which agents' remembered proxies do not begin with their present proxies."""
-    full = (slots & _SLOT_MASK) == _SLOT_MASK
-    prefix = (slots == 0) | (slots == _SLOT_WEIGHTS[0]) | (slots == _SLOT_WEIGHTS[0] + _SLOT_WEIGHTS[1])
+    full = (weight_sums & _SLOT_MASK) == _SLOT_MASK
+    prefix = (weight_sums == 0) | (weight_sums == _SLOT_WEIGHTS[0]) | (weight_sums == _SLOT_WEIGHTS[0] + _SLOT_WEIGHTS[1])
     in_order: npt.NDArray[np.bool_] = full | prefix
     return ~in_order
 
 
-def _homes(
+def _select_homes(
     homeless: npt.NDArray[np.bool_],
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet.monitoring.classify.dependencies import HEARTBEAT_SHARE
+from fleet.monitoring.classify.dependencies import HEARTBEAT_INTERVAL_SHARE
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.evidence import Heartbeat, ReconnectMode
@@ -24,10 +24,10 @@ REDIAL_SECONDS = 9.0
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A prediction; `at` is the latest time of an automatic recovery."""
+    """A prediction; `recovers_at` is the latest time of an automatic recovery."""
 
     recovery: Recovery
-    at: float | None = None
+    recovers_at: float | None = None
 
 
 NOT_NEEDED = Outlook(Recovery.NOT_NEEDED)
@@ -35,23 +35,23 @@ UNCLEAR = Outlook(Recovery.UNCLEAR)
 ONLY_IF_CAUSE_RECOVERS = Outlook(Recovery.ONLY_IF_CAUSE_RECOVERS)
 
 
-def automatic_recovery(at: float, now: float) -> Outlook:
-    """Return automatic recovery by `at`; no prediction when `at` has passed."""
-    return Outlook(Recovery.BY_ITSELF, at) if at >= now else UNCLEAR
+def automatic_recovery(recovers_at: float, now: float) -> Outlook:
+    """Return automatic recovery by `recovers_at`; no prediction when `recovers_at` has passed."""
+    return Outlook(Recovery.BY_ITSELF, recovers_at) if recovers_at >= now else UNCLEAR
 
 
 def from_auth(frame: FleetFrame, auth: InstanceCondition, heartbeat: Heartbeat | None) -> Outlook:
     """Return when an agent moves away from a failing auth (RFD 226, "Auth Reconnects")."""
     if frame.backend_down or frame.ok_auth_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
-    next_heartbeat = 0.0 if heartbeat is None else HEARTBEAT_SHARE * heartbeat.ttl
+    heartbeat_delay = 0.0 if heartbeat is None else HEARTBEAT_INTERVAL_SHARE * heartbeat.ttl
     if not auth.keeps_connections:
         # The connection is broken or will be found broken: then pick_first moves too.
-        return automatic_recovery(auth.since + frame.timing.keepalive + next_heartbeat, frame.now)
+        return automatic_recovery(auth.since + frame.timing.keepalive_timeout + heartbeat_delay, frame.now)
     if heartbeat is None or heartbeat.mode is ReconnectMode.UNKNOWN:
         return UNCLEAR
     if heartbeat.mode is ReconnectMode.RECONNECT and heartbeat.health_check:
-        return automatic_recovery(auth.since + SWITCH_SECONDS + next_heartbeat, frame.now)
+        return automatic_recovery(auth.since + SWITCH_SECONDS + heartbeat_delay, frame.now)
     return ONLY_IF_CAUSE_RECOVERS
 
 
@@ -61,8 +61,8 @@ def from_via_proxy(frame: FleetFrame, proxy: InstanceCondition, heartbeat: Heart
         return ONLY_IF_CAUSE_RECOVERS
     if proxy.keeps_connections:
         return UNCLEAR
-    at = proxy.since + frame.timing.keepalive + HEARTBEAT_SHARE * heartbeat.ttl
-    return automatic_recovery(at, frame.now)
+    recovers_at = proxy.since + frame.timing.keepalive_timeout + HEARTBEAT_INTERVAL_SHARE * heartbeat.ttl
+    return automatic_recovery(recovers_at, frame.now)
 
 
 def from_proxy(
@@ -87,13 +87,13 @@ def from_proxy(
     if proxy.state is InstanceState.GONE:
         return automatic_recovery(proxy.since + REDIAL_SECONDS, frame.now)
     ttl = 0.0 if heartbeat is None else heartbeat.ttl_seen
-    tracker_expiry = ttl or frame.timing.default_proxy_expiry
+    tracker_ttl = ttl or frame.timing.default_proxy_expiry
     if silent_since is not None and not proxy.keeps_connections:
         # No proxy sends discovery requests to the agent any more: its whole tracker expires.
-        return automatic_recovery(silent_since + tracker_expiry + REDIAL_SECONDS, frame.now)
+        return automatic_recovery(silent_since + tracker_ttl + REDIAL_SECONDS, frame.now)
     if proxy.facts.expires_at is None:
         return UNCLEAR
     # Other proxies name the proxy until its resource expires. Without a TTL the agent keeps the proxy for the default
     # expiry after that; with one, no longer than what remained at its last heartbeat.
-    retention_seconds = min(tracker_expiry, frame.timing.default_proxy_expiry)
+    retention_seconds = min(tracker_ttl, frame.timing.default_proxy_expiry)
     return automatic_recovery(proxy.facts.expires_at + retention_seconds + REDIAL_SECONDS, frame.now)

@@ -35,7 +35,7 @@ def evidence_of(
         had_tunnel=bool(flags & HAD_TUNNEL),
         working_until=working_until or None,
         lost_at=lost_at or None,
-        disagreement=flags >> DISAGREEMENT_SHIFT,
+        disagreement_rounds=flags >> DISAGREEMENT_SHIFT,
     )
 
 

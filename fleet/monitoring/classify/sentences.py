@@ -34,8 +34,8 @@ def _state_sentence(s: Situation, state: State, reason: Reason, cause: int) -> s
     if state is State.DEGRADED:
         return _degraded_sentence(s, reason, cause)
     if state is State.EXCESS:
-        return f"The agent has {len(s.live)} tunnels, but its desired count is {_desired_count(s)}."
-    return f"The agent is reachable through {_name_list(s.live, s.frame)}, and {_auth_name(s)} receives its heartbeats."
+        return f"The agent has {len(s.live_tunnels)} tunnels, but its desired count is {_desired_count(s)}."
+    return f"The agent is reachable through {_join_names(s.live_tunnels, s.frame)}, and {_auth_name(s)} receives its heartbeats."
 
 
 def _unknown_sentence(s: Situation, reason: Reason) -> str:
@@ -48,7 +48,7 @@ def _unknown_sentence(s: Situation, reason: Reason) -> str:
         )
     if reason is Reason.DISAGREE:
         return (
-            f"The agent has a tunnel to {_name_list(s.live, s.frame)}, but no auth has ever listed the agent."
+            f"The agent has a tunnel to {_join_names(s.live_tunnels, s.frame)}, but no auth has ever listed the agent."
         )
     return "Refloat has too little recent data to determine the state of this agent."
 
@@ -57,7 +57,7 @@ def _stranded_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if reason is Reason.NO_TUNNEL:
         return "The agent sends heartbeats, but no proxy reports a tunnel to it."
     loss = "The agent's heartbeat has expired"
-    if s.frame.frozen:
+    if s.frame.all_auths_sick:
         loss += " (predicted)"
     if reason is Reason.RESOURCE_EXPIRED:
         return f"{loss}, although the agent has a live tunnel and {_auth_name(s)} is OK."
@@ -71,7 +71,7 @@ def _stranded_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if cause == s.auth and cause not in s.recent_proxies:
         loss = loss if s.resource is ResourceState.EXPIRED else "The agent has no tunnel"
         return f"{loss}: its auth {_complaint_clause(cause, s.frame)}."
-    if s.live:
+    if s.live_tunnels:
         return (
             f"{loss}: {_complaint_clause(cause, s.frame)}, and the agent reaches its auth through this proxy."
         )
@@ -83,7 +83,7 @@ def _at_risk_sentence(s: Situation, reason: Reason, cause: int) -> str:
         return "All auths failed together, so no auth accepts the agent's heartbeats."
     if cause == s.auth:
         return f"The agent's auth {_complaint_clause(cause, s.frame)} and does not accept the agent's heartbeats."
-    if cause == s.via_proxy and cause not in s.live:
+    if cause == s.via_proxy and cause not in s.live_tunnels:
         return f"The agent's auth connection goes through {s.frame.name_of(cause)}, which {_complaint(cause, s.frame)}."
     return f"No proxy that the agent is connected to is OK: {_complaint_clause(cause, s.frame)}."
 
@@ -117,10 +117,10 @@ def _recovery_sentence(s: Situation, state: State, cause: int, recovery: Recover
             f"The agent recovers only when {s.frame.name_of(cause)} recovers: "
             "without health checks, the agent keeps its connection."
         )
-    root = s.frame.cause_of(cause)
-    if root == BACKEND_CAUSE:
+    root_cause = s.frame.cause_of(cause)
+    if root_cause == BACKEND_CAUSE:
         return "The agent recovers only when the backend recovers."
-    return f"The agent recovers only when {s.frame.name_of(root)} recovers: no other instance is available."
+    return f"The agent recovers only when {s.frame.name_of(root_cause)} recovers: no other instance is available."
 
 
 def _complaint_clause(index: int, frame: FleetFrame) -> str:
@@ -140,7 +140,7 @@ def _desired_count(s: Situation) -> int:
     return 0 if s.agent.heartbeat is None else s.agent.heartbeat.desired_count
 
 
-def _name_list(indices: tuple[int, ...], frame: FleetFrame) -> str:
+def _join_names(indices: tuple[int, ...], frame: FleetFrame) -> str:
     names = [frame.name_of(index) for index in indices]
     return (
         names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "no proxy"

@@ -29,9 +29,9 @@ class Situation:
     frame: FleetFrame
     resource: ResourceState
     #: Live tunnels: instance indices of the proxies, ascending.
-    live: tuple[int, ...]
+    live_tunnels: tuple[int, ...]
     #: The last report of a tunnel is from a proxy without a known problem that was not read recently.
-    unread: bool
+    has_unread_tunnel: bool
     #: Proxies of the agent when it was last seen, newest first: its desired number of tunnels, at most three.
     recent_proxies: tuple[int, ...]
     #: Auth of the agent's heartbeats, and the proxy that carries the connection to it.
@@ -41,7 +41,7 @@ class Situation:
     @property
     def is_reachable(self) -> bool:
         """Return whether the agent has a live tunnel and an unexpired resource."""
-        return bool(self.live) and self.resource is ResourceState.UNEXPIRED
+        return bool(self.live_tunnels) and self.resource is ResourceState.UNEXPIRED
 
     @property
     def has_live_heartbeat(self) -> bool:
@@ -58,7 +58,7 @@ class Situation:
         return written_at > self.agent.lost_at + self.frame.timing.round_interval
 
     @property
-    def blamed_auth(self) -> int | None:
+    def blamed_carrier(self) -> int | None:
         """Return the auth, or else the proxy before it, that was failing when the resource was lost."""
         heartbeat = self.agent.heartbeat
         is_expired = heartbeat is not None and self.resource is ResourceState.EXPIRED
@@ -73,14 +73,14 @@ class Situation:
         return tuple(index for index in self.recent_proxies if self._is_to_blame(index, self.agent.lost_at))
 
     @property
-    def sound_count(self) -> int:
+    def healthy_tunnel_count(self) -> int:
         """Return the number of live tunnels to proxies that are not failing."""
-        return sum(not self.is_sick(index) for index in self.live)
+        return sum(not self.is_sick(index) for index in self.live_tunnels)
 
     @property
     def is_disagreeing(self) -> bool:
         """Return whether the agent has reported more tunnels than proxies for longer than views may differ."""
-        return self.agent.disagreement >= self.frame.timing.disagreement_rounds
+        return self.agent.disagreement_rounds >= self.frame.timing.min_disagreement_rounds
 
     @property
     def effective_desired_count(self) -> int:
@@ -102,7 +102,7 @@ class Situation:
     def is_sick(self, index: int | None) -> bool:
         """Return whether an instance is silent, unhealthy, expired or deregistered."""
         condition = None if index is None else self.frame.conditions.get(index)
-        return condition is not None and condition.sick
+        return condition is not None and condition.is_sick
 
     def is_cut_off(self, index: int | None) -> bool:
         """Return whether an instance forwards no traffic: it is silent or deregistered."""
@@ -110,7 +110,7 @@ class Situation:
 
     def _is_to_blame(self, index: int, lost_at: float | None) -> bool:
         condition = self.frame.conditions.get(index)
-        if condition is None or not condition.sick:
+        if condition is None or not condition.is_sick:
             return False
         # An instance that failed long after the loss did not cause it: the margin is the time of detection.
         return lost_at is None or condition.since <= lost_at + self.frame.timing.stale_after
@@ -120,17 +120,17 @@ def read_situation(agent: AgentEvidence, frame: FleetFrame) -> Situation:
     """Return the situation of an agent in a frame."""
     heartbeat = agent.heartbeat
     conditions = [frame.conditions[index] for index in agent.tunnels if index in frame.conditions]
-    desired_tunnel_count = (
+    recent_proxy_limit = (
         LAST_PROXY_COUNT if heartbeat is None or heartbeat.desired_count == 0 else heartbeat.desired_count
     )
     return Situation(
         agent=agent,
         frame=frame,
         resource=_resource_state(agent, frame),
-        live=tuple(sorted(condition.facts.index for condition in conditions if condition.live)),
-        unread=any(condition.unread for condition in conditions) or len(conditions) < len(agent.tunnels),
+        live_tunnels=tuple(sorted(condition.facts.index for condition in conditions if condition.is_live)),
+        has_unread_tunnel=any(condition.is_unread for condition in conditions) or len(conditions) < len(agent.tunnels),
         recent_proxies=(agent.last_proxies or tuple(sorted(set(agent.tunnels))))[
-            : min(desired_tunnel_count, LAST_PROXY_COUNT)
+            : min(recent_proxy_limit, LAST_PROXY_COUNT)
         ],
         auth=agent.last_auth if heartbeat is None else heartbeat.auth,
         via_proxy=None if heartbeat is None else heartbeat.via_proxy,

@@ -69,11 +69,11 @@ class InstanceTables:
 def _flags_of(condition: InstanceCondition) -> int:
     cut_off = condition.state in instances.CUT_OFF_STATES
     return (
-        SICK * condition.sick
-        | LIVE * condition.live
-        | UNREAD * condition.unread
+        SICK * condition.is_sick
+        | LIVE * condition.is_live
+        | UNREAD * condition.is_unread
         | DESIRED * condition.is_desired
-        | FEED_FRESH * condition.feed_fresh
+        | FEED_FRESH * condition.is_feed_fresh
         | KEEPS_CONNECTIONS * condition.keeps_connections
         | CUT_OFF * cut_off
         | DEGRADED * condition.is_degraded

@@ -21,7 +21,7 @@ from fleet.monitoring.columns import (
     REASON_BITS,
     RECOVERY_SHIFT,
     RETIRED,
-    empty_memory,
+    blank_memory,
 )
 from fleet.monitoring.state.outbox import BACKEND, CLUSTER, RoundChanges, unpack_round_changes
 from fleet.monitoring.state.writer import RecordSeed, Writer
@@ -46,7 +46,7 @@ def load_record_seed(cluster: str) -> RecordSeed:
     for agent_chunk in _chunks(_renumber(agents)):
         Agent.objects.bulk_update(agent_chunk, ["position"])
     instance_indices = {instance.instance_id: index for index, instance in enumerate(instances)}
-    memory = empty_memory(len(agents))
+    memory = blank_memory(len(agents))
     for row, agent in zip(memory, agents, strict=True):
         row["home_proxy"] = instance_indices.get(agent.home_proxy, NO_INSTANCE)
         row["last_auth"] = instance_indices.get(agent.last_auth, NO_INSTANCE)

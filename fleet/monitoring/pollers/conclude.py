@@ -164,7 +164,7 @@ def _transitions(previous: Rows, verdicts: Rows, changed_agents: npt.NDArray[np.
     rows: Rows = np.zeros(len(changed_agents), TRANSITION)
     rows["agent"], rows["old"] = changed_agents, before
     rows["new"], rows["cause"] = verdicts["state"][changed_agents], verdicts["cause"][changed_agents]
-    rows["packed"] = verdicts["packed"][changed_agents]
+    rows["reason_and_recovery"] = verdicts["packed"][changed_agents]
     transitions: Rows = rows[rows["old"] != rows["new"]]
     return transitions
 
@@ -181,7 +181,7 @@ def _spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, I
         if frame.blind:
             # Refloat's own network may be the cause of failures.
             spell = replace(before, state=InstanceState.UNKNOWN)
-        elif condition.sick:
+        elif condition.is_sick:
             spell = InstanceSpell(condition.state, condition.since, health, is_draining)
         elif condition.state is InstanceState.UNKNOWN:
             # Not polled recently: the problem may continue.
@@ -190,7 +190,7 @@ def _spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, I
             spell = InstanceSpell(condition.state, None, health, is_draining)
         if spell != before:
             changed_spells[index] = spell
-    for index, is_failed in ((BACKEND, frame.backend_down), (CLUSTER, frame.unreachable)):
+    for index, is_failed in ((BACKEND, frame.backend_down), (CLUSTER, frame.cluster_unreachable)):
         before = record.spells.get(index, InstanceSpell())
         spell = _system_spell(before, is_failed=is_failed, blind=frame.blind, now=now)
         if spell != before:

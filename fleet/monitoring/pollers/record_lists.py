@@ -101,7 +101,7 @@ def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChange
     parity = state.parity ^ int(changes.full)
     after = FeedState(
         # A resource that expired meanwhile may be renewed on a page that has not arrived, so no row is expired yet.
-        freshness=FeedFreshness(lists.at, lists.at if changes.complete else state.freshness.answered_at),
+        freshness=FeedFreshness(lists.at, lists.at if changes.complete else state.freshness.responded_at),
         epoch=changes.epoch,
         revision=changes.revision,
         listing=listing and not changes.complete,

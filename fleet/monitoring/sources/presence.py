@@ -84,7 +84,7 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
         expires_at=now + durations.from_milliseconds(entry.expires_in_ms),
         ttl=durations.from_milliseconds(agent.ttl_ms),
         via_proxy_id=cut(agent.via_proxy_id, LONGEST_ID),
-        mode=ReconnectMode.read(policy.mode),
+        mode=ReconnectMode.from_slug(policy.mode),
         health_check=policy.health_check,
         policy_read_at=now - durations.from_milliseconds(policy.read_age_ms) if policy.mode else 0.0,
         desired_count=tracker.desired_count,

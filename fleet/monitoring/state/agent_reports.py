@@ -57,7 +57,7 @@ def pack_report_row(response: AgentReportResponse) -> bytes:
         row["flags"] = HAS_REPORT
         if policy is not None:
             row["flags"] |= HEALTH_CHECK * policy.health_check
-            row["mode"] = ReconnectMode.read(policy.mode)
+            row["mode"] = ReconnectMode.from_slug(policy.mode)
             row["policy_read_at"] = response.at - policy.read_age_ms / 1000
         row["ttl_seen"] = tracker.ttl_seen_ms / 1000
         row["desired_count"] = min(tracker.desired_count, 0xFF)

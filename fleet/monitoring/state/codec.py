@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.columns import HEARTBEAT, MEMORY, TUNNEL, VERDICT, empty_heartbeats, empty_memory
+from fleet.monitoring.columns import HEARTBEAT, MEMORY, TUNNEL, VERDICT, blank_heartbeats, blank_memory
 from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
 from fleet.protocol.destination.health import Health
@@ -119,9 +119,9 @@ def unpack_header(blob: bytes) -> RecordHeader | None:
 def blank_rows(dtype: np.dtype[np.void], count: int) -> Rows:
     """Return rows of agents without data."""
     if dtype == HEARTBEAT:
-        return empty_heartbeats(count)
+        return blank_heartbeats(count)
     if dtype == MEMORY:
-        return empty_memory(count)
+        return blank_memory(count)
     rows = np.zeros(count, dtype)
     if dtype == VERDICT:
         rows["cause"] = NO_CAUSE
@@ -181,7 +181,7 @@ class FeedState:
 
     def after_failed_attempt(self, at: float) -> FeedState:
         """Return the feed after a failed attempt."""
-        return replace(self, freshness=FeedFreshness(attempted_at=at, answered_at=self.freshness.answered_at))
+        return replace(self, freshness=FeedFreshness(attempted_at=at, responded_at=self.freshness.responded_at))
 
 
 def _dump(document: Mapping[str, Any]) -> str:
@@ -254,7 +254,7 @@ def pack_feed(state: FeedState) -> str:
         "listing": int(state.listing),
         "parity": state.parity,
         "attempted_at": state.freshness.attempted_at,
-        "answered_at": state.freshness.answered_at,
+        "answered_at": state.freshness.responded_at,
     }
     present_fields = {name: content for name, content in fields.items() if content}
     # Index 0 is a valid auth: it must not be dropped with empty values.
@@ -269,7 +269,7 @@ def unpack_feed(text: bytes | None) -> FeedState:
     fields = _decode_json((text or b"{}").decode())[0]
     return FeedState(
         freshness=FeedFreshness(
-            attempted_at=fields.get("attempted_at"), answered_at=fields.get("answered_at")
+            attempted_at=fields.get("attempted_at"), responded_at=fields.get("answered_at")
         ),
         epoch=fields.get("epoch", ""),
         revision=fields.get("revision", 0),

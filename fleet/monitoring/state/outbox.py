@@ -12,7 +12,7 @@ from fleet.monitoring.state.codec import Rows
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE
 
 #: One change of an agent's state; `packed` as in VERDICT. 9 bytes.
-TRANSITION = np.dtype([("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("packed", "u1")])
+TRANSITION = np.dtype([("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("reason_and_recovery", "u1")])
 #: One change of an instance's state. 4 bytes.
 INSTANCE_TRANSITION = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
 #: Indices of the auths' backend and of the cluster, which have states and spells like instances.

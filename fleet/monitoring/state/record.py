@@ -67,8 +67,8 @@ class ClusterRecord:
         return FleetEvidence(
             cluster=self.cluster,
             instances=self.instances,
-            presence=self.presence.freshness,
-            tunnels={index: state.freshness for index, state in self.tunnel_feeds.items()},
+            presence_freshness=self.presence.freshness,
+            tunnel_freshness={index: state.freshness for index, state in self.tunnel_feeds.items()},
             blind=self.probed_at is not None and now - self.probed_at > timing.stale_after,
             timing=timing,
             degraded_instances=find_degraded_instances(self.instances, now, timing),
@@ -84,7 +84,7 @@ def _instances_of(
         {int(index): unpack_resource(text) for index, text in resources.items()},
         {int(index): unpack_poll(text) for index, text in polls.items()},
         {int(index): unpack_spell(text) for index, text in spells.items()},
-        lists.freshness.answered_at,
+        lists.freshness.responded_at,
     )
 
 

@@ -61,7 +61,7 @@ def mark_stale(verdicts: Rows) -> Rows:
     old = verdicts.copy()
     is_outdated = old["state"] != State.RETIRED
     old["state"][is_outdated] = State.UNKNOWN
-    old["packed"][is_outdated] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
+    old["reason_and_recovery"][is_outdated] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
     old["cause"][is_outdated] = NO_CAUSE
     for name in ("recovers_at", "strands_at"):
         old[name][is_outdated] = 0.0
@@ -193,7 +193,7 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
 def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, frame: FleetFrame) -> Verdict:
     """Return the verdict of the round, with a sentence from its evidence."""
     cause = int(row["cause"])
-    state, reason = State(int(row["state"])), Reason(int(row["packed"]) & REASON_BITS)
+    state, reason = State(int(row["state"])), Reason(int(row["reason_and_recovery"]) & REASON_BITS)
     if table.stale and state is not State.RETIRED:
         sentence = _STALE_SENTENCE
     else:
@@ -207,7 +207,7 @@ def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, 
         state=state,
         reason=reason,
         cause=f"backend/{table.cluster}" if cause == BACKEND_CAUSE else _instance_id(table, cause) or "",
-        recovery=Recovery(int(row["packed"]) >> RECOVERY_SHIFT),
+        recovery=Recovery(int(row["reason_and_recovery"]) >> RECOVERY_SHIFT),
         recovers_at=float(row["recovers_at"]) or None,
         strands_at=float(row["strands_at"]) or None,
         sentence=sentence,

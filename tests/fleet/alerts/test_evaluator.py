@@ -34,7 +34,7 @@ class StrandedFleetReader(FakeReader):
         table = super().table(cluster, now)
         is_stranded = table.verdicts["state"] == State.STRANDED
         table.verdicts["cause"] = np.where(is_stranded, 2, NO_CAUSE)
-        table.verdicts["packed"] = Reason.PROXY_UNHEALTHY
+        table.verdicts["reason_and_recovery"] = Reason.PROXY_UNHEALTHY
         return table
 
 

@@ -24,7 +24,7 @@ def _table(states: list[State], causes: list[int], *, as_of: float | None = _NOW
     table.verdicts["cause"] = causes
     table.verdicts["since"] = [_NOW - 30 if state is State.STRANDED else _NOW - 3600 for state in states]
     table.verdicts["recovers_at"] = _NOW + 60
-    table.verdicts["packed"] = Reason.NO_TUNNEL | (Recovery.BY_ITSELF << 5)
+    table.verdicts["reason_and_recovery"] = Reason.NO_TUNNEL | (Recovery.BY_ITSELF << 5)
     return table
 
 

@@ -7,7 +7,7 @@ from fleet.monitoring import columns
 
 def test_empty_heartbeats_name_no_instance() -> None:
     """Zeros would mean the first instance."""
-    rows = columns.empty_heartbeats(3)
+    rows = columns.blank_heartbeats(3)
 
     assert len(rows) == 3
     assert (rows["auth"] == columns.NO_INSTANCE).all()
@@ -16,7 +16,7 @@ def test_empty_heartbeats_name_no_instance() -> None:
 
 def test_empty_memory_names_no_instance() -> None:
     """The same for memory rows."""
-    rows = columns.empty_memory(2)
+    rows = columns.blank_memory(2)
 
     assert (rows["home_proxy"] == columns.NO_INSTANCE).all()
     assert (rows["last_auth"] == columns.NO_INSTANCE).all()

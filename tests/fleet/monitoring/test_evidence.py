@@ -22,10 +22,10 @@ def test_tunnels_never_outlive_what_is_fresh_by_much() -> None:
 @pytest.mark.parametrize("mode", ReconnectMode)
 def test_mode_is_read_by_its_slug(mode: ReconnectMode) -> None:
     """Agents and the API use the same slugs."""
-    assert ReconnectMode.read(mode.slug) is mode
+    assert ReconnectMode.from_slug(mode.slug) is mode
 
 
 @pytest.mark.parametrize("slug", ["", "RECONNECT", "round_robin"])
 def test_unknown_mode_slug_is_read_as_unknown(slug: str) -> None:
     """An agent of another version may have another mode."""
-    assert ReconnectMode.read(slug) is ReconnectMode.UNKNOWN
+    assert ReconnectMode.from_slug(slug) is ReconnectMode.UNKNOWN

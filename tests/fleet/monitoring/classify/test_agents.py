@@ -41,7 +41,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "every source that covers it is stale",
         agent(),
-        fleet(presence=STALE, tunnels={PROXY_1: STALE, PROXY_2: FeedFreshness(NOW, NOW)}),
+        fleet(presence_freshness=STALE, tunnel_freshness={PROXY_1: STALE, PROXY_2: FeedFreshness(NOW, NOW)}),
         State.UNKNOWN,
         Reason.STALE,
         "",
@@ -57,7 +57,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "its proxy is fine but its tunnels were not read lately",
         agent(),
-        fleet(tunnels={PROXY_1: STALE, PROXY_2: FeedFreshness(NOW, NOW)}),
+        fleet(tunnel_freshness={PROXY_1: STALE, PROXY_2: FeedFreshness(NOW, NOW)}),
         State.UNKNOWN,
         Reason.STALE,
         "",
@@ -65,7 +65,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "its resource ran out while nobody read the list",
         agent(heartbeat=EXPIRED_HEARTBEAT),
-        fleet(presence=STALE),
+        fleet(presence_freshness=STALE),
         State.UNKNOWN,
         Reason.STALE,
         "",
@@ -105,7 +105,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "heartbeats, and a proxy that may have its first tunnel was not read yet",
         agent(tunnels=(), last_proxies=(), had_tunnel=False),
-        fleet(tunnels={PROXY_1: FeedFreshness(NOW, NOW)}),
+        fleet(tunnel_freshness={PROXY_1: FeedFreshness(NOW, NOW)}),
         State.UNKNOWN,
         Reason.STALE,
         "",
@@ -295,7 +295,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "claims more than proxies have reported for long enough",
-        agent(heartbeat=heartbeat(claimed_count=2), disagreement=TIMING.disagreement_rounds),
+        agent(heartbeat=heartbeat(claimed_count=2), disagreement_rounds=TIMING.min_disagreement_rounds),
         fleet(),
         State.DEGRADED,
         Reason.DISAGREE,
@@ -303,7 +303,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ),
     (
         "claims more than proxies report, by two views read moments apart",
-        agent(heartbeat=heartbeat(claimed_count=2), disagreement=TIMING.disagreement_rounds - 1),
+        agent(heartbeat=heartbeat(claimed_count=2), disagreement_rounds=TIMING.min_disagreement_rounds - 1),
         fleet(),
         State.HEALTHY,
         Reason.NONE,

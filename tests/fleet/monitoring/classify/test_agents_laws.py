@@ -68,7 +68,7 @@ MEMORIES = {
     "enrolled": {"last_proxies": (), "last_auth": None, "had_tunnel": False},
     "remembered": {},
     "lost just now": {"lost_at": NOW - 0.5},
-    "at odds for long": {"disagreement": 63},
+    "at odds for long": {"disagreement_rounds": 63},
 }
 AgentCase = tuple[str, str, str]
 AGENT_CASES: list[AgentCase] = list(itertools.product(HEARTBEATS, TUNNELS, MEMORIES))
@@ -94,8 +94,8 @@ def frame_of(fleet_case: FleetCase) -> FleetFrame:
             auth_2=FACTS[auth_2],
             proxy_1=FACTS[proxy_1],
             proxy_2=FACTS[proxy_2],
-            presence=FEEDS[presence],
-            tunnels={PROXY_1: FEEDS[feed], PROXY_2: FEEDS["answered"]},
+            presence_freshness=FEEDS[presence],
+            tunnel_freshness={PROXY_1: FEEDS[feed], PROXY_2: FEEDS["answered"]},
         ),
         NOW,
     )
@@ -151,7 +151,7 @@ def test_every_verdict_is_well_formed() -> None:
         assert verdict.recovery is not Recovery.ONLY_IF_CAUSE_RECOVERS or verdict.cause, case
         assert verdict.sentence.endswith("."), case
         if verdict.cause:
-            sick_ids = {s.facts.id for s in frame.conditions.values() if s.sick} | {"backend/default"}
+            sick_ids = {s.facts.id for s in frame.conditions.values() if s.is_sick} | {"backend/default"}
             assert verdict.cause in sick_ids, case
             assert (verdict.cause == "backend/default") == (verdict.reason is Reason.BACKEND_DOWN), case
 
@@ -163,7 +163,7 @@ def test_healthy_agent_is_reachable_through_healthy_instances() -> None:
             continue
         situation = read_situation(evidence, frame)
         assert situation.is_reachable
-        assert not all(situation.is_sick(index) for index in situation.live)
+        assert not all(situation.is_sick(index) for index in situation.live_tunnels)
         assert not situation.is_sick(situation.auth)
 
 
@@ -171,7 +171,7 @@ def test_reachable_agent_is_never_unknown_stranded_or_offline() -> None:
     """What something fresh shows to be reachable is neither unknown, stranded nor offline."""
     unreachable_states = {State.UNKNOWN, State.STRANDED, State.OFFLINE, State.NEVER}
     for frame, evidence, verdict in iterate_cases():
-        if read_situation(evidence, frame).is_reachable and not frame.unreachable:
+        if read_situation(evidence, frame).is_reachable and not frame.cluster_unreachable:
             assert verdict.state not in unreachable_states, (evidence, verdict)
 
 
@@ -183,7 +183,7 @@ def test_stranded_agent_is_alive_or_has_a_sick_instance() -> None:
         s = read_situation(evidence, frame)
         assert not s.is_reachable
         used_instances = [*s.recent_proxies, *(index for index in (s.auth, s.via_proxy) if index is not None)]
-        assert s.live or s.has_live_heartbeat or any(s.is_sick(index) for index in used_instances), (
+        assert s.live_tunnels or s.has_live_heartbeat or any(s.is_sick(index) for index in used_instances), (
             evidence,
             verdict,
         )
@@ -195,9 +195,9 @@ def test_offline_agent_has_no_sick_or_unknown_instance() -> None:
         if verdict.state is not State.OFFLINE:
             continue
         s = read_situation(evidence, frame)
-        assert not s.live
+        assert not s.live_tunnels
         assert not s.has_live_heartbeat
-        assert s.blamed_auth is None
+        assert s.blamed_carrier is None
         assert not s.blamed_proxies
         assert s.resource is not ResourceState.UNCLEAR
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from fleet.monitoring.classify import classify_columns, count_states, prepare_frame, update_memory
-from fleet.monitoring.columns import empty_heartbeats, empty_memory
+from fleet.monitoring.columns import blank_heartbeats, blank_memory
 from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, ReconnectMode
 from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.verdicts import State
@@ -32,7 +32,7 @@ def count_verdicts(
     feeds = dict.fromkeys(range(AUTHS, AUTHS + PROXIES), read)
     frame = prepare_frame(FleetEvidence("default", instances, read, feeds, timing=TIMING), NOW)
     heartbeats, (agents, proxies) = _heartbeats(connections), _tunnels(connections)
-    initial_memory = update_memory(empty_memory(AGENTS), heartbeats, agents, proxies, NOW - 60).memory
+    initial_memory = update_memory(blank_memory(AGENTS), heartbeats, agents, proxies, NOW - 60).memory
     is_kept = agents < AGENTS - lost_count
     agents, proxies = agents[is_kept], proxies[is_kept]
     memory = update_memory(initial_memory, heartbeats, agents, proxies, NOW, frame).memory
@@ -65,7 +65,7 @@ def test_incident_counts(
 
 
 def _heartbeats(connections: int) -> npt.NDArray[np.void]:
-    rows = empty_heartbeats(AGENTS)
+    rows = blank_heartbeats(AGENTS)
     rows["expires_at"], rows["ttl"], rows["mode"] = NOW + 16, 20, ReconnectMode.PICK_FIRST
     rows["auth"] = np.arange(AGENTS) % AUTHS
     rows["desired_count"] = rows["claimed_count"] = connections

@@ -24,9 +24,9 @@ def compare_classifiers(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery
         cause = int(row["cause"])
         column_verdict = (
             State(int(row["state"])),
-            Reason(int(row["packed"]) & REASON_BITS),
+            Reason(int(row["reason_and_recovery"]) & REASON_BITS),
             "" if cause == NO_CAUSE else "backend/default" if cause == BACKEND_CAUSE else f"uuid-{cause}",
-            Recovery(int(row["packed"]) >> RECOVERY_SHIFT),
+            Recovery(int(row["reason_and_recovery"]) >> RECOVERY_SHIFT),
             float(row["recovers_at"]) or None,
             float(row["strands_at"]) or None,
         )

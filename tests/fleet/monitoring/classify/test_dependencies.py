@@ -10,7 +10,7 @@ import pytest
 
 from fleet.monitoring.classify import classify, classify_columns, instance_sentence, prepare_frame
 from fleet.monitoring.classify.dependencies import Dependency
-from fleet.monitoring.columns import HAD_TUNNEL, NO_INSTANCE, empty_heartbeats, empty_memory
+from fleet.monitoring.columns import HAD_TUNNEL, NO_INSTANCE, blank_heartbeats, blank_memory
 from fleet.monitoring.evidence import FleetEvidence
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State
@@ -179,9 +179,9 @@ def test_random_fleets_have_dependencies() -> None:
 def test_columns_name_the_same_cause() -> None:
     """One agent on a proxy behind a sick auth."""
     frame = prepare_frame(fleet_behind_auth_1(SICK, {}), NOW)
-    rows = empty_heartbeats(1)
+    rows = blank_heartbeats(1)
     rows["auth"], rows["expires_at"], rows["ttl"], rows["desired_count"] = AUTH_2, NOW + 16, 20.0, 1
-    memory = empty_memory(1)
+    memory = blank_memory(1)
     memory["flags"] = HAD_TUNNEL
     agents, proxies = np.zeros(1, np.uint32), np.full(1, PROXY_1, np.uint16)
     (row,) = classify_columns(rows, memory, agents, proxies, frame, NOW)

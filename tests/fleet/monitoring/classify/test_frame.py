@@ -45,7 +45,7 @@ LONG_AGO = {**EXPIRED, "expires_at": NOW - 5000, "sick_since": NOW - 5000}
 )
 def test_cluster_is_unreachable_if_most_instances_fail(facts: dict[str, Any], unreachable: bool) -> None:
     """The newest attempt at every instance failed, and most are silent; a single instance is not enough."""
-    assert prepare_frame(fleet(**facts), NOW).unreachable is unreachable
+    assert prepare_frame(fleet(**facts), NOW).cluster_unreachable is unreachable
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,16 @@ def test_leftover_auth_does_not_hide_a_failed_backend() -> None:
     instances = {**fleet_evidence.instances, 9: third}
     left_over = fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY, instances=instances)
     assert prepare_frame(left_over, NOW).backend_down
-    assert prepare_frame(left_over, NOW).backend_since == NOW - 2
+    assert prepare_frame(left_over, NOW).backend_down_since == NOW - 2
 
 
 def test_expiry_requires_a_response_or_sick_auths() -> None:
     """An expiry counts after a later list response; with every auth sick it counts by the clock."""
     expired_agent = agent(heartbeat=heartbeat(expires_at=NOW - 1))
     attempted_before = FeedFreshness(NOW, NOW - 2)
-    assert classify(expired_agent, fleet(presence=attempted_before), NOW).state is State.HEALTHY
-    assert classify(expired_agent, fleet(presence=FeedFreshness(NOW, NOW - 1)), NOW).state is State.STRANDED
-    frozen = fleet(presence=attempted_before, auth_1=UNHEALTHY, auth_2=UNHEALTHY)
+    assert classify(expired_agent, fleet(presence_freshness=attempted_before), NOW).state is State.HEALTHY
+    assert classify(expired_agent, fleet(presence_freshness=FeedFreshness(NOW, NOW - 1)), NOW).state is State.STRANDED
+    frozen = fleet(presence_freshness=attempted_before, auth_1=UNHEALTHY, auth_2=UNHEALTHY)
     verdict = classify(expired_agent, frozen, NOW)
     assert verdict.state is State.STRANDED
     assert "predicted" in verdict.sentence
@@ -100,15 +100,15 @@ def test_resource_expires_exactly_at_its_expiry() -> None:
 @pytest.mark.parametrize(("age", "state"), [(9.999, State.HEALTHY), (10.0, State.UNKNOWN)])
 def test_tunnels_are_live_for_two_polls_or_the_minimum(age: float, state: State) -> None:
     """A report of age `tunnels_live_for` or more does not count."""
-    fleet_evidence = fleet(tunnels={PROXY_1: FeedFreshness(NOW, NOW - age), PROXY_2: FeedFreshness(NOW, NOW)})
+    fleet_evidence = fleet(tunnel_freshness={PROXY_1: FeedFreshness(NOW, NOW - age), PROXY_2: FeedFreshness(NOW, NOW)})
     assert classify(agent(), fleet_evidence, NOW).state is state
 
 
 @pytest.mark.parametrize(("age", "stale"), [(9.999, False), (10.0, True)])
 def test_presence_is_stale_from_stale_after(age: float, stale: bool) -> None:
     """A failed attempt is fresh evidence too."""
-    assert prepare_frame(fleet(presence=FeedFreshness(NOW - age, None)), NOW).presence_stale is stale
-    assert not prepare_frame(fleet(presence=FeedFreshness(NOW, None)), NOW).presence_stale
+    assert prepare_frame(fleet(presence_freshness=FeedFreshness(NOW - age, None)), NOW).presence_stale is stale
+    assert not prepare_frame(fleet(presence_freshness=FeedFreshness(NOW, None)), NOW).presence_stale
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_tunnel_reports_are_complete_if_no_proxy_can_hide_tunnels(
     proxy_2: dict[str, Any], feed: FeedFreshness, is_covered: bool
 ) -> None:
     """An agent has no tunnel only if every proxy that can have one has reported."""
-    fleet_evidence = fleet(proxy_2=proxy_2, tunnels={PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: feed})
+    fleet_evidence = fleet(proxy_2=proxy_2, tunnel_freshness={PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: feed})
     assert prepare_frame(fleet_evidence, NOW).has_all_tunnel_reports is is_covered
 
 
 def test_empty_fleet_covers_nothing() -> None:
     """Without known instances all agents are unknown."""
-    empty = fleet(instances={}, tunnels={}, presence=FeedFreshness())
+    empty = fleet(instances={}, tunnel_freshness={}, presence_freshness=FeedFreshness())
     assert not prepare_frame(empty, NOW).has_all_tunnel_reports
     assert classify(agent(), empty, NOW).state is State.UNKNOWN
     assert classify(

@@ -26,7 +26,7 @@ _FRESH = FeedFreshness(NOW, NOW)
 
 def condition_of_proxy(facts: dict[str, Any], feed: FeedFreshness = _FRESH) -> InstanceCondition:
     """Return the condition of proxy-1 in the small fleet."""
-    return prepare_frame(fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: _FRESH}), NOW).conditions[
+    return prepare_frame(fleet(proxy_1=facts, tunnel_freshness={PROXY_1: feed, PROXY_2: _FRESH}), NOW).conditions[
         PROXY_1
     ]
 
@@ -44,8 +44,8 @@ def condition_of_proxy(facts: dict[str, Any], feed: FeedFreshness = _FRESH) -> I
 )
 def test_proxy_is_live_unless_silent(facts: dict[str, Any], is_live: bool) -> None:
     """Recently reported tunnels of a sick proxy count unless it is silent."""
-    assert condition_of_proxy(facts).live is is_live
-    assert not condition_of_proxy(facts, FeedFreshness(NOW, NOW - 60)).live
+    assert condition_of_proxy(facts).is_live is is_live
+    assert not condition_of_proxy(facts, FeedFreshness(NOW, NOW - 60)).is_live
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_proxy_is_live_unless_silent(facts: dict[str, Any], is_live: bool) -> No
 )
 def test_proxy_is_unread_if_only_its_report_is_missing(facts: dict[str, Any], is_unread: bool) -> None:
     """A healthy proxy without a report is unread; a sick one is not."""
-    assert condition_of_proxy(facts, FeedFreshness(NOW, None)).unread is is_unread
-    assert not condition_of_proxy(facts).unread
+    assert condition_of_proxy(facts, FeedFreshness(NOW, None)).is_unread is is_unread
+    assert not condition_of_proxy(facts).is_unread
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleet.monitoring.classify import instance_sentence, instance_state
-from fleet.monitoring.classify.instances import sick_since
+from fleet.monitoring.classify.instances import sick_since_of
 from fleet.vocabulary.instances import InstanceKind, InstanceState, PollAttempt, ServingStatus
 from tests.fakes.small_fleet import (
     DEREGISTERED,
@@ -136,4 +136,4 @@ def test_sick_since_falls_back_on_other_facts(
     facts: Mapping[str, Any], state: InstanceState, since: float
 ) -> None:
     """Without a stored time, the attempts or the expiry are used."""
-    assert sick_since(instance(0, InstanceKind.AUTH, "auth-1", **facts), state, NOW) == since
+    assert sick_since_of(instance(0, InstanceKind.AUTH, "auth-1", **facts), state, NOW) == since

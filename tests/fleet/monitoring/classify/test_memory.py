@@ -13,8 +13,8 @@ from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     NO_INSTANCE,
-    empty_heartbeats,
-    empty_memory,
+    blank_heartbeats,
+    blank_memory,
 )
 from fleet.monitoring.evidence import FeedFreshness
 from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, TIMING, fleet
@@ -30,19 +30,19 @@ def tunnels(rows: Iterable[tuple[int, int]]) -> Tunnels:
 
 def last_proxies_after(before: Sequence[int], current: Sequence[int]) -> list[int]:
     """Return the last proxies of an agent after a poll that sees it on the `current` proxies."""
-    memory = empty_memory(1)
+    memory = blank_memory(1)
     memory["last_proxies"][0, : len(before)] = before
-    after = update_memory(memory, empty_heartbeats(1), *tunnels((0, proxy) for proxy in current), NOW).memory
+    after = update_memory(memory, blank_heartbeats(1), *tunnels((0, proxy) for proxy in current), NOW).memory
     return [proxy for proxy in after["last_proxies"][0].tolist() if proxy != NO_INSTANCE]
 
 
 def test_first_tunnel_sets_the_home_proxy() -> None:
     """Moving does not change the home proxy."""
-    first = update_memory(empty_memory(2), empty_heartbeats(2), *tunnels([(0, 7)]), NOW)
+    first = update_memory(blank_memory(2), blank_heartbeats(2), *tunnels([(0, 7)]), NOW)
     assert first.homes_changed
     assert first.memory["home_proxy"].tolist() == [7, NO_INSTANCE]
     assert first.memory["flags"].tolist() == [HAD_TUNNEL, 0]
-    second = update_memory(first.memory, empty_heartbeats(2), *tunnels([(0, 8)]), NOW)
+    second = update_memory(first.memory, blank_heartbeats(2), *tunnels([(0, 8)]), NOW)
     assert not second.homes_changed
     assert second.memory["home_proxy"].tolist() == [7, NO_INSTANCE]
 
@@ -50,7 +50,7 @@ def test_first_tunnel_sets_the_home_proxy() -> None:
 def test_several_first_tunnels_distribute_home_proxies() -> None:
     """Agents first seen on the same two proxies get different home proxies."""
     rows = [(agent, proxy) for agent in range(100) for proxy in (4, 9)]
-    homes = update_memory(empty_memory(100), empty_heartbeats(100), *tunnels(rows), NOW).memory["home_proxy"]
+    homes = update_memory(blank_memory(100), blank_heartbeats(100), *tunnels(rows), NOW).memory["home_proxy"]
     assert sorted(set(homes.tolist())) == [4, 9]
     assert (homes == 4).sum() == 50
 
@@ -69,38 +69,38 @@ def test_last_proxies_are_ordered_newest_first() -> None:
 def test_memory_of_a_mesh_agent_is_stable() -> None:
     """Although the agent has more tunnels than the memory stores."""
     rows = tunnels((0, proxy) for proxy in range(10))
-    first = update_memory(empty_memory(1), empty_heartbeats(1), *rows, NOW)
-    assert update_memory(first.memory, empty_heartbeats(1), *rows, NOW + 1).memory is first.memory
+    first = update_memory(blank_memory(1), blank_heartbeats(1), *rows, NOW)
+    assert update_memory(first.memory, blank_heartbeats(1), *rows, NOW + 1).memory is first.memory
 
 
 def test_loss_of_the_last_tunnel_is_stored() -> None:
     """Once; the time is cleared when the agent has a tunnel again."""
-    first = update_memory(empty_memory(2), empty_heartbeats(2), *tunnels([(0, 7)]), NOW)
-    memory_after_loss = update_memory(first.memory, empty_heartbeats(2), *tunnels([]), NOW + 1)
+    first = update_memory(blank_memory(2), blank_heartbeats(2), *tunnels([(0, 7)]), NOW)
+    memory_after_loss = update_memory(first.memory, blank_heartbeats(2), *tunnels([]), NOW + 1)
     assert memory_after_loss.memory["lost_at"].tolist() == [NOW + 1, 0]
     assert (
-        update_memory(memory_after_loss.memory, empty_heartbeats(2), *tunnels([]), NOW + 2).memory
+        update_memory(memory_after_loss.memory, blank_heartbeats(2), *tunnels([]), NOW + 2).memory
         is memory_after_loss.memory
     )
     recovered_memory = update_memory(
-        memory_after_loss.memory, empty_heartbeats(2), *tunnels([(0, 8)]), NOW + 3
+        memory_after_loss.memory, blank_heartbeats(2), *tunnels([(0, 8)]), NOW + 3
     )
     assert recovered_memory.memory["lost_at"].tolist() == [0, 0]
 
 
 def test_last_auth_is_kept_after_expiry() -> None:
     """Also when the heartbeat row is emptied."""
-    heartbeats = empty_heartbeats(1)
+    heartbeats = blank_heartbeats(1)
     heartbeats["expires_at"], heartbeats["auth"] = NOW, 3
-    first = update_memory(empty_memory(1), heartbeats, *tunnels([]), NOW)
+    first = update_memory(blank_memory(1), heartbeats, *tunnels([]), NOW)
     assert first.memory["last_auth"].tolist() == [3]
-    assert update_memory(first.memory, empty_heartbeats(1), *tunnels([]), NOW).memory is first.memory
+    assert update_memory(first.memory, blank_heartbeats(1), *tunnels([]), NOW).memory is first.memory
 
 
 def test_update_copies_the_memory_and_adds_agents() -> None:
     """New agents have empty rows."""
-    memory = empty_memory(1)
-    after = update_memory(memory, empty_heartbeats(3), *tunnels([(0, 7)]), NOW).memory
+    memory = blank_memory(1)
+    after = update_memory(memory, blank_heartbeats(3), *tunnels([(0, 7)]), NOW).memory
     assert memory["home_proxy"].tolist() == [NO_INSTANCE]
     assert after["home_proxy"].tolist() == [7, NO_INSTANCE, NO_INSTANCE]
 
@@ -108,10 +108,10 @@ def test_update_copies_the_memory_and_adds_agents() -> None:
 def memory_after_round(rows: Tunnels, facts: Mapping[str, Any], feed: FeedFreshness) -> npt.NDArray[np.void]:
     """Return the memory of an agent of proxy-1 after a poll in which proxy-1 has these `facts`."""
     frame = prepare_frame(
-        fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: FeedFreshness(NOW, NOW)}), NOW
+        fleet(proxy_1=facts, tunnel_freshness={PROXY_1: feed, PROXY_2: FeedFreshness(NOW, NOW)}), NOW
     )
-    first = update_memory(empty_memory(1), empty_heartbeats(1), *tunnels([(0, PROXY_1)]), NOW - 60).memory
-    return update_memory(first, empty_heartbeats(1), *rows, NOW, frame).memory
+    first = update_memory(blank_memory(1), blank_heartbeats(1), *tunnels([(0, PROXY_1)]), NOW - 60).memory
+    return update_memory(first, blank_heartbeats(1), *rows, NOW, frame).memory
 
 
 def test_last_report_of_a_silent_proxy_does_not_count() -> None:
@@ -137,14 +137,14 @@ def test_polls_with_a_disagreement_are_counted_until_it_ends() -> None:
     """An agent claims two tunnels and one is reported; the count is limited."""
     frame = prepare_frame(fleet(), NOW)
     rows = tunnels([(0, PROXY_1)])
-    heartbeats, memory = empty_heartbeats(1), empty_memory(1)
+    heartbeats, memory = blank_heartbeats(1), blank_memory(1)
     heartbeats["claimed_count"] = 2
     rounds = []
-    for _ in range(TIMING.disagreement_rounds + 5):
+    for _ in range(TIMING.min_disagreement_rounds + 5):
         memory = update_memory(memory, heartbeats, *rows, NOW, frame).memory
         rounds.append(int(memory["flags"][0]) >> DISAGREEMENT_SHIFT)
     assert rounds[:3] == [1, 2, 3]
-    assert set(rounds[-5:]) == {TIMING.disagreement_rounds}
+    assert set(rounds[-5:]) == {TIMING.min_disagreement_rounds}
     assert memory["flags"][0] & HAD_TUNNEL
 
     heartbeats["claimed_count"] = 1
@@ -154,7 +154,7 @@ def test_polls_with_a_disagreement_are_counted_until_it_ends() -> None:
 
 def test_agents_without_a_tunnel_have_no_disagreement() -> None:
     """Otherwise thousands of stranded agents would be written in every poll."""
-    heartbeats = empty_heartbeats(1)
+    heartbeats = blank_heartbeats(1)
     heartbeats["claimed_count"] = 1
-    memory = update_memory(empty_memory(1), heartbeats, *tunnels([]), NOW, prepare_frame(fleet(), NOW)).memory
+    memory = update_memory(blank_memory(1), heartbeats, *tunnels([]), NOW, prepare_frame(fleet(), NOW)).memory
     assert memory["flags"].tolist() == [0]

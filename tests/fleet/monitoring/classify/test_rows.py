@@ -12,8 +12,8 @@ from fleet.monitoring.columns import (
     NO_INSTANCE,
     RETIRED,
     VERDICT,
-    empty_heartbeats,
-    empty_memory,
+    blank_heartbeats,
+    blank_memory,
 )
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.vocabulary.verdicts import State
@@ -23,11 +23,11 @@ NO_TUNNELS = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 def test_evidence_of_empty_rows_knows_nothing() -> None:
     """Empty rows do not mean instance 0."""
-    assert evidence_of(1, "a", empty_heartbeats(2), empty_memory(2), *NO_TUNNELS) == AgentEvidence("a")
+    assert evidence_of(1, "a", blank_heartbeats(2), blank_memory(2), *NO_TUNNELS) == AgentEvidence("a")
 
 
 def test_evidence_of_full_rows() -> None:
-    heartbeats, memory = empty_heartbeats(2), empty_memory(2)
+    heartbeats, memory = blank_heartbeats(2), blank_memory(2)
     heartbeats[1] = (100.0, 50.0, 20.0, 10.0, 3, 4, ReconnectMode.RECONNECT, HEALTH_CHECK, 2, 1)
     memory[1] = (60.0, 4, 3, (5, 4, NO_INSTANCE), RETIRED | HAD_TUNNEL | 9 << DISAGREEMENT_SHIFT, 7, 70.0)
     agents, proxies = np.array([1, 0, 1], np.uint32), np.array([9, 8, 4], np.uint16)
@@ -53,7 +53,7 @@ def test_evidence_of_full_rows() -> None:
         had_tunnel=True,
         working_until=60.0,
         lost_at=70.0,
-        disagreement=9,
+        disagreement_rounds=9,
     )
 
 

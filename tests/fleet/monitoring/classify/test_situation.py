@@ -59,14 +59,14 @@ def test_only_instances_sick_at_the_loss_are_blamed() -> None:
     assert situation({"proxy_1": SILENT}, lost_at=NOW - 12.001).blamed_proxies == ()
     assert situation({"proxy_1": SILENT}).blamed_proxies == (PROXY_1,)
     expired_heartbeat = heartbeat(expires_at=NOW - 12)
-    assert situation({"auth_1": UNHEALTHY}, heartbeat=expired_heartbeat).blamed_auth == AUTH_1
-    assert situation({"auth_1": UNHEALTHY}, heartbeat=heartbeat(expires_at=NOW - 13)).blamed_auth is None
+    assert situation({"auth_1": UNHEALTHY}, heartbeat=expired_heartbeat).blamed_carrier == AUTH_1
+    assert situation({"auth_1": UNHEALTHY}, heartbeat=heartbeat(expires_at=NOW - 13)).blamed_carrier is None
 
 
 def test_last_auth_is_used_without_a_heartbeat() -> None:
     """The last auth of the memory."""
     assert situation(heartbeat=None, last_auth=AUTH_1).auth == AUTH_1
-    assert situation({"auth_1": UNHEALTHY}, heartbeat=None).blamed_auth == AUTH_1
+    assert situation({"auth_1": UNHEALTHY}, heartbeat=None).blamed_carrier == AUTH_1
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_effective_desired_count_is_not_lowered_by_a_failed_proxy(
 
 def test_resource_is_unclear_if_it_expired_unread() -> None:
     """No list response is newer than the expiry."""
-    unread = {"presence": FeedFreshness(NOW, NOW - 60)}
+    unread = {"presence_freshness": FeedFreshness(NOW, NOW - 60)}
     assert situation(unread, heartbeat=heartbeat(expires_at=NOW - 1)).resource is ResourceState.UNCLEAR
     assert situation(unread, heartbeat=None).resource is ResourceState.UNCLEAR
     assert situation(unread).resource is ResourceState.UNEXPIRED

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fleet.monitoring.classify import classify_columns, prepare_frame, update_memory
-from fleet.monitoring.columns import empty_heartbeats, empty_memory
+from fleet.monitoring.columns import blank_heartbeats, blank_memory
 from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, ReconnectMode, Timing
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import State
@@ -26,8 +26,8 @@ class FleetTimeline:
         self.instances: dict[int, InstanceFacts] = {}
         self.feeds: dict[int, FeedFreshness] = {}
         self.presence = FeedFreshness()
-        self.heartbeats = empty_heartbeats(1)
-        self.memory = empty_memory(1)
+        self.heartbeats = blank_heartbeats(1)
+        self.memory = blank_memory(1)
         self.tunnel_by_proxy: dict[int, bool] = {}
         self.tunnel: int | None = PROXY_1
         self.is_agent_alive = True
@@ -38,7 +38,7 @@ class FleetTimeline:
         #: The network of the console is down: the fleet works, but every poll fails.
         self.is_network_down = False
         #: The agent's resource in the backend, whether polls read it or not.
-        self.resource = empty_heartbeats(1)
+        self.resource = blank_heartbeats(1)
         for index in (*AUTHS, *PROXIES):
             kind = InstanceKind.AUTH if index in AUTHS else InstanceKind.PROXY
             facts = instance(index, kind, f"{kind}-{index}", **UNPOLLED)
@@ -209,7 +209,7 @@ def test_agent_that_claims_missing_tunnels_is_degraded() -> None:
     timeline = start_healthy_timeline()
     timeline.claimed_count = 2
     timeline.heartbeat()
-    run_rounds = Timing(round_interval=1.0).disagreement_rounds
+    run_rounds = Timing(round_interval=1.0).min_disagreement_rounds
     assert [timeline.round() for _ in range(run_rounds)] == [State.HEALTHY] * (run_rounds - 1) + [
         State.DEGRADED
     ]

@@ -51,7 +51,7 @@ def test_agents_of_a_silent_proxy_are_stranded_after_two_polls(writer: Writer) -
     newest = outbox[-1]
     assert newest.transitions["old"].tolist() == [State.HEALTHY] * 2
     assert (newest.round, newest.at) == (3, NOW + 3)
-    assert (newest.transitions["packed"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
+    assert (newest.transitions["reason_and_recovery"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
     assert newest.instances.tolist() == [(2, InstanceState.OK, InstanceState.SILENT)]
     assert {old for _, old, _ in outbox[0].instances.tolist()} == {InstanceState.UNKNOWN}
 
@@ -92,14 +92,14 @@ def test_disagreement_is_counted_and_stored_once(writer: Writer) -> None:
     """The database stores the resulting verdict, not every poll."""
     cluster_polls = PolledCluster(writer)
     cluster_polls.create_record()
-    for number in range(1, TIMING.disagreement_rounds + 1):
+    for number in range(1, TIMING.min_disagreement_rounds + 1):
         cluster_polls.record_poll([[0], [1]], now=NOW + number, agents=2, claimed_count=2)
         committed_round = conclude_round(writer, number)
     assert committed_round.header.counts[State.DEGRADED] == 2
     outbox = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 100)]
     assert [(changes.round, len(changes.transitions), len(changes.changed_agents)) for changes in outbox] == [
         (1, 2, 2),
-        (TIMING.disagreement_rounds, 2, 0),
+        (TIMING.min_disagreement_rounds, 2, 0),
     ]
 
 

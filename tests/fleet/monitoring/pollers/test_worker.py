@@ -159,7 +159,7 @@ def test_frozen_proxy_fails_its_attempts_and_recovers(fleet: Fleet) -> None:
     frozen = fleet.facts("proxy-2")
     assert "deadline exceeded" in frozen.attempts[0].error
     feeds = fleet.writer.load(CLUSTER).tunnel_feeds[frozen.index].freshness
-    assert feeds.answered_at is None
+    assert feeds.responded_at is None
     assert feeds.attempted_at is not None
     fleet.proxies[1].freeze_event.clear()
     fleet.worker.polling = settings_before
@@ -225,7 +225,7 @@ def test_no_list_is_read_without_a_healthy_auth(fleet: Fleet) -> None:
     call_count = len(fleet.auths[0].calls)
     fleet.poll()
     after = fleet.writer.load(CLUSTER).presence.freshness
-    assert after.answered_at == before.answered_at
+    assert after.responded_at == before.responded_at
     assert after.attempted_at is not None
     assert before.attempted_at is not None
     assert after.attempted_at > before.attempted_at
@@ -307,14 +307,14 @@ def test_unfinished_list_is_no_response_about_all_agents(fleet: Fleet) -> None:
     fleet.auths[0].agents = lambda request: answers[request.since_revision]
     fleet.poll()
     before = fleet.writer.load(CLUSTER).presence.freshness
-    assert before.answered_at == before.attempted_at
+    assert before.responded_at == before.attempted_at
     fleet.poll()
     after = fleet.writer.load(CLUSTER).presence
-    assert (after.revision, after.freshness.answered_at) == (2, before.answered_at)
+    assert (after.revision, after.freshness.responded_at) == (2, before.responded_at)
     assert (after.freshness.attempted_at or 0.0) > (before.attempted_at or 0.0)
     answers[2] = fleet_pb2.ListAgentsResponse(epoch="e", revision=3)
     fleet.poll()
-    assert (fleet.writer.load(CLUSTER).presence.freshness.answered_at or 0.0) > (before.answered_at or 0.0)
+    assert (fleet.writer.load(CLUSTER).presence.freshness.responded_at or 0.0) > (before.responded_at or 0.0)
 
 
 def test_tunnels_follow_the_feed_changes(fleet: Fleet) -> None:

@@ -149,7 +149,7 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
     for proxy in (2, 3):
         feed = writer.feed("default", str(proxy))
         after = FeedState(
-            freshness=FeedFreshness(attempted_at=AS_OF, answered_at=AS_OF), epoch="tunnels", revision=9
+            freshness=FeedFreshness(attempted_at=AS_OF, responded_at=AS_OF), epoch="tunnels", revision=9
         )
         assert writer.write_tunnels(
             "default", epoch, proxy, before=feed, after=after, rows=blank_rows(TUNNEL, 0)
