@@ -174,7 +174,7 @@ def list_instances(request: HttpRequest, cluster: str) -> Any:
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
-    header = reader.header(change_responses.require_cluster(cluster), now)
+    header = reader.stream_header(change_responses.require_cluster(cluster), now)
     return schemas.InstancesResponse(
         **responses.build_dated_fields(cluster, header.as_of, now, is_stale=header.stale),
         instances=[responses.instance(view) for view in reader.instances(cluster, now)],

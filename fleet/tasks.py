@@ -32,7 +32,7 @@ from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune
+from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune_transitions
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
@@ -79,12 +79,12 @@ def worker_resources() -> WorkerResources:
     polling = PollingSettings(
         timing=timing,
         deadline=settings.REFLOAT_ROUND_DEADLINE,
-        fresh_rounds=settings.REFLOAT_FRESH_CHANNEL_ROUNDS,
+        rounds_per_connection=settings.REFLOAT_FRESH_CHANNEL_ROUNDS,
         tls=_tls_files(),
-        retries=replace(
+        retry_policy=replace(
             DEFAULT, attempts=settings.REFLOAT_READ_RETRIES, backoff=settings.REFLOAT_READ_RETRY_BACKOFF
         ),
-        destination_health=READINGS[settings.REFLOAT_DESTINATION_HEALTH],
+        health_settings=READINGS[settings.REFLOAT_DESTINATION_HEALTH],
     )
     return WorkerResources(
         writer,
@@ -146,7 +146,7 @@ def prune_history() -> None:
     """Delete history, incidents and notifications older than REFLOAT_HISTORY_DAYS."""
     with isolate_errors("old history was not deleted; the next attempt is in 1 h"):
         before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
-        deleted_count = prune(before)
+        deleted_count = prune_transitions(before)
         prune_incidents(to_seconds(before))
         prune_messages(to_seconds(before))
         if deleted_count:
@@ -315,7 +315,7 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
                 round_number,
                 planned_shard.number,
                 planned_shard.instances,
-                planned_shard.lists,
+                planned_shard.reads_lists,
                 cluster.auths,
             ),
             handle,
@@ -336,7 +336,7 @@ def _poll_shard(shard_task: _ShardTask, handle: RecordHandle | None = None) -> N
             shard_task.instances,
             shard_task.bootstrap if shard_task.should_list else None,
         )
-        if resources.rounds.finish(cluster, round_number, shard_task.shard_number):
+        if resources.rounds.finish_shard(cluster, round_number, shard_task.shard_number):
             _conclude_round(cluster, round_number)
     except StateError as error:
         logger.warning(

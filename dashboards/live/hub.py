@@ -181,7 +181,7 @@ class Feed:
         while True:
             now = record_reader.current_time()
             try:
-                self._head = await asyncio.to_thread(record_reader.reader().header, self.cluster, now)
+                self._head = await asyncio.to_thread(record_reader.reader().stream_header, self.cluster, now)
                 head: StreamHeader | None = self._head
                 if is_record_down:
                     logger.warning("cluster %s: the record can be read again", self.cluster)
@@ -289,7 +289,7 @@ def age_header(head: StreamHeader, now: float) -> StreamHeader:
     retired_count = head.counts.get(State.RETIRED, 0)
     counts = {
         **dict.fromkeys(State, 0),
-        State.UNKNOWN: head.agents - retired_count,
+        State.UNKNOWN: head.agent_count - retired_count,
         State.RETIRED: retired_count,
     }
     return replace(head, stale=True, counts=counts)

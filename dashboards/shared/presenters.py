@@ -142,7 +142,7 @@ def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
         "counts": in_order(summary.counts),
         "age_ms": age_ms(summary.as_of, now),
         "stale": summary.stale,
-        "fleet_size": summary.agents - retired_count,
+        "fleet_size": summary.agent_count - retired_count,
         "retired_count": retired_count,
     }
 
@@ -339,7 +339,7 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
         kind=facts.kind,
         state=view.state,
         sentence=view.sentence,
-        agents=view.agents,
+        agents=view.agent_count,
         heartbeat_ms=age_ms(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
         is_unlisted=not view.is_list_fresh,
@@ -374,7 +374,7 @@ def _generations(proxies: Iterable[InstanceFacts]) -> tuple[str, ...]:
 
 
 def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
-    instances, opened_at = explanation.instances, explanation.opened_at
+    instances, opened_at = explanation.instances, explanation.opened_at_by_proxy
     return tuple(
         AgentTunnel(
             proxy=instances[index].facts.name,

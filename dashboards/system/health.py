@@ -66,7 +66,7 @@ def _can_write_row() -> bool:
 
 def _is_record_readable() -> bool:
     try:
-        record_reader.reader().header(DEFAULT_CLUSTER, record_reader.current_time())
+        record_reader.reader().stream_header(DEFAULT_CLUSTER, record_reader.current_time())
     except StateUnavailableError:
         return False
     return True

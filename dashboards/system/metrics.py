@@ -93,7 +93,7 @@ class FleetCollector(Collector):
 
     def _header(self, cluster: str) -> StreamHeader | None:
         try:
-            return record_reader.reader().header(cluster, self._now)
+            return record_reader.reader().stream_header(cluster, self._now)
         except StateUnavailableError:
             return None
 

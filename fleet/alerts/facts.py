@@ -350,7 +350,7 @@ def _sick_instance_of(view: InstanceView) -> SickInstance:
     return SickInstance(
         cause_of_instance(view),
         view.sentence,
-        view.agents,
+        view.agent_count,
         is_expired_only=view.state is InstanceState.EXPIRED and not auth,
         depends_on=f"{CauseKind.AUTH.value}/{auth}" if auth else "",
         root_cause=root_cause_of(view),

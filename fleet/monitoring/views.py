@@ -30,8 +30,8 @@ class Summary:
     #: The newest round is too old: agents of every state but `retired` count as unknown.
     stale: bool
     counts: Mapping[State, int]
-    agents: int
-    instances: int
+    agent_count: int
+    instance_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class StreamHeader:
     stale: bool
     layout_version: str
     counts: Mapping[State, int]
-    agents: int
+    agent_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class InstanceView:
     #: Why the instance is not OK, as a sentence; empty when it is.
     sentence: str
     #: Number of live tunnels (proxies), or of connected agents, stranded ones included (auths).
-    agents: int
+    agent_count: int
     #: Number of its agents by state: agents with this home proxy or this auth.
     counts: Mapping[State, int]
     #: Destination health after repeated polls, its start, and the reason as a sentence; empty when healthy.
@@ -142,7 +142,7 @@ class Explanation:
     #: The instances that the evidence names, by index.
     instances: Mapping[int, InstanceView]
     #: When each tunnel was opened, by instance index of the proxy; without tunnels that have closed meanwhile.
-    opened_at: Mapping[int, float] = field(default_factory=dict)
+    opened_at_by_proxy: Mapping[int, float] = field(default_factory=dict)
     #: Result of asking the agent through its tunnel; None when it was not asked recently.
     agent_report_response: AgentReportResponse | None = None
 

@@ -46,12 +46,12 @@ class FilledRecord:
             self.epoch,
             before=self.writer.feed(CLUSTER, PRESENCE),
             after=FeedState(
-                freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision, source=0
+                freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision, last_auth=0
             ),
             indices=indices,
             rows=self.heartbeats[indices],
-            ended_agents=np.zeros(0, np.uint32),
-            ended_at=now,
+            removed_agents=np.zeros(0, np.uint32),
+            removed_at=now,
         )
         assert won, "nobody else writes"
 

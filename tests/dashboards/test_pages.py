@@ -156,7 +156,7 @@ def test_agent_report_is_shown(viewer: Client, record: Writer) -> None:
     """The report through its tunnel, the reason for its absence, or that none was requested."""
     epoch = record.epoch("default")
     assert epoch is not None
-    index = record.agent_ids("default")[0].index("agent-3-id")
+    index = record.agent_ids_and_names("default")[0].index("agent-3-id")
     proxy = next(facts for facts in record.load_instances("default").values() if facts.name == "proxy-1")
     assert "No recent report from this agent." in viewer.get("/agents/agent-3-id/").content.decode()
     record.write_agent_responses(

@@ -83,8 +83,8 @@ class PolledCluster:
             after=feed_state,
             indices=indices,
             rows=rows,
-            ended_agents=np.zeros(0, np.uint32),
-            ended_at=now,
+            removed_agents=np.zeros(0, np.uint32),
+            removed_at=now,
         )
         for number, members in enumerate(tunnels):
             if number in silent:

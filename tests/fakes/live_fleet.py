@@ -15,7 +15,7 @@ from fleet.monitoring.classify import count_states, find_changed_agents
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
 from fleet.monitoring.events import Event, StateDelta
 from fleet.monitoring.evidence import FeedFreshness, Timing
-from fleet.monitoring.pollers.conclude import judge
+from fleet.monitoring.pollers.conclude import compute_round
 from fleet.monitoring.publish import ChannelLayer, publish
 from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.writer import RecordSeed, Writer
@@ -173,12 +173,12 @@ class LiveFleet:
             self.epoch,
             before=self._writer.feed(self.cluster, "presence"),
             after=FeedState(
-                freshness=FeedFreshness(now, now), epoch="agents", revision=len(agents), source=0
+                freshness=FeedFreshness(now, now), epoch="agents", revision=len(agents), last_auth=0
             ),
             indices=agents,
             rows=rows,
-            ended_agents=np.zeros(0, np.uint32),
-            ended_at=now,
+            removed_agents=np.zeros(0, np.uint32),
+            removed_at=now,
             tracked_counts=np.full(len(agents), self.proxies, np.uint8),
         )
         homes = np.array(self.homes)
@@ -211,9 +211,9 @@ class LiveFleet:
         """
         record = self._writer.load(self.cluster)
         now = time.time()
-        judgement = judge(record, record.header.round + 1, now, Timing(round_interval=INTERVAL))
+        judgement = compute_round(record, record.header.round + 1, now, Timing(round_interval=INTERVAL))
         verdicts = judgement.conclusion.verdicts.copy()
-        previous = record.verdicts[: record.header.rows]
+        previous = record.verdicts[: record.header.row_count]
         for index, state in self._states.items():
             if verdicts["state"][index] != state:
                 verdicts[index] = blank_rows(verdicts.dtype, 1)[0]
@@ -233,7 +233,7 @@ class LiveFleet:
             judgement.conclusion,
             header=header,
             verdicts=verdicts,
-            verdicts_changed=np.arange(len(verdicts), dtype=np.uint32),
+            changed_verdict_rows=np.arange(len(verdicts), dtype=np.uint32),
             # No task hands it to the database.
             outbox_entry=b"",
         )

@@ -62,18 +62,18 @@ class FakeReader:
 
     def summary(self, cluster: str, now: float) -> Summary:
         """See Reader."""
-        header = self.header(cluster, now)
+        header = self.stream_header(cluster, now)
         return Summary(
             cluster=cluster,
             as_of=header.as_of,
             interval=header.interval,
             stale=header.stale,
             counts=header.counts,
-            agents=len(self.states),
-            instances=4,
+            agent_count=len(self.states),
+            instance_count=4,
         )
 
-    def header(self, cluster: str, now: float) -> StreamHeader:
+    def stream_header(self, cluster: str, now: float) -> StreamHeader:
         """See Reader."""
         self._reach()
         stale = self.as_of is None or now - self.as_of > _STALE_AFTER
@@ -86,13 +86,13 @@ class FakeReader:
             interval=1.0,
             stale=stale,
             layout_version=self.layout_version(cluster),
-            agents=len(self.states),
+            agent_count=len(self.states),
             counts={state: visible_states.count(state) for state in State},
         )
 
     def snapshot(self, cluster: str, now: float) -> Snapshot:
         """See Reader."""
-        header = self.header(cluster, now)
+        header = self.stream_header(cluster, now)
         return Snapshot(
             cluster=cluster,
             epoch=header.epoch,
@@ -128,7 +128,7 @@ class FakeReader:
 
     def table(self, cluster: str, now: float) -> FleetTable:
         """See Reader."""
-        header = self.header(cluster, now)
+        header = self.stream_header(cluster, now)
         count = len(self.states)
         heartbeats = np.zeros(count, columns.HEARTBEAT)
         heartbeats["expires_at"], heartbeats["ttl"] = now + 10, 20
@@ -212,7 +212,7 @@ class FakeReader:
                 had_tunnel=True,
             ),
             instances=self._instances(now),
-            opened_at={index % 2 + 2: now - 60},
+            opened_at_by_proxy={index % 2 + 2: now - 60},
             agent_report_response=self.answer,
         )
 
@@ -258,6 +258,6 @@ class FakeReader:
             ),
             state=state,
             sentence="" if state is InstanceState.OK else "Its last two probes failed.",
-            agents=2,
+            agent_count=2,
             counts={State.HEALTHY: 1, State.STRANDED: 1},
         )

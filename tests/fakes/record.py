@@ -72,11 +72,11 @@ def fill(
         cluster,
         epoch,
         before=writer.feed(cluster, "presence"),
-        after=FeedState(freshness=feed, epoch="agents", revision=len(agents), source=0),
+        after=FeedState(freshness=feed, epoch="agents", revision=len(agents), last_auth=0),
         indices=agents,
         rows=rows,
-        ended_agents=np.zeros(0, np.uint32),
-        ended_at=as_of,
+        removed_agents=np.zeros(0, np.uint32),
+        removed_at=as_of,
     )
     assert writer.write_feed(
         cluster, epoch, "lists", before=writer.feed(cluster, "lists"), after=FeedState(freshness=feed)
@@ -124,7 +124,7 @@ def conclude(
     counts = np.bincount(verdicts["state"], minlength=len(State))
     header = replace(
         before.header,
-        rows=len(states),
+        row_count=len(states),
         seq=before.header.seq + bool(len(changed_agents)),
         round=before.header.round + 1,
         as_of=as_of,
@@ -136,9 +136,9 @@ def conclude(
     conclusion = Conclusion(
         header=header,
         verdicts=verdicts,
-        verdicts_changed=changed_agents,
+        changed_verdict_rows=changed_agents,
         memory=memory,
-        memory_changed=np.flatnonzero(memory != before.memory).astype(np.uint32),
+        changed_memory_rows=np.flatnonzero(memory != before.memory).astype(np.uint32),
         spells={},
     )
     return writer.commit(cluster, before, conclusion)

@@ -81,7 +81,7 @@ def fleet(
         "cluster": "default",
         "instances": {facts.index: facts for facts in instances},
         "presence_freshness": PRESENCE,
-        "tunnels": {PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: FeedFreshness(NOW, NOW)},
+        "tunnel_freshness": {PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: FeedFreshness(NOW, NOW)},
         "timing": TIMING,
     }
     return FleetEvidence(**{**base, **evidence})

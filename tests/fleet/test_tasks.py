@@ -58,7 +58,7 @@ def test_rounds_reach_record_and_database(auth: FakeAuth, valkey_url: str, prefi
         tasks.start_round()
     reader = open_reader(valkey_url, prefix)
     summary = reader.summary("default", time.time())
-    assert (summary.agents, summary.instances) == (1, 1)
+    assert (summary.agent_count, summary.instance_count) == (1, 1)
     assert Agent.objects.get().agent_id == "agent-1-id"
     table = reader.table("default", time.time())
     newest = Transition.objects.first()

@@ -31,8 +31,8 @@ def summary(summary: Summary, now: float) -> schemas.SummaryResponse:
     return schemas.SummaryResponse(
         **build_dated_fields(summary.cluster, summary.as_of, now, is_stale=summary.stale),
         interval_ms=round(summary.interval * 1000),
-        agent_count=summary.agents,
-        instance_count=summary.instances,
+        agent_count=summary.agent_count,
+        instance_count=summary.instance_count,
         counts=count_by_slug(summary.counts),
     )
 
@@ -63,7 +63,7 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
                 {"at": moment(attempt.at), "succeeded": attempt.ok, "error": attempt.error}
                 for attempt in facts.attempts
             ],
-            "agent_count": view.agents,
+            "agent_count": view.agent_count,
             "counts": count_by_slug(view.counts, include_zero=False),
         }
     )
@@ -146,7 +146,7 @@ def _instance_ref_of(index: int | None, instances: Mapping[int, InstanceView]) -
 
 def _tunnel(index: int, explanation: Explanation) -> schemas.TunnelItem:
     facts = explanation.instances[index].facts
-    opened_at = moment(explanation.opened_at.get(index))
+    opened_at = moment(explanation.opened_at_by_proxy.get(index))
     return schemas.TunnelItem(id=facts.id, name=facts.name, opened_at=opened_at)
 
 

@@ -72,7 +72,7 @@ def sync_record(writer: Writer, cluster: str) -> int:
     if agents_by_position.keys() == set(marked_indices):
         return 0
     # Positions may differ from those of the fleet data for a moment; ids never do.
-    ids, _ = writer.agent_ids(cluster)
+    ids, _ = writer.agent_ids_and_names(cluster)
     indices_by_id = {agent: index for index, agent in enumerate(ids)}
     retired_indices = {
         indices_by_id[agent] for agent in agents_by_position.values() if agent in indices_by_id

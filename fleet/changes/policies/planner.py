@@ -89,7 +89,7 @@ def plan_change(
             if restarted_rows:
                 raise
             impact = {}
-        agents = {view.facts.id: view.agents for view in record.reader.instances(cluster, record.now)}
+        agents = {view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)}
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
             title=_title_of(before, after, len(restarted_rows)),
@@ -154,7 +154,7 @@ def _outlook_of(
     record: RecordSnapshot,
 ) -> dict[str, Any]:
     """Return the expected effect of other desired values (`outlook.outlook_of`). Raises NoEvidenceError, StateError."""
-    interval = record.reader.header(cluster, record.now).interval
+    interval = record.reader.stream_header(cluster, record.now).interval
     return outlook.outlook_of(
         [
             _changed_instance_of(

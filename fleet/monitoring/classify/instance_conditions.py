@@ -47,7 +47,7 @@ class InstanceCondition:
 
 
 def conditions_of(fleet: FleetEvidence, now: float) -> dict[int, InstanceCondition]:
-    """Return the standing of every instance, by index."""
+    """Return the condition of every instance, by index."""
     generations = _find_highest_generations(fleet.instances.values(), now)
     return {index: _condition_of(facts, fleet, now, generations) for index, facts in fleet.instances.items()}
 

@@ -23,7 +23,7 @@ from fleet.monitoring.columns import (
     RETIRED,
     blank_memory,
 )
-from fleet.monitoring.state.outbox import BACKEND, CLUSTER, RoundChanges, unpack_round_changes
+from fleet.monitoring.state.outbox import BACKEND_INDEX, CLUSTER_INDEX, RoundChanges, unpack_round_changes
 from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State
@@ -32,9 +32,9 @@ T = TypeVar("T")
 PositionedT = TypeVar("PositionedT", Instance, Agent)
 
 #: Rows per statement, and so per transaction: SQLite has one writer, and others wait for it.
-_CHUNK = 1000
+_CHUNK_SIZE = 1000
 #: Results of rounds per transfer.
-_MAX_ENTRIES = 20
+_MAX_ROUNDS_PER_FLUSH = 20
 
 
 def load_record_seed(cluster: str) -> RecordSeed:
@@ -45,12 +45,12 @@ def load_record_seed(cluster: str) -> RecordSeed:
         Instance.objects.bulk_update(instance_chunk, ["position"])
     for agent_chunk in _chunks(_renumber(agents)):
         Agent.objects.bulk_update(agent_chunk, ["position"])
-    instance_indices = {instance.instance_id: index for index, instance in enumerate(instances)}
+    index_by_instance_id = {instance.instance_id: index for index, instance in enumerate(instances)}
     memory = blank_memory(len(agents))
     for row, agent in zip(memory, agents, strict=True):
-        row["home_proxy"] = instance_indices.get(agent.home_proxy, NO_INSTANCE)
-        row["last_auth"] = instance_indices.get(agent.last_auth, NO_INSTANCE)
-        proxies = [instance_indices[proxy] for proxy in agent.last_proxies if proxy in instance_indices]
+        row["home_proxy"] = index_by_instance_id.get(agent.home_proxy, NO_INSTANCE)
+        row["last_auth"] = index_by_instance_id.get(agent.last_auth, NO_INSTANCE)
+        proxies = [index_by_instance_id[proxy] for proxy in agent.last_proxies if proxy in index_by_instance_id]
         row["last_proxies"][: len(proxies)] = proxies
         row["flags"] = HAD_TUNNEL * agent.had_tunnel | RETIRED * agent.is_retired
         row["lost_at"] = to_seconds(agent.lost_at) if agent.lost_at else 0.0
@@ -63,7 +63,7 @@ def load_record_seed(cluster: str) -> RecordSeed:
 
 def flush_outbox(writer: Writer, cluster: str) -> int:
     """Write the history of rounds to the database; return how many rounds were written."""
-    entries = writer.read_outbox(cluster, _MAX_ENTRIES)
+    entries = writer.read_outbox(cluster, _MAX_ROUNDS_PER_FLUSH)
     if not entries:
         return 0
     record_names = _RecordNames.read(writer, cluster)
@@ -83,20 +83,20 @@ class _RecordNames:
     def __init__(
         self, ids: Sequence[str], names: Sequence[str], instances: Sequence[tuple[str, str, str]]
     ) -> None:
-        self.ids = ids
-        self.names = names
+        self.agent_ids = ids
+        self.agent_names = names
         self.instances = instances
 
     @classmethod
     def read(cls, writer: Writer, cluster: str) -> _RecordNames:
-        ids, names = writer.agent_ids(cluster)
-        return cls(ids, names, writer.instance_names(cluster))
+        ids, names = writer.agent_ids_and_names(cluster)
+        return cls(ids, names, writer.instance_identities(cluster))
 
-    def instance(self, index: int) -> str:
+    def instance_id(self, index: int) -> str:
         return self.instances[index][0] if index < len(self.instances) else ""
 
-    def cause(self, cluster: str, index: int) -> str:
-        return f"backend/{cluster}" if index == BACKEND_CAUSE else self.instance(index)
+    def cause_id(self, cluster: str, index: int) -> str:
+        return f"backend/{cluster}" if index == BACKEND_CAUSE else self.instance_id(index)
 
 
 def _renumber(rows: Sequence[PositionedT]) -> list[PositionedT]:
@@ -111,8 +111,8 @@ def _save_instances(cluster: str, record_names: _RecordNames) -> None:
     if Instance.objects.filter(cluster=cluster).count() == len(record_names.instances):
         return
     rows = [
-        Instance(cluster_id=cluster, instance_id=identity, kind=kind, name=name, position=position)
-        for position, (identity, kind, name) in enumerate(record_names.instances)
+        Instance(cluster_id=cluster, instance_id=instance_id, kind=kind, name=name, position=position)
+        for position, (instance_id, kind, name) in enumerate(record_names.instances)
     ]
     for chunk in _chunks(rows):
         Instance.objects.bulk_create(
@@ -126,18 +126,18 @@ def _save_instances(cluster: str, record_names: _RecordNames) -> None:
 def _save_agents(
     writer: Writer, cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames
 ) -> None:
-    indices = np.unique(np.concatenate([changes.changed_agents for changes in rounds]))
+    indices = np.unique(np.concatenate([changes.agents_to_save for changes in rounds]))
     memory = writer.memory(cluster)
-    agent_count = min(len(memory), len(record_names.ids))
+    agent_count = min(len(memory), len(record_names.agent_ids))
     rows = (
-        _agent(cluster, int(index), memory[index], record_names) for index in indices if index < agent_count
+        _build_agent(cluster, int(index), memory[index], record_names) for index in indices if index < agent_count
     )
     for chunk in _chunks(rows):
         Agent.objects.bulk_create(
             chunk,
             update_conflicts=True,
             unique_fields=["cluster", "agent_id"],
-            # `retired` is set by operators: it is copied from the database to the record, never back.
+            # `is_retired` is set by operators: it is copied from the database to the record, never back.
             update_fields=[
                 "name",
                 "position",
@@ -150,16 +150,16 @@ def _save_agents(
         )
 
 
-def _agent(cluster: str, index: int, row: np.void, record_names: _RecordNames) -> Agent:
+def _build_agent(cluster: str, index: int, row: np.void, record_names: _RecordNames) -> Agent:
     return Agent(
         cluster_id=cluster,
-        agent_id=record_names.ids[index],
-        name=record_names.names[index],
+        agent_id=record_names.agent_ids[index],
+        name=record_names.agent_names[index],
         position=index,
-        home_proxy=record_names.instance(int(row["home_proxy"])),
-        last_auth=record_names.instance(int(row["last_auth"])),
+        home_proxy=record_names.instance_id(int(row["home_proxy"])),
+        last_auth=record_names.instance_id(int(row["last_auth"])),
         last_proxies=[
-            record_names.instance(proxy) for proxy in row["last_proxies"].tolist() if proxy != NO_INSTANCE
+            record_names.instance_id(proxy) for proxy in row["last_proxies"].tolist() if proxy != NO_INSTANCE
         ],
         had_tunnel=bool(row["flags"] & HAD_TUNNEL),
         lost_at=to_moment(float(row["lost_at"])) if row["lost_at"] else None,
@@ -170,18 +170,18 @@ def _save_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names
     rows = (
         Transition(
             cluster_id=cluster,
-            agent=record_names.ids[agent],
+            agent=record_names.agent_ids[agent],
             old=State(old).slug,
             new=State(new).slug,
             reason=Reason(packed_reason_and_recovery & REASON_BITS).slug,
             recovery=Recovery(packed_reason_and_recovery >> RECOVERY_SHIFT).slug,
-            cause=record_names.cause(cluster, cause),
-            at=to_moment(changes.at),
+            cause=record_names.cause_id(cluster, cause),
+            at=to_moment(changes.concluded_at),
             round=changes.round,
         )
         for changes in rounds
         for agent, cause, old, new, packed_reason_and_recovery in changes.transitions.tolist()
-        if agent < len(record_names.ids)
+        if agent < len(record_names.agent_ids)
     )
     for chunk in _chunks(rows):
         Transition.objects.bulk_create(chunk, ignore_conflicts=True)
@@ -190,30 +190,30 @@ def _save_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names
 def _save_instance_transitions(
     cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames
 ) -> None:
-    system_names = {BACKEND: f"backend/{cluster}", CLUSTER: f"cluster/{cluster}"}
+    system_names = {BACKEND_INDEX: f"backend/{cluster}", CLUSTER_INDEX: f"cluster/{cluster}"}
     rows = (
         InstanceTransition(
             cluster_id=cluster,
-            instance=identity,
+            instance=instance_id,
             old=InstanceState(old).slug,
             new=InstanceState(new).slug,
-            at=to_moment(changes.at),
+            at=to_moment(changes.concluded_at),
             round=changes.round,
         )
         for changes in rounds
-        for index, old, new in changes.instances.tolist()
-        if (identity := system_names.get(index) or record_names.instance(index))
+        for index, old, new in changes.instance_transitions.tolist()
+        if (instance_id := system_names.get(index) or record_names.instance_id(index))
     )
     for chunk in _chunks(rows):
         InstanceTransition.objects.bulk_create(chunk, ignore_conflicts=True)
 
 
-def prune(before: datetime) -> int:
+def prune_transitions(before: datetime) -> int:
     """Delete transitions before a time in chunks, so that no writer waits long; return how many."""
     deleted_count = 0
     for model in (Transition, InstanceTransition):
         old = model.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)
-        while oldest := list(old[:_CHUNK]):
+        while oldest := list(old[:_CHUNK_SIZE]):
             model.objects.filter(pk__in=oldest).delete()
             deleted_count += len(oldest)
     return deleted_count
@@ -222,5 +222,5 @@ def prune(before: datetime) -> int:
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
     """Yield rows per statement, created when needed: 100,000 changes as model objects are at least 45 MB."""
     remaining_rows = iter(rows)
-    while chunk := list(islice(remaining_rows, _CHUNK)):
+    while chunk := list(islice(remaining_rows, _CHUNK_SIZE)):
         yield chunk

@@ -20,11 +20,11 @@ from fleet.monitoring.classify import (
 from fleet.monitoring.columns import DISAGREEMENT, NO_INSTANCE
 from fleet.monitoring.events import Event, InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.pollers.report_schedule import select_agents, select_old_reports
+from fleet.monitoring.pollers.report_schedule import select_agents_to_query, select_old_reports
 from fleet.monitoring.state.codec import InstanceSpell, RecordHeader, Rows
 from fleet.monitoring.state.outbox import (
-    BACKEND,
-    CLUSTER,
+    BACKEND_INDEX,
+    CLUSTER_INDEX,
     INSTANCE_TRANSITION,
     TRANSITION,
     RoundChanges,
@@ -60,19 +60,19 @@ class CommittedRound:
 
 
 def conclude(
-    writer: Writer, cluster: str, number: int, *, now: float, timing: Timing, clock: Callable[[], float]
+    writer: Writer, cluster: str, round_number: int, *, now: float, timing: Timing, clock: Callable[[], float]
 ) -> CommittedRound | None:
-    """Conclude round `number` at `now`; return None when it or a newer round was concluded before.
+    """Conclude round `round_number` at `now`; return None when it or a newer round was concluded before.
 
     `clock` is only used to measure durations. Raises RecordLostError, StateUnavailableError.
     """
     for _ in range(_MAX_ATTEMPTS):
         started_at = clock()
         record = writer.load(cluster)
-        if record.header.round >= number:
+        if record.header.round >= round_number:
             return None
         read_at = clock()
-        uncommitted_round = judge(record, number, now, timing)
+        uncommitted_round = compute_round(record, round_number, now, timing)
         classified_at = clock()
         if writer.commit(cluster, record, uncommitted_round.conclusion):
             step_seconds = {
@@ -88,57 +88,57 @@ def conclude(
     return None
 
 
-def judge(record: ClusterRecord, number: int, now: float, timing: Timing) -> UncommittedRound:
+def compute_round(record: ClusterRecord, round_number: int, now: float, timing: Timing) -> UncommittedRound:
     """Return the result of a round for a record. No I/O."""
     frame = prepare_frame(record.evidence(now, timing), now)
     columns = (record.heartbeats, record.tunnel_agents, record.tunnel_proxies)
-    heartbeats, agents, proxies = columns
-    memory = update_memory(record.memory, heartbeats, agents, proxies, now, frame).memory
-    previous = record.verdicts[: record.header.rows]
-    verdicts = classify_columns(heartbeats, memory, agents, proxies, frame, now, previous)
-    changed_agents = find_changed_agents(previous, verdicts)
-    previous_memory = record.memory[: record.header.rows]
-    changed_memory = _changed_rows(previous_memory, memory)
-    spells = _spells(record, frame, now)
+    heartbeats, tunnel_agents, tunnel_proxies = columns
+    memory = update_memory(record.memory, heartbeats, tunnel_agents, tunnel_proxies, now, frame).memory
+    previous_verdicts = record.verdicts[: record.header.row_count]
+    verdicts = classify_columns(heartbeats, memory, tunnel_agents, tunnel_proxies, frame, now, previous_verdicts)
+    changed_agents = find_changed_agents(previous_verdicts, verdicts)
+    previous_memory = record.memory[: record.header.row_count]
+    changed_memory = _find_changed_rows(previous_memory, memory)
+    spells = _find_changed_spells(record, frame, now)
     counts = count_states(verdicts["state"])
     header = RecordHeader(
         epoch=record.epoch,
-        rows=len(verdicts),
+        row_count=len(verdicts),
         seq=record.header.seq + (1 if len(changed_agents) else 0),
-        round=number,
+        round=round_number,
         as_of=now,
         interval=timing.round_interval,
         agent_home_count=int(np.count_nonzero(memory["home_proxy"] != NO_INSTANCE)),
-        instances=len(record.instances),
+        instance_count=len(record.instances),
         counts=tuple(counts[state] for state in State),
     )
     round_changes = RoundChanges(
-        number,
+        round_number,
         now,
-        _transitions(previous, verdicts, changed_agents),
-        _persistent_rows(previous_memory, memory, changed_memory),
-        _instance_transitions(record.spells, spells),
+        _find_transitions(previous_verdicts, verdicts, changed_agents),
+        _select_persistent_rows(previous_memory, memory, changed_memory),
+        _find_instance_transitions(record.spells, spells),
     )
     conclusion = Conclusion(
         header=header,
         verdicts=verdicts,
-        verdicts_changed=_changed_rows(previous, verdicts),
+        changed_verdict_rows=_find_changed_rows(previous_verdicts, verdicts),
         memory=memory,
-        memory_changed=changed_memory,
+        changed_memory_rows=changed_memory,
         spells=spells,
         outbox_entry=pack_round_changes(round_changes),
-        agents_to_query=select_agents(
-            *(verdicts["state"], agents, proxies, record.agent_report_rows),
-            number=number,
+        agents_to_query=select_agents_to_query(
+            *(verdicts["state"], tunnel_agents, tunnel_proxies, record.agent_report_rows),
+            round_number=round_number,
             now=now,
             interval=timing.round_interval,
         ),
         reports_to_delete=select_old_reports(record.agent_report_rows, now),
     )
-    return UncommittedRound(conclusion, _events(record, header, verdicts, changed_agents, counts, spells))
+    return UncommittedRound(conclusion, _build_events(record, header, verdicts, changed_agents, counts, spells))
 
 
-def _changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
+def _find_changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
     """Return the indices of rows that differ in any field, and of new rows."""
     # As one run of words: comparing rows field by field, or the words of each row, takes ten times as long.
     word_count = after.dtype.itemsize // 4
@@ -149,18 +149,18 @@ def _changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
     return np.concatenate([changed_indices, np.arange(len(before), len(after))]).astype(np.uint32)
 
 
-def _persistent_rows(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def _select_persistent_rows(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Return the changed rows that differ in a stored value; rounds of a disagreement are not stored."""
     old, new = (column[rows[rows < len(before)]] for column in (before, after))
     for column in (old, new):
         column["flags"] &= np.uint8(0xFF & ~DISAGREEMENT)
-    return np.concatenate([rows[_changed_rows(old, new)], rows[rows >= len(before)]])
+    return np.concatenate([rows[_find_changed_rows(old, new)], rows[rows >= len(before)]])
 
 
-def _transitions(previous: Rows, verdicts: Rows, changed_agents: npt.NDArray[np.intp]) -> Rows:
+def _find_transitions(previous_verdicts: Rows, verdicts: Rows, changed_agents: npt.NDArray[np.intp]) -> Rows:
     before = np.full(len(changed_agents), State.UNKNOWN, np.uint8)
-    has_previous = changed_agents < len(previous)
-    before[has_previous] = previous["state"][changed_agents[has_previous]]
+    has_previous = changed_agents < len(previous_verdicts)
+    before[has_previous] = previous_verdicts["state"][changed_agents[has_previous]]
     rows: Rows = np.zeros(len(changed_agents), TRANSITION)
     rows["agent"], rows["old"] = changed_agents, before
     rows["new"], rows["cause"] = verdicts["state"][changed_agents], verdicts["cause"][changed_agents]
@@ -169,7 +169,7 @@ def _transitions(previous: Rows, verdicts: Rows, changed_agents: npt.NDArray[np.
     return transitions
 
 
-def _spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, InstanceSpell]:
+def _find_changed_spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, InstanceSpell]:
     """Return the spells that differ from those of the previous round."""
     changed_spells = {}
     for index, condition in frame.conditions.items():
@@ -190,15 +190,15 @@ def _spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, I
             spell = InstanceSpell(condition.state, None, health, is_draining)
         if spell != before:
             changed_spells[index] = spell
-    for index, is_failed in ((BACKEND, frame.backend_down), (CLUSTER, frame.cluster_unreachable)):
+    for index, is_failed in ((BACKEND_INDEX, frame.backend_down), (CLUSTER_INDEX, frame.cluster_unreachable)):
         before = record.spells.get(index, InstanceSpell())
-        spell = _system_spell(before, is_failed=is_failed, blind=frame.blind, now=now)
+        spell = _system_spell_of(before, is_failed=is_failed, blind=frame.blind, now=now)
         if spell != before:
             changed_spells[index] = spell
     return changed_spells
 
 
-def _system_spell(before: InstanceSpell, *, is_failed: bool, blind: bool, now: float) -> InstanceSpell:
+def _system_spell_of(before: InstanceSpell, *, is_failed: bool, blind: bool, now: float) -> InstanceSpell:
     """Return the spell of the backend or the cluster: silent, OK or unknown."""
     if blind:
         return replace(before, state=InstanceState.UNKNOWN)
@@ -207,7 +207,7 @@ def _system_spell(before: InstanceSpell, *, is_failed: bool, blind: bool, now: f
     return InstanceSpell(InstanceState.SILENT, now if before.sick_since is None else before.sick_since)
 
 
-def _instance_transitions(before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]) -> Rows:
+def _find_instance_transitions(before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]) -> Rows:
     """Return INSTANCE_TRANSITION rows of the spells with another state."""
     transitions = [
         (index, old, spell.state)
@@ -217,7 +217,7 @@ def _instance_transitions(before: Mapping[int, InstanceSpell], after: Mapping[in
     return np.array(transitions, INSTANCE_TRANSITION)
 
 
-def _events(
+def _build_events(
     record: ClusterRecord,
     header: RecordHeader,
     verdicts: Rows,
@@ -235,13 +235,13 @@ def _events(
     if header.layout_version != record.header.layout_version:
         events.append(LayoutChanged(cluster, header.epoch, header.layout_version))
     if any(
-        _visible_state(spell) != _visible_state(record.spells.get(index, InstanceSpell()))
+        _visible_state_of(spell) != _visible_state_of(record.spells.get(index, InstanceSpell()))
         for index, spell in spells.items()
     ):
         events.append(InstancesChanged(cluster))
     return tuple(events)
 
 
-def _visible_state(spell: InstanceSpell) -> tuple[InstanceState, Health, bool]:
+def _visible_state_of(spell: InstanceSpell) -> tuple[InstanceState, Health, bool]:
     """Return the part of a spell that people see."""
     return spell.state, spell.health, spell.is_draining

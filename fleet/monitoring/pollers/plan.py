@@ -20,14 +20,14 @@ class Shard:
     number: int
     instances: tuple[int, ...]
     #: The shard also reads the lists; one shard per round does.
-    lists: bool
+    reads_lists: bool
 
 
 def plan_shards(instances: Mapping[int, InstanceFacts], size: int, now: float) -> tuple[Shard, ...]:
     """Return the instances in shards of at most `size`; at least one shard, for the lists."""
     indices = [index for index, facts in sorted(instances.items()) if should_poll(facts, now)]
-    cuts = [indices[start : start + size] for start in range(0, len(indices), size)] or [[]]
-    return tuple(Shard(number, tuple(cut), lists=number == 0) for number, cut in enumerate(cuts))
+    slices = [indices[start : start + size] for start in range(0, len(indices), size)] or [[]]
+    return tuple(Shard(number, tuple(shard_indices), reads_lists=number == 0) for number, shard_indices in enumerate(slices))
 
 
 def should_poll(facts: InstanceFacts, now: float) -> bool:
@@ -41,8 +41,8 @@ def should_poll(facts: InstanceFacts, now: float) -> bool:
 
 def select_list_auths(
     instances: Iterable[InstanceFacts],
-    bootstrap: Sequence[str],
-    last_index: int | None,
+    bootstrap_addresses: Sequence[str],
+    last_auth_index: int | None,
     now: float,
     timing: Timing,
 ) -> list[tuple[int | None, str]]:
@@ -58,19 +58,19 @@ def select_list_auths(
         key=lambda facts: (
             READABLE_STATES.index(states[facts.index]),
             preference_key_of(facts, now, timing),
-            facts.index != last_index,
+            facts.index != last_auth_index,
             facts.index,
         )
     )
     known_addresses = {facts.address for facts in auths}
     return [
         *((facts.index, facts.address) for facts in usable),
-        *((None, address) for address in bootstrap if address not in known_addresses),
+        *((None, address) for address in bootstrap_addresses if address not in known_addresses),
     ]
 
 
 def find_admin_addresses(instances: Iterable[InstanceFacts], now: float, timing: Timing) -> list[str]:
-    """Return addresses of auths for requests of operators, best first: serving ones, ordered by `preference`.
+    """Return addresses of auths for requests of operators, best first: serving ones, ordered by `preference_key_of`.
 
     The caller tries the next address when an auth does not respond.
     """

@@ -16,10 +16,10 @@ from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
 from fleet.vocabulary.node_policies import NodeReportResponse
 
-#: Timeouts in seconds: of all instances together, and of each.
-_TIMEOUT = 3.0
+#: Timeout of each instance.
+_TIMEOUT_SECONDS = 3.0
 _CONCURRENCY = 32
-UNSUPPORTED = "it does not know the question: its policies come from its environment alone"
+UNSUPPORTED_ERROR = "it does not know the question: its policies come from its environment alone"
 
 
 async def read_node_reports(
@@ -32,11 +32,11 @@ async def read_node_reports(
     async def read_report(facts: InstanceFacts) -> NodeReportResponse:
         async with semaphore:
             target = PollTarget(facts.index, facts.kind, facts.address)
-            report_or_error = await query_source(connections, target, POLICIES, lambda: _TIMEOUT, clock)
+            report_or_error = await query_source(connections, target, POLICIES, lambda: _TIMEOUT_SECONDS, clock)
         if not isinstance(report_or_error, SourceError):
             return NodeReportResponse(clock(), report_or_error)
         is_unsupported = report_or_error.has_response and str(report_or_error).startswith("unimplemented")
-        return NodeReportResponse(clock(), None, UNSUPPORTED if is_unsupported else str(report_or_error))
+        return NodeReportResponse(clock(), None, UNSUPPORTED_ERROR if is_unsupported else str(report_or_error))
 
     polled_instances = [facts for facts in instances if should_poll(facts, now)]
     try:

@@ -10,7 +10,7 @@ from types import TracebackType
 
 _TOKEN = b"refloat\n"
 #: Seconds between two measurements of the event loop's lag.
-_TICK = 0.02
+_TICK_SECONDS = 0.02
 
 
 class SelfProbe:
@@ -23,7 +23,7 @@ class SelfProbe:
 
     async def __aenter__(self) -> SelfProbe:
         """Start the self-test."""
-        self._tasks = [asyncio.create_task(self._is_echoed()), asyncio.create_task(self._is_loop_on_time())]
+        self._tasks = [asyncio.create_task(self._probe_echo()), asyncio.create_task(self._watch_loop_lag())]
         return self
 
     async def __aexit__(
@@ -34,7 +34,7 @@ class SelfProbe:
         lag_task.cancel()
         self.succeeded = all(await asyncio.gather(echo_task, lag_task))
 
-    async def _is_echoed(self) -> bool:
+    async def _probe_echo(self) -> bool:
         try:
             async with asyncio.timeout(self._deadline):
                 server = await asyncio.start_server(_echo, "127.0.0.1", 0)
@@ -49,13 +49,13 @@ class SelfProbe:
             return False
         return response == _TOKEN
 
-    async def _is_loop_on_time(self) -> bool:
+    async def _watch_loop_lag(self) -> bool:
         """Return False when the event loop lags by half the deadline; runs until then or until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _TICK
+            due = loop.time() + _TICK_SECONDS
             try:
-                await asyncio.sleep(_TICK)
+                await asyncio.sleep(_TICK_SECONDS)
             except asyncio.CancelledError:
                 return loop.time() - due <= self._deadline / 2
             if loop.time() - due > self._deadline / 2:

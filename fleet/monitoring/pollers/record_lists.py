@@ -29,17 +29,17 @@ _DEFAULT_TTL = 600.0
 
 def record_lists(handle: RecordHandle, shard_result: ShardResult) -> None:
     """Write the lists, or that no auth responded. Raises RecordLostError, StateUnavailableError."""
-    lists = shard_result.lists
-    if lists is None:
+    list_result = shard_result.list_result
+    if list_result is None:
         if shard_result.probe_succeeded:
             _record_failure(handle, shard_result.at, LIST_SOURCES)
         return
-    _record_failure(handle, lists.at, lists.failed_sources)
-    instances, agents = lists.response_of(INSTANCES), lists.response_of(AGENTS)
+    _record_failure(handle, list_result.at, list_result.failed_sources)
+    instances, agents = list_result.response_of(INSTANCES), list_result.response_of(AGENTS)
     if instances is not None:
-        _record_instances(handle, instances, lists.at)
+        _record_instances(handle, instances, list_result.at)
     if agents is not None:
-        _record_agents(handle, lists, agents)
+        _record_agents(handle, list_result, agents)
 
 
 def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceSource[Any]]) -> None:
@@ -52,13 +52,13 @@ def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceS
 
 def _record_instances(handle: RecordHandle, listed_instances: Sequence[ListedInstance], at: float) -> None:
     writer, cluster = handle.writer, handle.cluster
-    names = [
+    identities = [
         (clean_text(instance.id), instance.kind.value, clean_text(instance.resource.name))
         for instance in listed_instances
     ]
-    indices = writer.intern_instances(cluster, handle.epoch, names).tolist()
+    indices = writer.intern_instances(cluster, handle.epoch, identities).tolist()
     resources = {
-        index: _resource(instance) for index, instance in zip(indices, listed_instances, strict=True)
+        index: _clean_resource(instance) for index, instance in zip(indices, listed_instances, strict=True)
     }
     for index, facts in handle.instances.items():
         if index not in resources and facts.gone_at is None and is_deleted(facts, at):
@@ -84,7 +84,7 @@ def is_deleted(facts: InstanceFacts, at: float) -> bool:
     return facts.expires_at - at > _DELETED_SHARE * (facts.ttl or _DEFAULT_TTL)
 
 
-def _resource(instance: ListedInstance) -> InstanceResource:
+def _clean_resource(instance: ListedInstance) -> InstanceResource:
     resource = instance.resource
     return replace(
         resource,
@@ -94,19 +94,19 @@ def _resource(instance: ListedInstance) -> InstanceResource:
     )
 
 
-def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChanges) -> None:
+def _record_agents(handle: RecordHandle, list_result: PollResult, changes: AgentChanges) -> None:
     """Write the agents' rows. A complete full list expires the rows of agents that are not in it."""
     before, state = handle.feed(PRESENCE)
-    listing = changes.full or state.listing
+    is_listing = changes.full or state.is_listing
     parity = state.parity ^ int(changes.full)
     after = FeedState(
         # A resource that expired meanwhile may be renewed on a page that has not arrived, so no row is expired yet.
-        freshness=FeedFreshness(lists.at, lists.at if changes.complete else state.freshness.responded_at),
+        freshness=FeedFreshness(list_result.at, list_result.at if changes.complete else state.freshness.responded_at),
         epoch=changes.epoch,
         revision=changes.revision,
-        listing=listing and not changes.complete,
+        is_listing=is_listing and not changes.complete,
         parity=parity,
-        source=lists.target.index,
+        last_auth=list_result.target.index,
     )
     writer, cluster, epoch = handle.writer, handle.cluster, handle.epoch
     listed_agents = {
@@ -115,15 +115,15 @@ def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChange
     indices = writer.intern_agents(
         cluster, epoch, [(agent, clean_text(entry.name)) for agent, entry in listed_agents.items()]
     )
-    rows, tracked_counts = _heartbeat_rows(handle, list(listed_agents.values()), parity)
-    ended_agents = writer.find_agents(
+    rows, tracked_counts = _build_heartbeat_rows(handle, list(listed_agents.values()), parity)
+    removed_agents = writer.find_agents(
         cluster, epoch, (a for a, entry in changes.agents.items() if entry is None)
     )
-    if listing and changes.complete:
-        ended_agents = np.union1d(ended_agents, _unlisted_agents(handle, indices, parity, lists.at)).astype(
+    if is_listing and changes.complete:
+        removed_agents = np.union1d(removed_agents, _find_unlisted_agents(handle, indices, parity, list_result.at)).astype(
             np.uint32
         )
-    row_count = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(ended_agents) else 0
+    row_count = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(removed_agents) else 0
     writer.write_heartbeats(
         *(cluster, epoch),
         before=before,
@@ -131,13 +131,13 @@ def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChange
         indices=indices,
         rows=rows,
         # An agent that only tunnels ever named has no row to expire.
-        ended_agents=ended_agents[ended_agents < row_count],
-        ended_at=lists.at,
+        removed_agents=removed_agents[removed_agents < row_count],
+        removed_at=list_result.at,
         tracked_counts=tracked_counts,
     )
 
 
-def _unlisted_agents(
+def _find_unlisted_agents(
     handle: RecordHandle, listed_agents: npt.NDArray[np.uint32], parity: int, at: float
 ) -> npt.NDArray[np.uint32]:
     """Return the agents whose resource is unexpired, and on no page of the full list."""
@@ -149,7 +149,7 @@ def _unlisted_agents(
     return np.flatnonzero(is_unlisted).astype(np.uint32)
 
 
-def _heartbeat_rows(
+def _build_heartbeat_rows(
     handle: RecordHandle, agents: Sequence[ListedAgent], parity: int
 ) -> tuple[Rows, npt.NDArray[np.uint8]]:
     """Return HEARTBEAT rows, and the number of proxies that each agent tracks."""
@@ -161,34 +161,34 @@ def _heartbeat_rows(
     rows["policy_read_at"], rows["mode"] = columns.policy_read_at, columns.mode
     rows["flags"] = np.array(columns.health_check, np.uint8) * HEALTH_CHECK | LIST_PARITY * parity
     for name in ("desired_count", "claimed_count"):
-        rows[name] = _byte_counts(getattr(columns, name))
-    rows["auth"] = _auth_indices(handle, columns.auth_id)
-    rows["via_proxy"] = _proxy_indices(handle, columns.via_proxy_id)
-    return rows, _byte_counts(columns.tracked_count)  # type: ignore[arg-type]  # a column
+        rows[name] = _clip_to_bytes(getattr(columns, name))
+    rows["auth"] = _intern_auths(handle, columns.auth_id)
+    rows["via_proxy"] = _find_proxies(handle, columns.via_proxy_id)
+    return rows, _clip_to_bytes(columns.tracked_count)  # type: ignore[arg-type]  # a column
 
 
-def _byte_counts(numbers: Sequence[int]) -> npt.NDArray[np.uint8]:
+def _clip_to_bytes(numbers: Sequence[int]) -> npt.NDArray[np.uint8]:
     return np.minimum(np.array(numbers, np.uint32), 0xFF).astype(np.uint8)
 
 
-def _auth_indices(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+def _intern_auths(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
     """Return the indices of the auths that wrote the agents' resources; unlisted auths are added to the roster."""
-    distinct = sorted({clean_text(identity) for identity in ids if identity})
+    distinct_ids = sorted({clean_text(identity) for identity in ids if identity})
     facts_by_id = {facts.id: facts for facts in handle.instances.values()}
-    records = [(i, InstanceKind.AUTH.value, facts_by_id[i].name if i in facts_by_id else i) for i in distinct]
-    indices = handle.writer.intern_instances(handle.cluster, handle.epoch, records).tolist()
-    return _indices_of(dict(zip(distinct, indices, strict=True)), ids)
+    identities = [(i, InstanceKind.AUTH.value, facts_by_id[i].name if i in facts_by_id else i) for i in distinct_ids]
+    indices = handle.writer.intern_instances(handle.cluster, handle.epoch, identities).tolist()
+    return _indices_of(dict(zip(distinct_ids, indices, strict=True)), ids)
 
 
-def _proxy_indices(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+def _find_proxies(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
     """Return the indices of the proxies that agents name, without those that no auth ever listed.
 
     An agent may name any id. The roster keeps every id as long as the record exists, and has room for 65,534.
     """
-    instances = handle.writer.instance_names(handle.cluster)
-    index = {i: number for number, (i, kind, _) in enumerate(instances) if kind == InstanceKind.PROXY}
-    return _indices_of(index, ids)
+    instances = handle.writer.instance_identities(handle.cluster)
+    index_by_id = {i: number for number, (i, kind, _) in enumerate(instances) if kind == InstanceKind.PROXY}
+    return _indices_of(index_by_id, ids)
 
 
-def _indices_of(index: Mapping[str, int], ids: Sequence[str]) -> npt.NDArray[np.uint16]:
-    return np.array([index.get(clean_text(identity), NO_INSTANCE) for identity in ids], np.uint16)
+def _indices_of(index_by_id: Mapping[str, int], ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+    return np.array([index_by_id.get(clean_text(identity), NO_INSTANCE) for identity in ids], np.uint16)

@@ -48,13 +48,13 @@ class RecordHandle:
 def record_poll_results(
     handle: RecordHandle, shard_result: ShardResult, health_settings: HealthSettings = RECOMMENDED_SETTINGS
 ) -> None:
-    """Write attempts, responses and tunnels. `health`: how probes count.
+    """Write attempts, responses and tunnels. `health_settings`: how probes count.
 
     Raises RecordLostError, StateUnavailableError.
     """
     polls: dict[int, Poll] = {}
     responses: dict[int, AgentReportResponse] = {}
-    fresh_feeds: dict[str, tuple[bytes, FeedState]] = {}
+    freshness_updates: dict[str, tuple[bytes, FeedState]] = {}
     for poll_result in shard_result.poll_results:
         if poll_result.error and not shard_result.probe_succeeded:
             # Either the instance or the poller may have failed: the known data of the instance only gets older.
@@ -62,15 +62,15 @@ def record_poll_results(
         assert poll_result.target.index is not None, "shards are cut from the record"
         facts = handle.instances[poll_result.target.index]
         polls[facts.index] = next_poll(facts, poll_result, health_settings)
-        trackers = poll_result.response_of(TRACKERS)
-        if trackers and not poll_result.error:
+        agent_responses = poll_result.response_of(TRACKERS)
+        if agent_responses and not poll_result.error:
             # A proxy that was not reached reports nothing about its agents.
-            responses |= trackers
+            responses |= agent_responses
         if TUNNELS in poll_result.failed_sources:
             before, state = handle.feed(str(facts.index))
-            fresh_feeds[str(facts.index)] = (before, state.after_failed_attempt(poll_result.at))
+            freshness_updates[str(facts.index)] = (before, state.after_failed_attempt(poll_result.at))
         elif changes := poll_result.response_of(TUNNELS):
-            _record_tunnels(handle, facts.index, changes, poll_result.at, fresh_feeds)
+            _record_tunnels(handle, facts.index, changes, poll_result.at, freshness_updates)
     handle.writer.write_instances(
         handle.cluster,
         handle.epoch,
@@ -78,8 +78,8 @@ def record_poll_results(
         probed_at=shard_result.at if shard_result.probe_succeeded else None,
     )
     handle.writer.write_agent_responses(handle.cluster, handle.epoch, responses)
-    if not handle.writer.write_feeds(handle.cluster, handle.epoch, fresh_feeds):
-        for name, (before, after) in fresh_feeds.items():
+    if not handle.writer.write_feeds(handle.cluster, handle.epoch, freshness_updates):
+        for name, (before, after) in freshness_updates.items():
             handle.writer.write_feed(handle.cluster, handle.epoch, name, before=before, after=after)
 
 
@@ -94,7 +94,7 @@ def next_poll(
         watch=_next_watch(facts, poll_result, health_settings),
     )
     for source in poll_result.responses.keys() - poll_result.failed_sources:
-        poll = source.record(poll, poll_result.responses[source], poll_result.at)
+        poll = source.update_poll(poll, poll_result.responses[source], poll_result.at)
     return poll
 
 
@@ -102,7 +102,7 @@ def _next_watch(facts: InstanceFacts, poll_result: PollResult, settings: HealthS
     """Return the destination health after a poll: each poll is one probe."""
     health, readyz = poll_result.response_of(HEALTH), poll_result.response_of(READYZ)
     status = instance_status.merge_reports(
-        [response.status for response in (health, readyz) if response is not None]
+        [response.declared_status for response in (health, readyz) if response is not None]
     )
     outcome = probe_outcome_of(
         is_reached=not poll_result.error,
@@ -120,22 +120,22 @@ def _record_tunnels(
     proxy: int,
     changes: TunnelChanges,
     at: float,
-    fresh_feeds: dict[str, tuple[bytes, FeedState]],
+    freshness_updates: dict[str, tuple[bytes, FeedState]],
 ) -> None:
-    """Write a proxy's rows if they changed; otherwise add its freshness to `fresh_feeds`, written for all at once."""
+    """Write a proxy's rows if they changed; otherwise add its freshness to `freshness_updates`, written for all at once."""
     before, state = handle.feed(str(proxy))
-    listing = changes.full or state.listing
+    is_listing = changes.full or state.is_listing
     after = FeedState(
         freshness=FeedFreshness(at, at),
         epoch=changes.epoch,
         revision=changes.revision,
-        listing=listing and not changes.complete,
+        is_listing=is_listing and not changes.complete,
     )
-    if not changes.full and not changes.agents and not listing:
-        fresh_feeds[str(proxy)] = (before, after)
+    if not changes.full and not changes.agents and not is_listing:
+        freshness_updates[str(proxy)] = (before, after)
         return
     writer, cluster = handle.writer, handle.cluster
-    blob = b"" if changes.full else writer.tunnels(cluster, proxy, listing=state.listing)
+    blob = b"" if changes.full else writer.tunnels(cluster, proxy, is_listing=state.is_listing)
     rows = apply_tunnel_changes(handle, np.frombuffer(blob, TUNNEL), changes)
     writer.write_tunnels(cluster, handle.epoch, proxy, before=before, after=after, rows=rows)
 
@@ -151,9 +151,9 @@ def apply_tunnel_changes(handle: RecordHandle, rows_before: Rows, changes: Tunne
         cluster, epoch, [(agent, clean_text(name)) for agent, (name, _) in opened_tunnels.items()]
     )
     opened_rows["opened_at"] = [max(opened_at, 0.0) for _, opened_at in opened_tunnels.values()]
-    closed_agents = writer.find_agents(
+    disconnected_agents = writer.find_agents(
         cluster, epoch, (a for a, entry in changes.agents.items() if entry is None)
     )
-    is_replaced = np.isin(rows_before["agent"], np.concatenate([opened_rows["agent"], closed_agents]))
+    is_replaced = np.isin(rows_before["agent"], np.concatenate([opened_rows["agent"], disconnected_agents]))
     rows: Rows = np.concatenate([rows_before[~is_replaced], opened_rows])
     return rows

@@ -44,7 +44,7 @@ class PollResult:
     @property
     def error(self) -> str:
         """Return why the instance was not reached; empty when it was."""
-        contacts = [source for source in self.responses if source.is_contact]
+        contacts = [source for source in self.responses if source.proves_reachability]
         is_reached = not self.failed_sources.issuperset(contacts)
         return "" if is_reached else f"{self.target.address}: {self.responses[contacts[0]]}"
 
@@ -55,13 +55,13 @@ class ShardResult:
 
     poll_results: tuple[PollResult, ...]
     #: None when the lists were not requested, or no auth responded.
-    lists: PollResult | None
+    list_result: PollResult | None
     #: The self-test passed, so failures are evidence.
     probe_succeeded: bool
     at: float
 
 
-async def poll(
+async def poll_targets(
     connections: Connections,
     targets: Sequence[PollTarget],
     auths: Sequence[PollTarget],
@@ -77,10 +77,10 @@ async def poll(
         return ends_at - loop.time()
 
     for target in targets:
-        if target.fresh:
+        if target.use_new_connection:
             await connections.discard(target.address)
     async with SelfProbe(deadline) as probe:
-        poll_results, lists = await asyncio.gather(
+        poll_results, list_result = await asyncio.gather(
             asyncio.gather(
                 *(
                     _poll_target(connections, target, INSTANCE_SOURCES, remaining_seconds, clock)
@@ -92,26 +92,26 @@ async def poll(
     for poll_result in poll_results:
         if poll_result.error:
             await connections.discard(poll_result.target.address)
-    return ShardResult(tuple(poll_results), lists, probe.succeeded, clock())
+    return ShardResult(tuple(poll_results), list_result, probe.succeeded, clock())
 
 
 async def _read_lists(
     connections: Connections, auths: Sequence[PollTarget], remaining_seconds: Clock, clock: Clock
 ) -> PollResult | None:
     """Ask one auth after another until one returns both lists; otherwise return the best result."""
-    best: PollResult | None = None
-    for position, auth in enumerate(auths):
+    best_result: PollResult | None = None
+    for auth_position, auth in enumerate(auths):
         if remaining_seconds() <= 0:
             break
-        share = 1.0 if position == len(auths) - 1 else _FIRST_SHARE
-        lists = await _poll_target(
+        share = 1.0 if auth_position == len(auths) - 1 else _FIRST_SHARE
+        list_result = await _poll_target(
             connections, auth, LIST_SOURCES, _share_of(remaining_seconds, share), clock
         )
-        if not lists.failed_sources:
-            return lists
-        if best is None and len(lists.failed_sources) < len(LIST_SOURCES):
-            best = lists
-    return best
+        if not list_result.failed_sources:
+            return list_result
+        if best_result is None and len(list_result.failed_sources) < len(LIST_SOURCES):
+            best_result = list_result
+    return best_result
 
 
 async def _poll_target(
@@ -148,7 +148,7 @@ async def query_source(
         return SourceError(f"{target.address!r} is not an address: {error}", has_response=False)
     try:
         return await source.query(
-            SourceContext(target, channel, connections, _share_of(remaining_seconds, source.share), clock)
+            SourceContext(target, channel, connections, _share_of(remaining_seconds, source.time_share), clock)
         )
     except SourceError as failure:
         return failure

@@ -15,7 +15,7 @@ from fleet.monitoring.evidence import PRESENCE, Timing
 from fleet.monitoring.pollers.plan import select_list_auths, should_poll
 from fleet.monitoring.pollers.record_lists import record_lists
 from fleet.monitoring.pollers.record_sightings import RecordHandle, record_poll_results
-from fleet.monitoring.pollers.shard_poll import ShardResult, poll
+from fleet.monitoring.pollers.shard_poll import ShardResult, poll_targets
 from fleet.monitoring.sources.source import PollTarget
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.codec import unpack_feed
@@ -38,12 +38,12 @@ class PollingSettings:
     #: Seconds that the requests of one round may take.
     deadline: float
     #: Every n-th round of an instance uses a new connection, at different rounds for different instances; 0: never.
-    fresh_rounds: int = 10
+    rounds_per_connection: int = 10
     tls: TLSFiles | None = None
     #: Retries of reading the lists, within the deadline.
-    retries: RetryPolicy = DEFAULT
+    retry_policy: RetryPolicy = DEFAULT
     #: Settings of destination health, which takes polls as probes.
-    destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
+    health_settings: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
 
 
 class Worker:
@@ -71,21 +71,21 @@ class Worker:
         )
 
     def poll_shard(
-        self, handle: RecordHandle, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
+        self, handle: RecordHandle, round_number: int, instances: Sequence[int], bootstrap_addresses: Sequence[str] | None
     ) -> None:
-        """Poll the instances of a shard, and the lists unless `bootstrap` is None; record the responses.
+        """Poll the instances of a shard, and the lists unless `bootstrap_addresses` is None; record the responses.
 
         Raises RecordLostError, StateUnavailableError.
         """
         known_indices = [index for index in instances if index in handle.instances]
         agents = self._agents_to_query(handle.cluster, known_indices)
         targets = [
-            self._target(handle.instances[index], handle, number, agents.get(index, ()))
+            self._target_for(handle.instances[index], handle, round_number, agents.get(index, ()))
             for index in known_indices
         ]
-        shard_result = self.run(self._poll(handle, targets, bootstrap))
-        record_poll_results(handle, shard_result, self.polling.destination_health)
-        if bootstrap is not None:
+        shard_result = self.run(self._poll(handle, targets, bootstrap_addresses))
+        record_poll_results(handle, shard_result, self.polling.health_settings)
+        if bootstrap_addresses is not None:
             record_lists(handle, shard_result)
 
     def close(self) -> None:
@@ -94,29 +94,29 @@ class Worker:
             self.run(connections.close())
         self._runner.close()
 
-    def _list_auths(self, handle: RecordHandle, bootstrap: Sequence[str]) -> list[PollTarget]:
+    def _select_list_auths(self, handle: RecordHandle, bootstrap_addresses: Sequence[str]) -> list[PollTarget]:
         """Return the auths to read the lists from, the best first."""
         presence, instances = unpack_feed(handle.feeds.get(PRESENCE)), handle.instances.values()
         return [
-            PollTarget(index, InstanceKind.AUTH, address, epoch=presence.epoch, revision=presence.revision)
+            PollTarget(index, InstanceKind.AUTH, address, feed_epoch=presence.epoch, feed_revision=presence.revision)
             for index, address in select_list_auths(
-                instances, bootstrap, presence.source, time.time(), self.polling.timing
+                instances, bootstrap_addresses, presence.last_auth, time.time(), self.polling.timing
             )
         ]
 
-    def _target(
-        self, facts: InstanceFacts, handle: RecordHandle, number: int, agents: tuple[tuple[int, str], ...]
+    def _target_for(
+        self, facts: InstanceFacts, handle: RecordHandle, round_number: int, agents: tuple[tuple[int, str], ...]
     ) -> PollTarget:
-        state, fresh_rounds = unpack_feed(handle.feeds.get(str(facts.index))), self.polling.fresh_rounds
+        feed_state, rounds_per_connection = unpack_feed(handle.feeds.get(str(facts.index))), self.polling.rounds_per_connection
         return PollTarget(
             facts.index,
             facts.kind,
             facts.address,
             facts.diag_address,
-            epoch=state.epoch,
-            revision=state.revision,
-            fresh=fresh_rounds > 0 and (number + facts.index) % fresh_rounds == 0,
-            agents=agents,
+            feed_epoch=feed_state.epoch,
+            feed_revision=feed_state.revision,
+            use_new_connection=rounds_per_connection > 0 and (round_number + facts.index) % rounds_per_connection == 0,
+            agents_to_query=agents,
         )
 
     def _agents_to_query(
@@ -125,24 +125,24 @@ class Worker:
         agents_by_proxy = self.writer.agents_to_query(cluster, instances)
         if not agents_by_proxy:
             return {}
-        ids, _ = self.writer.agent_ids(cluster)
+        ids, _ = self.writer.agent_ids_and_names(cluster)
         return {
             proxy: tuple((agent, ids[agent]) for agent in agents.tolist() if agent < len(ids))
             for proxy, agents in agents_by_proxy.items()
         }
 
     async def _poll(
-        self, handle: RecordHandle, targets: Sequence[PollTarget], bootstrap: Sequence[str] | None
+        self, handle: RecordHandle, targets: Sequence[PollTarget], bootstrap_addresses: Sequence[str] | None
     ) -> ShardResult:
         # Created here, in the event loop that uses them.
         connections = self._connections.get(handle.cluster)
         if connections is None:
             connections = self._connections[handle.cluster] = Connections(
-                self.polling.tls, self.polling.retries
+                self.polling.tls, self.polling.retry_policy
             )
-        auths = [] if bootstrap is None else self._list_auths(handle, bootstrap)
-        shard_result = await poll(connections, targets, auths, deadline=self.polling.deadline)
-        if bootstrap is not None:
+        auths = [] if bootstrap_addresses is None else self._select_list_auths(handle, bootstrap_addresses)
+        shard_result = await poll_targets(connections, targets, auths, deadline=self.polling.deadline)
+        if bootstrap_addresses is not None:
             # Remove what belongs to instances that are no longer polled.
             now = time.time()
             addresses = {facts.address for facts in handle.instances.values() if should_poll(facts, now)}

@@ -14,10 +14,10 @@ Entry = TypeVar("Entry")
 PageT = TypeVar("PageT")
 FeedPageT = TypeVar("FeedPageT", bound="FeedPageHeader")
 #: Shortest timeout of a call in seconds: gRPC rejects 0 and negative timeouts.
-_MIN_TIMEOUT = 0.001
+_MIN_TIMEOUT_SECONDS = 0.001
 
 
-async def pages(
+async def read_pages(
     read_page: Callable[[PageT | None, float], Awaitable[PageT]],
     has_next: Callable[[PageT], object],
     remaining_seconds: Callable[[], float],
@@ -32,7 +32,7 @@ async def pages(
         if timeout <= 0 and page is not None:
             raise SourceError("timed out before the next page", has_response=True)
         with map_source_errors():
-            page = await read_page(page, max(timeout, _MIN_TIMEOUT))
+            page = await read_page(page, max(timeout, _MIN_TIMEOUT_SECONDS))
         yield page
 
 
@@ -69,23 +69,23 @@ class FeedChanges(Generic[Entry]):
 async def read_changes(
     context: SourceContext,
     call: Callable[..., Awaitable[FeedPageT]],
-    request: Callable[..., object],
-    entries: Callable[[FeedPageT, float], Iterable[tuple[str, Entry | None]]],
+    create_request: Callable[..., object],
+    read_entries: Callable[[FeedPageT, float], Iterable[tuple[str, Entry | None]]],
 ) -> FeedChanges[Entry]:
-    """Request the changes of a feed since the last place in it; `entries` reads a page and its time of arrival.
+    """Request the changes of a feed since the last place in it; `read_entries` reads a page and its time of arrival.
 
     Received pages are kept when a later one fails. Raises SourceError when the first page fails.
     """
-    changes: FeedChanges[Entry] = FeedChanges(context.target.epoch, context.target.revision)
+    changes: FeedChanges[Entry] = FeedChanges(context.target.feed_epoch, context.target.feed_revision)
 
     def read_page(_: FeedPageT | None, seconds: float) -> Awaitable[FeedPageT]:
-        return call(request(epoch=changes.epoch, since_revision=changes.revision), timeout=seconds)
+        return call(create_request(epoch=changes.epoch, since_revision=changes.revision), timeout=seconds)
 
     page: FeedPageT | None = None
     try:
-        async for page in pages(read_page, attrgetter("more"), context.remaining_seconds):
+        async for page in read_pages(read_page, attrgetter("more"), context.remaining_seconds):
             changes.start_page(page)
-            changes.agents.update(entries(page, context.clock()))
+            changes.agents.update(read_entries(page, context.clock()))
     except SourceError:
         if page is None:
             raise

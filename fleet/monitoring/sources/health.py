@@ -26,7 +26,7 @@ class HealthResponse:
     """Response to a health check."""
 
     serving_status: ServingStatus
-    status: InstanceStatus = instance_status.EMPTY_STATUS
+    declared_status: InstanceStatus = instance_status.EMPTY_STATUS
 
 
 async def check_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthResponse:  # noqa: ASYNC109 - it is gRPC's
@@ -58,8 +58,8 @@ async def _query(context: SourceContext) -> HealthResponse:
     return await check_health(context.channel, timeout=context.remaining_seconds())
 
 
-def _record(poll: Poll, response: HealthResponse, at: float) -> Poll:
+def _update_poll(poll: Poll, response: HealthResponse, at: float) -> Poll:
     return replace(poll, serving=response.serving_status, serving_at=at)
 
 
-HEALTH = EvidenceSource("health", _query, is_contact=True, record=_record)
+HEALTH = EvidenceSource("health", _query, proves_reachability=True, update_poll=_update_poll)

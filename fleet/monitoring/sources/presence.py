@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from fleet.monitoring.evidence import LISTS, PRESENCE, ReconnectMode
-from fleet.monitoring.sources.changes import FeedChanges, pages, read_changes
+from fleet.monitoring.sources.changes import FeedChanges, read_pages, read_changes
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import (
@@ -25,8 +25,8 @@ from fleet.vocabulary.instances import InstanceKind, InstanceResource
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
 #: Agents per response, and instances per response (Teleport's limit).
-PAGE = 2000
-_INSTANCES_PAGE = 1000
+PAGE_SIZE = 2000
+_INSTANCES_PAGE_SIZE = 1000
 _Page: TypeAlias = presence_pb2.ListAuthServersResponse | presence_pb2.ListProxyServersResponse
 
 
@@ -63,18 +63,18 @@ class ListedInstance:
 async def list_agents(context: SourceContext) -> AgentChanges:
     """Request all pages. Raises SourceError."""
     feed = fleet_pb2_grpc.AgentFeedStub(context.channel)
-    request = partial(fleet_pb2.ListAgentsRequest, limit=PAGE)
-    return await read_changes(context, feed.ListAgents, request, _entries)
+    create_request = partial(fleet_pb2.ListAgentsRequest, limit=PAGE_SIZE)
+    return await read_changes(context, feed.ListAgents, create_request, _read_entries)
 
 
-def _entries(page: fleet_pb2.ListAgentsResponse, now: float) -> Iterator[tuple[str, ListedAgent | None]]:
+def _read_entries(page: fleet_pb2.ListAgentsResponse, now: float) -> Iterator[tuple[str, ListedAgent | None]]:
     yield from dict.fromkeys(page.removed).items()
     for entry in page.agents:
         if len(entry.agent.agent_id) <= LONGEST_ID:
-            yield entry.agent.agent_id, listed_agent(entry, now)
+            yield entry.agent.agent_id, listed_agent_of(entry, now)
 
 
-def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
+def listed_agent_of(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
     """Return the agent of an entry that came at `now`: ages in it count from then."""
     agent = entry.agent
     policy, tracker = agent.policy, agent.tracker
@@ -98,36 +98,36 @@ async def list_instances(context: SourceContext) -> tuple[ListedInstance, ...]:
     """Request all auths and proxies: only the complete list tells which are missing. Raises SourceError."""
     stub = presence_pb2_grpc.PresenceServiceStub(context.channel)
     instances: list[ListedInstance] = []
-    for kind, call, request in (
+    for kind, call, create_request in (
         (InstanceKind.AUTH, stub.ListAuthServers, presence_pb2.ListAuthServersRequest),
         (InstanceKind.PROXY, stub.ListProxyServers, presence_pb2.ListProxyServersRequest),
     ):
-        read_page = partial(_read_page, call, partial(request, page_size=_INSTANCES_PAGE))
-        async for page in pages(read_page, attrgetter("next_page_token"), context.remaining_seconds):
-            instances += _listed_instances(kind, page.servers)
+        read_page = partial(_read_page, call, partial(create_request, page_size=_INSTANCES_PAGE_SIZE))
+        async for page in read_pages(read_page, attrgetter("next_page_token"), context.remaining_seconds):
+            instances += _listed_instances_of(kind, page.servers)
     return tuple(instances)
 
 
 async def _read_page(
     call: Callable[..., Awaitable[_Page]],
-    request: Callable[..., object],
+    create_request: Callable[..., object],
     previous_page: _Page | None,
     seconds: float,
 ) -> _Page:
     token = "" if previous_page is None else previous_page.next_page_token
-    return await call(request(page_token=token), timeout=seconds)
+    return await call(create_request(page_token=token), timeout=seconds)
 
 
-def _listed_instances(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
+def _listed_instances_of(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
     return [
-        listed_instance(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID
+        listed_instance_of(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID
     ]
 
 
-def listed_instance(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
+def listed_instance_of(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
     """Return the instance of a resource; missing or invalid values are empty."""
     metadata, labels = server.metadata, server.metadata.labels
-    expires = (
+    expires_at = (
         metadata.expires.seconds + metadata.expires.nanos / 1e9 if metadata.HasField("expires") else None
     )
     generation = labels.get(GENERATION_LABEL, "")
@@ -136,8 +136,8 @@ def listed_instance(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedIns
         address=cut(server.spec.addr),
         diag_address=cut(labels.get(DIAG_LABEL, "")),
         version=cut(server.spec.version),
-        ttl=_seconds(labels.get(TTL_LABEL, "")),
-        expires_at=expires,
+        ttl=_parse_seconds(labels.get(TTL_LABEL, "")),
+        expires_at=expires_at,
         group=cut(labels.get(GROUP_ID_LABEL, "")),
         generation=int(generation) if generation.isdecimal() and len(generation) <= 18 else 0,
         region=cut(labels.get(REGION_LABEL, "")),
@@ -146,7 +146,7 @@ def listed_instance(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedIns
     return ListedInstance(metadata.name, kind, resource)
 
 
-def _seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     try:
         return durations.parse(text) if text else None
     except durations.DurationError:

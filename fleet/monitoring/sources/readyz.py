@@ -18,22 +18,22 @@ class ReadyzResponse:
     """HTTP status code, and the instance's own report in the headers."""
 
     code: int
-    status: InstanceStatus = instance_status.EMPTY_STATUS
+    declared_status: InstanceStatus = instance_status.EMPTY_STATUS
 
 
 async def get_readyz(context: SourceContext) -> ReadyzResponse:
     """Request /readyz. Raises SourceError."""
     url = f"http://{context.target.diag_address}/readyz"
-    limit = aiohttp.ClientTimeout(total=context.remaining_seconds())
+    timeout = aiohttp.ClientTimeout(total=context.remaining_seconds())
     with map_source_errors():
-        async with context.connections.session.get(url, timeout=limit, allow_redirects=False) as response:
+        async with context.connections.session.get(url, timeout=timeout, allow_redirects=False) as response:
             return ReadyzResponse(response.status, instance_status.read(response.headers.items()))
 
 
-def _record(poll: Poll, response: ReadyzResponse, at: float) -> Poll:
+def _update_poll(poll: Poll, response: ReadyzResponse, at: float) -> Poll:
     return replace(poll, readyz=response.code, readyz_at=at)
 
 
 READYZ = EvidenceSource(
-    "readyz", get_readyz, applies_to=lambda target: bool(target.diag_address), record=_record
+    "readyz", get_readyz, applies_to=lambda target: bool(target.diag_address), update_poll=_update_poll
 )

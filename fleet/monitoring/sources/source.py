@@ -24,12 +24,11 @@ class PollTarget:
     address: str
     diag_address: str = ""
     #: Place in the feed of the instance.
-    epoch: str = ""
-    revision: int = 0
-    #: Use a new connection.
-    fresh: bool = False
+    feed_epoch: str = ""
+    feed_revision: int = 0
+    use_new_connection: bool = False
     #: Agents to ask through the instance, as (index, id).
-    agents: tuple[tuple[int, str], ...] = ()
+    agents_to_query: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def _applies_to_all(_: PollTarget) -> bool:
     return True
 
 
-def _keep_poll(poll: Poll, _answer: object, _at: float) -> Poll:
+def _keep_poll(poll: Poll, _response: object, _at: float) -> Poll:
     return poll
 
 
@@ -65,10 +64,10 @@ class EvidenceSource(Generic[ResponseT]):
     #: Returns whether an instance is polled.
     applies_to: Callable[[PollTarget], bool] = field(default=_applies_to_all, compare=False)
     #: Share of the remaining seconds that the source may use.
-    share: float = field(default=1.0, compare=False)
+    time_share: float = field(default=1.0, compare=False)
     #: Retry gRPC failures within that time: right for lists, wrong for checks of reachability.
     is_retried: bool = field(default=False, compare=False)
     #: A response proves that the instance is reachable.
-    is_contact: bool = field(default=False, compare=False)
+    proves_reachability: bool = field(default=False, compare=False)
     #: Returns the poll with the content and the time of the response.
-    record: Callable[[Poll, ResponseT, float], Poll] = field(default=_keep_poll, compare=False)
+    update_poll: Callable[[Poll, ResponseT, float], Poll] = field(default=_keep_poll, compare=False)

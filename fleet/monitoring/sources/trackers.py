@@ -53,12 +53,12 @@ async def read_agent_reports(context: SourceContext) -> dict[int, AgentReportRes
             return AgentReportResponse(at, proxy, None, str(failure))
         return None if report is None else AgentReportResponse(at, proxy, report)
 
-    responses = await asyncio.gather(*(read_report(agent_id) for _, agent_id in context.target.agents))
-    agents_and_responses = zip(context.target.agents, responses, strict=True)
+    responses = await asyncio.gather(*(read_report(agent_id) for _, agent_id in context.target.agents_to_query))
+    agents_and_responses = zip(context.target.agents_to_query, responses, strict=True)
     return {agent: response for (agent, _), response in agents_and_responses if response is not None}
 
 
 #: An agent that hangs must not delay a round.
 TRACKERS = EvidenceSource(
-    "trackers", read_agent_reports, applies_to=lambda target: bool(target.agents), share=0.5
+    "trackers", read_agent_reports, applies_to=lambda target: bool(target.agents_to_query), time_share=0.5
 )

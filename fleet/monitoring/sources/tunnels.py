@@ -13,7 +13,7 @@ from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 #: Entries per response.
-PAGE = 5000
+PAGE_SIZE = 5000
 
 #: Entry of an agent: its name and when its tunnel was opened; None when the tunnel has closed.
 TunnelChanges = FeedChanges[tuple[str, float]]
@@ -22,11 +22,11 @@ TunnelChanges = FeedChanges[tuple[str, float]]
 async def list_tunnels(context: SourceContext) -> TunnelChanges:
     """Request all pages. Raises SourceError."""
     feed = fleet_pb2_grpc.TunnelFeedStub(context.channel)
-    request = partial(fleet_pb2.ListTunnelsRequest, limit=PAGE)
-    return await read_changes(context, feed.ListTunnels, request, _entries)
+    create_request = partial(fleet_pb2.ListTunnelsRequest, limit=PAGE_SIZE)
+    return await read_changes(context, feed.ListTunnels, create_request, _read_entries)
 
 
-def _entries(
+def _read_entries(
     page: fleet_pb2.ListTunnelsResponse, now: float
 ) -> Iterator[tuple[str, tuple[str, float] | None]]:
     yield from dict.fromkeys(page.closed).items()
@@ -37,5 +37,5 @@ def _entries(
 
 
 TUNNELS = EvidenceSource(
-    "tunnels", list_tunnels, applies_to=lambda target: target.kind is InstanceKind.PROXY, is_contact=True
+    "tunnels", list_tunnels, applies_to=lambda target: target.kind is InstanceKind.PROXY, proves_reachability=True
 )

@@ -23,11 +23,11 @@ class ReportRows:
     rows: Rows = field(default_factory=lambda: np.zeros(0, AGENT_REPORT))
 
 
-def report_rows_of(blobs: Mapping[bytes, bytes], count: int) -> ReportRows:
-    """Return the AGENT_REPORT rows of the record's hash, without agents beyond `count`."""
+def report_rows_of(blobs: Mapping[bytes, bytes], agent_count: int) -> ReportRows:
+    """Return the AGENT_REPORT rows of the record's hash, without agents beyond `agent_count`."""
     agents = np.fromiter(map(int, blobs), np.uint32, len(blobs))
     rows: Rows = np.frombuffer(b"".join(blobs.values()), AGENT_REPORT)
-    is_known = agents < count
+    is_known = agents < agent_count
     return ReportRows(agents[is_known], rows[is_known])
 
 

@@ -57,23 +57,23 @@ class Batch:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._guards: list[Argument] = []
-        self._count = 0
+        self._guard_count = 0
         self._writes: list[Argument] = []
 
     def guard_value(self, key: str, expected: str | bytes) -> None:
         """Add a guard: the string at `key` is `expected`; empty: the key does not exist."""
         self._guards += ["GET", key, "", expected]
-        self._count += 1
+        self._guard_count += 1
 
     def guard_field(self, key: str, field: str, expected: str | bytes) -> None:
         """Add a guard: the field of the hash is `expected`; empty: the field does not exist."""
         self._guards += ["HGET", key, field, expected]
-        self._count += 1
+        self._guard_count += 1
 
     def guard_length(self, key: str, expected: int) -> None:
         """Add a guard: the string at `key` has `expected` bytes."""
         self._guards += ["STRLEN", key, "", str(expected)]
-        self._count += 1
+        self._guard_count += 1
 
     def add_command(self, command: str, *arguments: Argument) -> None:
         """Add a write with any Redis command."""
@@ -103,4 +103,4 @@ class Batch:
         """Apply the batch. Returns 0, or the number of the first guard that failed. Raises StateUnavailableError."""
         script = self._redis.register_script(_SCRIPT)
         with map_redis_errors():
-            return int(script(keys=[], args=[self._count, *self._guards, *self._writes]))
+            return int(script(keys=[], args=[self._guard_count, *self._guards, *self._writes]))

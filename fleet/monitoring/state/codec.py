@@ -36,14 +36,14 @@ Rows = npt.NDArray[np.void]
 
 #: Another state makes the header longer, so it changes the version. The first version had ten states.
 _MAGIC = b"RFV%d" % (len(State) - 9)
-_PLACE = struct.Struct("<4sI16sQQddII")
-_COUNTS = struct.Struct(f"<{len(State)}I")
+_HEADER_FIELDS = struct.Struct("<4sI16sQQddII")
+_STATE_COUNTS = struct.Struct(f"<{len(State)}I")
 #: Number of cached texts: resources change only with a heartbeat of an instance, and most spells are equal.
 _CACHE_SIZE = 4096
 #: Parses text; `json.loads` spends half of its time on encodings and trailing text, and rounds parse hundreds.
 _decode_json = json.JSONDecoder().raw_decode
 #: Length of the header in bytes; the rows follow.
-HEADER_SIZE = _PLACE.size + _COUNTS.size
+HEADER_SIZE = _HEADER_FIELDS.size + _STATE_COUNTS.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RecordHeader:
     """Header before the VERDICT rows: their round and version, and the counts of each state."""
 
     epoch: str
-    rows: int = 0
+    row_count: int = 0
     #: Number of the last event: one for each round that changed a state.
     seq: int = 0
     round: int = 0
@@ -59,32 +59,32 @@ class RecordHeader:
     as_of: float = 0.0
     #: Seconds between rounds.
     interval: float = 5.0
-    #: Number of agents with a home; with `rows` the version of the layout, because both only grow.
+    #: Number of agents with a home; with `row_count` the version of the layout, because both only grow.
     agent_home_count: int = 0
-    instances: int = 0
+    instance_count: int = 0
     #: Counts by value of State.
     counts: tuple[int, ...] = (0,) * len(State)
 
     @property
     def layout_version(self) -> str:
         """Return the version of the layout. It changes when agents or homes are added, or the record is rebuilt."""
-        return f"{self.epoch}-{self.rows}-{self.agent_home_count}"
+        return f"{self.epoch}-{self.row_count}-{self.agent_home_count}"
 
 
 def pack_header(header: RecordHeader) -> bytes:
     """Return a header as bytes."""
-    place = _PLACE.pack(
+    header_fields = _HEADER_FIELDS.pack(
         _MAGIC,
-        header.rows,
+        header.row_count,
         header.epoch.encode(),
         header.seq,
         header.round,
         header.as_of,
         header.interval,
         header.agent_home_count,
-        header.instances,
+        header.instance_count,
     )
-    return place + _COUNTS.pack(*header.counts)
+    return header_fields + _STATE_COUNTS.pack(*header.counts)
 
 
 def unpack_header(blob: bytes) -> RecordHeader | None:
@@ -92,9 +92,9 @@ def unpack_header(blob: bytes) -> RecordHeader | None:
 
     For another version it has only the place in the event stream: the next round continues there with new rows.
     """
-    if len(blob) < _PLACE.size or not blob.startswith(_MAGIC[:3]):
+    if len(blob) < _HEADER_FIELDS.size or not blob.startswith(_MAGIC[:3]):
         return None
-    magic, rows, epoch, seq, round_number, as_of, interval, agent_home_count, instances = _PLACE.unpack_from(
+    magic, row_count, epoch, seq, round_number, as_of, interval, agent_home_count, instance_count = _HEADER_FIELDS.unpack_from(
         blob
     )
     if magic != _MAGIC:
@@ -105,14 +105,14 @@ def unpack_header(blob: bytes) -> RecordHeader | None:
         return None
     return RecordHeader(
         epoch=epoch.rstrip(b"\0").decode(),
-        rows=rows,
+        row_count=row_count,
         seq=seq,
         round=round_number,
         as_of=as_of,
         interval=interval,
         agent_home_count=agent_home_count,
-        instances=instances,
-        counts=_COUNTS.unpack_from(blob, _PLACE.size),
+        instance_count=instance_count,
+        counts=_STATE_COUNTS.unpack_from(blob, _HEADER_FIELDS.size),
     )
 
 
@@ -177,7 +177,7 @@ class FeedState:
     #: Bit of the rows named since the last full list began: it shows which agents are missing in the list.
     parity: int = 0
     #: Instance index of the auth that responded last (presence only).
-    source: int | None = None
+    last_auth: int | None = None
 
     def after_failed_attempt(self, at: float) -> FeedState:
         """Return the feed after a failed attempt."""
@@ -251,7 +251,7 @@ def pack_feed(state: FeedState) -> str:
     fields = {
         "epoch": state.epoch,
         "revision": state.revision,
-        "listing": int(state.listing),
+        "listing": int(state.is_listing),
         "parity": state.parity,
         "attempted_at": state.freshness.attempted_at,
         "answered_at": state.freshness.responded_at,
@@ -259,7 +259,7 @@ def pack_feed(state: FeedState) -> str:
     present_fields = {name: content for name, content in fields.items() if content}
     # Index 0 is a valid auth: it must not be dropped with empty values.
     return json.dumps(
-        present_fields if state.source is None else {**present_fields, "source": state.source},
+        present_fields if state.last_auth is None else {**present_fields, "source": state.last_auth},
         separators=(",", ":"),
     )
 
@@ -273,9 +273,9 @@ def unpack_feed(text: bytes | None) -> FeedState:
         ),
         epoch=fields.get("epoch", ""),
         revision=fields.get("revision", 0),
-        listing=bool(fields.get("listing", 0)),
+        is_listing=bool(fields.get("listing", 0)),
         parity=fields.get("parity", 0),
-        source=fields.get("source"),
+        last_auth=fields.get("source"),
     )
 
 
@@ -291,12 +291,12 @@ def facts_of(
     `listed_at` is when the lists of instances were last read.
     """
     facts = {}
-    for index, (identity, kind, name) in enumerate(identities):
+    for index, (instance_id, kind, name) in enumerate(identities):
         resource = resources.get(index) or InstanceResource(name, address="")
         if not resource.name:
             resource = replace(resource, name=name)
         facts[index] = InstanceFacts(
-            id=identity,
+            id=instance_id,
             index=index,
             kind=InstanceKind(kind),
             sick_since=(spells.get(index) or InstanceSpell()).sick_since,

@@ -35,16 +35,16 @@ class ColumnVersions:
 
     @classmethod
     def of(
-        cls, epoch: bytes, memory: bytes, newest: bytes, presence: FeedState, tunnels: Mapping[int, FeedState]
+        cls, epoch: bytes, memory_version: bytes, concluded_round: bytes, presence_feed: FeedState, tunnel_feeds: Mapping[int, FeedState]
     ) -> ColumnVersions:
         """Return the versions from the small values of the record."""
-        heartbeats = (epoch, presence.epoch, presence.revision, presence.listing, presence.parity)
+        heartbeats = (epoch, presence_feed.epoch, presence_feed.revision, presence_feed.is_listing, presence_feed.parity)
         return cls(
             heartbeats=heartbeats,
-            memory=(epoch, memory, heartbeats),
-            verdicts=(epoch, newest),
+            memory=(epoch, memory_version, heartbeats),
+            verdicts=(epoch, concluded_round),
             tunnels={
-                proxy: (epoch, state.epoch, state.revision, state.listing) for proxy, state in tunnels.items()
+                proxy: (epoch, state.epoch, state.revision, state.is_listing) for proxy, state in tunnel_feeds.items()
             },
         )
 
@@ -83,13 +83,13 @@ class ColumnCache:
                 pipe.hmget(keys.tunnels, [str(proxy) for proxy in proxies])
             replies = iter(pipe.execute())
         if old_versions.heartbeats != new_versions.heartbeats:
-            self.heartbeats = _all_rows(next(replies), self.heartbeats)
+            self.heartbeats = _decode_rows(next(replies), self.heartbeats)
         if old_versions.memory != new_versions.memory:
-            self.memory = _all_rows(next(replies), self.memory)
+            self.memory = _decode_rows(next(replies), self.memory)
         if old_versions.verdicts != new_versions.verdicts:
             blob = next(replies) or b""
             self.header = unpack_header(blob)
-            self.verdicts = rows_of(blob, VERDICT, self.header.rows if self.header else 0, offset=HEADER_SIZE)
+            self.verdicts = rows_of(blob, VERDICT, self.header.row_count if self.header else 0, offset=HEADER_SIZE)
         if proxies:
             self.tunnels.update(zip(proxies, (blob or b"" for blob in next(replies)), strict=True))
         for proxy in set(self.tunnels) - set(new_versions.tunnels):
@@ -98,5 +98,5 @@ class ColumnCache:
         return self
 
 
-def _all_rows(blob: bytes | None, previous_rows: Rows) -> Rows:
+def _decode_rows(blob: bytes | None, previous_rows: Rows) -> Rows:
     return rows_of(blob, previous_rows.dtype, len(blob or b"") // previous_rows.dtype.itemsize)

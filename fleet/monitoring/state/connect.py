@@ -13,8 +13,8 @@ from redis.retry import Retry
 from fleet.monitoring.state import StateUnavailableError
 
 #: Timeouts of responses and of connections in seconds. Explicit, because the defaults of redis-py changed in version 8.
-_ANSWER_TIMEOUT = 5.0
-_CONNECT_TIMEOUT = 2.0
+_RESPONSE_TIMEOUT_SECONDS = 5.0
+_CONNECT_TIMEOUT_SECONDS = 2.0
 #: Bytes per read from a socket: columns are megabytes, and the default of 64 KB makes a load a third slower.
 _READ_SIZE = 1024 * 1024
 
@@ -23,8 +23,8 @@ def connect(url: str) -> Redis:
     """Return a client that connects lazily; safe before a fork: each process opens its own connections."""
     return Redis.from_url(
         url,
-        socket_timeout=_ANSWER_TIMEOUT,
-        socket_connect_timeout=_CONNECT_TIMEOUT,
+        socket_timeout=_RESPONSE_TIMEOUT_SECONDS,
+        socket_connect_timeout=_CONNECT_TIMEOUT_SECONDS,
         # One immediate retry: it repairs an idle connection that the server closed, and reports a server that is down.
         retry=Retry(ConstantBackoff(0.05), 1),
         decode_responses=False,

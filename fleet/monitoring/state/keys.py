@@ -66,7 +66,7 @@ class Keys:
     probe = _Key("probe")
 
     @property
-    def record(self) -> tuple[str, ...]:
+    def record_keys(self) -> tuple[str, ...]:
         """Return the keys that are only valid in one epoch."""
         return (
             *(self.epoch, self.agents, self.instances, self.heartbeats, self.tunnels, self.listings),
@@ -75,17 +75,17 @@ class Keys:
             *(self.report_requests, self.report_rows, self.agent_reports),
         )
 
-    def round_claim(self, number: int) -> str:
+    def round_claim(self, round_number: int) -> str:
         """Return the key of a round's claim. String: set by the process that started the round."""
-        return _key_name(self, f"round:{number}")
+        return _key_name(self, f"round:{round_number}")
 
-    def shard_claim(self, number: int, shard: int) -> str:
+    def shard_claim(self, round_number: int, shard: int) -> str:
         """Return the key of a shard's claim. String: set by the process that polls the shard."""
-        return _key_name(self, f"round:{number}:shard:{shard}")
+        return _key_name(self, f"round:{round_number}:shard:{shard}")
 
-    def pending_shards(self, number: int) -> str:
+    def pending_shards(self, round_number: int) -> str:
         """Return the key of a round's unfinished shards. Set."""
-        return _key_name(self, f"round:{number}:pending")
+        return _key_name(self, f"round:{round_number}:pending")
 
 
 def _key_name(keys: Keys, name: str) -> str:

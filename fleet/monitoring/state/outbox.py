@@ -16,9 +16,9 @@ TRANSITION = np.dtype([("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new"
 #: One change of an instance's state. 4 bytes.
 INSTANCE_TRANSITION = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
 #: Indices of the auths' backend and of the cluster, which have states and spells like instances.
-BACKEND, CLUSTER = BACKEND_CAUSE, NO_CAUSE
-_NO_INSTANCES: Rows = np.zeros(0, INSTANCE_TRANSITION)
-_HEAD = struct.Struct("<QdII")
+BACKEND_INDEX, CLUSTER_INDEX = BACKEND_CAUSE, NO_CAUSE
+_NO_INSTANCE_TRANSITIONS: Rows = np.zeros(0, INSTANCE_TRANSITION)
+_HEADER = struct.Struct("<QdII")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,39 +27,39 @@ class RoundChanges:
 
     round: int
     #: When the round was concluded, seconds since the epoch.
-    at: float
+    concluded_at: float
     #: TRANSITION rows.
     transitions: Rows
     #: Agents whose MEMORY rows are new or changed and must be saved.
-    changed_agents: npt.NDArray[np.uint32]
+    agents_to_save: npt.NDArray[np.uint32]
     #: INSTANCE_TRANSITION rows.
-    instances: Rows = field(default_factory=lambda: _NO_INSTANCES)
+    instance_transitions: Rows = field(default_factory=lambda: _NO_INSTANCE_TRANSITIONS)
 
     @property
     def is_empty(self) -> bool:
         """Return whether the round has nothing for the database."""
-        return not (len(self.transitions) or len(self.changed_agents) or len(self.instances))
+        return not (len(self.transitions) or len(self.agents_to_save) or len(self.instance_transitions))
 
 
 def pack_round_changes(changes: RoundChanges) -> bytes:
     """Return the changes as bytes; empty without any."""
     if changes.is_empty:
         return b""
-    head = _HEAD.pack(changes.round, changes.at, len(changes.transitions), len(changes.changed_agents))
-    rows = changes.transitions.tobytes() + changes.changed_agents.astype("<u4").tobytes()
+    header = _HEADER.pack(changes.round, changes.concluded_at, len(changes.transitions), len(changes.agents_to_save))
+    rows = changes.transitions.tobytes() + changes.agents_to_save.astype("<u4").tobytes()
     # Instances last and without a count: entries from before an upgrade have none and stay readable.
-    return head + rows + changes.instances.tobytes()
+    return header + rows + changes.instance_transitions.tobytes()
 
 
 def unpack_round_changes(blob: bytes) -> RoundChanges:
     """Return the changes from bytes."""
-    round_number, at, transition_count, changed_agent_count = _HEAD.unpack_from(blob)
-    middle = _HEAD.size + transition_count * TRANSITION.itemsize
-    end = middle + 4 * changed_agent_count
+    round_number, concluded_at, transition_count, saved_agent_count = _HEADER.unpack_from(blob)
+    agents_offset = _HEADER.size + transition_count * TRANSITION.itemsize
+    instances_offset = agents_offset + 4 * saved_agent_count
     return RoundChanges(
         round=round_number,
-        at=at,
-        transitions=np.frombuffer(blob, TRANSITION, transition_count, _HEAD.size),
-        changed_agents=np.frombuffer(blob, np.dtype("<u4"), changed_agent_count, middle),
-        instances=np.frombuffer(blob, INSTANCE_TRANSITION, -1, end) if end < len(blob) else _NO_INSTANCES,
+        concluded_at=concluded_at,
+        transitions=np.frombuffer(blob, TRANSITION, transition_count, _HEADER.size),
+        agents_to_save=np.frombuffer(blob, np.dtype("<u4"), saved_agent_count, agents_offset),
+        instance_transitions=np.frombuffer(blob, INSTANCE_TRANSITION, -1, instances_offset) if instances_offset < len(blob) else _NO_INSTANCE_TRANSITIONS,
     )

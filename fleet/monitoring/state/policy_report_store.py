@@ -35,7 +35,7 @@ class PolicyReportStore:
         with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hset(
                 key,
-                mapping={instance_id: pack_response(response) for instance_id, response in responses.items()},
+                mapping={instance_id: pack_node_response(response) for instance_id, response in responses.items()},
             )
             pipe.expire(key, _TTL_SECONDS)
             pipe.execute()
@@ -44,16 +44,16 @@ class PolicyReportStore:
         """Return the stored policy reports by instance id. Raises StateUnavailableError."""
         with map_redis_errors():
             blobs = cast("dict[bytes, bytes]", self._redis.hgetall(Keys(self._prefix, cluster).policies))
-        responses = {instance_id.decode(): unpack_response(text) for instance_id, text in blobs.items()}
+        responses = {instance_id.decode(): unpack_node_response(text) for instance_id, text in blobs.items()}
         return {instance_id: response for instance_id, response in responses.items() if response is not None}
 
 
 def open_policy_report_store(url: str, prefix: str) -> PolicyReportStore:
-    """Return a policy book with its own connections."""
+    """Return a policy report store with its own connections."""
     return PolicyReportStore(connect(url), prefix)
 
 
-def pack_response(response: NodeReportResponse) -> str:
+def pack_node_response(response: NodeReportResponse) -> str:
     """Return a report as stored."""
     report = response.report
     document: dict[str, Any] = {"at": response.at, "error": response.error}
@@ -81,7 +81,7 @@ def pack_response(response: NodeReportResponse) -> str:
     return json.dumps(document)
 
 
-def unpack_response(text: bytes | str) -> NodeReportResponse | None:
+def unpack_node_response(text: bytes | str) -> NodeReportResponse | None:
     """Return a stored report; None when another version wrote it."""
     try:
         document = json.loads(text)
@@ -112,6 +112,6 @@ def unpack_response(text: bytes | str) -> NodeReportResponse | None:
         return None
 
 
-def _policy_value(name: str, pair: Any) -> PolicyValue:
-    text, source = pair
+def _policy_value(name: str, text_and_source: Any) -> PolicyValue:
+    text, source = text_and_source
     return PolicyValue(name, text, Source(source))

@@ -24,9 +24,9 @@ from fleet.monitoring.state.agent_reports import unpack_agent_response
 from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import empty_record, load
+from fleet.monitoring.state.record import empty_record, load_record
 from fleet.monitoring.state.roster import Rosters
-from fleet.monitoring.state.tables import explanation_of, table_of, view_of
+from fleet.monitoring.state.tables import explanation_of, table_of, agent_view_of
 from fleet.monitoring.views import (
     AgentView,
     Explanation,
@@ -58,16 +58,16 @@ class Reader:
         # By cluster: (epoch, round, stale), the table of that moment, and its frame.
         self._tables: dict[str, tuple[tuple[str, int, bool], FleetTable, FleetFrame]] = {}
 
-    def header(self, cluster: str, now: float) -> StreamHeader:
+    def stream_header(self, cluster: str, now: float) -> StreamHeader:
         """Return the place in the event stream, and the counts. One small read. Raises StateUnavailableError."""
-        header = self._header(cluster)
+        header = self._record_header(cluster)
         stale = is_stale(header, now)
         return StreamHeader(
             cluster=cluster,
             epoch=header.epoch,
             seq=header.seq,
             layout_version=header.layout_version,
-            agents=header.rows,
+            agent_count=header.row_count,
             as_of=header.as_of or None,
             interval=header.interval,
             stale=stale,
@@ -76,7 +76,7 @@ class Reader:
 
     def summary(self, cluster: str, now: float) -> Summary:
         """Return the fleet summary. One small read. Raises StateUnavailableError."""
-        header = self._header(cluster)
+        header = self._record_header(cluster)
         stale = is_stale(header, now)
         return Summary(
             cluster=cluster,
@@ -84,20 +84,20 @@ class Reader:
             interval=header.interval,
             stale=stale,
             counts=counts_of(header, stale=stale),
-            agents=header.rows,
-            instances=header.instances,
+            agent_count=header.row_count,
+            instance_count=header.instance_count,
         )
 
     def layout_version(self, cluster: str) -> str:
         """Return the version of the current layout. One small read. Raises StateUnavailableError."""
-        return self._header(cluster).layout_version
+        return self._record_header(cluster).layout_version
 
     def snapshot(self, cluster: str, now: float) -> Snapshot:
-        """Every agent's state at one moment of the event stream. Raises StateUnavailableError."""
+        """Return every agent's state at one moment of the event stream. Raises StateUnavailableError."""
         with map_redis_errors():
             blob = cast("bytes | None", self._redis.get(self._keys(cluster).verdicts))
         header = unpack_header(blob or b"") or _EMPTY_HEADER
-        states = rows_of(blob, VERDICT, header.rows, offset=HEADER_SIZE)["state"]
+        states = rows_of(blob, VERDICT, header.row_count, offset=HEADER_SIZE)["state"]
         stale = is_stale(header, now)
         if stale:
             states = np.where(states == State.RETIRED, np.uint8(State.RETIRED), np.uint8(State.UNKNOWN))
@@ -115,19 +115,19 @@ class Reader:
 
     def layout(self, cluster: str) -> Layout:
         """Return the places of agents on the map. Raises StateUnavailableError."""
-        return self._with_retries(lambda: self._layout(cluster))
+        return self._with_retries(lambda: self._read_layout(cluster))
 
     def table(self, cluster: str, now: float) -> FleetTable:
         """Return all columns at one time; one small read while no new round is concluded.
 
         Raises StateUnavailableError.
         """
-        header = self._header(cluster)
+        header = self._record_header(cluster)
         stale = is_stale(header, now)
         key = (header.epoch, header.round, stale)
         cache_entry = self._tables.get(cluster)
         if cache_entry is None or cache_entry[0] != key:
-            cache_entry = (key, *self._with_retries(lambda: self._build(cluster, now)))
+            cache_entry = (key, *self._with_retries(lambda: self._build_table(cluster, now)))
             self._tables[cluster] = cache_entry
         return cache_entry[1]
 
@@ -142,27 +142,27 @@ class Reader:
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
         """Return an agent of the table. Raises IndexError."""
-        return view_of(table, index, self._frame(table))
+        return agent_view_of(table, index, self._frame_of(table))
 
     def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
         """Yield agents of the table, also when newer rounds are concluded meanwhile. Raises IndexError."""
-        frame = self._frame(table)
-        return (view_of(table, index, frame) for index in indices)
+        frame = self._frame_of(table)
+        return (agent_view_of(table, index, frame) for index in indices)
 
     def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
         """Return an agent with the data that its state was derived from; None for an unknown id."""
         table = self.table(cluster, now)
         keys = self._keys(cluster)
-        index = self._rosters.read(keys.epoch, keys.agents).index.get(agent_id)
+        index = self._rosters.read(keys.epoch, keys.agents).index_by_id.get(agent_id)
         if index is None or index >= len(table.ids) or table.ids[index] != agent_id:
             return None
-        explanation = explanation_of(table, index, self._frame(table))
+        explanation = explanation_of(table, index, self._frame_of(table))
         opened_at = self._read_tunnel_open_times(keys, index, explanation.evidence.tunnels)
-        response = self._agent_response(keys, index)
+        response = self._read_agent_response(keys, index)
         response_instances = _instances_in(response, table) if response is not None else {}
         return replace(
             explanation,
-            opened_at=opened_at,
+            opened_at_by_proxy=opened_at,
             agent_report_response=response,
             instances={**explanation.instances, **response_instances},
         )
@@ -173,7 +173,7 @@ class Reader:
             blobs = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys(cluster).agent_reports))
         return {int(index): unpack_agent_response(text) for index, text in blobs.items()}
 
-    def _agent_response(self, keys: Keys, agent: int) -> AgentReportResponse | None:
+    def _read_agent_response(self, keys: Keys, agent: int) -> AgentReportResponse | None:
         """Return the report of an agent, or None. Reports belong to the epoch, like indices."""
         with map_redis_errors():
             blob = self._redis.hget(keys.agent_reports, str(agent))
@@ -184,7 +184,7 @@ class Reader:
         if not proxies:
             return {}
         with map_redis_errors():
-            blobs = cast("list[bytes | None]", self._redis.hmget(keys.tunnels, [str(at) for at in proxies]))
+            blobs = cast("list[bytes | None]", self._redis.hmget(keys.tunnels, [str(proxy) for proxy in proxies]))
         opened_at = {}
         for proxy, blob in zip(proxies, blobs, strict=True):
             rows = np.frombuffer(blob or b"", TUNNEL)
@@ -193,11 +193,11 @@ class Reader:
                 opened_at[proxy] = float(agent_times[0])
         return opened_at
 
-    def _build(self, cluster: str, now: float) -> tuple[FleetTable, FleetFrame]:
+    def _build_table(self, cluster: str, now: float) -> tuple[FleetTable, FleetFrame]:
         try:
-            record = load(self._redis, self._rosters, self._keys(cluster), is_concluded_only=True)
+            record = load_record(self._redis, self._rosters, self._keys(cluster), only_classified=True)
         except RecordLostError:
-            if self._header(cluster).epoch:
+            if self._record_header(cluster).epoch:
                 raise
             record = empty_record(cluster)
         timing = Timing(round_interval=record.header.interval)
@@ -205,13 +205,13 @@ class Reader:
         # In the words of the moment when the round concluded: its predictions were made then.
         return table, prepare_frame(table.fleet, table.as_of or now)
 
-    def _frame(self, table: FleetTable) -> FleetFrame:
+    def _frame_of(self, table: FleetTable) -> FleetFrame:
         cache_entry = self._tables.get(table.cluster)
         if cache_entry is not None and cache_entry[1] is table:
             return cache_entry[2]
         return prepare_frame(table.fleet, table.as_of or 0.0)
 
-    def _layout(self, cluster: str) -> Layout:
+    def _read_layout(self, cluster: str) -> Layout:
         keys = self._keys(cluster)
         with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.getrange(keys.verdicts, 0, HEADER_SIZE - 1)
@@ -220,27 +220,27 @@ class Reader:
         header = unpack_header(head or b"") or _EMPTY_HEADER
         agents = self._rosters.read(keys.epoch, keys.agents)
         instances = self._rosters.read(keys.epoch, keys.instances)
-        if header.rows and not agents.epoch == instances.epoch == header.epoch:
+        if header.row_count and not agents.epoch == instances.epoch == header.epoch:
             raise RecordLostError(f"cluster {cluster}: the record was rebuilt")
-        homes = rows_of(memory, MEMORY, header.rows)["home_proxy"]
+        homes = rows_of(memory, MEMORY, header.row_count)["home_proxy"]
         # By instance index: instances are numbered in the order in which they were first recorded.
         blocks = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
-        place = np.full(NO_INSTANCE + 1, -1, np.int32)
-        place[blocks] = np.arange(len(blocks))
+        block_indices = np.full(NO_INSTANCE + 1, -1, np.int32)
+        block_indices[blocks] = np.arange(len(blocks))
         ids, names = instances.column(0), instances.column(2)
         return Layout(
             cluster=cluster,
             version=header.layout_version,
-            ids=agents.first(0, header.rows),
-            names=agents.first(1, header.rows),
-            homes=tuple(place[homes].tolist()),
+            ids=agents.column_head(0, header.row_count),
+            names=agents.column_head(1, header.row_count),
+            homes=tuple(block_indices[homes].tolist()),
             blocks=tuple((ids[index], names[index]) for index in blocks),
         )
 
     def _keys(self, cluster: str) -> Keys:
         return Keys(self._prefix, cluster)
 
-    def _header(self, cluster: str) -> RecordHeader:
+    def _record_header(self, cluster: str) -> RecordHeader:
         with map_redis_errors():
             blob = self._redis.getrange(self._keys(cluster).verdicts, 0, HEADER_SIZE - 1)
         return unpack_header(cast("bytes", blob)) or _EMPTY_HEADER
@@ -260,7 +260,7 @@ def _instances_in(response: AgentReportResponse, table: FleetTable) -> dict[int,
     ids: set[str] = set()
     if report is not None:
         ids = {*report.tracker.claimed_proxies, *(proxy.proxy_id for proxy in report.tracker.proxies)}
-    return {at: view for at, view in table.instances.items() if at == response.proxy or view.facts.id in ids}
+    return {index: view for index, view in table.instances.items() if index == response.proxy or view.facts.id in ids}
 
 
 def open_reader(url: str, prefix: str) -> Reader:
@@ -280,6 +280,6 @@ def counts_of(header: RecordHeader, *, stale: bool) -> Mapping[State, int]:
     retired_count = header.counts[State.RETIRED]
     return {
         **dict.fromkeys(State, 0),
-        State.UNKNOWN: header.rows - retired_count,
+        State.UNKNOWN: header.row_count - retired_count,
         State.RETIRED: retired_count,
     }

@@ -53,8 +53,8 @@ class ClusterRecord:
     tunnel_proxies: npt.NDArray[np.uint16]
     instances: Mapping[int, InstanceFacts]
     spells: Mapping[int, InstanceSpell]
-    presence: FeedState
-    lists: FeedState
+    presence_feed: FeedState
+    lists_feed: FeedState
     #: Feed state by instance index of the proxy.
     tunnel_feeds: Mapping[int, FeedState]
     #: Last success of a self-probe, seconds since the epoch; None without one.
@@ -67,7 +67,7 @@ class ClusterRecord:
         return FleetEvidence(
             cluster=self.cluster,
             instances=self.instances,
-            presence_freshness=self.presence.freshness,
+            presence_freshness=self.presence_feed.freshness,
             tunnel_freshness={index: state.freshness for index, state in self.tunnel_feeds.items()},
             blind=self.probed_at is not None and now - self.probed_at > timing.stale_after,
             timing=timing,
@@ -76,7 +76,7 @@ class ClusterRecord:
 
 
 def _instances_of(
-    roster: Roster, hashes: Sequence[Mapping[bytes, bytes]], lists: FeedState
+    roster: Roster, hashes: Sequence[Mapping[bytes, bytes]], lists_feed: FeedState
 ) -> dict[int, InstanceFacts]:
     resources, polls, spells = hashes
     return facts_of(
@@ -84,7 +84,7 @@ def _instances_of(
         {int(index): unpack_resource(text) for index, text in resources.items()},
         {int(index): unpack_poll(text) for index, text in polls.items()},
         {int(index): unpack_spell(text) for index, text in spells.items()},
-        lists.freshness.responded_at,
+        lists_feed.freshness.responded_at,
     )
 
 
@@ -94,19 +94,19 @@ def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, Inst
         for key in (keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
         pipe.hget(keys.feeds, LISTS)
-        *hashes, lists = pipe.execute()
-    return _instances_of(rosters.read(keys.epoch, keys.instances), hashes, unpack_feed(lists))
+        *hashes, lists_feed = pipe.execute()
+    return _instances_of(rosters.read(keys.epoch, keys.instances), hashes, unpack_feed(lists_feed))
 
 
-def load(
+def load_record(
     redis: Redis,
     rosters: Rosters,
     keys: Keys,
     *,
-    is_concluded_only: bool = False,
+    only_classified: bool = False,
     cache: ColumnCache | None = None,
 ) -> ClusterRecord:
-    """Return the whole record; `concluded` leaves out agents that no round has classified yet.
+    """Return the whole record; `only_classified` leaves out agents that no round has classified yet.
 
     `cache` has columns of an earlier load by the same process: unchanged ones are not read again. Rows may be newer
     than their freshness, never older. Raises RecordLostError without a record, or when it was rebuilt meanwhile, and
@@ -117,19 +117,19 @@ def load(
             pipe.get(key)
         for key in (keys.feeds, keys.report_rows, keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
-        epoch, version, newest, probe, feeds, report_blobs, *hashes = pipe.execute()
-    states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
-    presence, lists = states.pop(PRESENCE, FeedState()), states.pop(LISTS, FeedState())
-    tunnel_feeds = {int(name): state for name, state in states.items()}
-    versions = ColumnVersions.of(epoch or b"", version or b"", newest or b"", presence, tunnel_feeds)
+        epoch, memory_version, concluded_round, probe, feeds, report_blobs, *hashes = pipe.execute()
+    feed_states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
+    presence_feed, lists_feed = feed_states.pop(PRESENCE, FeedState()), feed_states.pop(LISTS, FeedState())
+    tunnel_feeds = {int(name): state for name, state in feed_states.items()}
+    versions = ColumnVersions.of(epoch or b"", memory_version or b"", concluded_round or b"", presence_feed, tunnel_feeds)
     columns = (cache or ColumnCache()).refresh(redis, keys, versions)
     agents, instances = rosters.read_together(keys.epoch, keys.agents, keys.instances)
     if epoch is None or not agents.epoch == instances.epoch == epoch.decode():
         raise RecordLostError(f"cluster {keys.cluster} has no record, or a new one")
     header = columns.header or RecordHeader(epoch=agents.epoch)
-    count = min(header.rows, len(agents.index)) if is_concluded_only else len(agents.index)
+    count = min(header.row_count, len(agents.index_by_id)) if only_classified else len(agents.index_by_id)
     tunnel_agents, tunnel_proxies = tunnels_of(columns.tunnels)
-    if count < len(agents.index):
+    if count < len(agents.index_by_id):
         is_classified = tunnel_agents < count
         tunnel_agents, tunnel_proxies = tunnel_agents[is_classified], tunnel_proxies[is_classified]
     report_rows = report_rows_of(report_blobs, count)
@@ -140,18 +140,18 @@ def load(
         cluster=keys.cluster,
         epoch=agents.epoch,
         header=header,
-        ids=agents.first(0, count),
-        names=agents.first(1, count),
+        ids=agents.column_head(0, count),
+        names=agents.column_head(1, count),
         heartbeats=heartbeats,
         memory=memory,
-        memory_version=version or b"",
+        memory_version=memory_version or b"",
         verdicts=resize_rows(columns.verdicts, count),
         tunnel_agents=tunnel_agents,
         tunnel_proxies=tunnel_proxies,
-        instances=_instances_of(instances, hashes, lists),
+        instances=_instances_of(instances, hashes, lists_feed),
         spells={int(index): unpack_spell(text) for index, text in hashes[2].items()},
-        presence=presence,
-        lists=lists,
+        presence_feed=presence_feed,
+        lists_feed=lists_feed,
         tunnel_feeds=tunnel_feeds,
         probed_at=None if probe is None else float(probe),
         agent_report_rows=report_rows,
@@ -175,8 +175,8 @@ def empty_record(cluster: str) -> ClusterRecord:
         tunnel_proxies=tunnel_proxies,
         instances={},
         spells={},
-        presence=FeedState(),
-        lists=FeedState(),
+        presence_feed=FeedState(),
+        lists_feed=FeedState(),
         tunnel_feeds={},
         probed_at=None,
     )

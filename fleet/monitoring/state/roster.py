@@ -26,41 +26,41 @@ class Roster:
     """The part of a roster that this process has read: one list per field of the records, ids first."""
 
     epoch: str = ""
-    #: Number of bytes read.
-    length: int = 0
+    #: Number of bytes that were read.
+    byte_count: int = 0
     columns: list[list[str]] = field(default_factory=list)
-    index: dict[str, int] = field(default_factory=dict)
-    #: Last results of `first`, by field.
-    _first_columns: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    index_by_id: dict[str, int] = field(default_factory=dict)
+    #: Last results of `column_head`, by field.
+    _column_heads: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def column(self, number: int) -> list[str]:
         """Return a field of every record, by index; it only grows within an epoch."""
         return self.columns[number] if self.columns else []
 
-    def first(self, number: int, count: int) -> tuple[str, ...]:
+    def column_head(self, number: int, count: int) -> tuple[str, ...]:
         """Return a field of the first `count` records.
 
         Rebuilt only when `count` changes: copying 100,000 names took a quarter of a round, most of it in the garbage
         collector.
         """
-        column = self._first_columns.get(number, ())
+        column = self._column_heads.get(number, ())
         if len(column) != count:
-            column = self._first_columns[number] = tuple(islice(self.column(number), count))
+            column = self._column_heads[number] = tuple(islice(self.column(number), count))
         return column
 
     def append_tail(self, epoch: str, tail: bytes) -> None:
-        """Add the records that were appended after `length`; a new epoch starts over."""
+        """Add the records that were appended after `byte_count`; a new epoch starts over."""
         if epoch != self.epoch:
-            self.epoch, self.length, self.columns, self.index, self._first_columns = epoch, 0, [], {}, {}
+            self.epoch, self.byte_count, self.columns, self.index_by_id, self._column_heads = epoch, 0, [], {}, {}
         if not tail:
             return
-        start = len(self.index)
+        start = len(self.index_by_id)
         new_columns = list(zip(*(line.split("\t") for line in tail.decode().split("\n")[:-1]), strict=True))
         self.columns = self.columns or [[] for _ in new_columns]
         for column, texts in zip(self.columns, new_columns, strict=True):
             column.extend(texts)
-        self.index.update(zip(new_columns[0], range(start, start + len(new_columns[0])), strict=True))
-        self.length += len(tail)
+        self.index_by_id.update(zip(new_columns[0], range(start, start + len(new_columns[0])), strict=True))
+        self.byte_count += len(tail)
 
 
 def clean_text(text: str) -> str:
@@ -68,9 +68,9 @@ def clean_text(text: str) -> str:
     return text_limits.cut(text).translate({9: " ", 10: " ", 13: " "})
 
 
-def encode_records(records: Iterable[Sequence[str]]) -> bytes:
-    """Return records as bytes."""
-    return "".join("\t".join(map(clean_text, record)) + "\n" for record in records).encode()
+def encode_identities(identities: Iterable[Sequence[str]]) -> bytes:
+    """Return identities as bytes: one line each, fields separated by tabs."""
+    return "".join("\t".join(map(clean_text, identity)) + "\n" for identity in identities).encode()
 
 
 class Rosters:
@@ -93,42 +93,42 @@ class Rosters:
             with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
                 pipe.get(epoch_key)
                 for key, roster in zip(keys, rosters, strict=True):
-                    pipe.getrange(key, roster.length, -1)
+                    pipe.getrange(key, roster.byte_count, -1)
                 epoch, *tails = cast("list[bytes | None]", pipe.execute())
-            name = (epoch or b"").decode()
+            current_epoch = (epoch or b"").decode()
             outdated_keys = [
                 key
                 for key, roster in zip(keys, rosters, strict=True)
-                if name != roster.epoch and roster.length
+                if current_epoch != roster.epoch and roster.byte_count
             ]
             if outdated_keys:
                 # A place in the old list has no meaning in the new one. Other threads may still use the old object.
                 self._rosters.update((key, Roster()) for key in outdated_keys)
                 return self.read_together(epoch_key, *keys)
             for roster, tail in zip(rosters, tails, strict=True):
-                roster.append_tail(name, tail or b"")
+                roster.append_tail(current_epoch, tail or b"")
             return tuple(rosters)
 
     def intern(
-        self, epoch_key: str, key: str, epoch: str, records: Sequence[tuple[str, ...]]
+        self, epoch_key: str, key: str, epoch: str, identities: Sequence[tuple[str, ...]]
     ) -> npt.NDArray[np.uint32]:
-        """Return the indices of records by id; unknown ones are appended.
+        """Return the indices of identities by id; unknown ones are appended.
 
         Raises RecordLostError, StateUnavailableError.
         """
         roster = self._rosters.get(key) or self.read(epoch_key, key)
         for _ in range(_MAX_ATTEMPTS):
-            missing_records = list({r[0]: r for r in records if r[0] not in roster.index}.values())
-            if roster.epoch == epoch and not missing_records:
-                return np.fromiter((roster.index[r[0]] for r in records), np.uint32, len(records))
+            missing_identities = list({r[0]: r for r in identities if r[0] not in roster.index_by_id}.values())
+            if roster.epoch == epoch and not missing_identities:
+                return np.fromiter((roster.index_by_id[r[0]] for r in identities), np.uint32, len(identities))
             roster = self.read(epoch_key, key)
             if roster.epoch != epoch:
                 raise RecordLostError(f"the record with epoch {epoch} was replaced")
-            missing_records = [r for r in missing_records if r[0] not in roster.index]
-            if missing_records:
+            missing_identities = [r for r in missing_identities if r[0] not in roster.index_by_id]
+            if missing_identities:
                 batch = Batch(self._redis)
                 batch.guard_value(epoch_key, epoch)
-                batch.guard_length(key, roster.length)
-                batch.append(key, encode_records(missing_records))
+                batch.guard_length(key, roster.byte_count)
+                batch.append(key, encode_identities(missing_identities))
                 batch.run()
         raise StateError(f"{key}: other processes kept appending")

@@ -46,7 +46,7 @@ def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) 
         stale=stale,
         ids=record.ids,
         names=record.names,
-        instances=views_of(record, verdicts["state"], fleet, now),
+        instances=instance_views_of(record, verdicts["state"], fleet, now),
         heartbeats=record.heartbeats,
         memory=record.memory,
         verdicts=verdicts,
@@ -58,41 +58,41 @@ def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) 
 
 def mark_stale(verdicts: Rows) -> Rows:
     """Return the verdicts of a round that is too old."""
-    old = verdicts.copy()
-    is_outdated = old["state"] != State.RETIRED
-    old["state"][is_outdated] = State.UNKNOWN
-    old["reason_and_recovery"][is_outdated] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
-    old["cause"][is_outdated] = NO_CAUSE
+    stale_verdicts = verdicts.copy()
+    is_outdated = stale_verdicts["state"] != State.RETIRED
+    stale_verdicts["state"][is_outdated] = State.UNKNOWN
+    stale_verdicts["reason_and_recovery"][is_outdated] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
+    stale_verdicts["cause"][is_outdated] = NO_CAUSE
     for name in ("recovers_at", "strands_at"):
-        old[name][is_outdated] = 0.0
-    return old
+        stale_verdicts[name][is_outdated] = 0.0
+    return stale_verdicts
 
 
-def views_of(
+def instance_views_of(
     record: ClusterRecord, states: npt.NDArray[np.uint8], fleet: FleetEvidence, now: float
 ) -> dict[int, InstanceView]:
     """Return every instance with its state and the counts of its agents: by home proxy and by auth."""
     size = max(record.instances, default=-1) + 1
-    homes = _counts_by_state(record.memory["home_proxy"], states, size)
-    auths = _counts_by_state(record.memory["last_auth"], states, size)
-    tunnels = np.bincount(record.tunnel_proxies, minlength=size)
-    connected_counts = _connected_agents(record, now)
+    home_counts = _count_by_state(record.memory["home_proxy"], states, size)
+    auth_counts = _count_by_state(record.memory["last_auth"], states, size)
+    tunnel_counts = np.bincount(record.tunnel_proxies, minlength=size)
+    connected_counts = _count_connected_agents(record, now)
     frame = prepare_frame(fleet, now)
-    proxies = _proxies_by_auth(frame)
+    proxies_by_auth = _proxy_names_by_auth(frame)
     views = {}
     for index, facts in record.instances.items():
-        proxy = facts.kind is InstanceKind.PROXY
+        is_proxy = facts.kind is InstanceKind.PROXY
         state = frame.state_of(index)
         cause = frame.cause_of(index)
         health = health_of(facts, now, fleet.timing)
-        counts = (homes if proxy else auths)[index]
+        counts = (home_counts if is_proxy else auth_counts)[index]
         views[index] = InstanceView(
             facts=facts,
             state=state,
             sentence=instance_sentence(facts, state, now, frame.cause_clause(index)),
-            cause="" if cause == index else _cause_id(record, cause),
-            proxies=proxies.get(facts.id, ()),
-            agents=int(tunnels[index] if proxy else connected_counts[index]),
+            cause="" if cause == index else _cause_id_of(record, cause),
+            proxies=proxies_by_auth.get(facts.id, ()),
+            agent_count=int(tunnel_counts[index] if is_proxy else connected_counts[index]),
             counts=dict(zip(State, counts.tolist(), strict=True)),
             health=health,
             health_since=None if health is Health.UNKNOWN else facts.watch.active.signal.at,
@@ -103,7 +103,7 @@ def views_of(
     return views
 
 
-def _connected_agents(record: ClusterRecord, now: float) -> npt.NDArray[np.int64]:
+def _count_connected_agents(record: ClusterRecord, now: float) -> npt.NDArray[np.int64]:
     """Count the agents connected to each auth: alive agents whose last heartbeat it received.
 
     An agent that is stranded by its auth keeps the connection and its tunnels, although its resource has expired.
@@ -115,12 +115,12 @@ def _connected_agents(record: ClusterRecord, now: float) -> npt.NDArray[np.int64
     return np.bincount(auths[live], minlength=NO_INSTANCE + 1)
 
 
-def _cause_id(record: ClusterRecord, cause: int) -> str:
+def _cause_id_of(record: ClusterRecord, cause: int) -> str:
     """Return the id of a cause: an instance id, or `backend/<cluster>`."""
     return f"backend/{record.cluster}" if cause == BACKEND_CAUSE else record.instances[cause].id
 
 
-def _proxies_by_auth(frame: FleetFrame) -> dict[str, tuple[str, ...]]:
+def _proxy_names_by_auth(frame: FleetFrame) -> dict[str, tuple[str, ...]]:
     """Return the names of the proxies that heartbeat through each auth, by auth id, without deregistered proxies."""
     names: dict[str, list[str]] = {}
     for condition in frame.conditions.values():
@@ -129,7 +129,7 @@ def _proxies_by_auth(frame: FleetFrame) -> dict[str, tuple[str, ...]]:
     return {auth: tuple(sorted(of_auth, key=natural_sort_key)) for auth, of_auth in names.items()}
 
 
-def _counts_by_state(
+def _count_by_state(
     owners: npt.NDArray[np.uint16], states: npt.NDArray[np.uint8], size: int
 ) -> npt.NDArray[np.int64]:
     has_owner = owners < size
@@ -143,7 +143,7 @@ def evidence_at(table: FleetTable, index: int) -> AgentEvidence:
     return evidence_of(index, table.ids[index], table.heartbeats, table.memory, *tunnels)
 
 
-def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
+def agent_view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
     """Return the view of one agent."""
     agent_evidence = evidence_at(table, index)
     row = table.verdicts[index]
@@ -182,10 +182,10 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
         instance_indices |= {agent_evidence.heartbeat.auth, agent_evidence.heartbeat.via_proxy}
     cause = int(table.verdicts[index]["cause"])
     return Explanation(
-        view=view_of(table, index, frame),
+        view=agent_view_of(table, index, frame),
         evidence=agent_evidence,
         instances={
-            at: instance for at, instance in table.instances.items() if at == cause or at in instance_indices
+            index: instance for index, instance in table.instances.items() if index == cause or index in instance_indices
         },
     )
 

@@ -14,8 +14,8 @@ from fleet.protocol.destination.health import (
 )
 from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
-_LETTERS = {ProbeOutcome.SUCCESS: "S", ProbeOutcome.DEGRADED: "D", ProbeOutcome.FAILURE: "F"}
-_PROBES = {letter: probe for probe, letter in _LETTERS.items()}
+_LETTER_BY_OUTCOME = {ProbeOutcome.SUCCESS: "S", ProbeOutcome.DEGRADED: "D", ProbeOutcome.FAILURE: "F"}
+_OUTCOME_BY_LETTER = {letter: probe for probe, letter in _LETTER_BY_OUTCOME.items()}
 
 
 def pack_watch(watch: InstanceWatch) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def pack_watch(watch: InstanceWatch) -> dict[str, Any]:
     active, drain_request = watch.active, watch.drain_request
     return {
         "signal": [active.signal.health, active.signal.reason.name, active.signal.at],
-        "recent": "".join(_LETTERS[probe] for probe in active.recent),
-        "streak": [active.streak, None if active.streak_of is None else _LETTERS[active.streak_of]],
+        "recent": "".join(_LETTER_BY_OUTCOME[probe] for probe in active.recent),
+        "streak": [active.streak, None if active.streak_of is None else _LETTER_BY_OUTCOME[active.streak_of]],
         "probed_at": active.probed_at,
         "address": watch.address,
         "says": watch.degraded_reason,
@@ -43,9 +43,9 @@ def unpack_watch(document: dict[str, Any] | None) -> InstanceWatch:
         return InstanceWatch(
             ActiveHealth(
                 signal=HealthSignal(Health(health), HealthReason[reason], at),
-                recent=tuple(_PROBES[letter] for letter in document["recent"]),
+                recent=tuple(_OUTCOME_BY_LETTER[letter] for letter in document["recent"]),
                 streak=streak,
-                streak_of=None if streak_letter is None else _PROBES[streak_letter],
+                streak_of=None if streak_letter is None else _OUTCOME_BY_LETTER[streak_letter],
                 probed_at=document["probed_at"],
             ),
             address=document["address"],

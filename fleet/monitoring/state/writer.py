@@ -37,8 +37,8 @@ from fleet.monitoring.state.codec import (
 from fleet.monitoring.state.column_cache import ColumnCache
 from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import ClusterRecord, load, load_instances
-from fleet.monitoring.state.roster import Rosters, encode_records
+from fleet.monitoring.state.record import ClusterRecord, load_record, load_instances
+from fleet.monitoring.state.roster import Rosters, encode_identities
 from fleet.vocabulary.instances import InstanceFacts, InstanceResource, Poll
 
 #: Share of changed rows above which a column is written whole: one SET of 3 MB costs as much as 2,000 rows.
@@ -70,9 +70,9 @@ class Conclusion:
     header: RecordHeader
     #: VERDICT and MEMORY rows of every agent, and the indices of changed rows.
     verdicts: Rows
-    verdicts_changed: npt.NDArray[np.uint32]
+    changed_verdict_rows: npt.NDArray[np.uint32]
     memory: Rows
-    memory_changed: npt.NDArray[np.uint32]
+    changed_memory_rows: npt.NDArray[np.uint32]
     #: Changed spells, by instance index.
     spells: Mapping[int, InstanceSpell]
     #: History for the database; empty without any.
@@ -108,12 +108,12 @@ class Writer:
         epoch = secrets.token_hex(8)
         batch = Batch(self.redis)
         batch.guard_value(keys.epoch, "")
-        batch.add_command("DEL", *keys.record)
+        batch.add_command("DEL", *keys.record_keys)
         batch.add_command("SET", keys.epoch, epoch)
         if seed.instances:
-            batch.add_command("SET", keys.instances, encode_records(seed.instances))
+            batch.add_command("SET", keys.instances, encode_identities(seed.instances))
         if seed.agents:
-            batch.add_command("SET", keys.agents, encode_records(seed.agents))
+            batch.add_command("SET", keys.agents, encode_identities(seed.agents))
             batch.add_command("SET", keys.memory, seed.memory.tobytes())
         if batch.run() == 0:
             return epoch
@@ -129,14 +129,14 @@ class Writer:
     def load(self, cluster: str) -> ClusterRecord:
         """Return the whole record, with one row per known agent. Raises RecordLostError, StateUnavailableError."""
         cache = self._caches.setdefault(cluster, ColumnCache())
-        return load(self.redis, self._rosters, self.keys(cluster), cache=cache)
+        return load_record(self.redis, self._rosters, self.keys(cluster), cache=cache)
 
     def intern_agents(
-        self, cluster: str, epoch: str, records: Sequence[tuple[str, str]]
+        self, cluster: str, epoch: str, identities: Sequence[tuple[str, str]]
     ) -> npt.NDArray[np.uint32]:
         """Return the indices of agents (id, name); unknown agents are added to the roster. Raises RecordLostError."""
         keys = self.keys(cluster)
-        return self._rosters.intern(keys.epoch, keys.agents, epoch, records)
+        return self._rosters.intern(keys.epoch, keys.agents, epoch, identities)
 
     def find_agents(self, cluster: str, epoch: str, ids: Iterable[str]) -> npt.NDArray[np.uint32]:
         """Return the indices of the known agents of `ids`. Raises RecordLostError."""
@@ -144,23 +144,23 @@ class Writer:
         roster = self._rosters.read(keys.epoch, keys.agents)
         if roster.epoch != epoch:
             raise RecordLostError(f"cluster {cluster}: the record was rebuilt")
-        indices = [roster.index[identity] for identity in ids if identity in roster.index]
+        indices = [roster.index_by_id[agent_id] for agent_id in ids if agent_id in roster.index_by_id]
         return np.array(indices, np.uint32)
 
     def intern_instances(
-        self, cluster: str, epoch: str, records: Sequence[tuple[str, str, str]]
+        self, cluster: str, epoch: str, identities: Sequence[tuple[str, str, str]]
     ) -> npt.NDArray[np.uint32]:
         """Return the indices of instances (id, kind, name); unknown ones are added to the roster.
 
         Raises RecordLostError.
         """
         keys = self.keys(cluster)
-        indices = self._rosters.intern(keys.epoch, keys.instances, epoch, records)
+        indices = self._rosters.intern(keys.epoch, keys.instances, epoch, identities)
         if len(indices) and int(indices.max()) > _MAX_INSTANCES:
             raise StateError(f"cluster {cluster}: the record is full: more than {_MAX_INSTANCES:,} instances")
         return indices
 
-    def instance_names(self, cluster: str) -> list[tuple[str, str, str]]:
+    def instance_identities(self, cluster: str) -> list[tuple[str, str, str]]:
         """Return (id, kind, name) of all instances by index. Raises StateUnavailableError."""
         keys = self.keys(cluster)
         roster = self._rosters.read(keys.epoch, keys.instances)
@@ -173,16 +173,16 @@ class Writer:
         blob = reply if isinstance(reply, bytes) else b""
         return rows_of(blob, MEMORY, len(blob) // MEMORY.itemsize)
 
-    def agent_ids(self, cluster: str) -> tuple[list[str], list[str]]:
+    def agent_ids_and_names(self, cluster: str) -> tuple[list[str], list[str]]:
         """Return ids and names of all agents by index. Raises StateUnavailableError."""
         keys = self.keys(cluster)
         roster = self._rosters.read(keys.epoch, keys.agents)
         return roster.column(0), roster.column(1)
 
-    def feed(self, cluster: str, field_name: str) -> bytes:
+    def feed(self, cluster: str, name: str) -> bytes:
         """Return the stored state of a feed, to guard the next write. Raises StateUnavailableError."""
         with map_redis_errors():
-            reply = self.redis.hget(self.keys(cluster).feeds, field_name)
+            reply = self.redis.hget(self.keys(cluster).feeds, name)
         return reply if isinstance(reply, bytes) else b""
 
     def feeds(self, cluster: str) -> dict[str, bytes]:
@@ -220,7 +220,7 @@ class Writer:
         if not responses:
             return
         keys = self.keys(cluster)
-        batch = self._batch(keys, epoch)
+        batch = self._start_batch(keys, epoch)
         for agent, response in responses.items():
             batch.add_command("HSET", keys.report_rows, str(agent), pack_report_row(response))
             batch.add_command("HSET", keys.agent_reports, str(agent), pack_agent_response(response))
@@ -235,16 +235,16 @@ class Writer:
         after: FeedState,
         indices: npt.NDArray[np.uint32],
         rows: Rows,
-        ended_agents: npt.NDArray[np.uint32],
-        ended_at: float,
+        removed_agents: npt.NDArray[np.uint32],
+        removed_at: float,
         tracked_counts: npt.NDArray[np.uint8] | None = None,
     ) -> bool:
-        """Write HEARTBEAT rows and tracked counts of agents, and expire the rows of `ended_agents` at `ended_at`.
+        """Write HEARTBEAT rows and tracked counts of agents, and expire the rows of `removed_agents` at `removed_at`.
 
         Returns False and writes nothing when another process changed the feed meanwhile.
         """
         keys = self.keys(cluster)
-        batch = self._batch(keys, epoch)
+        batch = self._start_batch(keys, epoch)
         batch.guard_field(keys.feeds, PRESENCE, before)
         batch.add_command("HSET", keys.feeds, PRESENCE, pack_feed(after))
         size = HEARTBEAT.itemsize
@@ -259,7 +259,7 @@ class Writer:
             batch.write_rows(keys.memory, offset, MEMORY.itemsize, indices, tracked_counts.tobytes())
         # An agent without any heartbeat has no row to expire: its index is beyond the column, or its row stays blank.
         batch.write_rows(
-            keys.heartbeats, 0, size, ended_agents, np.full(len(ended_agents), ended_at, "<f8").tobytes()
+            keys.heartbeats, 0, size, removed_agents, np.full(len(removed_agents), removed_at, "<f8").tobytes()
         )
         return self._run_batch(batch, keys)
 
@@ -273,22 +273,22 @@ class Writer:
         """
         assert rows is None or rows.dtype == TUNNEL, "rows of another column"
         keys = self.keys(cluster)
-        batch = self._batch(keys, epoch)
+        batch = self._start_batch(keys, epoch)
         batch.guard_field(keys.feeds, str(proxy), before)
         batch.add_command("HSET", keys.feeds, str(proxy), pack_feed(after))
         if rows is not None:
             batch.add_command(
-                "HSET", keys.listings if after.listing else keys.tunnels, str(proxy), rows.tobytes()
+                "HSET", keys.listings if after.is_listing else keys.tunnels, str(proxy), rows.tobytes()
             )
-            if not after.listing:
+            if not after.is_listing:
                 batch.add_command("HDEL", keys.listings, str(proxy))
         return self._run_batch(batch, keys)
 
     def write_feed(
-        self, cluster: str, epoch: str, field_name: str, *, before: bytes, after: FeedState
+        self, cluster: str, epoch: str, name: str, *, before: bytes, after: FeedState
     ) -> bool:
         """Write only the freshness of a feed. Returns False when another process changed the feed meanwhile."""
-        return self.write_feeds(cluster, epoch, {field_name: (before, after)})
+        return self.write_feeds(cluster, epoch, {name: (before, after)})
 
     def write_feeds(self, cluster: str, epoch: str, feeds: Mapping[str, tuple[bytes, FeedState]]) -> bool:
         """Write only the freshness of feeds, by name: (stored state, new state).
@@ -296,7 +296,7 @@ class Writer:
         Returns False and writes nothing when another process changed one of them meanwhile.
         """
         keys = self.keys(cluster)
-        batch = self._batch(keys, epoch)
+        batch = self._start_batch(keys, epoch)
         for name, (before, after) in feeds.items():
             batch.guard_field(keys.feeds, name, before)
             batch.add_command("HSET", keys.feeds, name, pack_feed(after))
@@ -313,7 +313,7 @@ class Writer:
     ) -> None:
         """Write resources and polls by instance index, and the time of a successful self-probe."""
         keys = self.keys(cluster)
-        batch = self._batch(keys, epoch)
+        batch = self._start_batch(keys, epoch)
         for index, resource in (resources or {}).items():
             batch.add_command("HSET", keys.resources, str(index), pack_resource(resource))
         for index, poll in (polls or {}).items():
@@ -335,7 +335,7 @@ class Writer:
 
         self._change_memory(cluster, epoch, int(row_indices.max()) + 1 if len(row_indices) else 0, mark)
 
-    def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
+    def expect_reconnects(self, cluster: str, until_by_agent: Mapping[str, float]) -> None:
         """Set until when requested reconnects run, by agent id; all other agents have none.
 
         Unknown ids are left out; unchanged agents are not written. Raises RecordLostError, StateError.
@@ -344,14 +344,14 @@ class Writer:
         roster = self._rosters.read(keys.epoch, keys.agents)
         if not roster.epoch:
             raise RecordLostError(f"cluster {cluster} has no record")
-        until_by_index = {roster.index[agent]: at for agent, at in until.items() if agent in roster.index}
+        until_by_index = {roster.index_by_id[agent]: at for agent, at in until_by_agent.items() if agent in roster.index_by_id}
 
         def mark(memory: Rows) -> npt.NDArray[np.uint32]:
             working_until = np.zeros(len(memory))
             working_until[list(until_by_index)] = list(until_by_index.values())
-            differ = np.flatnonzero(memory["working_until"] != working_until).astype(np.uint32)
+            changed_rows = np.flatnonzero(memory["working_until"] != working_until).astype(np.uint32)
             memory["working_until"] = working_until
-            return differ
+            return changed_rows
 
         self._change_memory(cluster, roster.epoch, max(until_by_index, default=-1) + 1, mark)
 
@@ -369,7 +369,7 @@ class Writer:
             changed_rows = change(memory)
             if not len(changed_rows):
                 return
-            batch = self._batch(keys, epoch)
+            batch = self._start_batch(keys, epoch)
             batch.guard_value(keys.memory_version, version or b"")
             batch.pad(keys.memory, blank_rows(MEMORY, 1).tobytes(), count)
             batch.write_rows(keys.memory, 0, MEMORY.itemsize, changed_rows, memory[changed_rows].tobytes())
@@ -384,24 +384,24 @@ class Writer:
         Returns False and writes nothing when another round was concluded or the memory changed meanwhile.
         """
         keys = self.keys(cluster)
-        batch = self._batch(keys, before.epoch)
+        batch = self._start_batch(keys, before.epoch)
         batch.guard_value(keys.concluded_round, str(before.header.round) if before.header.round else "")
         batch.guard_value(keys.memory_version, before.memory_version)
         batch.add_command("SET", keys.concluded_round, str(conclusion.header.round))
         header = pack_header(conclusion.header)
-        has_new_rows = len(conclusion.verdicts) > before.header.rows
-        if has_new_rows or _is_mostly_changed(conclusion.verdicts_changed, conclusion.verdicts):
+        has_new_rows = len(conclusion.verdicts) > before.header.row_count
+        if has_new_rows or _is_mostly_changed(conclusion.changed_verdict_rows, conclusion.verdicts):
             batch.add_command("SET", keys.verdicts, header + conclusion.verdicts.tobytes())
         else:
-            rows = conclusion.verdicts[conclusion.verdicts_changed].tobytes()
+            rows = conclusion.verdicts[conclusion.changed_verdict_rows].tobytes()
             batch.add_command("SETRANGE", keys.verdicts, 0, header)
-            batch.write_rows(keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.verdicts_changed, rows)
-        if has_new_rows or _is_mostly_changed(conclusion.memory_changed, conclusion.memory):
+            batch.write_rows(keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.changed_verdict_rows, rows)
+        if has_new_rows or _is_mostly_changed(conclusion.changed_memory_rows, conclusion.memory):
             batch.add_command("SET", keys.memory, conclusion.memory.tobytes())
         else:
-            rows = conclusion.memory[conclusion.memory_changed].tobytes()
-            batch.write_rows(keys.memory, 0, MEMORY.itemsize, conclusion.memory_changed, rows)
-        if has_new_rows or len(conclusion.memory_changed):
+            rows = conclusion.memory[conclusion.changed_memory_rows].tobytes()
+            batch.write_rows(keys.memory, 0, MEMORY.itemsize, conclusion.changed_memory_rows, rows)
+        if has_new_rows or len(conclusion.changed_memory_rows):
             batch.add_command("INCR", keys.memory_version)
         for index, spell in conclusion.spells.items():
             batch.add_command("HSET", keys.spells, str(index), pack_spell(spell))
@@ -422,9 +422,9 @@ class Writer:
         """Cache written columns. A changed memory is read again: Redis assigns its version."""
         cache = self._caches.get(cluster)
         if cache is not None:
-            newest = str(conclusion.header.round).encode()
+            concluded_round = str(conclusion.header.round).encode()
             cache.header, cache.verdicts = conclusion.header, conclusion.verdicts
-            cache.versions = replace(cache.versions, verdicts=(before.epoch.encode(), newest))
+            cache.versions = replace(cache.versions, verdicts=(before.epoch.encode(), concluded_round))
 
     def has_outbox_entries(self, cluster: str) -> bool:
         """Return whether results of rounds wait for the database. Raises StateUnavailableError."""
@@ -441,7 +441,7 @@ class Writer:
         with map_redis_errors():
             self.redis.lrem(self.keys(cluster).outbox, 1, entry)  # type: ignore[arg-type]  # bytes are a value too
 
-    def _batch(self, keys: Keys, epoch: str) -> Batch:
+    def _start_batch(self, keys: Keys, epoch: str) -> Batch:
         batch = Batch(self.redis)
         batch.guard_value(keys.epoch, epoch)
         return batch

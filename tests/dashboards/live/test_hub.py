@@ -32,7 +32,7 @@ async def _next(subscription: SocketQueue, kind: type[FeedEvent]) -> FeedEvent:
 
 def test_aged_header_of_a_record_out_of_reach() -> None:
     """Fresh stays fresh for three rounds or 10 s; then all but the retired are unknown; what was stale stays."""
-    head = FakeReader(states=[State.HEALTHY, State.RETIRED], as_of=NOW).header("default", NOW)
+    head = FakeReader(states=[State.HEALTHY, State.RETIRED], as_of=NOW).stream_header("default", NOW)
     assert age_header(head, NOW + 10) is head
     old = age_header(head, NOW + 10.5)
     assert old.stale
@@ -78,7 +78,7 @@ async def test_feed_passes_events_on_and_survives_nonsense(record: Writer) -> No
     tick = await _next(subscription, Tick)
     assert isinstance(tick, Tick)
     assert tick.head is not None
-    assert tick.head.agents == 4
+    assert tick.head.agent_count == 4
     await feed.stop()
     await layer.flush()
 

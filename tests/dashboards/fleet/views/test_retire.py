@@ -31,7 +31,7 @@ def page(client: Client, person: MakeUser, record: Writer) -> str:
     ensure_default_cluster()
     client.force_login(person("operator"))
     reauthenticate(client)
-    return f"/agents/{record.agent_ids('default')[0][0]}/"
+    return f"/agents/{record.agent_ids_and_names('default')[0][0]}/"
 
 
 def test_retire_and_count_again(client: Client, page: str, task_names: list[str]) -> None:
@@ -61,7 +61,7 @@ def test_stranded_agent_is_shown_as_stranded_already(
     """The third agent of the record is stranded now: the page names the state, and asks for the same proof."""
     ensure_default_cluster()
     client.force_login(person("operator"))
-    path = f"/agents/{record.agent_ids('default')[0][2]}/retire/"
+    path = f"/agents/{record.agent_ids_and_names('default')[0][2]}/retire/"
     html = client.get(path).content.decode()
     assert "This agent is alive and stranded." in html
     assert "becomes stranded" not in html

@@ -29,7 +29,7 @@ def writer(valkey_url: str, prefix: str) -> Writer:
 
 
 def make_request(user: User, writer: Writer, index: int, *, is_retired: bool = True) -> RetireRequest:
-    ids, names = writer.agent_ids("default")
+    ids, names = writer.agent_ids_and_names("default")
     return RetireRequest(ids[index], names[index], index, is_retired, "scrapped", actor_of(user))
 
 

@@ -12,11 +12,11 @@ from redis import Redis
 from fleet.models import Agent, Cluster, Instance, InstanceTransition, Transition
 from fleet.monitoring.columns import HAD_TUNNEL, RETIRED
 from fleet.monitoring.history import store
-from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune
+from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune_transitions
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.outbox import (
-    BACKEND,
-    CLUSTER,
+    BACKEND_INDEX,
+    CLUSTER_INDEX,
     INSTANCE_TRANSITION,
     TRANSITION,
     RoundChanges,
@@ -47,7 +47,7 @@ def push_changes(
         [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
     )
     changes_of_round = RoundChanges(
-        round=number, at=AS_OF + number, transitions=rows, changed_agents=np.arange(3, dtype=np.uint32)
+        round=number, concluded_at=AS_OF + number, transitions=rows, agents_to_save=np.arange(3, dtype=np.uint32)
     )
     writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(changes_of_round))
 
@@ -91,8 +91,8 @@ def test_flush_writes_instance_transitions(writer: Writer) -> None:
             writer,
             7,
             (2, InstanceState.OK, InstanceState.SILENT),
-            (BACKEND, InstanceState.UNKNOWN, InstanceState.OK),
-            (CLUSTER, InstanceState.OK, InstanceState.SILENT),
+            (BACKEND_INDEX, InstanceState.UNKNOWN, InstanceState.OK),
+            (CLUSTER_INDEX, InstanceState.OK, InstanceState.SILENT),
         )
         assert flush_outbox(writer, "default") == 1
     rows = InstanceTransition.objects.order_by("pk").values_list("instance", "old", "new", "round")
@@ -135,7 +135,7 @@ def test_record_is_restored_after_redis_was_lost(writer: Writer) -> None:
     assert after.memory["home_proxy"].tolist() == before.memory["home_proxy"].tolist()
     assert after.memory["last_proxies"].tolist() == before.memory["last_proxies"].tolist()
     assert after.memory["flags"].tolist() == [HAD_TUNNEL, HAD_TUNNEL, HAD_TUNNEL | RETIRED]
-    assert after.header.rows == 0
+    assert after.header.row_count == 0
 
 
 def test_record_seed_closes_gaps(writer: Writer) -> None:
@@ -148,14 +148,14 @@ def test_record_seed_closes_gaps(writer: Writer) -> None:
 
 def test_prune_deletes_older_rows(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """In chunks; rows at the limit are kept."""
-    monkeypatch.setattr(store, "_CHUNK", 2)
+    monkeypatch.setattr(store, "_CHUNK_SIZE", 2)
     fill(writer, STATES)
     for number in range(7):
         push_changes(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
         push_instance_changes(writer, number, (0, InstanceState.OK, InstanceState.EXPIRED))
     while flush_outbox(writer, "default"):
         pass
-    assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
+    assert prune_transitions(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
     assert sorted(InstanceTransition.objects.values_list("round", flat=True)) == [5, 6]
     assert sorted(Transition.objects.values_list("round", flat=True)) == [5, 6]
 

@@ -10,7 +10,7 @@ from fleet.monitoring.events import InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import CommittedRound, conclude
 from fleet.monitoring.publish import message_of
-from fleet.monitoring.state.outbox import CLUSTER, unpack_round_changes
+from fleet.monitoring.state.outbox import CLUSTER_INDEX, unpack_round_changes
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import InstanceState
@@ -52,8 +52,8 @@ def test_agents_of_a_silent_proxy_are_stranded_after_two_polls(writer: Writer) -
     assert newest.transitions["old"].tolist() == [State.HEALTHY] * 2
     assert (newest.round, newest.at) == (3, NOW + 3)
     assert (newest.transitions["reason_and_recovery"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
-    assert newest.instances.tolist() == [(2, InstanceState.OK, InstanceState.SILENT)]
-    assert {old for _, old, _ in outbox[0].instances.tolist()} == {InstanceState.UNKNOWN}
+    assert newest.instance_transitions.tolist() == [(2, InstanceState.OK, InstanceState.SILENT)]
+    assert {old for _, old, _ in outbox[0].instance_transitions.tolist()} == {InstanceState.UNKNOWN}
 
 
 def test_cluster_transitions_when_every_instance_fails_and_recovers(writer: Writer) -> None:
@@ -67,9 +67,9 @@ def test_cluster_transitions_when_every_instance_fails_and_recovers(writer: Writ
     turns = [
         transition
         for blob in writer.read_outbox("default", 10)
-        for transition in unpack_round_changes(blob).instances.tolist()
+        for transition in unpack_round_changes(blob).instance_transitions.tolist()
     ]
-    assert [(old, new) for index, old, new in turns if index == CLUSTER] == [
+    assert [(old, new) for index, old, new in turns if index == CLUSTER_INDEX] == [
         (InstanceState.UNKNOWN, InstanceState.OK),
         (InstanceState.OK, InstanceState.SILENT),
         (InstanceState.SILENT, InstanceState.OK),
@@ -97,7 +97,7 @@ def test_disagreement_is_counted_and_stored_once(writer: Writer) -> None:
         committed_round = conclude_round(writer, number)
     assert committed_round.header.counts[State.DEGRADED] == 2
     outbox = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 100)]
-    assert [(changes.round, len(changes.transitions), len(changes.changed_agents)) for changes in outbox] == [
+    assert [(changes.round, len(changes.transitions), len(changes.agents_to_save)) for changes in outbox] == [
         (1, 2, 2),
         (TIMING.min_disagreement_rounds, 2, 0),
     ]
@@ -125,7 +125,7 @@ def test_failed_self_probe_makes_everything_unknown(writer: Writer) -> None:
     transitions = [
         transition
         for blob in writer.read_outbox("default", 10)
-        for transition in unpack_round_changes(blob).instances.tolist()
+        for transition in unpack_round_changes(blob).instance_transitions.tolist()
     ]
     assert not transitions
 
@@ -165,7 +165,7 @@ def test_snapshot_with_events_equals_the_fresh_snapshot(writer: Writer, reader: 
         fresh = reader.snapshot("default", NOW + number)
         if fresh.seq == seq:
             assert states == fresh.states
-            assert len(states) == reader.header("default", NOW + number).agents
+            assert len(states) == reader.stream_header("default", NOW + number).agent_count
     assert missed_count
     assert resync_count
 

@@ -6,7 +6,7 @@ import grpc.aio
 import pytest
 
 from fleet.monitoring.pollers import policies
-from fleet.monitoring.pollers.policies import UNSUPPORTED, read_node_reports
+from fleet.monitoring.pollers.policies import UNSUPPORTED_ERROR, read_node_reports
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -24,7 +24,7 @@ def _facts(identity: str, address: str, **more: float) -> InstanceFacts:
 
 async def test_responses_and_errors_are_returned_by_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report, an unsupported call, unreachable instances, and a deregistered one that is skipped."""
-    monkeypatch.setattr(policies, "_TIMEOUT", 60.0)
+    monkeypatch.setattr(policies, "_TIMEOUT_SECONDS", 60.0)
     supporting_server, unsupporting_server = grpc.aio.server(), grpc.aio.server()
     fleet_pb2_grpc.add_NodePoliciesServicer_to_server(FakePolicyService(), supporting_server)
     ports = [server.add_insecure_port("127.0.0.1:0") for server in (supporting_server, unsupporting_server)]
@@ -45,7 +45,7 @@ async def test_responses_and_errors_are_returned_by_instance(monkeypatch: pytest
         await supporting_server.stop(None)
         await unsupporting_server.stop(None)
     assert responses["a"].report is not None
-    assert responses["b"].error == UNSUPPORTED
+    assert responses["b"].error == UNSUPPORTED_ERROR
     assert "unavailable" in responses["c"].error
     assert "nowhere" in responses["d"].error
     assert "e" not in responses

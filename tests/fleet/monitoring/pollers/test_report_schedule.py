@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fleet.monitoring.columns import AGENT_REPORT
-from fleet.monitoring.pollers.report_schedule import select_agents, select_old_reports
+from fleet.monitoring.pollers.report_schedule import select_agents_to_query, select_old_reports
 from fleet.monitoring.state.agent_reports import ReportRows
 from fleet.vocabulary.verdicts import State
 
@@ -25,21 +25,21 @@ def select_by_proxy(
     tunnels: Sequence[tuple[int, int]],
     *,
     previous_reports: ReportRows | None = None,
-    number: int = 1,
-    interval: float = 5.0,
+    round_number: int = 1,
+    round_interval: float = 5.0,
 ) -> dict[int, list[int]]:
     """Return the agents that the next poll queries, by proxy; `tunnels` are (agent, proxy)."""
     agents = np.array([agent for agent, _ in tunnels], np.uint32)
     proxies = np.array([proxy for _, proxy in tunnels], np.uint16)
     column = np.array(states, np.uint8)
-    selected = select_agents(
+    selected = select_agents_to_query(
         column,
         agents,
         proxies,
         previous_reports or report_rows(),
-        number=number,
+        round_number=round_number,
         now=100.0,
-        interval=interval,
+        round_interval=round_interval,
     )
     return {proxy: sorted(agents_of_proxy.tolist()) for proxy, agents_of_proxy in selected.items()}
 
@@ -65,8 +65,8 @@ def test_recently_queried_agents_are_not_selected() -> None:
 def test_healthy_agents_are_sampled_in_turn() -> None:
     """Every 5 s another one, until all have been queried."""
     tunnels = [(agent, 7) for agent in range(4)]
-    selections = [select_by_proxy([H] * 4, tunnels, number=number, interval=1.0) for number in range(20)]
-    assert [bool(selection) for selection in selections] == [number % 5 == 0 for number in range(20)]
+    selections = [select_by_proxy([H] * 4, tunnels, round_number=round_number, round_interval=1.0) for round_number in range(20)]
+    assert [bool(selection) for selection in selections] == [round_number % 5 == 0 for round_number in range(20)]
     assert sorted(selection[7][0] for selection in selections if selection) == [0, 1, 2, 3]
 
 
@@ -74,8 +74,8 @@ def test_selection_per_poll_is_limited() -> None:
     """16 agents per proxy and 128 in total; the others are queried in later polls."""
     tunnels = [(agent, agent % 20) for agent in range(1000)]
     selected_agents: set[int] = set()
-    for number in range(300):
-        selection = select_by_proxy([D] * 1000, tunnels, number=number)
+    for round_number in range(300):
+        selection = select_by_proxy([D] * 1000, tunnels, round_number=round_number)
         assert max(map(len, selection.values())) <= 16
         assert sum(map(len, selection.values())) <= 128
         selected_agents |= {agent for agents in selection.values() for agent in agents}
@@ -85,7 +85,7 @@ def test_selection_per_poll_is_limited() -> None:
 @pytest.mark.parametrize("tunnels", [[], [(0, 7)]])
 def test_selection_is_empty_without_active_agents(tunnels: Sequence[tuple[int, int]]) -> None:
     """An empty fleet, and one whose only agent is retired."""
-    assert select_by_proxy([R], tunnels, number=0) == {}
+    assert select_by_proxy([R], tunnels, round_number=0) == {}
 
 
 def test_old_and_excess_reports_are_dropped() -> None:

@@ -22,7 +22,7 @@ async def _fails(_: SourceContext) -> float:
 async def test_source_gets_its_share_of_the_remaining_time(connections: Connections) -> None:
     """Of the time that is left at its query."""
     remaining_seconds = iter([10.0, 9.0])
-    hasty = EvidenceSource("hasty", _seconds_left, share=0.4)
+    hasty = EvidenceSource("hasty", _seconds_left, time_share=0.4)
     assert await query_source(connections, PROXY, hasty, lambda: next(remaining_seconds), time.time) == 3.0
 
 
@@ -37,7 +37,7 @@ async def test_invalid_address_is_an_error_of_every_source(connections: Connecti
 
 def test_instance_is_reached_if_a_contact_responded() -> None:
     """Otherwise the error is that of the first contact source."""
-    first, second = (EvidenceSource(name, _fails, is_contact=True) for name in ("first", "second"))
+    first, second = (EvidenceSource(name, _fails, proves_reachability=True) for name in ("first", "second"))
     other_source = EvidenceSource("other", _fails)
     refusal, late = SourceError("refused", has_response=False), SourceError("late", has_response=False)
     poll_result = PollResult(PROXY, 1.0, {first: refusal, second: 5.0, other_source: late})

@@ -40,7 +40,7 @@ class Fleet:
         self.auths = [FakeAuth("auth-1-id", "auth-1"), FakeAuth("auth-2-id", "auth-2")]
         self.proxies = [FakeProxy("proxy-1-id", "proxy-1"), FakeProxy("proxy-2-id", "proxy-2")]
         self.writer = writer
-        self.worker = Worker(writer, PollingSettings(TIMING, deadline=60.0, fresh_rounds=4))
+        self.worker = Worker(writer, PollingSettings(TIMING, deadline=60.0, rounds_per_connection=4))
         self.round = 0
         self.list_all()
         self.epoch = writer.create(CLUSTER, RecordSeed())
@@ -206,13 +206,13 @@ def test_lists_are_read_from_a_healthy_auth(fleet: Fleet) -> None:
     """If the current auth fails, the other one is used in the same poll and kept."""
     fleet.poll()
     fleet.poll()
-    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-1").index
+    assert fleet.writer.load(CLUSTER).presence_feed.last_auth == fleet.facts("auth-1").index
     fleet.auths[0].error_code = grpc.StatusCode.UNAVAILABLE
     fleet.poll()
-    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
+    assert fleet.writer.load(CLUSTER).presence_feed.last_auth == fleet.facts("auth-2").index
     fleet.auths[0].error_code = None
     fleet.poll()
-    assert fleet.writer.load(CLUSTER).presence.source == fleet.facts("auth-2").index
+    assert fleet.writer.load(CLUSTER).presence_feed.last_auth == fleet.facts("auth-2").index
 
 
 def test_no_list_is_read_without_a_healthy_auth(fleet: Fleet) -> None:
@@ -221,10 +221,10 @@ def test_no_list_is_read_without_a_healthy_auth(fleet: Fleet) -> None:
     for auth in fleet.auths:
         auth.serving = health_pb2.HealthCheckResponse.NOT_SERVING
     fleet.poll()
-    before = fleet.writer.load(CLUSTER).presence.freshness
+    before = fleet.writer.load(CLUSTER).presence_feed.freshness
     call_count = len(fleet.auths[0].calls)
     fleet.poll()
-    after = fleet.writer.load(CLUSTER).presence.freshness
+    after = fleet.writer.load(CLUSTER).presence_feed.freshness
     assert after.responded_at == before.responded_at
     assert after.attempted_at is not None
     assert before.attempted_at is not None
@@ -274,7 +274,7 @@ def test_full_list_ends_missing_agents(fleet: Fleet) -> None:
     alive = record.heartbeats["expires_at"] > time.time()
     assert alive.tolist() == [False, False, True]
     fleet.poll()
-    assert fleet.writer.load(CLUSTER).presence.revision == 11
+    assert fleet.writer.load(CLUSTER).presence_feed.revision == 11
 
 
 def test_unknown_proxies_of_auth_connections_are_ignored(fleet: Fleet) -> None:
@@ -292,7 +292,7 @@ def test_unknown_proxies_of_auth_connections_are_ignored(fleet: Fleet) -> None:
     fleet.poll()
 
     record = fleet.writer.load(CLUSTER)
-    assert len(fleet.writer.instance_names(CLUSTER)) == 4
+    assert len(fleet.writer.instance_identities(CLUSTER)) == 4
     assert record.heartbeats["via_proxy"][0] == fleet.facts("proxy-1").index
     assert set(record.heartbeats["via_proxy"][1:].tolist()) == {NO_INSTANCE}
 
@@ -306,15 +306,15 @@ def test_unfinished_list_is_no_response_about_all_agents(fleet: Fleet) -> None:
     }
     fleet.auths[0].agents = lambda request: answers[request.since_revision]
     fleet.poll()
-    before = fleet.writer.load(CLUSTER).presence.freshness
+    before = fleet.writer.load(CLUSTER).presence_feed.freshness
     assert before.responded_at == before.attempted_at
     fleet.poll()
-    after = fleet.writer.load(CLUSTER).presence
+    after = fleet.writer.load(CLUSTER).presence_feed
     assert (after.revision, after.freshness.responded_at) == (2, before.responded_at)
     assert (after.freshness.attempted_at or 0.0) > (before.attempted_at or 0.0)
     answers[2] = fleet_pb2.ListAgentsResponse(epoch="e", revision=3)
     fleet.poll()
-    assert (fleet.writer.load(CLUSTER).presence.freshness.responded_at or 0.0) > (before.responded_at or 0.0)
+    assert (fleet.writer.load(CLUSTER).presence_feed.freshness.responded_at or 0.0) > (before.responded_at or 0.0)
 
 
 def test_tunnels_follow_the_feed_changes(fleet: Fleet) -> None:

@@ -49,7 +49,7 @@ class Feed:
 async def read_feed(feed: Feed, remaining_seconds: Iterable[float]) -> FeedChanges[str]:
     """Read the changes of a feed since revision 1."""
     seconds_iterator = iter(remaining_seconds)
-    target = PollTarget(0, InstanceKind.PROXY, "127.0.0.1:1", epoch="e", revision=1)
+    target = PollTarget(0, InstanceKind.PROXY, "127.0.0.1:1", feed_epoch="e", feed_revision=1)
     connections = Connections()
     channel = connections.channel(target.address, target.kind)
     context = SourceContext(target, channel, connections, lambda: next(seconds_iterator), lambda: 100.0)

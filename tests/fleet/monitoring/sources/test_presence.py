@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.presence import list_agents, list_instances, listed_agent, listed_instance
+from fleet.monitoring.sources.presence import list_agents, list_instances, listed_agent_of, listed_instance_of
 from fleet.protocol.text_limits import LONGEST_NAME
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
@@ -111,7 +111,7 @@ def test_instance_with_minimal_resource() -> None:
     """As of a real Teleport: no diag address, no TTL, no expiry."""
     server = types_pb2.ServerV2()
     server.metadata.name = "id"
-    resource = listed_instance(InstanceKind.PROXY, server).resource
+    resource = listed_instance_of(InstanceKind.PROXY, server).resource
     assert (resource.name, resource.address, resource.diag_address) == ("id", "", "")
     assert (resource.ttl, resource.expires_at, resource.generation) == (None, None, 0)
 
@@ -139,7 +139,7 @@ def test_long_texts_of_instances_are_truncated() -> None:
         server.metadata.labels[label] = "x" * 1_000_000
     server.metadata.labels["teleport.internal/proxygroup-gen"] = "9" * 5_000
     server.metadata.labels["refloat.dev/heartbeat-auth"] = "a" * 1_000_000
-    resource = listed_instance(InstanceKind.PROXY, server).resource
+    resource = listed_instance_of(InstanceKind.PROXY, server).resource
     texts = (
         resource.name,
         resource.address,
@@ -172,7 +172,7 @@ def test_every_text_of_an_agent_is_limited() -> None:
     """In every field, also in fields that are added later."""
     entry = fleet_pb2.AgentEntry()
     _fill(entry, "x" * 100_000)
-    agent = listed_agent(entry, 100.0)
+    agent = listed_agent_of(entry, 100.0)
 
     assert agent.name
     assert max(len(value) for value in agent if isinstance(value, str)) <= LONGEST_NAME

@@ -18,7 +18,7 @@ async def test_status_code_is_the_response(proxy: FakeProxy, connections: Connec
         assert answer == ReadyzResponse(code)
     proxy.metadata = {DRAINING_HEADER: "kernel update"}
     answer = await get_readyz(make_source_context(connections, proxy))
-    assert answer.status == InstanceStatus(draining_reason="kernel update")
+    assert answer.declared_status == InstanceStatus(draining_reason="kernel update")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address", "127.0.0.1:x", "x" * 300])

@@ -15,5 +15,5 @@ def test_names_of_sources() -> None:
 def test_every_instance_is_contacted() -> None:
     """The first source applies to every instance and is a contact source."""
     first = INSTANCE_SOURCES[0]
-    assert first.is_contact
+    assert first.proves_reachability
     assert all(first.applies_to(PollTarget(0, kind, "127.0.0.1:1")) for kind in InstanceKind)

@@ -24,7 +24,7 @@ async def _query_differently(_: SourceContext) -> int:
 
 def test_sources_are_equal_by_name() -> None:
     """Also if their queries differ."""
-    responses = {EvidenceSource("tunnels", _query_differently, share=0.5): 2}
+    responses = {EvidenceSource("tunnels", _query_differently, time_share=0.5): 2}
     assert responses[EvidenceSource("tunnels", _query)] == 2
     assert EvidenceSource("health", _query) not in responses
 

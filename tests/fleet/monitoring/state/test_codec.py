@@ -58,7 +58,7 @@ def test_small_values_round_trip() -> None:
         assert codec.unpack_spell(codec.pack_spell(spell).encode()) == spell
     for state in (
         codec.FeedState(),
-        codec.FeedState(FeedFreshness(2.0, 1.0), "e", 7, listing=True, parity=1, source=0),
+        codec.FeedState(FeedFreshness(2.0, 1.0), "e", 7, is_listing=True, parity=1, last_auth=0),
     ):
         assert codec.unpack_feed(codec.pack_feed(state).encode()) == state
     assert codec.unpack_feed(None) == codec.FeedState()

@@ -37,8 +37,8 @@ def test_cached_columns_equal_a_fresh_read(writer: Writer, redis: Redis) -> None
         after=place,
         indices=agent_indices,
         rows=heartbeat_rows,
-        ended_agents=np.zeros(0, np.uint32),
-        ended_at=AS_OF,
+        removed_agents=np.zeros(0, np.uint32),
+        removed_at=AS_OF,
         tracked_counts=np.array([7], np.uint8),
     )
     assert is_cache_current()

@@ -14,10 +14,10 @@ from fleet.monitoring.state.outbox import (
 def _round_changes(agents: int, changed_count: int, instances: int) -> RoundChanges:
     return RoundChanges(
         round=7,
-        at=1.5,
+        concluded_at=1.5,
         transitions=np.array([(n, 2, 3, 4, 5) for n in range(agents)], TRANSITION),
-        changed_agents=np.arange(changed_count, dtype=np.uint32),
-        instances=np.array([(n, 1, 2) for n in range(instances)], INSTANCE_TRANSITION),
+        agents_to_save=np.arange(changed_count, dtype=np.uint32),
+        instance_transitions=np.array([(n, 1, 2) for n in range(instances)], INSTANCE_TRANSITION),
     )
 
 
@@ -28,8 +28,8 @@ def test_round_changes_round_trip() -> None:
         unpacked = unpack_round_changes(pack_round_changes(original))
         assert (unpacked.round, unpacked.at) == (7, 1.5)
         assert unpacked.transitions.tolist() == original.transitions.tolist()
-        assert unpacked.changed_agents.tolist() == original.changed_agents.tolist()
-        assert unpacked.instances.tolist() == original.instances.tolist()
+        assert unpacked.agents_to_save.tolist() == original.agents_to_save.tolist()
+        assert unpacked.instance_transitions.tolist() == original.instance_transitions.tolist()
 
 
 def test_no_changes_are_packed_as_no_bytes() -> None:
@@ -40,5 +40,5 @@ def test_no_changes_are_packed_as_no_bytes() -> None:
 def test_changes_without_instances_of_an_older_version_are_readable() -> None:
     """An upgrade reads the outbox of the previous version."""
     older = pack_round_changes(_round_changes(1, 2, 0))
-    assert unpack_round_changes(older).instances.tolist() == []
+    assert unpack_round_changes(older).instance_transitions.tolist() == []
     assert pack_round_changes(_round_changes(1, 2, 3)).startswith(older)

@@ -9,7 +9,7 @@ from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.policy_report_store import (
     PolicyReportStore,
     open_policy_report_store,
-    unpack_response,
+    unpack_node_response,
 )
 from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicyValue, Source
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
@@ -39,8 +39,8 @@ def test_round_trip(redis: Redis, prefix: str) -> None:
 
 def test_entries_of_another_version_are_left_out() -> None:
     """Invalid JSON and incomplete entries are ignored."""
-    assert unpack_response(b"{") is None
-    assert unpack_response(b'{"at": 1}') is None
+    assert unpack_node_response(b"{") is None
+    assert unpack_node_response(b'{"at": 1}') is None
 
 
 def test_redis_down() -> None:

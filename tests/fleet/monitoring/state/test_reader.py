@@ -24,7 +24,7 @@ def test_summary_of_a_fresh_round(writer: Writer, reader: Reader) -> None:
     fill(writer, STATES)
     summary = reader.summary("default", AS_OF + 1)
     assert not summary.stale
-    assert (summary.agents, summary.instances, summary.as_of, summary.interval) == (4, 4, AS_OF, INTERVAL)
+    assert (summary.agent_count, summary.instance_count, summary.as_of, summary.interval) == (4, 4, AS_OF, INTERVAL)
     assert summary.counts == {
         **dict.fromkeys(State, 0),
         State.HEALTHY: 2,
@@ -42,7 +42,7 @@ def test_snapshot_of_an_old_round(writer: Writer, reader: Reader) -> None:
     assert old.states == bytes([State.UNKNOWN, State.UNKNOWN, State.RETIRED, State.UNKNOWN])
     assert old.counts[State.UNKNOWN] == 3
     assert old.counts[State.RETIRED] == 1
-    assert reader.header("default", AS_OF + 10.1).counts == old.counts
+    assert reader.stream_header("default", AS_OF + 10.1).counts == old.counts
 
 
 def test_snapshot_has_the_sequence_number_of_its_state(writer: Writer, reader: Reader) -> None:
@@ -84,11 +84,11 @@ def test_new_record_drops_the_cached_roster(writer: Writer, reader: Reader, redi
     """Rosters of two epochs are not mixed."""
     fill(writer, STATES)
     assert len(reader.layout("default").ids) == 4
-    before = reader.header("default", AS_OF)
+    before = reader.stream_header("default", AS_OF)
     redis.flushdb()
-    assert reader.header("default", AS_OF).agents == 0
+    assert reader.stream_header("default", AS_OF).agent_count == 0
     fill(writer, STATES[:2])
-    after = reader.header("default", AS_OF)
+    after = reader.stream_header("default", AS_OF)
     assert after.epoch != before.epoch
     assert reader.layout("default").ids == ("agent-1-id", "agent-2-id")
 
@@ -96,7 +96,7 @@ def test_new_record_drops_the_cached_roster(writer: Writer, reader: Reader, redi
 def test_cluster_without_a_record(reader: Reader) -> None:
     """Empty and stale, not an error."""
     summary = reader.summary("default", AS_OF)
-    assert (summary.stale, summary.as_of, summary.agents) == (True, None, 0)
+    assert (summary.stale, summary.as_of, summary.agent_count) == (True, None, 0)
     assert reader.snapshot("default", AS_OF).states == b""
     assert reader.layout("default").ids == ()
 
@@ -112,7 +112,7 @@ def test_clusters_are_separate(writer: Writer, reader: Reader) -> None:
 def test_redis_down(prefix: str) -> None:
     """The error is a sentence."""
     with pytest.raises(StateUnavailableError):
-        Reader(connect("redis://127.0.0.1:1/0"), prefix).header("default", AS_OF)
+        Reader(connect("redis://127.0.0.1:1/0"), prefix).stream_header("default", AS_OF)
 
 
 def test_table_is_kept_until_a_round_concludes(writer: Writer, reader: Reader) -> None:
@@ -135,7 +135,7 @@ def test_instances_with_their_agents(writer: Writer, reader: Reader) -> None:
     views = reader.instances("default", AS_OF + 1)
     assert [view.facts.name for view in views] == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
     assert [view.state for view in views] == [InstanceState.OK] * 4
-    assert [view.agents for view in views] == [4, 0, 2, 2]
+    assert [view.agent_count for view in views] == [4, 0, 2, 2]
     assert views[2].counts[State.HEALTHY] == views[2].counts[State.RETIRED] == 1
     assert views[3].counts[State.STRANDED] == 1
 
@@ -185,7 +185,7 @@ def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
     explanation = reader.explain("default", "agent-2-id", AS_OF + 1)
     assert explanation is not None
     assert explanation.evidence.tunnels == (3,)
-    assert explanation.opened_at == {3: AS_OF - 60}
+    assert explanation.opened_at_by_proxy == {3: AS_OF - 60}
     assert set(explanation.instances) == {0, 3}
     # The last poll concluded stranded; newer evidence differs, but only the next poll decides.
     assert explanation.view.state is State.STRANDED

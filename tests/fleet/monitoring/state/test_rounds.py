@@ -25,17 +25,17 @@ def test_finish_returns_true_for_the_last_shard(rounds: Rounds) -> None:
     assert rounds.begin("default", 7, [0, 1]) is None
     assert rounds.claim_shard("default", 7, 0)
     assert not rounds.claim_shard("default", 7, 0)
-    assert not rounds.finish("default", 7, 1)
-    assert not rounds.finish("default", 7, 1)
-    assert rounds.finish("default", 7, 0)
-    assert not rounds.finish("default", 7, 0)
+    assert not rounds.finish_shard("default", 7, 1)
+    assert not rounds.finish_shard("default", 7, 1)
+    assert rounds.finish_shard("default", 7, 0)
+    assert not rounds.finish_shard("default", 7, 0)
 
 
 def test_begin_returns_the_unfinished_round(rounds: Rounds) -> None:
     """A finished round is not returned; a late shard does not finish it again."""
     rounds.begin("default", 7, [0, 1])
-    rounds.finish("default", 7, 0)
+    rounds.finish_shard("default", 7, 0)
     assert rounds.begin("default", 8, [0]) == 7
-    assert not rounds.finish("default", 7, 1)
-    assert rounds.finish("default", 8, 0)
+    assert not rounds.finish_shard("default", 7, 1)
+    assert rounds.finish_shard("default", 8, 0)
     assert rounds.begin("default", 9, [0]) is None

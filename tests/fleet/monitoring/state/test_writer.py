@@ -21,7 +21,7 @@ def test_second_create_returns_the_first_record(writer: Writer) -> None:
     first = writer.create("default", RecordSeed(agents=[("a", "one")], memory=blank_rows(MEMORY, 1)))
     second = writer.create("default", RecordSeed(agents=[("b", "two")], memory=blank_rows(MEMORY, 1)))
     assert first == second
-    assert writer.agent_ids("default") == (["a"], ["one"])
+    assert writer.agent_ids_and_names("default") == (["a"], ["one"])
 
 
 def test_two_writers_agree_on_agent_indices(writer: Writer, redis: Redis) -> None:
@@ -63,8 +63,8 @@ def test_concurrent_write_of_heartbeats_is_refused(writer: Writer) -> None:
             after=FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=revision),
             indices=agents[index : index + 1],
             rows=rows,
-            ended_agents=NO_AGENTS,
-            ended_at=0.0,
+            removed_agents=NO_AGENTS,
+            removed_at=0.0,
         )
 
     assert write(2, 1)
@@ -81,15 +81,15 @@ def test_unfinished_tunnel_list_is_kept_separately(writer: Writer) -> None:
     old, new = np.zeros(2, TUNNEL), np.zeros(1, TUNNEL)
     place = FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=1)
     assert writer.write_tunnels("default", epoch, 3, before=b"", after=place, rows=old)
-    listing = FeedState(freshness=FeedFreshness(2.0, 2.0), epoch="f", revision=1, listing=True)
+    listing = FeedState(freshness=FeedFreshness(2.0, 2.0), epoch="f", revision=1, is_listing=True)
     before = writer.feed("default", "3")
     assert writer.write_tunnels("default", epoch, 3, before=before, after=listing, rows=new)
     assert writer.tunnels("default", 3) == old.tobytes()
-    assert writer.tunnels("default", 3, listing=True) == new.tobytes()
+    assert writer.tunnels("default", 3, is_listing=True) == new.tobytes()
     before = writer.feed("default", "3")
     assert writer.write_tunnels("default", epoch, 3, before=before, after=place, rows=new)
     assert writer.tunnels("default", 3) == new.tobytes()
-    assert writer.tunnels("default", 3, listing=True) == b""
+    assert writer.tunnels("default", 3, is_listing=True) == b""
 
 
 def test_concurrent_commit_has_one_winner(writer: Writer) -> None:
@@ -168,8 +168,8 @@ def test_round_after_another_number_of_verdicts(writer: Writer, redis: Redis) ->
     other_writer = Writer(redis, writer.prefix)
     header = other_writer.load("default").header
     assert (header.epoch, header.seq, header.round) == (epoch, before.seq, before.round)
-    assert (header.rows, header.as_of) == (0, 0.0)
+    assert (header.row_count, header.as_of) == (0, 0.0)
     assert conclude(other_writer, [State.HEALTHY, State.STRANDED], as_of=AS_OF + 1)
     record = Writer(redis, writer.prefix).load("default")
     assert record.verdicts["state"].tolist() == [State.HEALTHY, State.STRANDED]
-    assert (record.header.epoch, record.header.rows, record.header.round) == (epoch, 2, before.round + 1)
+    assert (record.header.epoch, record.header.row_count, record.header.round) == (epoch, 2, before.round + 1)
