@@ -102,8 +102,8 @@ def present_agent_report(explanation: Explanation, now: float) -> AgentReportVie
     proxy = explanation.instances.get(response.proxy)
     report = response.report
     return AgentReportView(
-        requested_at=moment(response.at),
-        requested_ms=age_ms(response.at, now),
+        requested_at=moment(response.requested_at),
+        requested_ms=age_ms(response.requested_at, now),
         via_proxy="a proxy" if proxy is None else proxy.facts.name,
         via_proxy_id="" if proxy is None else proxy.facts.id,
         error=response.error,
@@ -141,8 +141,8 @@ def _proxies(
     proxies = []
     for identity in {**tracked_proxies, **dict.fromkeys(report.tracker.claimed_proxies), **tunnels}:
         proxy, tunnel = tracked_proxies.get(identity), tunnels.get(identity)
-        expires_at = response.at + proxy.expires_in_ms / 1000 if proxy else None
-        opened_at = response.at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
+        expires_at = response.requested_at + proxy.expires_in_ms / 1000 if proxy else None
+        opened_at = response.requested_at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
         proxies.append(
             ReportedProxy(
                 id=identity,

@@ -116,7 +116,7 @@ class AgentReportResponse:
     """Result of asking an agent for its report."""
 
     #: When the agent was asked, seconds since the epoch.
-    at: float
+    requested_at: float
     #: Instance index of the proxy that carried the request.
     proxy: int
     #: None when the agent did not respond; `error` then has the reason.

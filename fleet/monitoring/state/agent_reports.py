@@ -50,7 +50,7 @@ def overlay_reports(heartbeats: Rows, memory: Rows, reports: ReportRows) -> tupl
 def pack_report_row(response: AgentReportResponse) -> bytes:
     """Return the AGENT_REPORT row of a response."""
     row = np.zeros(1, AGENT_REPORT)
-    row["at"] = response.at
+    row["at"] = response.requested_at
     report = response.report
     if report is not None:
         policy, tracker = report.policy, report.tracker
@@ -58,7 +58,7 @@ def pack_report_row(response: AgentReportResponse) -> bytes:
         if policy is not None:
             row["flags"] |= HEALTH_CHECK * policy.health_check
             row["mode"] = ReconnectMode.from_slug(policy.mode)
-            row["policy_read_at"] = response.at - policy.read_age_ms / 1000
+            row["policy_read_at"] = response.requested_at - policy.read_age_ms / 1000
         row["ttl_seen"] = tracker.ttl_seen_ms / 1000
         row["desired_count"] = min(tracker.desired_count, 0xFF)
         row["claimed_count"] = min(len(tracker.claimed_proxies), 0xFF)
@@ -71,7 +71,7 @@ def pack_agent_response(response: AgentReportResponse) -> str:
     report = (
         None if response.report is None else response.report.model_dump(mode="json", exclude_defaults=True)
     )
-    fields = {"at": response.at, "proxy": response.proxy, "report": report, "error": response.error}
+    fields = {"at": response.requested_at, "proxy": response.proxy, "report": report, "error": response.error}
     return json.dumps(fields, separators=(",", ":"))
 
 
