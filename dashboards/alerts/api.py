@@ -277,7 +277,9 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
 
 def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
     """Return a silence that the caller may change. Raises HttpError 404 or 403."""
-    row = filter_applicable_to(Silence.objects.filter(pk=_row_id_of(number)), require_cluster(cluster)).first()
+    row = filter_applicable_to(
+        Silence.objects.filter(pk=_row_id_of(number)), require_cluster(cluster)
+    ).first()
     if row is None:
         raise HttpError(404, f"Silence {number} was not found in cluster {cluster}.")
     if sentence := find_write_refusal(caller_of(request), Permission.ACT_ON_FLEET, row.cluster):

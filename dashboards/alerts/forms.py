@@ -20,7 +20,14 @@ from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everyth
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import LONGEST_WINDOW, WindowError, zone_of
 from fleet.alerts.store import window_of
-from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, filter_applicable_to
+from fleet.models.alerting import (
+    AgentLabel,
+    AlertRule,
+    Channel,
+    MaintenanceWindow,
+    Route,
+    filter_applicable_to,
+)
 from fleet.models.sealed_secrets import UnsealError, seal, unseal
 from fleet.vocabulary.incidents import Severity
 

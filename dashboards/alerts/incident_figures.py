@@ -132,7 +132,8 @@ def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[s
     verdicts, memory = table.verdicts[indices], table.memory[indices]
     # Pack the attributes of an agent into one number: names are then looked up per combination, not per agent.
     packed_facts = (
-        verdicts["state"].astype(np.int64) << 40 | (verdicts["reason_and_recovery"] & REASON_BITS).astype(np.int64) << 32
+        verdicts["state"].astype(np.int64) << 40
+        | (verdicts["reason_and_recovery"] & REASON_BITS).astype(np.int64) << 32
     )
     packed_facts |= memory["home_proxy"].astype(np.int64) << 16 | memory["last_auth"].astype(np.int64)
     distinct_codes, counts = np.unique(packed_facts, return_counts=True)

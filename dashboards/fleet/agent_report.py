@@ -142,7 +142,9 @@ def _proxies(
     for identity in {**tracked_proxies, **dict.fromkeys(report.tracker.claimed_proxies), **tunnels}:
         proxy, tunnel = tracked_proxies.get(identity), tunnels.get(identity)
         expires_at = response.requested_at + proxy.expires_in_ms / 1000 if proxy else None
-        opened_at = response.requested_at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
+        opened_at = (
+            response.requested_at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
+        )
         proxies.append(
             ReportedProxy(
                 id=identity,

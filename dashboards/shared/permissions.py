@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
 from dashboards.shared import refusals
-from fleet.models.access import ROLES, Permission, can_write, has_permission, cluster_limits_of
+from fleet.models.access import ROLES, Permission, can_write, cluster_limits_of, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 
 P = ParamSpec("P")

@@ -287,7 +287,9 @@ def _affected_groups(
     distinct_codes, starts = np.unique(cause_codes[order], return_index=True)
     is_stranded = states[affected] == State.STRANDED
     recovers_at = verdicts["recovers_at"][affected]
-    is_stuck = (verdicts["reason_and_recovery"][affected] >> RECOVERY_SHIFT) == Recovery.ONLY_IF_CAUSE_RECOVERS
+    is_stuck = (
+        verdicts["reason_and_recovery"][affected] >> RECOVERY_SHIFT
+    ) == Recovery.ONLY_IF_CAUSE_RECOVERS
 
     def counts_of(selected: Mask) -> list[int]:
         return cast("list[int]", np.add.reduceat(selected.astype(np.int64), starts).tolist())

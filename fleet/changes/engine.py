@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F
 
 from fleet import lease
-from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, write_entry, record_outcome
+from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, record_outcome, write_entry
 from fleet.changes import ChangeRefusedError, ClusterBusyError, WrongStateError
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster

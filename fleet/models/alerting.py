@@ -71,7 +71,7 @@ class AlertRule(OwnedModel):
         return self.name
 
     @property
-    def percent(self) -> str:
+    def min_share_percent(self) -> str:
         """Minimum share in percent as text; empty if there is none."""
         return f"{self.min_share * 100:g}" if self.min_share else ""
 

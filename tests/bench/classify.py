@@ -21,7 +21,7 @@ from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.publish import ChannelLayer, publish
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.record import load
+from fleet.monitoring.state.record import load_record
 from fleet.monitoring.state.roster import Rosters
 from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage, valkey
@@ -200,7 +200,9 @@ class _Bench:
         rosters = Rosters(self._redis)
 
         def classify_record() -> object:
-            loaded_record = load(self._redis, rosters, self._filled.keys)  # nothing kept from the time before
+            loaded_record = load_record(
+                self._redis, rosters, self._filled.keys
+            )  # nothing kept from the time before
             columns = (
                 loaded_record.heartbeats,
                 loaded_record.memory,

@@ -61,7 +61,9 @@ def random_fleet(seed: int, agents: int, auths: int, proxies: int, healthy_share
         cluster="default",
         instances=instances,
         presence_freshness=_feed(rng, healthy_share),
-        tunnel_freshness={i: _feed(rng, healthy_share) for i in indices if rng.random() < max(healthy_share, 0.8)},
+        tunnel_freshness={
+            i: _feed(rng, healthy_share) for i in indices if rng.random() < max(healthy_share, 0.8)
+        },
         blind=bool(rng.random() < 0.02),
         timing=TIMING,
         degraded_instances=frozenset(i for i in indices if rng.random() < 0.05),

@@ -22,6 +22,8 @@ def make_source_context(
 ) -> SourceContext:
     """Return the context of a query to instance that has index 7, with a position in its feed."""
     kind = InstanceKind.AUTH if isinstance(instance, FakeAuth) else InstanceKind.PROXY
-    target = PollTarget(7, kind, instance.address, instance.diag_address, epoch, revision, agents_to_query=agents)
+    target = PollTarget(
+        7, kind, instance.address, instance.diag_address, epoch, revision, agents_to_query=agents
+    )
     channel = connections.channel(target.address, target.kind)
     return SourceContext(target, channel, connections, remaining_seconds, lambda: now)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.audit import Attempt, collect_audit_entry_ids, write_entry, record_outcome, shell_actor_of
+from fleet.audit import Attempt, collect_audit_entry_ids, record_outcome, shell_actor_of, write_entry
 from fleet.changes import ChangeRefusedError
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import ChangeError

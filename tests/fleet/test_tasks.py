@@ -19,7 +19,7 @@ from fleet.changes.operations.degradations import DegradeRequest
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
-from fleet.monitoring.pollers.policies import UNSUPPORTED
+from fleet.monitoring.pollers.policies import UNSUPPORTED_ERROR
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
@@ -166,7 +166,7 @@ def test_policies_are_read_and_actions_stepped(auth: FakeAuth, valkey_url: str, 
         tasks.start_round()
     tasks.read_policies()
     reports = open_policy_report_store(valkey_url, prefix).read("default")
-    assert UNSUPPORTED in {report.error for report in reports.values()}
+    assert UNSUPPORTED_ERROR in {report.error for report in reports.values()}
     change = Change.objects.create(
         cluster_id="default", kind="policy", title="x", actor_name="a", actor_kind="person", state="confirmed",
         before={}, after={"auth": {"TELEPORT_UNSTABLE_AUTH_ANNOUNCE_TTL": "1m"}},

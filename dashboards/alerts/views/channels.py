@@ -20,7 +20,13 @@ from dashboards.shared.permissions import owners_for, require_write, requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import incident_actions, setup_actions
-from fleet.models.access import Permission, can_write, has_permission, has_cluster_limit, audit_log_clusters_of
+from fleet.models.access import (
+    Permission,
+    audit_log_clusters_of,
+    can_write,
+    has_cluster_limit,
+    has_permission,
+)
 from fleet.models.alerting import Channel, Delivery, Route, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.incidents import Severity
@@ -205,7 +211,9 @@ def _channel_context(
     newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
     is_failing = newest is not None and newest.sent_at is None
     is_hidden = is_limited_user and not row.cluster
-    visible_deliveries = log.filter(cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user))
+    visible_deliveries = log.filter(
+        cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user)
+    )
     return {
         "row": row,
         "owner": format_owner(row.cluster),

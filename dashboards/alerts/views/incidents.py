@@ -26,7 +26,7 @@ from fleet.alerts.facts import agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import EvaluationContext
 from fleet.alerts.matchers import MatchError
-from fleet.models.access import Permission, has_permission, has_cluster_limit
+from fleet.models.access import Permission, has_cluster_limit, has_permission
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent

@@ -36,7 +36,7 @@ from dashboards.shared.record_reader import record
 from fleet.changes import engine as changes
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
-from fleet.models.access import Permission, has_permission, has_cluster_limit
+from fleet.models.access import Permission, has_cluster_limit, has_permission
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import PERMISSION_OF, ChangeKind
 

@@ -98,7 +98,9 @@ def _create_csv(request: HttpRequest, query: AuditQuery, cluster: str) -> str:
 
 
 def _find_rows(request: HttpRequest, query: AuditQuery, cluster: str) -> QuerySet[AuditEntry]:
-    return query.find_rows(cluster, timezone.now(), is_limited_user=has_cluster_limit(signed_in_user_of(request)))
+    return query.find_rows(
+        cluster, timezone.now(), is_limited_user=has_cluster_limit(signed_in_user_of(request))
+    )
 
 
 def _create_file_response(text: str, kind: str, name: str) -> HttpResponseBase:

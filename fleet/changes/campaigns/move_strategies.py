@@ -66,7 +66,9 @@ class CampaignSnapshot:
         }
         self.auths: dict[str, AuthSnapshot] = {
             view.facts.id: AuthSnapshot(
-                view.facts.name, view.state is InstanceState.OK and view.drain_request is None, view.agent_count
+                view.facts.name,
+                view.state is InstanceState.OK and view.drain_request is None,
+                view.agent_count,
             )
             for view in auths.values()
         }

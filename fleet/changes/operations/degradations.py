@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet.audit import Attempt, RequestActor, write_entry, record_outcome
+from fleet.audit import Attempt, RequestActor, record_outcome, write_entry
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor
 

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.audit import write_entry, shell_actor_of
+from fleet.audit import shell_actor_of, write_entry
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 

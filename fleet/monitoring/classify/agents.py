@@ -80,7 +80,7 @@ def _match_unknown(s: Situation) -> Diagnosis | None:
     if s.frame.cluster_unreachable:
         return _diagnose_unknown(Reason.CLUSTER_UNREACHABLE)
     proxies = {*s.agent.tunnels, *s.agent.last_proxies}
-    feeds = [s.frame.conditions[index].feed_fresh for index in proxies if index in s.frame.conditions]
+    feeds = [s.frame.conditions[index].is_feed_fresh for index in proxies if index in s.frame.conditions]
     if s.frame.presence_stale and not any(feeds):
         return _diagnose_unknown()
     # With a live tunnel the resource decides, and with a resource the tunnel decides.

@@ -84,7 +84,11 @@ class AgentSubset:
     """Columns of some agents; each field corresponds to one of `Situation`."""
 
     def __init__(
-        self, columns: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame
+        self,
+        columns: PackedColumns,
+        counts: AgentTunnelCounts,
+        indices: npt.NDArray[np.intp],
+        frame: FleetFrame,
     ) -> None:
         # Field by field: gathering whole rows takes several times as long.
         heartbeats = {name: columns.heartbeats[name].take(indices) for name in _HEARTBEAT_FIELDS}
@@ -111,7 +115,9 @@ class AgentSubset:
         self.claimed_counts = heartbeats["claimed_count"]
         self.is_retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
-        self.is_disagreeing: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.min_disagreement_rounds
+        self.is_disagreeing: Mask = (
+            memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.min_disagreement_rounds
+        )
         self.working_until: Times = memory["working_until"]
         self.lost_at: Times = memory["lost_at"]
         self.last_proxies: npt.NDArray[np.uint16] = columns.memory["last_proxies"].take(indices, axis=0)
@@ -161,7 +167,9 @@ class AgentSubset:
 
     def _find_first_proxies(self, tunnels: Mask) -> Index:
         first_proxies = np.full(len(self._columns.heartbeats), NO_INSTANCE, np.uint16)
-        np.minimum.at(first_proxies, self._columns.tunnel_agents[tunnels], self._columns.tunnel_proxies[tunnels])
+        np.minimum.at(
+            first_proxies, self._columns.tunnel_agents[tunnels], self._columns.tunnel_proxies[tunnels]
+        )
         return first_proxies[self._indices]
 
     def _has_tunnel_with(self, flag: int) -> Mask:

@@ -64,7 +64,9 @@ def _apply_unknown(s: AgentSubset, out: SubsetVerdicts) -> None:
 
 def _apply_never(s: AgentSubset, out: SubsetVerdicts) -> None:
     never = ~s.had_tunnel & (s.tunnel_counts == 0) & ~s.has_last_proxies
-    is_certain = s.is_expired | (s.is_unexpired if s.frame.has_all_tunnel_reports else np.zeros(s.size, np.bool_))
+    is_certain = s.is_expired | (
+        s.is_unexpired if s.frame.has_all_tunnel_reports else np.zeros(s.size, np.bool_)
+    )
     out.put(never & is_certain, State.NEVER)
     _put_unknown(out, never)
 
@@ -80,22 +82,28 @@ def _apply_unreachable(s: AgentSubset, out: SubsetVerdicts) -> None:
     resource_lost_at = np.where(s.is_listed & s.is_expired, s.expires_at, np.inf)
     is_auth_to_blame = _is_to_blame(s, s.auth, resource_lost_at)
     is_via_proxy_to_blame = _is_to_blame(s, s.via_proxy, resource_lost_at)
-    blamed_carriers = np.where(is_auth_to_blame, s.auth, np.where(is_via_proxy_to_blame, s.via_proxy, NO_INSTANCE)).astype(np.uint16)
+    blamed_carriers = np.where(
+        is_auth_to_blame, s.auth, np.where(is_via_proxy_to_blame, s.via_proxy, NO_INSTANCE)
+    ).astype(np.uint16)
     no_tunnel = (State.STRANDED, Reason.NO_TUNNEL, NO_CAUSE, UNCLEAR)
 
-    _put_stranded_by_carrier(s, out, unreachable & s.is_expired & (is_auth_to_blame | is_via_proxy_to_blame), blamed_carriers)
+    _put_stranded_by_carrier(
+        s, out, unreachable & s.is_expired & (is_auth_to_blame | is_via_proxy_to_blame), blamed_carriers
+    )
     recent_proxies = s.recent_proxies()
     _put_stranded_by_proxy(s, out, unreachable & has_no_live_tunnel, recent_proxies)
     out.put(unreachable & (is_auth_to_blame | is_via_proxy_to_blame) & has_live_heartbeat, *no_tunnel)
-    _put_stranded_by_carrier(s, out, unreachable & (is_auth_to_blame | is_via_proxy_to_blame), blamed_carriers)
+    _put_stranded_by_carrier(
+        s, out, unreachable & (is_auth_to_blame | is_via_proxy_to_blame), blamed_carriers
+    )
     _put_stranded_with_tunnel(s, out, unreachable & ~has_no_live_tunnel)
     if not s.frame.has_all_tunnel_reports:
         _put_unknown(out, unreachable & ~s.is_expired)
     out.put(unreachable & has_live_heartbeat, *no_tunnel)
     dependencies = np.column_stack([recent_proxies, s.auth, s.via_proxy])
-    depends_on_unknown = ((s.frame.tables.states[dependencies] == InstanceState.UNKNOWN) & (dependencies != NO_INSTANCE)).any(
-        axis=1
-    )
+    depends_on_unknown = (
+        (s.frame.tables.states[dependencies] == InstanceState.UNKNOWN) & (dependencies != NO_INSTANCE)
+    ).any(axis=1)
     unclear = ~s.is_unexpired & ~s.is_expired
     _put_unknown(out, unreachable & (unclear | depends_on_unknown))
     out.put(unreachable, State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
@@ -200,7 +208,9 @@ def _find_degraded_dependencies(s: AgentSubset) -> Index:
 
 def _apply_excess(s: AgentSubset, out: SubsetVerdicts) -> None:
     out.put(
-        (s.desired_counts > 0) & (s.live_desired_counts > s.desired_counts), State.EXCESS, Reason.TOO_MANY_TUNNELS
+        (s.desired_counts > 0) & (s.live_desired_counts > s.desired_counts),
+        State.EXCESS,
+        Reason.TOO_MANY_TUNNELS,
     )
 
 

@@ -60,7 +60,13 @@ def _count_tunnels(columns: PackedColumns, frame: FleetFrame) -> AgentTunnelCoun
     is_live = (flags & LIVE) != 0
     is_live_desired = is_live & ((flags & DESIRED) != 0)
     is_healthy = (flags & SICK) == 0
-    fields = (is_live, is_live & is_healthy, is_live_desired, is_live_desired & is_healthy, np.ones(256, np.bool_))
+    fields = (
+        is_live,
+        is_live & is_healthy,
+        is_live_desired,
+        is_live_desired & is_healthy,
+        np.ones(256, np.bool_),
+    )
     weights = sum(field.astype(np.float64) * float(1 << (_COUNT_BITS * i)) for i, field in enumerate(fields))
     proxy_flags = frame.tables.flags.take(columns.tunnel_proxies)
     packed_counts = np.bincount(
@@ -68,7 +74,10 @@ def _count_tunnels(columns: PackedColumns, frame: FleetFrame) -> AgentTunnelCoun
     ).astype(np.int64)
     return AgentTunnelCounts(
         proxy_flags,
-        *((packed_counts >> (_COUNT_BITS * i)) & _COUNT_MASK if i else packed_counts & _COUNT_MASK for i in range(len(fields))),
+        *(
+            (packed_counts >> (_COUNT_BITS * i)) & _COUNT_MASK if i else packed_counts & _COUNT_MASK
+            for i in range(len(fields))
+        ),
     )
 
 
@@ -106,7 +115,9 @@ def _write(
     frame: FleetFrame,
 ) -> None:
     verdicts["state"][indices] = subset_verdicts.state
-    verdicts["reason_and_recovery"][indices] = subset_verdicts.reason | (subset_verdicts.recovery << RECOVERY_SHIFT)
+    verdicts["reason_and_recovery"][indices] = subset_verdicts.reason | (
+        subset_verdicts.recovery << RECOVERY_SHIFT
+    )
     verdicts["cause"][indices] = frame.tables.causes.take(subset_verdicts.cause)
     verdicts["recovers_at"][indices] = subset_verdicts.recovers_at
     verdicts["strands_at"][indices] = subset_verdicts.strands_at

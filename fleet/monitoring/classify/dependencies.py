@@ -32,7 +32,11 @@ def find_dependencies(
     conditions: Mapping[int, InstanceCondition], timing: Timing, *, backend_down: bool
 ) -> dict[int, Dependency]:
     """Return the failing proxies whose auth is the cause, by index."""
-    auth_by_id = {condition.facts.id: condition for condition in conditions.values() if condition.facts.kind is InstanceKind.AUTH}
+    auth_by_id = {
+        condition.facts.id: condition
+        for condition in conditions.values()
+        if condition.facts.kind is InstanceKind.AUTH
+    }
     dependency_by_proxy: dict[int, Dependency] = {}
     if not any(auth.is_sick for auth in auth_by_id.values()):
         return dependency_by_proxy

@@ -145,7 +145,9 @@ def _count_max_desired_proxies(proxies: Iterable[InstanceCondition]) -> int:
     ]
     generation_by_group: dict[str, int] = {}
     for proxy in present:
-        generation_by_group[proxy.facts.group] = max(proxy.facts.generation, generation_by_group.get(proxy.facts.group, 0))
+        generation_by_group[proxy.facts.group] = max(
+            proxy.facts.generation, generation_by_group.get(proxy.facts.group, 0)
+        )
     newest_count = sum(proxy.facts.generation == generation_by_group[proxy.facts.group] for proxy in present)
     return max(newest_count, sum(proxy.is_desired for proxy in proxies))
 
@@ -159,11 +161,15 @@ def _is_cluster_unreachable(conditions: Iterable[InstanceCondition], now: float,
     recently_polled = [
         condition
         for condition in conditions
-        if condition.facts.gone_at is None and condition.facts.attempts and is_fresh(condition.facts.attempts[0].at, now, timing)
+        if condition.facts.gone_at is None
+        and condition.facts.attempts
+        and is_fresh(condition.facts.attempts[0].at, now, timing)
     ]
     if len(recently_polled) < 2 or any(condition.facts.attempts[0].ok for condition in recently_polled):
         return False
-    return 2 * sum(condition.state is InstanceState.SILENT for condition in recently_polled) > len(recently_polled)
+    return 2 * sum(condition.state is InstanceState.SILENT for condition in recently_polled) > len(
+        recently_polled
+    )
 
 
 def _backend_down_since(auths: Iterable[InstanceCondition]) -> float | None:
@@ -178,5 +184,11 @@ def _backend_down_since(auths: Iterable[InstanceCondition]) -> float | None:
     ttl = max(DEFAULT_TTL if auth.facts.ttl is None else auth.facts.ttl for auth in present)
     failed_together = [auth for auth in present if auth.since >= last - ttl]
     failed_earlier = [auth for auth in present if auth.since < last - ttl]
-    are_earlier_expired = all(a.facts.expires_at is not None and a.facts.expires_at <= last for a in failed_earlier)
-    return min(auth.since for auth in failed_together) if len(failed_together) >= 2 and are_earlier_expired else None
+    are_earlier_expired = all(
+        a.facts.expires_at is not None and a.facts.expires_at <= last for a in failed_earlier
+    )
+    return (
+        min(auth.since for auth in failed_together)
+        if len(failed_together) >= 2 and are_earlier_expired
+        else None
+    )

@@ -168,7 +168,11 @@ def _sum_slot_weights(
 def _is_out_of_order(weight_sums: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return which agents' remembered proxies do not begin with their present proxies."""
     full = (weight_sums & _SLOT_MASK) == _SLOT_MASK
-    prefix = (weight_sums == 0) | (weight_sums == _SLOT_WEIGHTS[0]) | (weight_sums == _SLOT_WEIGHTS[0] + _SLOT_WEIGHTS[1])
+    prefix = (
+        (weight_sums == 0)
+        | (weight_sums == _SLOT_WEIGHTS[0])
+        | (weight_sums == _SLOT_WEIGHTS[0] + _SLOT_WEIGHTS[1])
+    )
     in_order: npt.NDArray[np.bool_] = full | prefix
     return ~in_order
 

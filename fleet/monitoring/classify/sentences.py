@@ -47,9 +47,7 @@ def _unknown_sentence(s: Situation, reason: Reason) -> str:
             "network between Refloat and the cluster."
         )
     if reason is Reason.DISAGREE:
-        return (
-            f"The agent has a tunnel to {_join_names(s.live_tunnels, s.frame)}, but no auth has ever listed the agent."
-        )
+        return f"The agent has a tunnel to {_join_names(s.live_tunnels, s.frame)}, but no auth has ever listed the agent."
     return "Refloat has too little recent data to determine the state of this agent."
 
 

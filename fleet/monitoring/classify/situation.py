@@ -128,7 +128,8 @@ def read_situation(agent: AgentEvidence, frame: FleetFrame) -> Situation:
         frame=frame,
         resource=_resource_state(agent, frame),
         live_tunnels=tuple(sorted(condition.facts.index for condition in conditions if condition.is_live)),
-        has_unread_tunnel=any(condition.is_unread for condition in conditions) or len(conditions) < len(agent.tunnels),
+        has_unread_tunnel=any(condition.is_unread for condition in conditions)
+        or len(conditions) < len(agent.tunnels),
         recent_proxies=(agent.last_proxies or tuple(sorted(set(agent.tunnels))))[
             : min(recent_proxy_limit, LAST_PROXY_COUNT)
         ],

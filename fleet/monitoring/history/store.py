@@ -50,7 +50,9 @@ def load_record_seed(cluster: str) -> RecordSeed:
     for row, agent in zip(memory, agents, strict=True):
         row["home_proxy"] = index_by_instance_id.get(agent.home_proxy, NO_INSTANCE)
         row["last_auth"] = index_by_instance_id.get(agent.last_auth, NO_INSTANCE)
-        proxies = [index_by_instance_id[proxy] for proxy in agent.last_proxies if proxy in index_by_instance_id]
+        proxies = [
+            index_by_instance_id[proxy] for proxy in agent.last_proxies if proxy in index_by_instance_id
+        ]
         row["last_proxies"][: len(proxies)] = proxies
         row["flags"] = HAD_TUNNEL * agent.had_tunnel | RETIRED * agent.is_retired
         row["lost_at"] = to_seconds(agent.lost_at) if agent.lost_at else 0.0
@@ -130,7 +132,9 @@ def _save_agents(
     memory = writer.memory(cluster)
     agent_count = min(len(memory), len(record_names.agent_ids))
     rows = (
-        _build_agent(cluster, int(index), memory[index], record_names) for index in indices if index < agent_count
+        _build_agent(cluster, int(index), memory[index], record_names)
+        for index in indices
+        if index < agent_count
     )
     for chunk in _chunks(rows):
         Agent.objects.bulk_create(

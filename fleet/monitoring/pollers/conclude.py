@@ -95,7 +95,9 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
     heartbeats, tunnel_agents, tunnel_proxies = columns
     memory = update_memory(record.memory, heartbeats, tunnel_agents, tunnel_proxies, now, frame).memory
     previous_verdicts = record.verdicts[: record.header.row_count]
-    verdicts = classify_columns(heartbeats, memory, tunnel_agents, tunnel_proxies, frame, now, previous_verdicts)
+    verdicts = classify_columns(
+        heartbeats, memory, tunnel_agents, tunnel_proxies, frame, now, previous_verdicts
+    )
     changed_agents = find_changed_agents(previous_verdicts, verdicts)
     previous_memory = record.memory[: record.header.row_count]
     changed_memory = _find_changed_rows(previous_memory, memory)
@@ -135,7 +137,9 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
         ),
         reports_to_delete=select_old_reports(record.agent_report_rows, now),
     )
-    return UncommittedRound(conclusion, _build_events(record, header, verdicts, changed_agents, counts, spells))
+    return UncommittedRound(
+        conclusion, _build_events(record, header, verdicts, changed_agents, counts, spells)
+    )
 
 
 def _find_changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
@@ -149,7 +153,9 @@ def _find_changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
     return np.concatenate([changed_indices, np.arange(len(before), len(after))]).astype(np.uint32)
 
 
-def _select_persistent_rows(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def _select_persistent_rows(
+    before: Rows, after: Rows, rows: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
     """Return the changed rows that differ in a stored value; rounds of a disagreement are not stored."""
     old, new = (column[rows[rows < len(before)]] for column in (before, after))
     for column in (old, new):
@@ -207,7 +213,9 @@ def _system_spell_of(before: InstanceSpell, *, is_failed: bool, blind: bool, now
     return InstanceSpell(InstanceState.SILENT, now if before.sick_since is None else before.sick_since)
 
 
-def _find_instance_transitions(before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]) -> Rows:
+def _find_instance_transitions(
+    before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]
+) -> Rows:
     """Return INSTANCE_TRANSITION rows of the spells with another state."""
     transitions = [
         (index, old, spell.state)

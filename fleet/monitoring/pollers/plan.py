@@ -27,7 +27,10 @@ def plan_shards(instances: Mapping[int, InstanceFacts], size: int, now: float) -
     """Return the instances in shards of at most `size`; at least one shard, for the lists."""
     indices = [index for index, facts in sorted(instances.items()) if should_poll(facts, now)]
     slices = [indices[start : start + size] for start in range(0, len(indices), size)] or [[]]
-    return tuple(Shard(number, tuple(shard_indices), reads_lists=number == 0) for number, shard_indices in enumerate(slices))
+    return tuple(
+        Shard(number, tuple(shard_indices), reads_lists=number == 0)
+        for number, shard_indices in enumerate(slices)
+    )
 
 
 def should_poll(facts: InstanceFacts, now: float) -> bool:

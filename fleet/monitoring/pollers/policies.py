@@ -32,11 +32,15 @@ async def read_node_reports(
     async def read_report(facts: InstanceFacts) -> NodeReportResponse:
         async with semaphore:
             target = PollTarget(facts.index, facts.kind, facts.address)
-            report_or_error = await query_source(connections, target, POLICIES, lambda: _TIMEOUT_SECONDS, clock)
+            report_or_error = await query_source(
+                connections, target, POLICIES, lambda: _TIMEOUT_SECONDS, clock
+            )
         if not isinstance(report_or_error, SourceError):
             return NodeReportResponse(clock(), report_or_error)
         is_unsupported = report_or_error.has_response and str(report_or_error).startswith("unimplemented")
-        return NodeReportResponse(clock(), None, UNSUPPORTED_ERROR if is_unsupported else str(report_or_error))
+        return NodeReportResponse(
+            clock(), None, UNSUPPORTED_ERROR if is_unsupported else str(report_or_error)
+        )
 
     polled_instances = [facts for facts in instances if should_poll(facts, now)]
     try:

@@ -101,7 +101,9 @@ def _record_agents(handle: RecordHandle, list_result: PollResult, changes: Agent
     parity = state.parity ^ int(changes.full)
     after = FeedState(
         # A resource that expired meanwhile may be renewed on a page that has not arrived, so no row is expired yet.
-        freshness=FeedFreshness(list_result.at, list_result.at if changes.complete else state.freshness.responded_at),
+        freshness=FeedFreshness(
+            list_result.at, list_result.at if changes.complete else state.freshness.responded_at
+        ),
         epoch=changes.epoch,
         revision=changes.revision,
         is_listing=is_listing and not changes.complete,
@@ -120,9 +122,9 @@ def _record_agents(handle: RecordHandle, list_result: PollResult, changes: Agent
         cluster, epoch, (a for a, entry in changes.agents.items() if entry is None)
     )
     if is_listing and changes.complete:
-        removed_agents = np.union1d(removed_agents, _find_unlisted_agents(handle, indices, parity, list_result.at)).astype(
-            np.uint32
-        )
+        removed_agents = np.union1d(
+            removed_agents, _find_unlisted_agents(handle, indices, parity, list_result.at)
+        ).astype(np.uint32)
     row_count = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(removed_agents) else 0
     writer.write_heartbeats(
         *(cluster, epoch),
@@ -175,7 +177,9 @@ def _intern_auths(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.ui
     """Return the indices of the auths that wrote the agents' resources; unlisted auths are added to the roster."""
     distinct_ids = sorted({clean_text(identity) for identity in ids if identity})
     facts_by_id = {facts.id: facts for facts in handle.instances.values()}
-    identities = [(i, InstanceKind.AUTH.value, facts_by_id[i].name if i in facts_by_id else i) for i in distinct_ids]
+    identities = [
+        (i, InstanceKind.AUTH.value, facts_by_id[i].name if i in facts_by_id else i) for i in distinct_ids
+    ]
     indices = handle.writer.intern_instances(handle.cluster, handle.epoch, identities).tolist()
     return _indices_of(dict(zip(distinct_ids, indices, strict=True)), ids)
 

@@ -47,11 +47,16 @@ def select_agents_to_query(
     tunnel_indices = _rotate(np.flatnonzero(is_unhealthy), round_number)
     if round_number % max(1, math.ceil(_MIN_INTERVAL_SECONDS / round_interval)) == 0:
         tunnel_indices = np.concatenate(
-            [tunnel_indices, _sample(np.flatnonzero(is_candidate & ~is_unhealthy), tunnel_proxies, round_number)]
+            [
+                tunnel_indices,
+                _sample(np.flatnonzero(is_candidate & ~is_unhealthy), tunnel_proxies, round_number),
+            ]
         )
     # An agent with tunnels to several proxies is asked through one of them.
     tunnel_indices = tunnel_indices[np.sort(np.unique(tunnel_agents[tunnel_indices], return_index=True)[1])]
-    tunnel_indices = tunnel_indices[_rank_in_group(tunnel_proxies[tunnel_indices]) < _MAX_PER_PROXY][:_MAX_PER_ROUND]
+    tunnel_indices = tunnel_indices[_rank_in_group(tunnel_proxies[tunnel_indices]) < _MAX_PER_PROXY][
+        :_MAX_PER_ROUND
+    ]
     proxies = tunnel_proxies[tunnel_indices]
     return {int(proxy): tunnel_agents[tunnel_indices[proxies == proxy]] for proxy in np.unique(proxies)}
 
@@ -66,7 +71,11 @@ def select_old_reports(reports: ReportRows, now: float) -> Indices:
 
 def _rotate(tunnel_indices: npt.NDArray[np.intp], round_number: int) -> npt.NDArray[np.intp]:
     """Return the places rotated, so that each round begins with another one."""
-    return np.roll(tunnel_indices, -(round_number * _STRIDE % len(tunnel_indices))) if len(tunnel_indices) else tunnel_indices
+    return (
+        np.roll(tunnel_indices, -(round_number * _STRIDE % len(tunnel_indices)))
+        if len(tunnel_indices)
+        else tunnel_indices
+    )
 
 
 def _sample(

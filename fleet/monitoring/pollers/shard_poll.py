@@ -148,7 +148,9 @@ async def query_source(
         return SourceError(f"{target.address!r} is not an address: {error}", has_response=False)
     try:
         return await source.query(
-            SourceContext(target, channel, connections, _share_of(remaining_seconds, source.time_share), clock)
+            SourceContext(
+                target, channel, connections, _share_of(remaining_seconds, source.time_share), clock
+            )
         )
     except SourceError as failure:
         return failure

@@ -71,7 +71,11 @@ class Worker:
         )
 
     def poll_shard(
-        self, handle: RecordHandle, round_number: int, instances: Sequence[int], bootstrap_addresses: Sequence[str] | None
+        self,
+        handle: RecordHandle,
+        round_number: int,
+        instances: Sequence[int],
+        bootstrap_addresses: Sequence[str] | None,
     ) -> None:
         """Poll the instances of a shard, and the lists unless `bootstrap_addresses` is None; record the responses.
 
@@ -94,20 +98,31 @@ class Worker:
             self.run(connections.close())
         self._runner.close()
 
-    def _select_list_auths(self, handle: RecordHandle, bootstrap_addresses: Sequence[str]) -> list[PollTarget]:
+    def _select_list_auths(
+        self, handle: RecordHandle, bootstrap_addresses: Sequence[str]
+    ) -> list[PollTarget]:
         """Return the auths to read the lists from, the best first."""
         presence, instances = unpack_feed(handle.feeds.get(PRESENCE)), handle.instances.values()
         return [
-            PollTarget(index, InstanceKind.AUTH, address, feed_epoch=presence.epoch, feed_revision=presence.revision)
+            PollTarget(
+                index, InstanceKind.AUTH, address, feed_epoch=presence.epoch, feed_revision=presence.revision
+            )
             for index, address in select_list_auths(
                 instances, bootstrap_addresses, presence.last_auth, time.time(), self.polling.timing
             )
         ]
 
     def _target_for(
-        self, facts: InstanceFacts, handle: RecordHandle, round_number: int, agents: tuple[tuple[int, str], ...]
+        self,
+        facts: InstanceFacts,
+        handle: RecordHandle,
+        round_number: int,
+        agents: tuple[tuple[int, str], ...],
     ) -> PollTarget:
-        feed_state, rounds_per_connection = unpack_feed(handle.feeds.get(str(facts.index))), self.polling.rounds_per_connection
+        feed_state, rounds_per_connection = (
+            unpack_feed(handle.feeds.get(str(facts.index))),
+            self.polling.rounds_per_connection,
+        )
         return PollTarget(
             facts.index,
             facts.kind,
@@ -115,7 +130,8 @@ class Worker:
             facts.diag_address,
             feed_epoch=feed_state.epoch,
             feed_revision=feed_state.revision,
-            use_new_connection=rounds_per_connection > 0 and (round_number + facts.index) % rounds_per_connection == 0,
+            use_new_connection=rounds_per_connection > 0
+            and (round_number + facts.index) % rounds_per_connection == 0,
             agents_to_query=agents,
         )
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from fleet.monitoring.evidence import LISTS, PRESENCE, ReconnectMode
-from fleet.monitoring.sources.changes import FeedChanges, read_pages, read_changes
+from fleet.monitoring.sources.changes import FeedChanges, read_changes, read_pages
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import (

@@ -53,7 +53,9 @@ async def read_agent_reports(context: SourceContext) -> dict[int, AgentReportRes
             return AgentReportResponse(at, proxy, None, str(failure))
         return None if report is None else AgentReportResponse(at, proxy, report)
 
-    responses = await asyncio.gather(*(read_report(agent_id) for _, agent_id in context.target.agents_to_query))
+    responses = await asyncio.gather(
+        *(read_report(agent_id) for _, agent_id in context.target.agents_to_query)
+    )
     agents_and_responses = zip(context.target.agents_to_query, responses, strict=True)
     return {agent: response for (agent, _), response in agents_and_responses if response is not None}
 

@@ -37,5 +37,8 @@ def _read_entries(
 
 
 TUNNELS = EvidenceSource(
-    "tunnels", list_tunnels, applies_to=lambda target: target.kind is InstanceKind.PROXY, proves_reachability=True
+    "tunnels",
+    list_tunnels,
+    applies_to=lambda target: target.kind is InstanceKind.PROXY,
+    proves_reachability=True,
 )

@@ -94,8 +94,8 @@ def unpack_header(blob: bytes) -> RecordHeader | None:
     """
     if len(blob) < _HEADER_FIELDS.size or not blob.startswith(_MAGIC[:3]):
         return None
-    magic, row_count, epoch, seq, round_number, as_of, interval, agent_home_count, instance_count = _HEADER_FIELDS.unpack_from(
-        blob
+    magic, row_count, epoch, seq, round_number, as_of, interval, agent_home_count, instance_count = (
+        _HEADER_FIELDS.unpack_from(blob)
     )
     if magic != _MAGIC:
         return RecordHeader(
@@ -181,7 +181,9 @@ class FeedState:
 
     def after_failed_attempt(self, at: float) -> FeedState:
         """Return the feed after a failed attempt."""
-        return replace(self, freshness=FeedFreshness(attempted_at=at, responded_at=self.freshness.responded_at))
+        return replace(
+            self, freshness=FeedFreshness(attempted_at=at, responded_at=self.freshness.responded_at)
+        )
 
 
 def _dump(document: Mapping[str, Any]) -> str:

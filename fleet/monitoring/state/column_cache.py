@@ -35,16 +35,28 @@ class ColumnVersions:
 
     @classmethod
     def of(
-        cls, epoch: bytes, memory_version: bytes, concluded_round: bytes, presence_feed: FeedState, tunnel_feeds: Mapping[int, FeedState]
+        cls,
+        epoch: bytes,
+        memory_version: bytes,
+        concluded_round: bytes,
+        presence_feed: FeedState,
+        tunnel_feeds: Mapping[int, FeedState],
     ) -> ColumnVersions:
         """Return the versions from the small values of the record."""
-        heartbeats = (epoch, presence_feed.epoch, presence_feed.revision, presence_feed.is_listing, presence_feed.parity)
+        heartbeats = (
+            epoch,
+            presence_feed.epoch,
+            presence_feed.revision,
+            presence_feed.is_listing,
+            presence_feed.parity,
+        )
         return cls(
             heartbeats=heartbeats,
             memory=(epoch, memory_version, heartbeats),
             verdicts=(epoch, concluded_round),
             tunnels={
-                proxy: (epoch, state.epoch, state.revision, state.is_listing) for proxy, state in tunnel_feeds.items()
+                proxy: (epoch, state.epoch, state.revision, state.is_listing)
+                for proxy, state in tunnel_feeds.items()
             },
         )
 
@@ -89,7 +101,9 @@ class ColumnCache:
         if old_versions.verdicts != new_versions.verdicts:
             blob = next(replies) or b""
             self.header = unpack_header(blob)
-            self.verdicts = rows_of(blob, VERDICT, self.header.row_count if self.header else 0, offset=HEADER_SIZE)
+            self.verdicts = rows_of(
+                blob, VERDICT, self.header.row_count if self.header else 0, offset=HEADER_SIZE
+            )
         if proxies:
             self.tunnels.update(zip(proxies, (blob or b"" for blob in next(replies)), strict=True))
         for proxy in set(self.tunnels) - set(new_versions.tunnels):

@@ -12,7 +12,9 @@ from fleet.monitoring.state.codec import Rows
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE
 
 #: One change of an agent's state; `packed` as in VERDICT. 9 bytes.
-TRANSITION = np.dtype([("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("reason_and_recovery", "u1")])
+TRANSITION = np.dtype(
+    [("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("reason_and_recovery", "u1")]
+)
 #: One change of an instance's state. 4 bytes.
 INSTANCE_TRANSITION = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
 #: Indices of the auths' backend and of the cluster, which have states and spells like instances.
@@ -45,7 +47,9 @@ def pack_round_changes(changes: RoundChanges) -> bytes:
     """Return the changes as bytes; empty without any."""
     if changes.is_empty:
         return b""
-    header = _HEADER.pack(changes.round, changes.concluded_at, len(changes.transitions), len(changes.agents_to_save))
+    header = _HEADER.pack(
+        changes.round, changes.concluded_at, len(changes.transitions), len(changes.agents_to_save)
+    )
     rows = changes.transitions.tobytes() + changes.agents_to_save.astype("<u4").tobytes()
     # Instances last and without a count: entries from before an upgrade have none and stay readable.
     return header + rows + changes.instance_transitions.tobytes()
@@ -61,5 +65,7 @@ def unpack_round_changes(blob: bytes) -> RoundChanges:
         concluded_at=concluded_at,
         transitions=np.frombuffer(blob, TRANSITION, transition_count, _HEADER.size),
         agents_to_save=np.frombuffer(blob, np.dtype("<u4"), saved_agent_count, agents_offset),
-        instance_transitions=np.frombuffer(blob, INSTANCE_TRANSITION, -1, instances_offset) if instances_offset < len(blob) else _NO_INSTANCE_TRANSITIONS,
+        instance_transitions=np.frombuffer(blob, INSTANCE_TRANSITION, -1, instances_offset)
+        if instances_offset < len(blob)
+        else _NO_INSTANCE_TRANSITIONS,
     )

@@ -35,7 +35,9 @@ class PolicyReportStore:
         with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hset(
                 key,
-                mapping={instance_id: pack_node_response(response) for instance_id, response in responses.items()},
+                mapping={
+                    instance_id: pack_node_response(response) for instance_id, response in responses.items()
+                },
             )
             pipe.expire(key, _TTL_SECONDS)
             pipe.execute()

@@ -26,7 +26,7 @@ from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.record import empty_record, load_record
 from fleet.monitoring.state.roster import Rosters
-from fleet.monitoring.state.tables import explanation_of, table_of, agent_view_of
+from fleet.monitoring.state.tables import agent_view_of, explanation_of, table_of
 from fleet.monitoring.views import (
     AgentView,
     Explanation,
@@ -184,7 +184,9 @@ class Reader:
         if not proxies:
             return {}
         with map_redis_errors():
-            blobs = cast("list[bytes | None]", self._redis.hmget(keys.tunnels, [str(proxy) for proxy in proxies]))
+            blobs = cast(
+                "list[bytes | None]", self._redis.hmget(keys.tunnels, [str(proxy) for proxy in proxies])
+            )
         opened_at = {}
         for proxy, blob in zip(proxies, blobs, strict=True):
             rows = np.frombuffer(blob or b"", TUNNEL)
@@ -260,7 +262,11 @@ def _instances_in(response: AgentReportResponse, table: FleetTable) -> dict[int,
     ids: set[str] = set()
     if report is not None:
         ids = {*report.tracker.claimed_proxies, *(proxy.proxy_id for proxy in report.tracker.proxies)}
-    return {index: view for index, view in table.instances.items() if index == response.proxy or view.facts.id in ids}
+    return {
+        index: view
+        for index, view in table.instances.items()
+        if index == response.proxy or view.facts.id in ids
+    }
 
 
 def open_reader(url: str, prefix: str) -> Reader:

@@ -121,7 +121,9 @@ def load_record(
     feed_states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
     presence_feed, lists_feed = feed_states.pop(PRESENCE, FeedState()), feed_states.pop(LISTS, FeedState())
     tunnel_feeds = {int(name): state for name, state in feed_states.items()}
-    versions = ColumnVersions.of(epoch or b"", memory_version or b"", concluded_round or b"", presence_feed, tunnel_feeds)
+    versions = ColumnVersions.of(
+        epoch or b"", memory_version or b"", concluded_round or b"", presence_feed, tunnel_feeds
+    )
     columns = (cache or ColumnCache()).refresh(redis, keys, versions)
     agents, instances = rosters.read_together(keys.epoch, keys.agents, keys.instances)
     if epoch is None or not agents.epoch == instances.epoch == epoch.decode():

@@ -51,7 +51,13 @@ class Roster:
     def append_tail(self, epoch: str, tail: bytes) -> None:
         """Add the records that were appended after `byte_count`; a new epoch starts over."""
         if epoch != self.epoch:
-            self.epoch, self.byte_count, self.columns, self.index_by_id, self._column_heads = epoch, 0, [], {}, {}
+            self.epoch, self.byte_count, self.columns, self.index_by_id, self._column_heads = (
+                epoch,
+                0,
+                [],
+                {},
+                {},
+            )
         if not tail:
             return
         start = len(self.index_by_id)
@@ -118,7 +124,9 @@ class Rosters:
         """
         roster = self._rosters.get(key) or self.read(epoch_key, key)
         for _ in range(_MAX_ATTEMPTS):
-            missing_identities = list({r[0]: r for r in identities if r[0] not in roster.index_by_id}.values())
+            missing_identities = list(
+                {r[0]: r for r in identities if r[0] not in roster.index_by_id}.values()
+            )
             if roster.epoch == epoch and not missing_identities:
                 return np.fromiter((roster.index_by_id[r[0]] for r in identities), np.uint32, len(identities))
             roster = self.read(epoch_key, key)

@@ -29,7 +29,11 @@ class Rounds:
     def claim(self, cluster: str, round_number: int) -> bool:
         """Claim the start of a round; return False when another process has it. Raises StateUnavailableError."""
         with map_redis_errors():
-            return bool(self._redis.set(self._keys(cluster).round_claim(round_number), 1, nx=True, ex=_CLAIM_TTL_SECONDS))
+            return bool(
+                self._redis.set(
+                    self._keys(cluster).round_claim(round_number), 1, nx=True, ex=_CLAIM_TTL_SECONDS
+                )
+            )
 
     def begin(self, cluster: str, round_number: int, shards: Iterable[int]) -> int | None:
         """Open a round with its shards; return the previous round if it never ended. Raises StateUnavailableError."""

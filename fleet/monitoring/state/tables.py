@@ -61,7 +61,9 @@ def mark_stale(verdicts: Rows) -> Rows:
     stale_verdicts = verdicts.copy()
     is_outdated = stale_verdicts["state"] != State.RETIRED
     stale_verdicts["state"][is_outdated] = State.UNKNOWN
-    stale_verdicts["reason_and_recovery"][is_outdated] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
+    stale_verdicts["reason_and_recovery"][is_outdated] = (
+        int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
+    )
     stale_verdicts["cause"][is_outdated] = NO_CAUSE
     for name in ("recovers_at", "strands_at"):
         stale_verdicts[name][is_outdated] = 0.0
@@ -185,7 +187,9 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
         view=agent_view_of(table, index, frame),
         evidence=agent_evidence,
         instances={
-            index: instance for index, instance in table.instances.items() if index == cause or index in instance_indices
+            index: instance
+            for index, instance in table.instances.items()
+            if index == cause or index in instance_indices
         },
     )
 

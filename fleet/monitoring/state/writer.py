@@ -37,7 +37,7 @@ from fleet.monitoring.state.codec import (
 from fleet.monitoring.state.column_cache import ColumnCache
 from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import ClusterRecord, load_record, load_instances
+from fleet.monitoring.state.record import ClusterRecord, load_instances, load_record
 from fleet.monitoring.state.roster import Rosters, encode_identities
 from fleet.vocabulary.instances import InstanceFacts, InstanceResource, Poll
 
@@ -259,7 +259,11 @@ class Writer:
             batch.write_rows(keys.memory, offset, MEMORY.itemsize, indices, tracked_counts.tobytes())
         # An agent without any heartbeat has no row to expire: its index is beyond the column, or its row stays blank.
         batch.write_rows(
-            keys.heartbeats, 0, size, removed_agents, np.full(len(removed_agents), removed_at, "<f8").tobytes()
+            keys.heartbeats,
+            0,
+            size,
+            removed_agents,
+            np.full(len(removed_agents), removed_at, "<f8").tobytes(),
         )
         return self._run_batch(batch, keys)
 
@@ -268,7 +272,7 @@ class Writer:
     ) -> bool:
         """Write the TUNNEL rows of a proxy (None: unchanged) and the place in its feed.
 
-        While a full list is in progress (`after.listing`), new rows are kept separately and the old rows stay in use.
+        While a full list is in progress (`after.is_listing`), new rows are kept separately and the old rows stay in use.
         Returns False and writes nothing when another process changed the feed meanwhile.
         """
         assert rows is None or rows.dtype == TUNNEL, "rows of another column"
@@ -284,9 +288,7 @@ class Writer:
                 batch.add_command("HDEL", keys.listings, str(proxy))
         return self._run_batch(batch, keys)
 
-    def write_feed(
-        self, cluster: str, epoch: str, name: str, *, before: bytes, after: FeedState
-    ) -> bool:
+    def write_feed(self, cluster: str, epoch: str, name: str, *, before: bytes, after: FeedState) -> bool:
         """Write only the freshness of a feed. Returns False when another process changed the feed meanwhile."""
         return self.write_feeds(cluster, epoch, {name: (before, after)})
 
@@ -344,7 +346,11 @@ class Writer:
         roster = self._rosters.read(keys.epoch, keys.agents)
         if not roster.epoch:
             raise RecordLostError(f"cluster {cluster} has no record")
-        until_by_index = {roster.index_by_id[agent]: at for agent, at in until_by_agent.items() if agent in roster.index_by_id}
+        until_by_index = {
+            roster.index_by_id[agent]: at
+            for agent, at in until_by_agent.items()
+            if agent in roster.index_by_id
+        }
 
         def mark(memory: Rows) -> npt.NDArray[np.uint32]:
             working_until = np.zeros(len(memory))
@@ -395,7 +401,9 @@ class Writer:
         else:
             rows = conclusion.verdicts[conclusion.changed_verdict_rows].tobytes()
             batch.add_command("SETRANGE", keys.verdicts, 0, header)
-            batch.write_rows(keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.changed_verdict_rows, rows)
+            batch.write_rows(
+                keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.changed_verdict_rows, rows
+            )
         if has_new_rows or _is_mostly_changed(conclusion.changed_memory_rows, conclusion.memory):
             batch.add_command("SET", keys.memory, conclusion.memory.tobytes())
         else:

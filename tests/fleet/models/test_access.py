@@ -9,12 +9,12 @@ from fleet.models.access import (
     ROLES,
     ClusterLimit,
     Permission,
+    audit_log_clusters_of,
     can_write,
     create_roles,
     end_sessions,
-    has_permission,
     has_cluster_limit,
-    audit_log_clusters_of,
+    has_permission,
     set_role,
 )
 

@@ -22,7 +22,9 @@ def operator(client: Client, person: MakeUser) -> Client:
     """A user who may read the log, and three rows."""
     now = timezone.now()
     alice = Actor(ActorKind.PERSON, "alice", 1)
-    write_entry(Attempt(alice, "x.plan", "default", "=1+1", after={"a": 1}, request_id="req-7"), "succeeded", now)
+    write_entry(
+        Attempt(alice, "x.plan", "default", "=1+1", after={"a": 1}, request_id="req-7"), "succeeded", now
+    )
     write_entry(Attempt(alice, "x.confirm", "default", "big", detail="no reason"), "refused", now)
     write_entry(Attempt(SYSTEM_ACTOR, "x.seen", "other", "elsewhere"), "succeeded", now)
     client.force_login(person("operator"))

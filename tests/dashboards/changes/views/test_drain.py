@@ -116,7 +116,9 @@ def test_unhealthy_instance_is_not_shown_as_accepting_connections(
 def test_agents_can_be_moved_off_the_instance(client: Client, path: str, record: Writer, name: str) -> None:
     """The page plans a campaign off a proxy or off an auth: the form is filled in with it."""
     (identity,) = (
-        instance for instance, _, instance_name in record.instance_identities("default") if instance_name == name
+        instance
+        for instance, _, instance_name in record.instance_identities("default")
+        if instance_name == name
     )
     page = client.get(f"/instances/{identity}/drain/").content.decode()
     query = f"{name.partition('-')[0]}={name}"

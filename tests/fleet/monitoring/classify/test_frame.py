@@ -84,7 +84,10 @@ def test_expiry_requires_a_response_or_sick_auths() -> None:
     expired_agent = agent(heartbeat=heartbeat(expires_at=NOW - 1))
     attempted_before = FeedFreshness(NOW, NOW - 2)
     assert classify(expired_agent, fleet(presence_freshness=attempted_before), NOW).state is State.HEALTHY
-    assert classify(expired_agent, fleet(presence_freshness=FeedFreshness(NOW, NOW - 1)), NOW).state is State.STRANDED
+    assert (
+        classify(expired_agent, fleet(presence_freshness=FeedFreshness(NOW, NOW - 1)), NOW).state
+        is State.STRANDED
+    )
     frozen = fleet(presence_freshness=attempted_before, auth_1=UNHEALTHY, auth_2=UNHEALTHY)
     verdict = classify(expired_agent, frozen, NOW)
     assert verdict.state is State.STRANDED
@@ -100,14 +103,18 @@ def test_resource_expires_exactly_at_its_expiry() -> None:
 @pytest.mark.parametrize(("age", "state"), [(9.999, State.HEALTHY), (10.0, State.UNKNOWN)])
 def test_tunnels_are_live_for_two_polls_or_the_minimum(age: float, state: State) -> None:
     """A report of age `tunnels_live_for` or more does not count."""
-    fleet_evidence = fleet(tunnel_freshness={PROXY_1: FeedFreshness(NOW, NOW - age), PROXY_2: FeedFreshness(NOW, NOW)})
+    fleet_evidence = fleet(
+        tunnel_freshness={PROXY_1: FeedFreshness(NOW, NOW - age), PROXY_2: FeedFreshness(NOW, NOW)}
+    )
     assert classify(agent(), fleet_evidence, NOW).state is state
 
 
 @pytest.mark.parametrize(("age", "stale"), [(9.999, False), (10.0, True)])
 def test_presence_is_stale_from_stale_after(age: float, stale: bool) -> None:
     """A failed attempt is fresh evidence too."""
-    assert prepare_frame(fleet(presence_freshness=FeedFreshness(NOW - age, None)), NOW).presence_stale is stale
+    assert (
+        prepare_frame(fleet(presence_freshness=FeedFreshness(NOW - age, None)), NOW).presence_stale is stale
+    )
     assert not prepare_frame(fleet(presence_freshness=FeedFreshness(NOW, None)), NOW).presence_stale
 
 
@@ -127,7 +134,9 @@ def test_tunnel_reports_are_complete_if_no_proxy_can_hide_tunnels(
     proxy_2: dict[str, Any], feed: FeedFreshness, is_covered: bool
 ) -> None:
     """An agent has no tunnel only if every proxy that can have one has reported."""
-    fleet_evidence = fleet(proxy_2=proxy_2, tunnel_freshness={PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: feed})
+    fleet_evidence = fleet(
+        proxy_2=proxy_2, tunnel_freshness={PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: feed}
+    )
     assert prepare_frame(fleet_evidence, NOW).has_all_tunnel_reports is is_covered
 
 

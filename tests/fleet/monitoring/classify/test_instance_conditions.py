@@ -26,9 +26,9 @@ _FRESH = FeedFreshness(NOW, NOW)
 
 def condition_of_proxy(facts: dict[str, Any], feed: FeedFreshness = _FRESH) -> InstanceCondition:
     """Return the condition of proxy-1 in the small fleet."""
-    return prepare_frame(fleet(proxy_1=facts, tunnel_freshness={PROXY_1: feed, PROXY_2: _FRESH}), NOW).conditions[
-        PROXY_1
-    ]
+    return prepare_frame(
+        fleet(proxy_1=facts, tunnel_freshness={PROXY_1: feed, PROXY_2: _FRESH}), NOW
+    ).conditions[PROXY_1]
 
 
 @pytest.mark.parametrize(

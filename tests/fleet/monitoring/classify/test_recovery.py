@@ -205,7 +205,9 @@ def test_recovery_two_frozen_proxies_count_from_the_later() -> None:
     fleet_evidence = fleet(proxy_1={**SILENT, "sick_since": NOW - 8}, proxy_2=SILENT)
     instances = {**fleet_evidence.instances, 9: replace(third, index=9, id="uuid-proxy-9")}
     tunnels = {**fleet_evidence.tunnel_freshness, 9: FeedFreshness(NOW, NOW)}
-    verdict = classify(two_tunnel_agent, replace(fleet_evidence, instances=instances, tunnel_freshness=tunnels), NOW)
+    verdict = classify(
+        two_tunnel_agent, replace(fleet_evidence, instances=instances, tunnel_freshness=tunnels), NOW
+    )
     assert verdict.state is State.STRANDED
     assert verdict.cause == "uuid-proxy-1"
     assert verdict.recovers_at == NOW - 2 + 10 + 9

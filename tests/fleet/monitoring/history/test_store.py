@@ -47,7 +47,10 @@ def push_changes(
         [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
     )
     changes_of_round = RoundChanges(
-        round=number, concluded_at=AS_OF + number, transitions=rows, agents_to_save=np.arange(3, dtype=np.uint32)
+        round=number,
+        concluded_at=AS_OF + number,
+        transitions=rows,
+        agents_to_save=np.arange(3, dtype=np.uint32),
     )
     writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(changes_of_round))
 

@@ -65,8 +65,13 @@ def test_recently_queried_agents_are_not_selected() -> None:
 def test_healthy_agents_are_sampled_in_turn() -> None:
     """Every 5 s another one, until all have been queried."""
     tunnels = [(agent, 7) for agent in range(4)]
-    selections = [select_by_proxy([H] * 4, tunnels, round_number=round_number, round_interval=1.0) for round_number in range(20)]
-    assert [bool(selection) for selection in selections] == [round_number % 5 == 0 for round_number in range(20)]
+    selections = [
+        select_by_proxy([H] * 4, tunnels, round_number=round_number, round_interval=1.0)
+        for round_number in range(20)
+    ]
+    assert [bool(selection) for selection in selections] == [
+        round_number % 5 == 0 for round_number in range(20)
+    ]
     assert sorted(selection[7][0] for selection in selections if selection) == [0, 1, 2, 3]
 
 

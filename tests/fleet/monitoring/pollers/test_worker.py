@@ -314,7 +314,9 @@ def test_unfinished_list_is_no_response_about_all_agents(fleet: Fleet) -> None:
     assert (after.freshness.attempted_at or 0.0) > (before.attempted_at or 0.0)
     answers[2] = fleet_pb2.ListAgentsResponse(epoch="e", revision=3)
     fleet.poll()
-    assert (fleet.writer.load(CLUSTER).presence_feed.freshness.responded_at or 0.0) > (before.responded_at or 0.0)
+    assert (fleet.writer.load(CLUSTER).presence_feed.freshness.responded_at or 0.0) > (
+        before.responded_at or 0.0
+    )
 
 
 def test_tunnels_follow_the_feed_changes(fleet: Fleet) -> None:

@@ -24,7 +24,12 @@ def test_summary_of_a_fresh_round(writer: Writer, reader: Reader) -> None:
     fill(writer, STATES)
     summary = reader.summary("default", AS_OF + 1)
     assert not summary.stale
-    assert (summary.agent_count, summary.instance_count, summary.as_of, summary.interval) == (4, 4, AS_OF, INTERVAL)
+    assert (summary.agent_count, summary.instance_count, summary.as_of, summary.interval) == (
+        4,
+        4,
+        AS_OF,
+        INTERVAL,
+    )
     assert summary.counts == {
         **dict.fromkeys(State, 0),
         State.HEALTHY: 2,
