@@ -44,8 +44,8 @@ class FilledRecord:
         won = self.writer.write_heartbeats(
             CLUSTER,
             self.epoch,
-            before=self.writer.feed(CLUSTER, PRESENCE),
-            after=FeedState(
+            feed_before=self.writer.feed(CLUSTER, PRESENCE),
+            feed_after=FeedState(
                 freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision, last_auth=0
             ),
             indices=indices,
@@ -68,7 +68,7 @@ class FilledRecord:
     def _feed(self, name: str, now: float) -> None:
         before = self.writer.feed(CLUSTER, name)
         after = FeedState(freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision)
-        assert self.writer.write_feed(CLUSTER, self.epoch, name, before=before, after=after), (
+        assert self.writer.write_feed(CLUSTER, self.epoch, name, feed_before=before, feed_after=after), (
             "nobody else writes"
         )
 
@@ -151,8 +151,8 @@ def _open_tunnels(
             CLUSTER,
             filled.epoch,
             AUTHS + proxy,
-            before=b"",
-            after=FeedState(freshness=FeedFreshness(now, now), epoch="bench", revision=1),
+            feed_before=b"",
+            feed_after=FeedState(freshness=FeedFreshness(now, now), epoch="bench", revision=1),
             rows=rows,
         )
         assert won, "nobody else writes"

@@ -70,7 +70,9 @@ class PolledCluster:
         }
         writer.write_instances(cluster, epoch, resources=resources, polls=self._polls, probed_at=now)
         feed_state = FeedState(freshness=FeedFreshness(now, now), epoch="feed", revision=int(now))
-        assert writer.write_feed(cluster, epoch, LISTS, before=writer.feed(cluster, LISTS), after=feed_state)
+        assert writer.write_feed(
+            cluster, epoch, LISTS, feed_before=writer.feed(cluster, LISTS), feed_after=feed_state
+        )
         indices = writer.intern_agents(
             cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)]
         )
@@ -79,8 +81,8 @@ class PolledCluster:
         rows["claimed_count"] = claimed_count
         assert writer.write_heartbeats(
             *(cluster, epoch),
-            before=writer.feed(cluster, PRESENCE),
-            after=feed_state,
+            feed_before=writer.feed(cluster, PRESENCE),
+            feed_after=feed_state,
             indices=indices,
             rows=rows,
             removed_agents=np.zeros(0, np.uint32),
@@ -94,7 +96,12 @@ class PolledCluster:
             proxy_index = str(self.auths + number)
             before_feed = writer.feed(cluster, proxy_index)
             assert writer.write_tunnels(
-                cluster, epoch, int(proxy_index), before=before_feed, after=feed_state, rows=tunnel_rows
+                cluster,
+                epoch,
+                int(proxy_index),
+                feed_before=before_feed,
+                feed_after=feed_state,
+                rows=tunnel_rows,
             )
 
 

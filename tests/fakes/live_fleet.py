@@ -171,8 +171,8 @@ class LiveFleet:
         assert self._writer.write_heartbeats(
             self.cluster,
             self.epoch,
-            before=self._writer.feed(self.cluster, "presence"),
-            after=FeedState(
+            feed_before=self._writer.feed(self.cluster, "presence"),
+            feed_after=FeedState(
                 freshness=FeedFreshness(now, now), epoch="agents", revision=len(agents), last_auth=0
             ),
             indices=agents,
@@ -191,8 +191,8 @@ class LiveFleet:
                 self.cluster,
                 self.epoch,
                 AUTHS + number,
-                before=self._writer.feed(self.cluster, name),
-                after=FeedState(
+                feed_before=self._writer.feed(self.cluster, name),
+                feed_after=FeedState(
                     freshness=FeedFreshness(now, now), epoch="tunnels", revision=len(proxy_agents)
                 ),
                 rows=tunnels,
@@ -202,7 +202,7 @@ class LiveFleet:
         now = time.time()
         before = self._writer.feed(self.cluster, name)
         after = FeedState(freshness=FeedFreshness(now, now))
-        assert self._writer.write_feed(self.cluster, self.epoch, name, before=before, after=after)
+        assert self._writer.write_feed(self.cluster, self.epoch, name, feed_before=before, feed_after=after)
 
     def _conclude(self, age: float = 0.0, interval: float = INTERVAL) -> list[Event]:
         """Conclude a round as `fleet.monitoring.pollers.conclude` does, but with the states that the test sets.

@@ -71,15 +71,19 @@ def fill(
     assert writer.write_heartbeats(
         cluster,
         epoch,
-        before=writer.feed(cluster, "presence"),
-        after=FeedState(freshness=feed, epoch="agents", revision=len(agents), last_auth=0),
+        feed_before=writer.feed(cluster, "presence"),
+        feed_after=FeedState(freshness=feed, epoch="agents", revision=len(agents), last_auth=0),
         indices=agents,
         rows=rows,
         removed_agents=np.zeros(0, np.uint32),
         removed_at=as_of,
     )
     assert writer.write_feed(
-        cluster, epoch, "lists", before=writer.feed(cluster, "lists"), after=FeedState(freshness=feed)
+        cluster,
+        epoch,
+        "lists",
+        feed_before=writer.feed(cluster, "lists"),
+        feed_after=FeedState(freshness=feed),
     )
     for number in range(proxies):
         proxy_agents = np.union1d(agents[:connected_to_all], agents[number::proxies])
@@ -89,8 +93,8 @@ def fill(
             cluster,
             epoch,
             auths + number,
-            before=writer.feed(cluster, str(auths + number)),
-            after=FeedState(freshness=feed, epoch="tunnels", revision=len(proxy_agents)),
+            feed_before=writer.feed(cluster, str(auths + number)),
+            feed_after=FeedState(freshness=feed, epoch="tunnels", revision=len(proxy_agents)),
             rows=tunnels,
         )
     assert conclude(writer, states, cluster=cluster, auths=auths, proxies=proxies, as_of=as_of, cause=cause)

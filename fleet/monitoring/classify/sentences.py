@@ -35,7 +35,8 @@ def _state_sentence(s: Situation, state: State, reason: Reason, cause: int) -> s
         return _degraded_sentence(s, reason, cause)
     if state is State.EXCESS:
         return f"The agent has {len(s.live_tunnels)} tunnels, but its desired count is {_desired_count(s)}."
-    return f"The agent is reachable through {_join_names(s.live_tunnels, s.frame)}, and {_auth_name(s)} receives its heartbeats."
+    proxies = _join_names(s.live_tunnels, s.frame)
+    return f"The agent is reachable through {proxies}, and {_auth_name(s)} receives its heartbeats."
 
 
 def _unknown_sentence(s: Situation, reason: Reason) -> str:
@@ -47,7 +48,8 @@ def _unknown_sentence(s: Situation, reason: Reason) -> str:
             "network between Refloat and the cluster."
         )
     if reason is Reason.DISAGREE:
-        return f"The agent has a tunnel to {_join_names(s.live_tunnels, s.frame)}, but no auth has ever listed the agent."
+        proxies = _join_names(s.live_tunnels, s.frame)
+        return f"The agent has a tunnel to {proxies}, but no auth has ever listed the agent."
     return "Refloat has too little recent data to determine the state of this agent."
 
 

@@ -72,7 +72,11 @@ def _record_instances(handle: RecordHandle, listed_instances: Sequence[ListedIns
     writer.write_instances(cluster, handle.epoch, resources=changed_resources)
     before, _ = handle.feed(LISTS)
     writer.write_feed(
-        cluster, handle.epoch, LISTS, before=before, after=FeedState(freshness=FeedFreshness(at, at))
+        cluster,
+        handle.epoch,
+        LISTS,
+        feed_before=before,
+        feed_after=FeedState(freshness=FeedFreshness(at, at)),
     )
 
 
@@ -128,8 +132,8 @@ def _record_agents(handle: RecordHandle, list_result: PollResult, changes: Agent
     row_count = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(removed_agents) else 0
     writer.write_heartbeats(
         *(cluster, epoch),
-        before=before,
-        after=after,
+        feed_before=before,
+        feed_after=after,
         indices=indices,
         rows=rows,
         # An agent that only tunnels ever named has no row to expire.

@@ -80,7 +80,7 @@ def record_poll_results(
     handle.writer.write_agent_responses(handle.cluster, handle.epoch, responses)
     if not handle.writer.write_feeds(handle.cluster, handle.epoch, freshness_updates):
         for name, (before, after) in freshness_updates.items():
-            handle.writer.write_feed(handle.cluster, handle.epoch, name, before=before, after=after)
+            handle.writer.write_feed(handle.cluster, handle.epoch, name, feed_before=before, feed_after=after)
 
 
 def next_poll(
@@ -122,7 +122,7 @@ def _record_tunnels(
     at: float,
     freshness_updates: dict[str, tuple[bytes, FeedState]],
 ) -> None:
-    """Write a proxy's rows if they changed; otherwise add its freshness to `freshness_updates`, written for all at once."""
+    """Write a proxy's rows if they changed; otherwise only add to `freshness_updates`, written for all at once."""
     before, state = handle.feed(str(proxy))
     is_listing = changes.full or state.is_listing
     after = FeedState(
@@ -137,7 +137,7 @@ def _record_tunnels(
     writer, cluster = handle.writer, handle.cluster
     blob = b"" if changes.full else writer.tunnels(cluster, proxy, is_listing=state.is_listing)
     rows = apply_tunnel_changes(handle, np.frombuffer(blob, TUNNEL), changes)
-    writer.write_tunnels(cluster, handle.epoch, proxy, before=before, after=after, rows=rows)
+    writer.write_tunnels(cluster, handle.epoch, proxy, feed_before=before, feed_after=after, rows=rows)
 
 
 def apply_tunnel_changes(handle: RecordHandle, rows_before: Rows, changes: TunnelChanges) -> Rows:

@@ -70,7 +70,7 @@ def select_old_reports(reports: ReportRows, now: float) -> Indices:
 
 
 def _rotate(tunnel_indices: npt.NDArray[np.intp], round_number: int) -> npt.NDArray[np.intp]:
-    """Return the places rotated, so that each round begins with another one."""
+    """Return the indices rotated, so that each round begins with another tunnel."""
     return (
         np.roll(tunnel_indices, -(round_number * _STRIDE % len(tunnel_indices)))
         if len(tunnel_indices)
@@ -81,7 +81,7 @@ def _rotate(tunnel_indices: npt.NDArray[np.intp], round_number: int) -> npt.NDAr
 def _sample(
     tunnel_indices: npt.NDArray[np.intp], proxies: npt.NDArray[np.uint16], round_number: int
 ) -> npt.NDArray[np.intp]:
-    """Return one place per proxy, another one in each round."""
+    """Return one tunnel per proxy, another one in each round."""
     sorted_indices = tunnel_indices[np.argsort(proxies[tunnel_indices], kind="stable")]
     _, starts, counts = np.unique(proxies[sorted_indices], return_index=True, return_counts=True)
     sampled_indices: npt.NDArray[np.intp] = sorted_indices[starts + round_number * _STRIDE % counts]

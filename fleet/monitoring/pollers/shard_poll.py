@@ -28,7 +28,7 @@ class PollResult:
     target: PollTarget
     #: When the attempt ended, seconds since the epoch.
     at: float
-    #: Response or SourceError of each polled source, by name.
+    #: Response or SourceError of each polled source.
     responses: Mapping[EvidenceSource[Any], Any]
 
     def response_of(self, source: EvidenceSource[ResponseT]) -> ResponseT | None:

@@ -231,8 +231,8 @@ class Writer:
         cluster: str,
         epoch: str,
         *,
-        before: bytes,
-        after: FeedState,
+        feed_before: bytes,
+        feed_after: FeedState,
         indices: npt.NDArray[np.uint32],
         rows: Rows,
         removed_agents: npt.NDArray[np.uint32],
@@ -245,8 +245,8 @@ class Writer:
         """
         keys = self.keys(cluster)
         batch = self._start_batch(keys, epoch)
-        batch.guard_field(keys.feeds, PRESENCE, before)
-        batch.add_command("HSET", keys.feeds, PRESENCE, pack_feed(after))
+        batch.guard_field(keys.feeds, PRESENCE, feed_before)
+        batch.add_command("HSET", keys.feeds, PRESENCE, pack_feed(feed_after))
         size = HEARTBEAT.itemsize
         if len(indices):
             batch.pad(keys.heartbeats, blank_rows(HEARTBEAT, 1).tobytes(), int(indices.max()) + 1)
@@ -268,29 +268,39 @@ class Writer:
         return self._run_batch(batch, keys)
 
     def write_tunnels(
-        self, cluster: str, epoch: str, proxy: int, *, before: bytes, after: FeedState, rows: Rows | None
+        self,
+        cluster: str,
+        epoch: str,
+        proxy: int,
+        *,
+        feed_before: bytes,
+        feed_after: FeedState,
+        rows: Rows | None,
     ) -> bool:
         """Write the TUNNEL rows of a proxy (None: unchanged) and the place in its feed.
 
-        While a full list is in progress (`after.is_listing`), new rows are kept separately and the old rows stay in use.
+        While a full list is in progress (`feed_after.is_listing`), new rows are kept separately, and the old rows stay
+        in use.
         Returns False and writes nothing when another process changed the feed meanwhile.
         """
         assert rows is None or rows.dtype == TUNNEL, "rows of another column"
         keys = self.keys(cluster)
         batch = self._start_batch(keys, epoch)
-        batch.guard_field(keys.feeds, str(proxy), before)
-        batch.add_command("HSET", keys.feeds, str(proxy), pack_feed(after))
+        batch.guard_field(keys.feeds, str(proxy), feed_before)
+        batch.add_command("HSET", keys.feeds, str(proxy), pack_feed(feed_after))
         if rows is not None:
             batch.add_command(
-                "HSET", keys.listings if after.is_listing else keys.tunnels, str(proxy), rows.tobytes()
+                "HSET", keys.listings if feed_after.is_listing else keys.tunnels, str(proxy), rows.tobytes()
             )
-            if not after.is_listing:
+            if not feed_after.is_listing:
                 batch.add_command("HDEL", keys.listings, str(proxy))
         return self._run_batch(batch, keys)
 
-    def write_feed(self, cluster: str, epoch: str, name: str, *, before: bytes, after: FeedState) -> bool:
+    def write_feed(
+        self, cluster: str, epoch: str, name: str, *, feed_before: bytes, feed_after: FeedState
+    ) -> bool:
         """Write only the freshness of a feed. Returns False when another process changed the feed meanwhile."""
-        return self.write_feeds(cluster, epoch, {name: (before, after)})
+        return self.write_feeds(cluster, epoch, {name: (feed_before, feed_after)})
 
     def write_feeds(self, cluster: str, epoch: str, feeds: Mapping[str, tuple[bytes, FeedState]]) -> bool:
         """Write only the freshness of feeds, by name: (stored state, new state).
@@ -299,9 +309,9 @@ class Writer:
         """
         keys = self.keys(cluster)
         batch = self._start_batch(keys, epoch)
-        for name, (before, after) in feeds.items():
-            batch.guard_field(keys.feeds, name, before)
-            batch.add_command("HSET", keys.feeds, name, pack_feed(after))
+        for name, (feed_before, feed_after) in feeds.items():
+            batch.guard_field(keys.feeds, name, feed_before)
+            batch.add_command("HSET", keys.feeds, name, pack_feed(feed_after))
         return batch.is_empty or self._run_batch(batch, keys)
 
     def write_instances(
@@ -384,18 +394,18 @@ class Writer:
                 return
         raise StateError(f"cluster {cluster}: concurrent rounds kept changing the memory of agents")
 
-    def commit(self, cluster: str, before: ClusterRecord, conclusion: Conclusion) -> bool:
+    def commit(self, cluster: str, record: ClusterRecord, conclusion: Conclusion) -> bool:
         """Write the result of a round, once.
 
         Returns False and writes nothing when another round was concluded or the memory changed meanwhile.
         """
         keys = self.keys(cluster)
-        batch = self._start_batch(keys, before.epoch)
-        batch.guard_value(keys.concluded_round, str(before.header.round) if before.header.round else "")
-        batch.guard_value(keys.memory_version, before.memory_version)
+        batch = self._start_batch(keys, record.epoch)
+        batch.guard_value(keys.concluded_round, str(record.header.round) if record.header.round else "")
+        batch.guard_value(keys.memory_version, record.memory_version)
         batch.add_command("SET", keys.concluded_round, str(conclusion.header.round))
         header = pack_header(conclusion.header)
-        has_new_rows = len(conclusion.verdicts) > before.header.row_count
+        has_new_rows = len(conclusion.verdicts) > record.header.row_count
         if has_new_rows or _is_mostly_changed(conclusion.changed_verdict_rows, conclusion.verdicts):
             batch.add_command("SET", keys.verdicts, header + conclusion.verdicts.tobytes())
         else:
@@ -423,16 +433,16 @@ class Writer:
             batch.add_command("LTRIM", keys.outbox, -_OUTBOX_LIMIT, -1)
         if not self._run_batch(batch, keys):
             return False
-        self._update_cache(cluster, before, conclusion)
+        self._update_cache(cluster, record, conclusion)
         return True
 
-    def _update_cache(self, cluster: str, before: ClusterRecord, conclusion: Conclusion) -> None:
+    def _update_cache(self, cluster: str, record: ClusterRecord, conclusion: Conclusion) -> None:
         """Cache written columns. A changed memory is read again: Redis assigns its version."""
         cache = self._caches.get(cluster)
         if cache is not None:
             concluded_round = str(conclusion.header.round).encode()
             cache.header, cache.verdicts = conclusion.header, conclusion.verdicts
-            cache.versions = replace(cache.versions, verdicts=(before.epoch.encode(), concluded_round))
+            cache.versions = replace(cache.versions, verdicts=(record.epoch.encode(), concluded_round))
 
     def has_outbox_entries(self, cluster: str) -> bool:
         """Return whether results of rounds wait for the database. Raises StateUnavailableError."""

@@ -33,8 +33,8 @@ def test_cached_columns_equal_a_fresh_read(writer: Writer, redis: Redis) -> None
     agent_indices = np.array([2], np.uint32)
     assert other_writer.write_heartbeats(
         *("default", epoch),
-        before=other_writer.feed("default", "presence"),
-        after=place,
+        feed_before=other_writer.feed("default", "presence"),
+        feed_after=place,
         indices=agent_indices,
         rows=heartbeat_rows,
         removed_agents=np.zeros(0, np.uint32),
@@ -45,7 +45,7 @@ def test_cached_columns_equal_a_fresh_read(writer: Writer, redis: Redis) -> None
     assert writer.load("default").memory["tracked_count"].tolist() == [0, 0, 7, 0]
     before = other_writer.feed("default", "3")
     assert other_writer.write_tunnels(
-        "default", epoch, 3, before=before, after=place, rows=np.zeros(1, TUNNEL)
+        "default", epoch, 3, feed_before=before, feed_after=place, rows=np.zeros(1, TUNNEL)
     )
     assert is_cache_current()
     other_writer.set_retired("default", epoch, [1], is_retired=True)

@@ -157,7 +157,7 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
             freshness=FeedFreshness(attempted_at=AS_OF, responded_at=AS_OF), epoch="tunnels", revision=9
         )
         assert writer.write_tunnels(
-            "default", epoch, proxy, before=feed, after=after, rows=blank_rows(TUNNEL, 0)
+            "default", epoch, proxy, feed_before=feed, feed_after=after, rows=blank_rows(TUNNEL, 0)
         )
     assert conclude(writer, STATES, as_of=later)
     assert reader.instances("default", later)[0].agents == 0

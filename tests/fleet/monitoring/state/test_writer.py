@@ -59,8 +59,8 @@ def test_concurrent_write_of_heartbeats_is_refused(writer: Writer) -> None:
         return writer.write_heartbeats(
             "default",
             epoch,
-            before=b"",
-            after=FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=revision),
+            feed_before=b"",
+            feed_after=FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=revision),
             indices=agents[index : index + 1],
             rows=rows,
             removed_agents=NO_AGENTS,
@@ -80,14 +80,14 @@ def test_unfinished_tunnel_list_is_kept_separately(writer: Writer) -> None:
     epoch = writer.create("default", RecordSeed())
     old, new = np.zeros(2, TUNNEL), np.zeros(1, TUNNEL)
     place = FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=1)
-    assert writer.write_tunnels("default", epoch, 3, before=b"", after=place, rows=old)
+    assert writer.write_tunnels("default", epoch, 3, feed_before=b"", feed_after=place, rows=old)
     listing = FeedState(freshness=FeedFreshness(2.0, 2.0), epoch="f", revision=1, is_listing=True)
     before = writer.feed("default", "3")
-    assert writer.write_tunnels("default", epoch, 3, before=before, after=listing, rows=new)
+    assert writer.write_tunnels("default", epoch, 3, feed_before=before, feed_after=listing, rows=new)
     assert writer.tunnels("default", 3) == old.tobytes()
     assert writer.tunnels("default", 3, is_listing=True) == new.tobytes()
     before = writer.feed("default", "3")
-    assert writer.write_tunnels("default", epoch, 3, before=before, after=place, rows=new)
+    assert writer.write_tunnels("default", epoch, 3, feed_before=before, feed_after=place, rows=new)
     assert writer.tunnels("default", 3) == new.tobytes()
     assert writer.tunnels("default", 3, is_listing=True) == b""
 
