@@ -108,7 +108,7 @@ class _Bench:
         start, cpu = time.perf_counter(), time.process_time()
         for shard in plan_shards(self._writer.load_instances(_CLUSTER), _SHARD, time.time()):
             place = self._worker.open_record(_CLUSTER, self._writer.epoch(_CLUSTER))
-            bootstrap = self._auths if shard.lists else None
+            bootstrap = self._auths if shard.reads_lists else None
             self._worker.poll_shard(place, self._number, shard.instances, bootstrap)
         polled = time.perf_counter()
         outcome = conclude(

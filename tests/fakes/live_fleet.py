@@ -124,7 +124,7 @@ class LiveFleet:
 
     def _delete(self) -> None:
         keys = self._writer.keys(self.cluster)
-        self._writer.redis.delete(keys.epoch, *keys.record)
+        self._writer.redis.delete(keys.epoch, *keys.record_keys)
 
     def _begin(self) -> None:
         self.epoch = self._writer.create(self.cluster, RecordSeed())

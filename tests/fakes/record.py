@@ -134,7 +134,7 @@ def conclude(
         as_of=as_of,
         interval=INTERVAL,
         agent_home_count=len(states),
-        instances=auths + proxies,
+        instance_count=auths + proxies,
         counts=tuple(counts.tolist()),
     )
     conclusion = Conclusion(

@@ -219,7 +219,7 @@ def test_database_error_of_one_cluster_does_not_affect_polls_of_others(
     with _broken_writes("fleet_agent", "a"):
         for _ in range(3):
             tasks.start_round()
-    assert open_reader(valkey_url, prefix).summary("default", time.time()).agents == 1
+    assert open_reader(valkey_url, prefix).summary("default", time.time()).agent_count == 1
     assert "cluster a: this poll of the fleet failed: database error" in caplog.text
 
 

@@ -133,7 +133,7 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
             *(verdicts["state"], tunnel_agents, tunnel_proxies, record.agent_report_rows),
             round_number=round_number,
             now=now,
-            interval=timing.round_interval,
+            round_interval=timing.round_interval,
         ),
         reports_to_delete=select_old_reports(record.agent_report_rows, now),
     )

@@ -173,7 +173,7 @@ class FeedState:
     epoch: str = ""
     revision: int = 0
     #: A full list is in progress.
-    listing: bool = False
+    is_listing: bool = False
     #: Bit of the rows named since the last full list began: it shows which agents are missing in the list.
     parity: int = 0
     #: Instance index of the auth that responded last (presence only).

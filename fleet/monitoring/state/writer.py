@@ -197,11 +197,11 @@ class Writer:
             reply = self.redis.get(self.keys(cluster).heartbeats)
         return reply if isinstance(reply, bytes) else b""
 
-    def tunnels(self, cluster: str, proxy: int, *, listing: bool = False) -> bytes:
+    def tunnels(self, cluster: str, proxy: int, *, is_listing: bool = False) -> bytes:
         """Return the TUNNEL rows of a proxy, or those of its unfinished full list. Raises StateUnavailableError."""
         keys = self.keys(cluster)
         with map_redis_errors():
-            reply = self.redis.hget(keys.listings if listing else keys.tunnels, str(proxy))
+            reply = self.redis.hget(keys.listings if is_listing else keys.tunnels, str(proxy))
         return reply if isinstance(reply, bytes) else b""
 
     def agents_to_query(self, cluster: str, proxies: Sequence[int]) -> dict[int, npt.NDArray[np.uint32]]:

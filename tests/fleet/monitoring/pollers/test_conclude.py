@@ -50,7 +50,7 @@ def test_agents_of_a_silent_proxy_are_stranded_after_two_polls(writer: Writer) -
     outbox = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 10)]
     newest = outbox[-1]
     assert newest.transitions["old"].tolist() == [State.HEALTHY] * 2
-    assert (newest.round, newest.at) == (3, NOW + 3)
+    assert (newest.round, newest.concluded_at) == (3, NOW + 3)
     assert (newest.transitions["reason_and_recovery"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
     assert newest.instance_transitions.tolist() == [(2, InstanceState.OK, InstanceState.SILENT)]
     assert {old for _, old, _ in outbox[0].instance_transitions.tolist()} == {InstanceState.UNKNOWN}
@@ -186,7 +186,7 @@ def test_lost_record_starts_another_epoch(writer: Writer, reader: Reader) -> Non
     cluster_polls.record_poll([[0], [1]], now=NOW + 1, agents=2)
     conclude_round(writer, 1)
     old = reader.snapshot("default", NOW + 1)
-    writer.redis.delete(*writer.keys("default").record)
+    writer.redis.delete(*writer.keys("default").record_keys)
     cluster_polls.create_record()
     cluster_polls.record_poll([[0], [1]], now=NOW + 2, agents=2)
     [delta, *_] = conclude_round(writer, 2).events

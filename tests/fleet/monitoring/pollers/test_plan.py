@@ -32,7 +32,7 @@ def test_shards_of_a_size() -> None:
 
 def test_one_shard_without_known_instances() -> None:
     """The shard reads the lists."""
-    assert plan_shards({}, 10, NOW) == (Shard(0, (), lists=True),)
+    assert plan_shards({}, 10, NOW) == (Shard(0, (), reads_lists=True),)
 
 
 def test_instances_that_are_not_polled() -> None:

@@ -26,7 +26,7 @@ def test_round_changes_round_trip() -> None:
     for counts in ((2, 3, 4), (0, 0, 1), (1, 0, 0), (0, 5, 0), (2, 0, 3)):
         original = _round_changes(*counts)
         unpacked = unpack_round_changes(pack_round_changes(original))
-        assert (unpacked.round, unpacked.at) == (7, 1.5)
+        assert (unpacked.round, unpacked.concluded_at) == (7, 1.5)
         assert unpacked.transitions.tolist() == original.transitions.tolist()
         assert unpacked.agents_to_save.tolist() == original.agents_to_save.tolist()
         assert unpacked.instance_transitions.tolist() == original.instance_transitions.tolist()

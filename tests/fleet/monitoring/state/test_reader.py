@@ -110,8 +110,8 @@ def test_clusters_are_separate(writer: Writer, reader: Reader) -> None:
     """Every key contains its cluster."""
     fill(writer, STATES)
     fill(writer, STATES[:1], cluster="east")
-    assert reader.summary("default", AS_OF).agents == 4
-    assert reader.summary("east", AS_OF).agents == 1
+    assert reader.summary("default", AS_OF).agent_count == 4
+    assert reader.summary("east", AS_OF).agent_count == 1
 
 
 def test_redis_down(prefix: str) -> None:
@@ -149,7 +149,7 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
     """Their resources have expired, but their tunnels show that they are alive."""
     epoch = fill(writer, STATES)
     later = AS_OF + 25
-    assert reader.instances("default", later)[0].agents == 4
+    assert reader.instances("default", later)[0].agent_count == 4
 
     for proxy in (2, 3):
         feed = writer.feed("default", str(proxy))
@@ -160,7 +160,7 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
             "default", epoch, proxy, feed_before=feed, feed_after=after, rows=blank_rows(TUNNEL, 0)
         )
     assert conclude(writer, STATES, as_of=later)
-    assert reader.instances("default", later)[0].agents == 0
+    assert reader.instances("default", later)[0].agent_count == 0
 
 
 def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
