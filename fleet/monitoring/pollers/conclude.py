@@ -170,7 +170,7 @@ def _find_transitions(previous_verdicts: Rows, verdicts: Rows, changed_agents: n
     rows: Rows = np.zeros(len(changed_agents), TRANSITION)
     rows["agent"], rows["old"] = changed_agents, before
     rows["new"], rows["cause"] = verdicts["state"][changed_agents], verdicts["cause"][changed_agents]
-    rows["reason_and_recovery"] = verdicts["packed"][changed_agents]
+    rows["reason_and_recovery"] = verdicts["reason_and_recovery"][changed_agents]
     transitions: Rows = rows[rows["old"] != rows["new"]]
     return transitions
 
