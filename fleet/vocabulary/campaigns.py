@@ -1,7 +1,7 @@
-"""Decisions of a reconnect campaign: which agents to reconnect now, their results, and when to abort. Pure.
+"""Decisions of a reconnect campaign: how many agents to reconnect now, and when to abort. Pure.
 
-RFD 226, "Periodic Tunnel Reconnects": an agent makes the new connection first. docs/reference/campaigns.md. Times are
-seconds.
+Which agents can move, and their results, depends on the connection: `fleet.changes.campaigns.move_strategies`.
+docs/reference/campaigns.md. Times are seconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from zlib import crc32
 
 from fleet.vocabulary.numbers import number_field, parse_numbers, ranges_of
 from fleet.vocabulary.tags import TagEnum, Tone
@@ -183,72 +182,6 @@ def parse_campaign_settings(raw_values: Mapping[str, object]) -> ParsedCampaignS
         raw_values, CampaignSettings, window_start=_parse_minutes, window_end=_parse_minutes
     )
     return ParsedCampaignSettings(CampaignSettings() if problems else CampaignSettings(**numbers), problems)
-
-
-def find_skip_reason(agent: AgentSnapshot | None, proxies: Mapping[str, ProxySnapshot]) -> str:
-    """Return why a campaign must skip an agent now; empty when the agent can reconnect without losing a tunnel."""
-    if agent is None:
-        return "the agent is no longer in the fleet"
-    if agent.is_retired:
-        return "the agent is retired"
-    if not agent.proxies:
-        return "the agent has no tunnel, so Refloat cannot reach it"
-    if not any(proxy.is_usable for proxy_id, proxy in proxies.items() if proxy_id not in agent.proxies):
-        return "no other healthy proxy is available"
-    if len(agent.proxies) < agent.desired_count:
-        return f"the agent has only {len(agent.proxies)} of its {agent.desired_count} tunnels"
-    return ""
-
-
-def choose_proxy_to_leave(
-    agent: AgentSnapshot,
-    proxies: Mapping[str, ProxySnapshot],
-    preferred_proxies: frozenset[str],
-    agent_id: str = "",
-) -> str:
-    """Return the proxy that an agent leaves: one of `preferred_proxies` that it has a tunnel to, else an unhealthy one.
-
-    `agent_id` decides between several: agents are spread over them, and one agent always gets the same.
-    """
-    candidates = agent.proxies & preferred_proxies or agent.proxies
-    return min(
-        candidates,
-        key=lambda proxy_id: (
-            proxies[proxy_id].is_usable if proxy_id in proxies else False,
-            crc32(f"{agent_id} {proxy_id}".encode()) if agent_id else 0,
-            proxy_id,
-        ),
-    )
-
-
-def decide_agent_outcome(
-    initial_proxies: frozenset[str],
-    abandoned_proxy: str,
-    requested_at: float,
-    agent: AgentSnapshot | None,
-    settings: CampaignSettings,
-    now: float,
-) -> AgentOutcome | None:
-    """Return the result of an agent that Refloat asked to leave a proxy; None while there is none."""
-    if agent is not None:
-        new_proxies = agent.proxies - initial_proxies
-        if new_proxies and (
-            abandoned_proxy not in agent.proxies or len(agent.proxies) > len(initial_proxies)
-        ):
-            return AgentOutcome(CampaignAgentState.SUCCEEDED, new_proxy=min(new_proxies))
-        if abandoned_proxy not in agent.proxies and len(agent.proxies) >= max(
-            1, min(len(initial_proxies), agent.desired_count)
-        ):
-            # The agent had an excess tunnel: closing it is enough.
-            return AgentOutcome(CampaignAgentState.SUCCEEDED, "the agent closed an excess tunnel")
-    if now - requested_at < settings.timeout_seconds:
-        return None
-    if agent is None or not agent.proxies:
-        return AgentOutcome(CampaignAgentState.FAILED, "the agent has no tunnel any more")
-    return AgentOutcome(
-        CampaignAgentState.FAILED,
-        f"timed out: the agent did not connect to another proxy within {settings.timeout_seconds} s",
-    )
 
 
 def admit(

@@ -1,21 +1,22 @@
-"""How a campaign moves tunnels, or auth connections, with the fleet data of one moment. docs/reference/campaigns.md.
+"""How a campaign moves tunnels, or auth connections: which agents can move, through which proxy, their results.
 
-The decisions are pure functions in `fleet.vocabulary.campaigns` and `auth_connections`.
+A snapshot holds the fleet data of one moment. The decisions that are the same for both connections are in
+`fleet.vocabulary.campaigns`. RFD 226, "Periodic Tunnel Reconnects", "Periodic Auth Reconnects";
+docs/reference/campaigns.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Protocol
+from zlib import crc32
 
 import numpy as np
 from typing_extensions import override
 
-from fleet.changes.campaigns import auth_connections
 from fleet.changes.plan_input import newest_generations_of
 from fleet.models.actions import CampaignAgent
 from fleet.monitoring.views import FleetTable
-from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaigns import (
     AgentOutcome,
     AgentSnapshot,
@@ -148,13 +149,37 @@ class TunnelMoveStrategy(MoveStrategy):
 
     @override
     def find_skip_reason(self, agent: AgentSnapshot | None, snapshot: CampaignSnapshot) -> str:
-        return campaigns.find_skip_reason(agent, snapshot.proxies)
+        """Return why the campaign must skip an agent now; empty when it can reconnect without losing a tunnel."""
+        if agent is None:
+            return "the agent is no longer in the fleet"
+        if agent.is_retired:
+            return "the agent is retired"
+        if not agent.proxies:
+            return "the agent has no tunnel, so Refloat cannot reach it"
+        if not any(
+            proxy.is_usable for proxy_id, proxy in snapshot.proxies.items() if proxy_id not in agent.proxies
+        ):
+            return "no other healthy proxy is available"
+        if len(agent.proxies) < agent.desired_count:
+            return f"the agent has only {len(agent.proxies)} of its {agent.desired_count} tunnels"
+        return ""
 
     @override
     def choose_instance_to_leave(
         self, agent: AgentSnapshot, snapshot: CampaignSnapshot, agent_id: str
     ) -> str:
-        return campaigns.choose_proxy_to_leave(agent, snapshot.proxies, self._proxies_to_leave, agent_id)
+        """Return one of the proxies to leave if the agent has a tunnel to any, else any of its proxies; unhealthy first.
+
+        `agent_id` decides between several: agents are spread over them, and one agent always gets the same.
+        """
+        return min(
+            agent.proxies & self._proxies_to_leave or agent.proxies,
+            key=lambda proxy_id: (
+                proxy_id in snapshot.proxies and snapshot.proxies[proxy_id].is_usable,
+                crc32(f"{agent_id} {proxy_id}".encode()),
+                proxy_id,
+            ),
+        )
 
     @override
     def choose_relay_proxy(
@@ -174,13 +199,23 @@ class TunnelMoveStrategy(MoveStrategy):
     def decide_outcome(
         self, row: CampaignAgent, snapshot: CampaignSnapshot, settings: CampaignSettings, now: float
     ) -> AgentOutcome | None:
-        return campaigns.decide_agent_outcome(
-            frozenset(row.initial_proxies),
-            row.from_instance,
-            row.requested_at or 0.0,
-            snapshot.find_agent(row.agent_id),
-            settings,
-            now,
+        agent = snapshot.find_agent(row.agent_id)
+        initial_proxies = frozenset(row.initial_proxies)
+        if agent is not None:
+            has_left = row.from_instance not in agent.proxies
+            new_proxies = agent.proxies - initial_proxies
+            if new_proxies and (has_left or len(agent.proxies) > len(initial_proxies)):
+                return AgentOutcome(CampaignAgentState.SUCCEEDED, new_proxy=min(new_proxies))
+            if has_left and len(agent.proxies) >= max(1, min(len(initial_proxies), agent.desired_count)):
+                # The agent had an excess tunnel: closing it is enough.
+                return AgentOutcome(CampaignAgentState.SUCCEEDED, "the agent closed an excess tunnel")
+        if now - (row.requested_at or 0.0) < settings.timeout_seconds:
+            return None
+        if agent is None or not agent.proxies:
+            return AgentOutcome(CampaignAgentState.FAILED, "the agent has no tunnel any more")
+        return AgentOutcome(
+            CampaignAgentState.FAILED,
+            f"timed out: the agent did not connect to another proxy within {settings.timeout_seconds} s",
         )
 
     @override
@@ -201,9 +236,21 @@ class AuthMoveStrategy(MoveStrategy):
 
     @override
     def find_skip_reason(self, agent: AgentSnapshot | None, snapshot: CampaignSnapshot) -> str:
-        return auth_connections.find_skip_reason(
-            agent, snapshot.auths, snapshot.proxies, self._auths_to_leave
-        )
+        if agent is None:
+            return "the agent is no longer in the fleet"
+        if agent.is_retired:
+            return "the agent is retired"
+        if not agent.auth:
+            return "the agent has not sent a heartbeat, so its auth is unknown"
+        if self._auths_to_leave and agent.auth not in self._auths_to_leave:
+            return f"the agent is already connected to {snapshot.name_of(agent.auth)}"
+        if not any(
+            auth.is_usable for instance_id, auth in snapshot.auths.items() if instance_id != agent.auth
+        ):
+            return "no other healthy auth that accepts connections is available"
+        if not _relay_proxies_of(agent, snapshot):
+            return "the agent has no tunnel to a reachable proxy, so Refloat cannot reach it"
+        return ""
 
     @override
     def choose_instance_to_leave(
@@ -219,7 +266,19 @@ class AuthMoveStrategy(MoveStrategy):
         agent_id: str,
         avoided_proxies: Collection[str] = (),
     ) -> str:
-        return auth_connections.choose_relay_proxy(agent, snapshot.proxies, agent_id, avoided_proxies)
+        """Return the proxy through which Refloat asks an agent: a healthy one outside `avoided_proxies`, if any.
+
+        The agent's id decides between several, so that the load is spread over them.
+        """
+        return min(
+            _relay_proxies_of(agent, snapshot),
+            key=lambda proxy_id: (
+                proxy_id in avoided_proxies,
+                not snapshot.proxies[proxy_id].is_usable,
+                crc32(f"{proxy_id} {agent_id}".encode()),
+                proxy_id,
+            ),
+        )
 
     @override
     def is_connected(self, agent: AgentSnapshot, abandoned_instance: str) -> bool:
@@ -229,13 +288,17 @@ class AuthMoveStrategy(MoveStrategy):
     def decide_outcome(
         self, row: CampaignAgent, snapshot: CampaignSnapshot, settings: CampaignSettings, now: float
     ) -> AgentOutcome | None:
-        return auth_connections.decide_agent_outcome(
-            row.from_instance,
-            row.requested_at or 0.0,
-            snapshot.find_agent(row.agent_id),
-            snapshot.auths,
-            settings,
-            now,
+        agent = snapshot.find_agent(row.agent_id)
+        if agent is not None and agent.auth and agent.auth != row.from_instance:
+            return AgentOutcome(CampaignAgentState.SUCCEEDED, new_auth=agent.auth)
+        if now - (row.requested_at or 0.0) < settings.timeout_seconds:
+            return None
+        if agent is None:
+            return AgentOutcome(CampaignAgentState.FAILED, "the agent is no longer in the fleet")
+        return AgentOutcome(
+            CampaignAgentState.FAILED,
+            "timed out: the agent sent no heartbeat through an auth other than "
+            f"{snapshot.name_of(row.from_instance)} within {settings.timeout_seconds} s",
         )
 
     @override
@@ -250,3 +313,12 @@ def create_move_strategy(connection: str, instances_to_leave: Collection[str]) -
         if connection == ConnectionKind.AUTH
         else TunnelMoveStrategy(instances_to_leave)
     )
+
+
+def _relay_proxies_of(agent: AgentSnapshot, snapshot: CampaignSnapshot) -> list[str]:
+    """Return the ids of the proxies through which Refloat can reach an agent."""
+    return [
+        proxy_id
+        for proxy_id in agent.proxies
+        if proxy_id in snapshot.proxies and snapshot.proxies[proxy_id].is_reachable
+    ]

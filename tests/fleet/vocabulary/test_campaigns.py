@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.campaigns import (
-    AgentSnapshot,
-    CampaignAgentState,
-    CampaignCounts,
-    CampaignSettings,
-    ProxySnapshot,
-)
-
-_PROXIES = {
-    "a": ProxySnapshot("proxy-1", True),
-    "b": ProxySnapshot("proxy-2", True),
-    "c": ProxySnapshot("proxy-3", False),
-}
-
-
-def _agent(*proxies: str, desired_count: int = 1) -> AgentSnapshot:
-    return AgentSnapshot(frozenset(proxies), desired_count)
+from fleet.vocabulary.campaigns import CampaignCounts, CampaignSettings
 
 
 @pytest.mark.parametrize("name", list(campaigns.RANGES))
@@ -61,61 +43,6 @@ def test_settings_are_parsed_with_defaults() -> None:
     )
     problems = campaigns.parse_campaign_settings({"speed": 1}).problems
     assert problems["speed"].startswith("unknown setting; use window_start, window_end, rate_per_minute")
-
-
-@pytest.mark.parametrize(
-    ("agent", "expected_reason"),
-    [
-        (_agent("a"), ""),
-        (_agent("c"), ""),
-        (_agent("a", "b"), "no other healthy proxy"),
-        (_agent(), "no tunnel"),
-        (_agent("a", desired_count=2), "1 of its 2"),
-        (AgentSnapshot(frozenset("a"), 1, is_retired=True), "retired"),
-        (None, "no longer in the fleet"),
-    ],
-)
-def test_agent_that_would_lose_a_tunnel_is_skipped(agent: AgentSnapshot | None, expected_reason: str) -> None:
-    """With the reason."""
-    reason = campaigns.find_skip_reason(agent, _PROXIES)
-    assert expected_reason in reason
-    assert bool(reason) == bool(expected_reason)
-
-
-def test_proxy_to_leave_is_the_given_or_a_sick_one() -> None:
-    """Otherwise one of its proxies, evenly distributed."""
-    assert campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset("b")) == "b"
-    assert campaigns.choose_proxy_to_leave(_agent("a", "c"), _PROXIES, frozenset()) == "c"
-    assert campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset("x")) == "a"
-    choices = Counter(
-        campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset(), f"agent-{n}")
-        for n in range(200)
-    )
-    assert min(choices["a"], choices["b"]) > 60
-
-
-@pytest.mark.parametrize(
-    ("held_proxies", "agent", "age", "state"),
-    [
-        ("a", _agent("b"), 1, CampaignAgentState.SUCCEEDED),
-        ("a", _agent("a", "b"), 1, CampaignAgentState.SUCCEEDED),
-        ("a", _agent("a"), 1, None),
-        ("a", _agent("a"), 60, CampaignAgentState.FAILED),
-        ("a", _agent(), 1, None),
-        ("a", _agent(), 60, CampaignAgentState.FAILED),
-        ("a", None, 60, CampaignAgentState.FAILED),
-        ("ab", _agent("b", desired_count=1), 1, CampaignAgentState.SUCCEEDED),
-        ("ab", _agent("b", desired_count=2), 1, None),
-    ],
-)
-def test_agent_outcome_depends_on_tunnels_and_timeout(
-    held_proxies: str, agent: AgentSnapshot | None, age: float, state: CampaignAgentState | None
-) -> None:
-    """Moved, not yet, or too late."""
-    outcome = campaigns.decide_agent_outcome(
-        frozenset(held_proxies), "a", 100.0, agent, CampaignSettings(), 100.0 + age
-    )
-    assert (outcome.state if outcome else None) is state
 
 
 def test_admission_by_rate_and_canaries() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from uuid import NAMESPACE_DNS, uuid5
+
 import numpy as np
 import pytest
 from django.contrib.auth.models import User
+from typing_extensions import override
 
 from fleet.changes import ChangeRefusedError
 from fleet.changes.campaigns import campaigns
@@ -12,16 +16,64 @@ from fleet.changes.campaigns.campaigns import CampaignTargets
 from fleet.changes.campaigns.move_strategies import (
     AuthMoveStrategy,
     CampaignSnapshot,
+    MoveStrategy,
     TunnelMoveStrategy,
     create_move_strategy,
 )
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.campaigns import AuthSnapshot, CampaignAgentState, CampaignSettings, ConnectionKind
+from fleet.vocabulary.campaigns import (
+    AgentOutcome,
+    AgentSnapshot,
+    AuthSnapshot,
+    CampaignAgentState,
+    CampaignSettings,
+    ConnectionKind,
+    ProxySnapshot,
+)
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.campaign_fleet import CampaignFleet
 from tests.fleet.changes.conftest import NOW, CampaignScenario, actor_of
+
+_AUTHS = {"a": AuthSnapshot("auth-1", False, 9), "b": AuthSnapshot("auth-2", True)}
+_PROXIES = {
+    "p": ProxySnapshot("proxy-1", True),
+    "q": ProxySnapshot("proxy-2", True),
+    "old": ProxySnapshot("proxy-3", False),
+    "dead": ProxySnapshot("proxy-4", False, is_reachable=False),
+}
+
+
+class FakeSnapshot(CampaignSnapshot):
+    """The auths and proxies above, and one agent."""
+
+    def __init__(self, agent: AgentSnapshot | None = None) -> None:
+        self.proxies, self.auths, self._agent = _PROXIES, _AUTHS, agent
+
+    @override
+    def find_agent(self, agent_id: str) -> AgentSnapshot | None:
+        return self._agent
+
+
+def _agent(
+    *proxies: str, desired_count: int = 1, auth: str = "a", is_retired: bool = False
+) -> AgentSnapshot:
+    return AgentSnapshot(frozenset(proxies), desired_count, is_retired, auth)
+
+
+def _decide_outcome(
+    strategy: MoveStrategy,
+    agent: AgentSnapshot | None,
+    age: float,
+    *,
+    from_instance: str,
+    initial_proxies: str = "",
+) -> AgentOutcome | None:
+    row = CampaignAgent(
+        agent_id="x", from_instance=from_instance, initial_proxies=list(initial_proxies), requested_at=100.0
+    )
+    return strategy.decide_outcome(row, FakeSnapshot(agent), CampaignSettings(), 100.0 + age)
 
 
 def _campaign(cluster: Cluster, user: User, fleet: CampaignFleet, **settings: int) -> CampaignScenario:
@@ -206,3 +258,128 @@ def test_filter_moves_each_agent_off_its_own_auth(cluster: Cluster, alice: User)
     assert change.plan["agents_by_instance"] == {"auth-0": 2, "auth-1": 2}
     assert change.plan["destinations"] == {"auth-0": 2, "auth-1": 2}
     assert change.title == "Move the auth connections of 4 agents all"
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected_reason"),
+    [
+        (_agent("p", "old", "dead"), ""),
+        (_agent("old"), ""),
+        (_agent("p", "q"), "no other healthy proxy"),
+        (_agent(), "no tunnel"),
+        (_agent("p", desired_count=2), "1 of its 2"),
+        (_agent("p", is_retired=True), "retired"),
+        (None, "no longer in the fleet"),
+    ],
+)
+def test_agent_that_would_lose_a_tunnel_is_skipped(agent: AgentSnapshot | None, expected_reason: str) -> None:
+    """With the reason."""
+    reason = TunnelMoveStrategy(()).find_skip_reason(agent, FakeSnapshot())
+    assert expected_reason in reason
+    assert bool(reason) == bool(expected_reason)
+
+
+def test_proxy_to_leave_is_the_given_or_a_sick_one() -> None:
+    """Otherwise one of its proxies, evenly distributed."""
+
+    def choose(proxies_to_leave: str, *proxies: str, agent_id: str = "x") -> str:
+        strategy = TunnelMoveStrategy(proxies_to_leave)
+        return strategy.choose_instance_to_leave(_agent(*proxies), FakeSnapshot(), agent_id)
+
+    assert {choose("q", "p", "q", agent_id=f"agent-{n}") for n in range(20)} == {"q"}
+    assert {choose("", "p", "old", agent_id=f"agent-{n}") for n in range(20)} == {"old"}
+    assert {choose("x", "p", "lost", agent_id=f"agent-{n}") for n in range(20)} == {"lost"}
+    agent_ids = (str(uuid5(NAMESPACE_DNS, f"agent-{n}")) for n in range(200))
+    counts = Counter(choose("x", "p", "q", agent_id=agent_id) for agent_id in agent_ids)
+    assert min(counts["p"], counts["q"]) > 60
+
+
+@pytest.mark.parametrize(
+    ("held_proxies", "agent", "age", "state"),
+    [
+        ("p", _agent("q"), 1, CampaignAgentState.SUCCEEDED),
+        ("p", _agent("p", "q"), 1, CampaignAgentState.SUCCEEDED),
+        ("p", _agent("p"), 1, None),
+        ("p", _agent("p"), 60, CampaignAgentState.FAILED),
+        ("p", _agent(), 1, None),
+        ("p", _agent(), 60, CampaignAgentState.FAILED),
+        ("p", None, 60, CampaignAgentState.FAILED),
+        ("pq", _agent("q", desired_count=1), 1, CampaignAgentState.SUCCEEDED),
+        ("pq", _agent("q", desired_count=2), 1, None),
+    ],
+)
+def test_outcome_depends_on_tunnels_and_timeout(
+    held_proxies: str, agent: AgentSnapshot | None, age: float, state: CampaignAgentState | None
+) -> None:
+    """Moved, not yet, or too late."""
+    outcome = _decide_outcome(
+        TunnelMoveStrategy(()), agent, age, from_instance="p", initial_proxies=held_proxies
+    )
+    assert (outcome.state if outcome else None) is state
+
+
+@pytest.mark.parametrize(
+    ("agent", "auths_to_leave", "expected_reason"),
+    [
+        (_agent("p"), ("a",), ""),
+        (_agent("p"), (), ""),
+        (_agent("p", desired_count=3), (), ""),
+        (_agent("old"), ("a",), ""),
+        (_agent("dead"), ("a",), "no tunnel to a reachable proxy"),
+        (_agent(), ("a",), "no tunnel to a reachable proxy"),
+        (_agent("unheard of"), ("a",), "no tunnel to a reachable proxy"),
+        (_agent("p", auth="b"), ("a",), "already connected to auth-2"),
+        (_agent("p", auth="b"), (), "no other healthy auth"),
+        (_agent("p", auth=""), (), "not sent a heartbeat"),
+        (_agent("p", is_retired=True), ("a",), "retired"),
+        (None, ("a",), "no longer in the fleet"),
+    ],
+)
+def test_agent_that_cannot_move_its_auth_connection_is_skipped(
+    agent: AgentSnapshot | None, auths_to_leave: tuple[str, ...], expected_reason: str
+) -> None:
+    """Agents without a reachable proxy or another auth, and agents that have moved; missing tunnels do not count."""
+    reason = AuthMoveStrategy(auths_to_leave).find_skip_reason(agent, FakeSnapshot())
+    assert expected_reason in reason
+    assert bool(reason) == bool(expected_reason)
+
+
+def test_relay_proxy_is_healthy_and_not_avoided_if_possible() -> None:
+    """A healthy proxy, otherwise a reachable one; an avoided proxy only if there is no other."""
+
+    def choose(*proxies: str, agent_id: str = "x", avoided_proxies: tuple[str, ...] = ()) -> str:
+        strategy = AuthMoveStrategy(())
+        return strategy.choose_relay_proxy(_agent(*proxies), FakeSnapshot(), agent_id, avoided_proxies)
+
+    assert choose("old", "p", "dead") == "p"
+    assert choose("old", "dead") == "old"
+    assert choose("p", "old", avoided_proxies=("p",)) == "old"
+    assert choose("p", avoided_proxies=("p",)) == "p"
+    counts = Counter(choose("p", "q", agent_id=f"agent-{n}") for n in range(200))
+    assert min(counts["p"], counts["q"]) > 60
+
+
+@pytest.mark.parametrize(
+    ("agent", "age", "expected"),
+    [
+        (_agent("p", auth="b"), 1, AgentOutcome(CampaignAgentState.SUCCEEDED, new_auth="b")),
+        (_agent(auth="b"), 1, AgentOutcome(CampaignAgentState.SUCCEEDED, new_auth="b")),
+        (_agent("p"), 1, None),
+        (_agent("p", auth=""), 59, None),
+        (
+            _agent("p"),
+            60,
+            AgentOutcome(
+                CampaignAgentState.FAILED,
+                "timed out: the agent sent no heartbeat through an auth other than auth-1 within 60 s",
+            ),
+        ),
+        (None, 1, None),
+        (None, 60, AgentOutcome(CampaignAgentState.FAILED, "the agent is no longer in the fleet")),
+    ],
+)
+def test_outcome_depends_on_the_auth_and_the_timeout(
+    agent: AgentSnapshot | None, age: float, expected: AgentOutcome | None
+) -> None:
+    """An agent has moved when it heartbeats through another auth."""
+    assert _decide_outcome(AuthMoveStrategy(()), agent, age, from_instance="a") == expected
