@@ -51,11 +51,11 @@ def agent_result_of(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, A
 
 def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
     """Return a campaign for its page: progress, settings, and agents, all or those in one state."""
-    progress, names = campaigns.describe_progress(change, now), change_rows.instance_names_of(change)
+    progress, names = campaigns.progress_of(change, now), change_rows.instance_names_of(change)
     total = max(progress["total_count"], 1)
     offset, bar_parts = 0.0, []
     for bar_state in (*_TAB_STATES, CampaignAgentState.SCHEDULED):
-        width = 100 * progress[campaigns.count_key_of(bar_state)] / total
+        width = 100 * progress[campaigns.count_field_of(bar_state)] / total
         bar_parts.append({"name": bar_state.value, "x": round(offset, 3), "w": round(width, 3)})
         offset += width
     eta = progress["eta_seconds"]
@@ -78,8 +78,8 @@ def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
         "more": max(rows.count() - _PAGE_SIZE, 0),
         "state": state,
         "tabs": [("", "All"), *((state_tab.value, state_tab.label.capitalize()) for state_tab in _TAB_STATES)],
-        "figures": [(state_tab, counts[campaigns.count_key_of(state_tab)]) for state_tab in _TAB_STATES],
-        "reasons": campaigns.count_by_skip_reason(change),
+        "figures": [(state_tab, counts[campaigns.count_field_of(state_tab)]) for state_tab in _TAB_STATES],
+        "reasons": campaigns.count_agents_by_reason(change),
         "settings": [(label, f"{asdict(settings)[name]:,} {unit.replace('seconds', 's')}")
                      for name, (_, _, label, unit) in campaign_rules.RANGES.items()],
         "window": "" if settings.window_start == settings.window_end else

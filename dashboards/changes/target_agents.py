@@ -10,7 +10,7 @@ import numpy as np
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import QueryError
 from fleet.changes import ChangeRefusedError
-from fleet.changes.campaigns.campaigns import CampaignTargets
+from fleet.changes.campaigns.campaigns import TargetAgents
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
@@ -19,7 +19,7 @@ from fleet.vocabulary.instances import InstanceKind
 _MAX_NAMES = 100_000
 
 
-def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> CampaignTargets:
+def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> TargetAgents:
     """Return the agents that match `q` (filter of *Agents*), `proxy` or `auth` (name or id), `agents` (names or ids).
 
     At least one of them is required. `connection`, "tunnel" or "auth", is what moves; "auth" is the default where
@@ -56,7 +56,7 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ca
     if agent_list:
         mask &= _mask_by_list(table, agent_list)
         phrases.append("from a list")
-    return CampaignTargets(np.flatnonzero(mask), ", ".join(phrases)[:150], instances_to_leave, connection)
+    return TargetAgents(np.flatnonzero(mask), ", ".join(phrases)[:150], instances_to_leave, connection)
 
 
 def _parse_connection_kind(text: str, proxy: str, auth: str) -> ConnectionKind:

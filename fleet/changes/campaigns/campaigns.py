@@ -31,7 +31,7 @@ _BATCH_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class CampaignTargets:
+class TargetAgents:
     """The target agents of a campaign, and the filter that selected them."""
 
     #: Rows of the agents in the table.
@@ -53,7 +53,7 @@ def require_current_record(table: FleetTable) -> None:
 def plan_campaign(
     cluster: str,
     table: FleetTable,
-    targets: CampaignTargets,
+    target_agents: TargetAgents,
     settings: CampaignSettings,
     actor: RequestActor,
     now: datetime,
@@ -64,54 +64,59 @@ def plan_campaign(
     Raises NoEvidenceError; ChangeRefusedError when no agent can move.
     """
     require_current_record(table)
-    if not len(targets.indices):
+    if not len(target_agents.indices):
         raise ChangeRefusedError(
             "no agent matches every filter", {"target_agents": "no agent matches every filter"}
         )
-    strategy = create_move_strategy(targets.connection, targets.instances_to_leave)
-    indices = [int(index) for index in targets.indices]
+    strategy = create_move_strategy(target_agents.connection, target_agents.instances_to_leave)
+    indices = [int(index) for index in target_agents.indices]
     snapshot = CampaignSnapshot(table, {table.ids[index] for index in indices})
-    skip_reasons, abandoned_counts = Counter[str](), Counter[str]()
+    skipped_by_reason, agent_counts_by_instance = Counter[str](), Counter[str]()
     for index in indices:
         agent = snapshot.find_agent(table.ids[index])
         skip_reason = strategy.find_skip_reason(agent, snapshot)
         if skip_reason:
-            skip_reasons[skip_reason] += 1
+            skipped_by_reason[skip_reason] += 1
         elif agent is not None:
-            abandoned_counts[strategy.choose_instance_to_leave(agent, snapshot, table.ids[index])] += 1
-    target_count = len(indices) - skip_reasons.total()
-    if not target_count:
+            agent_counts_by_instance[
+                strategy.choose_instance_to_leave(agent, snapshot, table.ids[index])
+            ] += 1
+    reconnect_count = len(indices) - skipped_by_reason.total()
+    if not reconnect_count:
         raise ChangeRefusedError(
-            f"none of the target agents can reconnect: {skip_reasons.most_common(1)[0][0]}",
-            {"target_agents": skip_reasons.most_common(1)[0][0]},
+            f"none of the target agents can reconnect: {skipped_by_reason.most_common(1)[0][0]}",
+            {"target_agents": skipped_by_reason.most_common(1)[0][0]},
         )
     _delete_expired_plan_agents(cluster, now)
     draft = ChangeDraft(
         kind=ChangeKind.RECONNECT,
-        title=_title_of(targets, len(indices)),
+        title=_title_of(target_agents, len(indices)),
         before=None,
         after={
-            "target_agents": targets.description,
+            "target_agents": target_agents.description,
             "agent_count": len(indices),
-            "connection": targets.connection.value,
+            "connection": target_agents.connection.value,
         },
         plan={
-            "reconnect_count": target_count,
-            "connection": targets.connection.value,
-            "question": _question_of(targets.connection, target_count, skip_reasons.total()),
-            "skipped_by_reason": dict(skip_reasons.most_common(8)),
+            "reconnect_count": reconnect_count,
+            "connection": target_agents.connection.value,
+            "question": _question_of(target_agents.connection, reconnect_count, skipped_by_reason.total()),
+            "skipped_by_reason": dict(skipped_by_reason.most_common(8)),
             "agents_by_instance": dict(
-                sorted((snapshot.name_of(instance), count) for instance, count in abandoned_counts.items())
+                sorted(
+                    (snapshot.name_of(instance), count)
+                    for instance, count in agent_counts_by_instance.items()
+                )
             ),
-            "destinations": _count_destinations(targets, snapshot, abandoned_counts),
-            "duration_seconds": campaigns.eta(CampaignCounts(pending_count=target_count), settings),
+            "destinations": _find_destinations(target_agents, snapshot, agent_counts_by_instance),
+            "duration_seconds": campaigns.eta(CampaignCounts(pending_count=reconnect_count), settings),
             "as_of": table.as_of,
         },
         affected_count=len(indices),
         parameters={
             "settings": asdict(settings),
-            "instances_to_leave": list(targets.instances_to_leave),
-            "connection": targets.connection.value,
+            "instances_to_leave": list(target_agents.instances_to_leave),
+            "connection": target_agents.connection.value,
         },
     )
     return engine.create_change(
@@ -119,32 +124,32 @@ def plan_campaign(
     )
 
 
-def _title_of(targets: CampaignTargets, agent_count: int) -> str:
-    if targets.connection is ConnectionKind.AUTH:
-        return f"Move the auth connections of {agent_count:,} agent{_s(agent_count)} {targets.description}"[
+def _title_of(target_agents: TargetAgents, agent_count: int) -> str:
+    if target_agents.connection is ConnectionKind.AUTH:
+        return f"Move the auth connections of {_format_agent_count(agent_count)} {target_agents.description}"[
             :200
         ]
-    return f"Reconnect {agent_count:,} agent{_s(agent_count)} {targets.description}"[:200]
+    return f"Reconnect {_format_agent_count(agent_count)} {target_agents.description}"[:200]
 
 
-def _question_of(connection: ConnectionKind, target_count: int, skipped_count: int) -> str:
+def _question_of(connection: ConnectionKind, reconnect_count: int, skipped_count: int) -> str:
     """Return the question that a person confirms."""
     skipped_note = f" ({skipped_count:,} more will be skipped)" if skipped_count else ""
-    effect = "auth" if connection is ConnectionKind.AUTH else "proxy"
-    return f"Reconnect {target_count:,} agent{_s(target_count)} to another {effect}{skipped_note}?"
+    instance_kind = "auth" if connection is ConnectionKind.AUTH else "proxy"
+    return f"Reconnect {_format_agent_count(reconnect_count)} to another {instance_kind}{skipped_note}?"
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+def _format_agent_count(count: int) -> str:
+    return f"{count:,} agent{'' if count == 1 else 's'}"
 
 
-def _count_destinations(
-    targets: CampaignTargets, snapshot: CampaignSnapshot, abandoned_ids: Collection[str]
+def _find_destinations(
+    target_agents: TargetAgents, snapshot: CampaignSnapshot, ids_to_leave: Collection[str]
 ) -> dict[str, int]:
     """Return the auths that agents can move to, each with its number of agents; nothing for tunnels."""
-    if targets.connection is not ConnectionKind.AUTH:
+    if target_agents.connection is not ConnectionKind.AUTH:
         return {}
-    excluded_ids = {*targets.instances_to_leave, *(abandoned_ids if len(abandoned_ids) == 1 else ())}
+    excluded_ids = {*target_agents.instances_to_leave, *(ids_to_leave if len(ids_to_leave) == 1 else ())}
     usable_auths = {
         instance: auth
         for instance, auth in snapshot.auths.items()
@@ -169,10 +174,10 @@ def settings_of(change: Change) -> CampaignSettings:
 def counts_of(change: Change) -> CampaignCounts:
     """Return the number of agents of a campaign in each state."""
     rows = change.campaign_agents.values_list("state").annotate(n=Count("pk")).order_by()
-    return CampaignCounts(**{count_key_of(state): int(count) for state, count in rows})
+    return CampaignCounts(**{count_field_of(state): int(count) for state, count in rows})
 
 
-def count_key_of(state: str) -> str:
+def count_field_of(state: str) -> str:
     """Return the field of `CampaignCounts` for a state: `in_progress_count`."""
     return f"{state.replace('-', '_')}_count"
 
@@ -201,7 +206,7 @@ def skip_pending_agents(change: Change, reason: str, now: float) -> None:
     )
 
 
-def count_by_skip_reason(change: Change) -> list[tuple[str, str, int]]:
+def count_agents_by_reason(change: Change) -> list[tuple[str, str, int]]:
     """Return (state, reason, number) of the failed and skipped agents, most frequent first."""
     rows = (
         change.campaign_agents.filter(
@@ -230,24 +235,23 @@ def _save_target_agents(
 
 def _delete_expired_plan_agents(cluster: str, now: datetime) -> None:
     """Delete the agents of plans that are too old to be confirmed."""
-    old_plans = Change.objects.filter(
+    expired_plans = Change.objects.filter(
         cluster=cluster,
         kind=ChangeKind.RECONNECT.value,
         state=ChangeState.PLANNED.value,
         created_at__lt=now - timedelta(seconds=PLAN_TTL_SECONDS[ChangeKind.RECONNECT]),
     )
-    CampaignAgent.objects.filter(change__in=old_plans).delete()
+    CampaignAgent.objects.filter(change__in=expired_plans).delete()
 
 
-def describe_progress(change: Change, now: float) -> dict[str, Any]:
+def progress_of(change: Change, now: float) -> dict[str, Any]:
     """Return the progress of a campaign, for the page and the API."""
     counts, settings = counts_of(change), settings_of(change)
-    total_count = max(counts.total_count, 1)
     return {
         **asdict(counts),
         "total_count": counts.total_count,
         "finished_count": counts.finished_count,
-        "percent": 100 * counts.finished_count // total_count,
+        "percent": 100 * counts.finished_count // max(counts.total_count, 1),
         "eta_seconds": campaigns.eta(counts, settings) if change.state == ChangeState.RUNNING else None,
         "waiting_for": str(change.progress.get("waiting_for", ""))
         if change.state == ChangeState.RUNNING

@@ -74,7 +74,7 @@ class ReconnectKind(Kind):
 
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
-        return campaigns.describe_progress(change, now)
+        return campaigns.progress_of(change, now)
 
     @override
     def require_current_plan(self, change: Change) -> None:

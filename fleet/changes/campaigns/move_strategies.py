@@ -34,22 +34,22 @@ class CampaignSnapshot:
     """The agents, proxies and auths at one moment."""
 
     def __init__(self, table: FleetTable, agent_ids: Collection[str] | None = None) -> None:
-        """`agents`: ids of the agents that are needed; None: all."""
+        """`agent_ids`: the agents that are needed; None: all."""
         self.table = table
-        self._agent_indices = {
+        self._indices_by_id = {
             agent_id: index
             for index, agent_id in enumerate(table.ids)
             if agent_ids is None or agent_id in agent_ids
         }
-        ids = {index: view.facts.id for index, view in table.instances.items()}
-        agent_indices = np.fromiter(self._agent_indices.values(), np.intp, len(self._agent_indices))
+        instance_ids = {index: view.facts.id for index, view in table.instances.items()}
+        agent_indices = np.fromiter(self._indices_by_id.values(), np.intp, len(self._indices_by_id))
         tunnel_mask = np.isin(table.tunnel_agents, agent_indices)
         proxies_by_agent: dict[int, set[str]] = {}
         for agent, proxy in zip(
             table.tunnel_agents[tunnel_mask].tolist(), table.tunnel_proxies[tunnel_mask].tolist(), strict=True
         ):
-            if proxy in ids:
-                proxies_by_agent.setdefault(agent, set()).add(ids[proxy])
+            if proxy in instance_ids:
+                proxies_by_agent.setdefault(agent, set()).add(instance_ids[proxy])
         self._proxies_by_agent = proxies_by_agent
         views = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
         newest_generations_by_group = newest_generations_of(views)
@@ -77,7 +77,7 @@ class CampaignSnapshot:
 
     def find_agent(self, agent_id: str) -> AgentSnapshot | None:
         """Return one agent by id; None when it is no longer in the fleet."""
-        index = self._agent_indices.get(agent_id)
+        index = self._indices_by_id.get(agent_id)
         if index is None:
             return None
         return AgentSnapshot(
@@ -105,7 +105,7 @@ class MoveStrategy(Protocol):
     #: The result of an agent that answers that it keeps its connection.
     stay_state: CampaignAgentState
     #: The kind of instance that agents leave.
-    abandoned_kind: InstanceKind
+    kind_to_leave: InstanceKind
 
     def find_skip_reason(self, agent: AgentSnapshot | None, snapshot: CampaignSnapshot) -> str:
         """Return why the campaign must skip an agent now; empty when the agent can move."""
@@ -124,7 +124,7 @@ class MoveStrategy(Protocol):
     ) -> str:
         """Return the proxy that asks an agent to leave its auth; empty where the agent leaves the proxy itself."""
 
-    def is_connected(self, agent: AgentSnapshot, abandoned_instance: str) -> bool:
+    def is_connected(self, agent: AgentSnapshot, instance_to_leave: str) -> bool:
         """Return whether an agent is still connected to the instance that it is to leave."""
 
     def decide_outcome(
@@ -141,7 +141,7 @@ class TunnelMoveStrategy(MoveStrategy):
 
     #: The agent knows no other proxy, so it did not try to connect: that is not a failure.
     stay_state = CampaignAgentState.SKIPPED
-    abandoned_kind = InstanceKind.PROXY
+    kind_to_leave = InstanceKind.PROXY
 
     def __init__(self, proxies_to_leave: Collection[str]) -> None:
         """`proxies_to_leave`: ids; empty: any."""
@@ -168,7 +168,7 @@ class TunnelMoveStrategy(MoveStrategy):
     def choose_instance_to_leave(
         self, agent: AgentSnapshot, snapshot: CampaignSnapshot, agent_id: str
     ) -> str:
-        """Return one of the proxies to leave if the agent has a tunnel to any, else any of its proxies; unhealthy first.
+        """Return one of the proxies to leave if the agent has a tunnel to any, else any of its own; unhealthy ones first.
 
         `agent_id` decides between several: agents are spread over them, and one agent always gets the same.
         """
@@ -192,8 +192,8 @@ class TunnelMoveStrategy(MoveStrategy):
         return ""
 
     @override
-    def is_connected(self, agent: AgentSnapshot, abandoned_instance: str) -> bool:
-        return abandoned_instance in agent.proxies
+    def is_connected(self, agent: AgentSnapshot, instance_to_leave: str) -> bool:
+        return instance_to_leave in agent.proxies
 
     @override
     def decide_outcome(
@@ -228,7 +228,7 @@ class AuthMoveStrategy(MoveStrategy):
 
     #: The agent tried, and no other auth accepted its heartbeat: other agents would fail too.
     stay_state = CampaignAgentState.FAILED
-    abandoned_kind = InstanceKind.AUTH
+    kind_to_leave = InstanceKind.AUTH
 
     def __init__(self, auths_to_leave: Collection[str]) -> None:
         """`auths_to_leave`: ids; empty: any."""
@@ -281,8 +281,8 @@ class AuthMoveStrategy(MoveStrategy):
         )
 
     @override
-    def is_connected(self, agent: AgentSnapshot, abandoned_instance: str) -> bool:
-        return agent.auth == abandoned_instance
+    def is_connected(self, agent: AgentSnapshot, instance_to_leave: str) -> bool:
+        return agent.auth == instance_to_leave
 
     @override
     def decide_outcome(

@@ -37,8 +37,8 @@ _LOOK_AHEAD_FACTOR = 4
 _BATCH_SIZE = 300
 
 
-class _CampaignStep:
-    """One step of a campaign at one moment."""
+class _CampaignStepper:
+    """Makes one step of a campaign, at one moment."""
 
     def __init__(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         self.change, self.context, self.held_lease = change, context, held_lease
@@ -58,28 +58,28 @@ class _CampaignStep:
         if (stopped_by := self.change.parameters.get("stopped_by")) is not None:
             # A step that ran while the campaign was stopped may have selected some agents.
             campaigns.skip_pending_agents(self.change, f"stopped by {stopped_by}", self.now)
-        in_progress_rows = list(
+        active_rows = list(
             self.change.campaign_agents.filter(
                 state__in=[state.value for state in campaign_rules.ACTIVE_STATES]
             )
         )
-        snapshot = CampaignSnapshot(self.table, {row.agent_id for row in in_progress_rows})
+        snapshot = CampaignSnapshot(self.table, {row.agent_id for row in active_rows})
         self.progress.setdefault("initial_stranded_count", snapshot.stranded_count)
-        requested_rows = [row for row in in_progress_rows if row.state == CampaignAgentState.IN_PROGRESS]
-        self._record_outcomes(requested_rows, snapshot)
-        self._record_declined_agents(
+        in_progress_rows = [row for row in active_rows if row.state == CampaignAgentState.IN_PROGRESS]
+        self._record_outcomes(in_progress_rows, snapshot)
+        self._record_staying_agents(
             [
                 row
-                for row in requested_rows
+                for row in in_progress_rows
                 if row.state == CampaignAgentState.IN_PROGRESS and row.request_sent
             ]
         )
-        if self._end_if_due(snapshot):
+        if self._end_or_pause(snapshot):
             return
         self._resend_requests(
             [
                 row
-                for row in requested_rows
+                for row in in_progress_rows
                 if row.state == CampaignAgentState.IN_PROGRESS and not row.request_sent
             ],
             snapshot,
@@ -108,7 +108,7 @@ class _CampaignStep:
             finished_rows.append(row)
         self._save(finished_rows, "state", "reason", "new_proxy", "new_auth", "ended_at")
 
-    def _record_declined_agents(self, rows: list[CampaignAgent]) -> None:
+    def _record_staying_agents(self, rows: list[CampaignAgent]) -> None:
         """Store the results of agents that answered that they keep their connection."""
         rows = [row for row in rows if self.now - (row.requested_at or 0.0) >= _RESPONSE_DELAY_SECONDS]
         if (
@@ -118,7 +118,7 @@ class _CampaignStep:
             return
         self.progress["responses_read_at"] = self.now
         staying_rows = []
-        for (proxy, auth), proxy_rows in _group_by_proxy(rows).items():
+        for (proxy, auth), proxy_rows in _group_by_proxy_and_auth(rows).items():
             self._renew_lease()
             try:
                 advice = self.context.dialer.read_advice(
@@ -144,7 +144,7 @@ class _CampaignStep:
                     staying_rows.append(row)
         self._save(staying_rows, "state", "reason", "ended_at")
 
-    def _end_if_due(self, snapshot: CampaignSnapshot) -> bool:
+    def _end_or_pause(self, snapshot: CampaignSnapshot) -> bool:
         """End or pause the campaign where necessary; return whether that happened."""
         counts = campaigns.counts_of(self.change)
         abort_reason = campaign_rules.find_abort_reason(
@@ -213,11 +213,11 @@ class _CampaignStep:
             ]
         )
         snapshot = CampaignSnapshot(self.table, {row.agent_id for row in pending_rows})
-        capacity = self._remaining_capacity()
-        due_rows: list[CampaignAgent] = []
+        free_slots = self._count_free_slots()
+        scheduled_rows: list[CampaignAgent] = []
         skipped_rows: list[CampaignAgent] = []
         for row in pending_rows:
-            if len(due_rows) == admission.count:
+            if len(scheduled_rows) == admission.count:
                 break
             agent = snapshot.find_agent(row.agent_id)
             skip_reason = self.strategy.find_skip_reason(agent, snapshot)
@@ -226,14 +226,14 @@ class _CampaignStep:
                 skipped_rows.append(row)
                 continue
             row.from_instance = self.strategy.choose_instance_to_leave(agent, snapshot, row.agent_id)
-            if capacity[row.from_instance] <= 0:
+            if free_slots[row.from_instance] <= 0:
                 continue
-            capacity[row.from_instance] -= 1
+            free_slots[row.from_instance] -= 1
             row.state, row.initial_proxies = CampaignAgentState.SCHEDULED.value, sorted(agent.proxies)
             row.due_at = self.now + self.context.random() * self.settings.jitter_seconds
-            due_rows.append(row)
+            scheduled_rows.append(row)
         self._save(
-            [*due_rows, *skipped_rows],
+            [*scheduled_rows, *skipped_rows],
             "state",
             "reason",
             "from_instance",
@@ -241,22 +241,24 @@ class _CampaignStep:
             "due_at",
             "ended_at",
         )
-        self.progress["credit"] += admission.count - len(due_rows) if len(due_rows) < admission.count else 0
-        if due_rows or skipped_rows:
+        self.progress["credit"] += (
+            admission.count - len(scheduled_rows) if len(scheduled_rows) < admission.count else 0
+        )
+        if scheduled_rows or skipped_rows:
             return ""
         return (
             f"concurrency limit reached: {self.settings.concurrency} agents in progress per "
-            f"{self.strategy.abandoned_kind}"
+            f"{self.strategy.kind_to_leave}"
         )
 
-    def _remaining_capacity(self) -> dict[str, int]:
-        capacity: dict[str, int] = defaultdict(lambda: self.settings.concurrency)
+    def _count_free_slots(self) -> dict[str, int]:
+        free_slots: dict[str, int] = defaultdict(lambda: self.settings.concurrency)
         states = [state.value for state in campaign_rules.ACTIVE_STATES]
-        for abandoned_instance in self.change.campaign_agents.filter(state__in=states).values_list(
+        for instance_to_leave in self.change.campaign_agents.filter(state__in=states).values_list(
             "from_instance", flat=True
         ):
-            capacity[abandoned_instance] -= 1
-        return capacity
+            free_slots[instance_to_leave] -= 1
+        return free_slots
 
     def _unschedule_agents(self) -> None:
         """Return scheduled agents to pending while none may be asked: the fleet may look different later."""
@@ -318,7 +320,7 @@ class _CampaignStep:
         self._send_requests([row for row in rows if row.state == CampaignAgentState.IN_PROGRESS])
 
     def _send_requests(self, rows: list[CampaignAgent]) -> None:
-        for (proxy, auth), proxy_rows in _group_by_proxy(rows).items():
+        for (proxy, auth), proxy_rows in _group_by_proxy_and_auth(rows).items():
             self._renew_lease()
             self._send_requests_to(proxy, auth, proxy_rows)
 
@@ -339,7 +341,7 @@ class _CampaignStep:
                 len(rows),
                 error,
             )
-            self._fail_unsent(
+            self._fail_unsent_requests(
                 [row for row in rows if self.now - (row.requested_at or 0.0) >= self.settings.timeout_seconds]
             )
             return  # the next step repeats the others
@@ -351,7 +353,7 @@ class _CampaignStep:
             row.request_sent, row.requested_at = True, self.now
         self._save(rows, "request_sent", "requested_at", "state", "reason", "ended_at")
 
-    def _fail_unsent(self, rows: list[CampaignAgent]) -> None:
+    def _fail_unsent_requests(self, rows: list[CampaignAgent]) -> None:
         for row in rows:
             row.state, row.ended_at = CampaignAgentState.FAILED.value, self.now
             row.reason = (
@@ -379,7 +381,7 @@ class CampaignRunner(Runner):
     @override
     def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:
         yield from super().find_due(changes)
-        yield from working_agents.find_marked_ended(changes)
+        yield from working_agents.find_ended_with_marks(changes)
 
     @override
     def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
@@ -389,14 +391,14 @@ class CampaignRunner(Runner):
         if change.state == ChangeState.CONFIRMED:
             engine.start(change, context.now())
         if change.state in EXCLUSIVE_STATES:
-            _CampaignStep(change, context, held_lease).run()
+            _CampaignStepper(change, context, held_lease).run()
 
 
-def _group_by_proxy(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignAgent]]:
+def _group_by_proxy_and_auth(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignAgent]]:
     """Return agents by the proxy that asks them and the auth that they are to leave, which is empty for tunnels."""
-    rows_by_proxy: dict[tuple[str, str], list[CampaignAgent]] = defaultdict(list)
+    rows_by_proxy_and_auth: dict[tuple[str, str], list[CampaignAgent]] = defaultdict(list)
     for row in rows:
-        rows_by_proxy[
+        rows_by_proxy_and_auth[
             (row.via_proxy, row.from_instance) if row.via_proxy else (row.from_instance, "")
         ].append(row)
-    return rows_by_proxy
+    return rows_by_proxy_and_auth

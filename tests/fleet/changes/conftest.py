@@ -12,7 +12,7 @@ from fleet.audit import RequestActor
 from fleet.changes import engine
 from fleet.changes.base_runner import StepContext
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import CampaignTargets
+from fleet.changes.campaigns.campaigns import TargetAgents
 from fleet.changes.campaigns.run import CampaignRunner
 from fleet.changes.engine import ChangeDraft
 from fleet.models.changes import Change
@@ -58,7 +58,7 @@ class CampaignScenario:
         self.fleet, self.user, self.now = fleet, user, NOW.timestamp()
         #: Where agents are marked as reconnecting.
         self.marks_store: CampaignFleet | Writer = fleet
-        targets = CampaignTargets(np.arange(len(fleet.agents)), "all", leave, connection)
+        targets = TargetAgents(np.arange(len(fleet.agents)), "all", leave, connection)
         self.change: Change = campaigns.plan_campaign(
             cluster.pk,
             fleet.table(NOW.timestamp()),

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import CampaignTargets
+from fleet.changes.campaigns.campaigns import TargetAgents
 from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
@@ -22,7 +22,7 @@ from tests.fleet.changes.conftest import NOW, actor_of
 
 
 def _plan(cluster: Cluster, user: User, fleet: CampaignFleet, delay: timedelta = timedelta()) -> Change:
-    targets = CampaignTargets(np.arange(len(fleet.agents)), "all of them")
+    targets = TargetAgents(np.arange(len(fleet.agents)), "all of them")
     table = fleet.table(NOW.timestamp())
     return campaigns.plan_campaign(
         cluster.pk,

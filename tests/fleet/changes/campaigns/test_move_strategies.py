@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from fleet.changes import ChangeRefusedError
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import CampaignTargets
+from fleet.changes.campaigns.campaigns import TargetAgents
 from fleet.changes.campaigns.move_strategies import (
     AuthMoveStrategy,
     CampaignSnapshot,
@@ -56,9 +56,7 @@ class FakeSnapshot(CampaignSnapshot):
         return self._agent
 
 
-def _agent(
-    *proxies: str, desired_count: int = 1, auth: str = "a", is_retired: bool = False
-) -> AgentSnapshot:
+def _agent(*proxies: str, desired_count: int = 1, auth: str = "a", is_retired: bool = False) -> AgentSnapshot:
     return AgentSnapshot(frozenset(proxies), desired_count, is_retired, auth)
 
 
@@ -165,7 +163,7 @@ def test_agents_in_progress_per_auth_are_limited(cluster: Cluster, alice: User) 
     campaign.confirm()
     campaign.step(5)
     assert campaigns.counts_of(campaign.change).active_count == 4
-    assert "in progress per auth" in campaigns.describe_progress(campaign.change, campaign.now)["waiting_for"]
+    assert "in progress per auth" in campaigns.progress_of(campaign.change, campaign.now)["waiting_for"]
 
 
 def test_agent_that_no_other_auth_accepts_fails(cluster: Cluster, alice: User) -> None:
@@ -245,7 +243,7 @@ def test_unreachable_relay_proxy_is_replaced(cluster: Cluster, alice: User) -> N
 def test_filter_moves_each_agent_off_its_own_auth(cluster: Cluster, alice: User) -> None:
     """The campaign names no auth to leave."""
     fleet = CampaignFleet.of(4, auths=2, auth_of={"agent-0": 0, "agent-1": 1, "agent-2": 0, "agent-3": 1})
-    targets = CampaignTargets(np.arange(4), "all", connection=ConnectionKind.AUTH)
+    targets = TargetAgents(np.arange(4), "all", connection=ConnectionKind.AUTH)
     change = campaigns.plan_campaign(
         cluster.pk,
         fleet.table(NOW.timestamp()),

@@ -51,9 +51,7 @@ def test_rate_limit_and_concurrency_are_respected(cluster: Cluster, alice: User)
     assert campaigns.counts_of(campaign.change).active_count == 10
     campaign.step(5)
     assert campaigns.counts_of(campaign.change).active_count == 12
-    assert (
-        "in progress per proxy" in campaigns.describe_progress(campaign.change, campaign.now)["waiting_for"]
-    )
+    assert "in progress per proxy" in campaigns.progress_of(campaign.change, campaign.now)["waiting_for"]
 
 
 def test_paused_campaign_sends_no_advisories_and_resumes(cluster: Cluster, alice: User) -> None:
@@ -165,7 +163,7 @@ def test_agent_that_keeps_its_tunnel_is_skipped(cluster: Cluster, alice: User) -
     assert campaign.run_until_ended().state == ChangeState.VERIFIED
     counts = campaigns.counts_of(campaign.change)
     assert (counts.succeeded_count, counts.failed_count, counts.skipped_count) == (28, 0, 2)
-    assert {reason for _, reason, _ in campaigns.count_by_skip_reason(campaign.change)} == {
+    assert {reason for _, reason, _ in campaigns.count_agents_by_reason(campaign.change)} == {
         "the agent kept its tunnel: it knows no other unexpired proxy"
     }
     assert campaign.now - STARTED_AT < 30
@@ -412,10 +410,7 @@ def test_campaign_waits_for_current_data(cluster: Cluster, alice: User) -> None:
     campaign.fleet.stale = True
     campaign.step(10)
     assert campaign.fleet.advisory_counts.total() == advised_count
-    assert (
-        "waiting for current data"
-        in campaigns.describe_progress(campaign.change, campaign.now)["waiting_for"]
-    )
+    assert "waiting for current data" in campaigns.progress_of(campaign.change, campaign.now)["waiting_for"]
     campaign.fleet.stale = False
     assert campaign.run_until_ended().state == ChangeState.VERIFIED
 

@@ -63,7 +63,7 @@ def start_campaign(
 
 def step_ended_campaigns(campaign: CampaignScenario) -> None:
     """Step the ended campaigns as `step_actions` does."""
-    for change in working_agents.find_marked_ended(Change.objects.all()):
+    for change in working_agents.find_ended_with_marks(Change.objects.all()):
         CampaignRunner().step(change, campaign.context)
     campaign.change.refresh_from_db()
 
@@ -102,7 +102,7 @@ def test_every_outcome_removes_the_mark(cluster: Cluster, alice: User) -> None:
     campaign.step(TIMEOUT_SECONDS)
     step_ended_campaigns(campaign)
     assert fleet.reconnecting_until == {}
-    assert not working_agents.find_marked_ended(Change.objects.all()).exists()
+    assert not working_agents.find_ended_with_marks(Change.objects.all()).exists()
     counts = campaigns.counts_of(campaign.change)
     assert (counts.succeeded_count, counts.failed_count, counts.skipped_count) == (2, 1, 1)
 
@@ -130,11 +130,11 @@ def test_abort_removes_all_marks(cluster: Cluster, alice: User) -> None:
     assert len(campaign.fleet.reconnecting_until) == 3
     campaign.fleet.is_record_unavailable = True
     step_ended_campaigns(campaign)
-    assert working_agents.find_marked_ended(Change.objects.all()).exists()
+    assert working_agents.find_ended_with_marks(Change.objects.all()).exists()
     campaign.fleet.is_record_unavailable = False
     step_ended_campaigns(campaign)
     assert campaign.fleet.reconnecting_until == {}
-    assert not working_agents.find_marked_ended(Change.objects.all()).exists()
+    assert not working_agents.find_ended_with_marks(Change.objects.all()).exists()
 
 
 def test_marks_are_removed_after_another_lease_ends(cluster: Cluster, alice: User) -> None:
@@ -239,7 +239,7 @@ def test_states_change_to_reconnecting_and_then_healthy(
     campaign.step()
     assert poll_and_read_states(campaign.now + 0.5) == [State.HEALTHY, State.HEALTHY, State.WORKING]
     kinds.run_action(campaign.change, "abort", actor_of(alice), campaign.moment)
-    for change in working_agents.find_marked_ended(Change.objects.all()):
+    for change in working_agents.find_ended_with_marks(Change.objects.all()):
         CampaignRunner().step(change, campaign.context)
     assert poll_and_read_states(campaign.now + 1.5) == [State.HEALTHY] * 3
     transitions = [
