@@ -19,7 +19,7 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 
 from fleet.alerts.alerting_loops import prune as prune_incidents
-from fleet.alerts.outbox import prune as prune_messages
+from fleet.alerts.outbox import prune as prune_notifications
 from fleet.changes import runners
 from fleet.changes.base_runner import StepContext
 from fleet.changes.instance_dialer import AuthClient, Dialer
@@ -64,13 +64,13 @@ class WorkerResources:
     worker: Worker
     timing: Timing
     reader: Reader
-    policies: PolicyReportStore
+    policy_report_store: PolicyReportStore
     #: When each chore of `tend` last ran, by its name; monotonic seconds.
-    chore_times: dict[str, float] = field(default_factory=dict)
+    last_run_times: dict[str, float] = field(default_factory=dict)
 
 
 @functools.cache
-def worker_resources() -> WorkerResources:
+def get_worker_resources() -> WorkerResources:
     """Return the objects of this process; created at its first task, after the fork."""
     garbage.collect_less()
     redis = connect(settings.REDIS_URL)
@@ -80,7 +80,7 @@ def worker_resources() -> WorkerResources:
         timing=timing,
         deadline=settings.REFLOAT_ROUND_DEADLINE,
         rounds_per_connection=settings.REFLOAT_FRESH_CHANNEL_ROUNDS,
-        tls=_tls_files(),
+        tls=_create_tls_files(),
         retry_policy=replace(
             DEFAULT, attempts=settings.REFLOAT_READ_RETRIES, backoff=settings.REFLOAT_READ_RETRY_BACKOFF
         ),
@@ -102,7 +102,7 @@ def start_round() -> None:
 
     The last shard is polled in this task: a fleet of one shard costs one task per round.
     """
-    interval = worker_resources().timing.round_interval
+    interval = get_worker_resources().timing.round_interval
     last_shards: list[tuple[_ShardTask, RecordHandle]] = []
 
     def begin_round(cluster: Cluster) -> None:
@@ -123,19 +123,19 @@ def start_round() -> None:
 def poll_shard(
     cluster: str,
     round_number: int,
-    shard: int,
+    shard_number: int,
     instances: Sequence[int],
     should_list: bool,
-    bootstrap: Sequence[str],
+    bootstrap_addresses: Sequence[str],
 ) -> None:
     """Poll one shard of a round; the task of the last shard concludes the round."""
-    _poll_shard(_ShardTask(cluster, round_number, shard, instances, should_list, bootstrap))
+    _poll_shard(_ShardTask(cluster, round_number, shard_number, instances, should_list, bootstrap_addresses))
 
 
 @shared_task(name="fleet.tasks.settle_history", ignore_result=True)
 def settle_history(cluster: str) -> None:
     """Write the history of past rounds to the database. Its own task: 100,000 rows take longer than many rounds."""
-    writer = worker_resources().writer
+    writer = get_worker_resources().writer
     with isolate_errors(f"cluster {cluster}: the history was not written; the next round tries again"):
         while flush_outbox(writer, cluster):
             pass
@@ -148,7 +148,7 @@ def prune_history() -> None:
         before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
         deleted_count = prune_transitions(before)
         prune_incidents(to_seconds(before))
-        prune_messages(to_seconds(before))
+        prune_notifications(to_seconds(before))
         if deleted_count:
             logger.info(
                 "deleted %d state changes older than %d days", deleted_count, settings.REFLOAT_HISTORY_DAYS
@@ -180,9 +180,11 @@ def read_policies() -> None:
 
 
 def _read_cluster_policies(cluster: Cluster) -> None:
-    resources = worker_resources()
+    resources = get_worker_resources()
     facts = resources.writer.load_instances(cluster.id).values()
-    resources.policies.write(cluster.id, resources.worker.run(read_node_reports(facts, _tls_files())))
+    resources.policy_report_store.write(
+        cluster.id, resources.worker.run(read_node_reports(facts, _create_tls_files()))
+    )
 
 
 def _run_step(change: Change) -> None:
@@ -207,28 +209,30 @@ def apply_drains() -> None:
 
 
 def _apply_cluster_drains(cluster: Cluster) -> None:
-    resources = worker_resources()
+    resources = get_worker_resources()
     if due_drains := drains.find_due_drains(cluster.id, resources.writer.load_instances(cluster.id)):
         drains.record_responses(
-            due_drains, resources.worker.run(drains_run.send_drains(due_drains, _tls_files())), _now()
+            due_drains,
+            resources.worker.run(drains_run.send_drain_requests(due_drains, _create_tls_files())),
+            _now(),
         )
 
 
 @shared_task(name="fleet.tasks.degrade_instance", ignore_result=True)
 def degrade_instance(**fields: Any) -> None:
     """Mark an instance as degraded, or clear the mark; a failure is written to the audit log."""
-    resources, request = worker_resources(), DegradeRequest(**fields)
+    resources, request = get_worker_resources(), DegradeRequest(**fields)
     instances = resources.writer.load_instances(request.cluster)
-    if error := resources.worker.run(degradations_run.send_request(request, instances, _tls_files())):
+    if error := resources.worker.run(degradations_run.send_request(request, instances, _create_tls_files())):
         degradations.record_failure(request, error, _now())
 
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)
 def apply_retired() -> None:
     """Copy to the record which agents are retired, where the record differs."""
-    writer = worker_resources().writer
+    writer = get_worker_resources().writer
     for_each_cluster(
-        "retired agents were not updated", lambda cluster: retirements.sync_record(writer, cluster.id)
+        "retired agents were not updated", lambda cluster: retirements.copy_to_record(writer, cluster.id)
     )
 
 
@@ -249,26 +253,32 @@ _EARLY_SECONDS = 0.5
 @shared_task(name="fleet.tasks.tend", ignore_result=True)
 def tend() -> None:
     """Run the chores that are due. Every worker does so; running a chore twice does no harm."""
-    chore_times = worker_resources().chore_times
+    last_run_times = get_worker_resources().last_run_times
     for name, chore, interval_seconds in _CHORES:
         now = time.monotonic()
-        if name not in chore_times or now - chore_times[name] >= interval_seconds - _EARLY_SECONDS:
-            chore_times[name] = now
+        if name not in last_run_times or now - last_run_times[name] >= interval_seconds - _EARLY_SECONDS:
+            last_run_times[name] = now
             with isolate_errors(name):
                 chore()
 
 
 def _step_context_of(cluster: Cluster) -> StepContext:
-    resources = worker_resources()
-    instances, tls, run = resources.writer.load_instances(cluster.id), _tls_files(), resources.worker.run
-    auths = AuthClient(_auth_addresses_of(cluster, instances.values()), tls, run)
+    resources = get_worker_resources()
+    instances, tls, run = (
+        resources.writer.load_instances(cluster.id),
+        _create_tls_files(),
+        resources.worker.run,
+    )
+    auth_client = AuthClient(_auth_addresses_of(cluster, instances.values()), tls, run)
     dialer = Dialer(instances.values(), tls, run)
-    return StepContext(resources.reader, resources.writer, auths, dialer, time.time, random.random, _holder())
+    return StepContext(
+        resources.reader, resources.writer, auth_client, dialer, time.time, random.random, _format_holder()
+    )
 
 
 def _auth_addresses_of(cluster: Cluster, instances: Iterable[InstanceFacts]) -> Iterable[tuple[str, str]]:
     """Return the addresses of a cluster's auths: its gateway, the auths that were seen, then the configured ones."""
-    discovered_addresses = find_admin_addresses(instances, time.time(), worker_resources().timing)
+    discovered_addresses = find_admin_addresses(instances, time.time(), get_worker_resources().timing)
     gateway = settings.REFLOAT_GATEWAY if cluster.id == DEFAULT_CLUSTER else ""
     addresses = [(gateway, "gateway")] if gateway else []
     addresses += ((address, "auth") for address in (*discovered_addresses, *cluster.auths))
@@ -279,7 +289,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _holder() -> str:
+def _format_holder() -> str:
     return f"worker {os.getpid()} on {socket.gethostname()}"
 
 
@@ -291,12 +301,12 @@ class _ShardTask(NamedTuple):
     shard_number: int
     instances: Sequence[int]
     should_list: bool
-    bootstrap: Sequence[str]
+    bootstrap_addresses: Sequence[str]
 
 
 def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[_ShardTask, RecordHandle]]:
     """Begin a round and return its shards with their record; empty when another worker began the round."""
-    resources = worker_resources()
+    resources = get_worker_resources()
     if not resources.rounds.claim(cluster.id, round_number):
         return []
     epoch = resources.writer.epoch(cluster.id) or resources.writer.create(
@@ -304,10 +314,12 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
     )
     handle = resources.worker.open_record(cluster.id, epoch)
     shards = plan_shards(handle.instances, settings.REFLOAT_SHARD_SIZE, now)
-    unfinished_round = resources.rounds.begin(cluster.id, round_number, [shard.number for shard in shards])
-    if unfinished_round is not None:
+    unfinished_round_number = resources.rounds.begin(
+        cluster.id, round_number, [shard.number for shard in shards]
+    )
+    if unfinished_round_number is not None:
         # One of its shards died with its worker or is late: the results of the others must not wait.
-        _conclude_round(cluster.id, unfinished_round)
+        _conclude_round(cluster.id, unfinished_round_number)
     return [
         (
             _ShardTask(
@@ -325,7 +337,7 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
 
 
 def _poll_shard(shard_task: _ShardTask, handle: RecordHandle | None = None) -> None:
-    resources, cluster, round_number = worker_resources(), shard_task.cluster, shard_task.round_number
+    resources, cluster, round_number = get_worker_resources(), shard_task.cluster, shard_task.round_number
     try:
         if not resources.rounds.claim_shard(cluster, round_number, shard_task.shard_number):
             return
@@ -334,7 +346,7 @@ def _poll_shard(shard_task: _ShardTask, handle: RecordHandle | None = None) -> N
             handle,
             round_number,
             shard_task.instances,
-            shard_task.bootstrap if shard_task.should_list else None,
+            shard_task.bootstrap_addresses if shard_task.should_list else None,
         )
         if resources.rounds.finish_shard(cluster, round_number, shard_task.shard_number):
             _conclude_round(cluster, round_number)
@@ -346,7 +358,7 @@ def _poll_shard(shard_task: _ShardTask, handle: RecordHandle | None = None) -> N
 
 def _conclude_round(cluster: str, round_number: int) -> None:
     """Conclude a round, publish its events to browsers, and write its history, in this order."""
-    resources = worker_resources()
+    resources = get_worker_resources()
     try:
         conclusion = conclude(
             resources.writer,
@@ -365,7 +377,7 @@ def _conclude_round(cluster: str, round_number: int) -> None:
         settle_history.apply_async((cluster,), expires=resources.timing.stale_after)
 
 
-def _tls_files() -> TLSFiles | None:
+def _create_tls_files() -> TLSFiles | None:
     certificate, key, authority = (
         Path(path) if path else None
         for path in (settings.REFLOAT_TLS_CERT, settings.REFLOAT_TLS_KEY, settings.REFLOAT_TLS_CA)

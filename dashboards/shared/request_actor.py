@@ -56,7 +56,7 @@ def signed_in_actor_of(request: HttpRequest) -> RequestActor:
 
 def enqueue_change(change: Change) -> None:
     """Have a worker start a confirmed change now. If the broker is down, a periodic task starts the change later."""
-    if task := kind_of(change).task:
+    if task := kind_of(change).start_task:
         enqueue(task, change.pk)
 
 

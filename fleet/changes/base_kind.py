@@ -52,7 +52,7 @@ class Kind(Protocol):
     """One kind of change."""
 
     #: The Celery task that starts a confirmed change at once; empty: the periodic task starts it.
-    task: str = ""
+    start_task: str = ""
     #: The ACTIONS that this kind supports.
     actions: Mapping[str, ChangeAction] = {}
 

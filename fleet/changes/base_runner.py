@@ -28,7 +28,7 @@ from fleet.vocabulary.changes import ChangeState
 
 logger = logging.getLogger(__name__)
 
-_UNFINISHED_STATES = (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.PAUSED)
+_STATES_WITH_STEPS = (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Runner(Protocol):
     """Carries out changes of one kind, on a worker."""
 
     #: The Celery task that makes the steps, every few seconds.
-    task: str = "fleet.tasks.step_actions"
+    step_task: str = "fleet.tasks.step_actions"
 
     def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:
         """Yield those of some changes of this kind that need a step; lazily, so that earlier steps take effect."""
-        rows = changes.filter(state__in=[state.value for state in _UNFINISHED_STATES])
-        yield from (row for row in rows if row.state != ChangeState.CONFIRMED or engine.is_ready(row))
+        rows = changes.filter(state__in=[state.value for state in _STATES_WITH_STEPS])
+        yield from (row for row in rows if row.state != ChangeState.CONFIRMED or engine.can_start(row))
 
     def step(self, change: Change, context: StepContext) -> None:
         """Make one step of a change, unless another worker holds its lease. Raises ChangeError and StateError."""

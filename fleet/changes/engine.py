@@ -55,22 +55,22 @@ def create_change(
     draft: ChangeDraft,
     actor: RequestActor,
     now: datetime,
-    in_transaction: Callable[[Change], object] = lambda _: None,
+    write_related_rows: Callable[[Change], object] = lambda _: None,
 ) -> Change:
     """Store a plan and return the change; for an idempotency key that was used before, return the earlier change.
 
-    `in_transaction` writes more rows of a new change in the same transaction. Raises ChangeRefusedError when the key
-    belongs to a different change.
+    `write_related_rows` runs in the transaction of a new change. Raises ChangeRefusedError when the key belongs to a
+    different change.
     """
-    row = Cluster.objects.get(pk=cluster)
+    cluster_row = Cluster.objects.get(pk=cluster)
     action = action_of_change(draft.kind, ChangeStep.PLAN)
     attempt = actor.create_attempt(action, cluster, draft.title, before=draft.before, after=draft.after)
     with record_outcome(attempt, lambda: now):
-        if (earlier_change := _find_by_key(cluster, actor)) is not None:
+        if (earlier_change := _find_by_idempotency_key(cluster, actor)) is not None:
             attempt.set_change(earlier_change)
             return _require_same_draft(earlier_change, draft)
         change = Change(
-            cluster=row,
+            cluster=cluster_row,
             kind=draft.kind.value,
             title=draft.title[:200],
             actor_name=actor.identity.name[:200],
@@ -81,7 +81,7 @@ def create_change(
             plan=draft.plan,
             affected_count=draft.affected_count,
             parameters=draft.parameters,
-            review_required=row.review_required,
+            review_required=cluster_row.review_required,
             undoes_id=draft.undone_change_id,
             request_id=actor.request_id,
             idempotency_key=actor.idempotency_key,
@@ -90,9 +90,9 @@ def create_change(
         try:
             with transaction.atomic():
                 change.save(force_insert=True)
-                in_transaction(change)
+                write_related_rows(change)
         except IntegrityError:
-            concurrent_change = _find_by_key(cluster, actor)
+            concurrent_change = _find_by_idempotency_key(cluster, actor)
             if concurrent_change is None:
                 raise
             attempt.set_change(concurrent_change)
@@ -137,7 +137,7 @@ def confirm(
             raise ChangeRefusedError("; ".join(problems.values()), problems)
         if change.state == ChangeState.PLANNED:
             check_plan(change)
-        return _transition(
+        return _compare_and_set_state(
             change,
             ChangeState.CONFIRMED,
             reason=reason.strip(),
@@ -162,8 +162,8 @@ def approve(change: Change, actor: RequestActor, *, now: datetime) -> Change:
         )
         updated_count = 0
         if approver is not None:
-            other_rows = approvable_rows.exclude(user_id=approver).exclude(confirmed_by_id=approver)
-            updated_count = other_rows.update(approved_by=actor.identity.name[:200], step=F("step") + 1)
+            rows_of_others = approvable_rows.exclude(user_id=approver).exclude(confirmed_by_id=approver)
+            updated_count = rows_of_others.update(approved_by=actor.identity.name[:200], step=F("step") + 1)
         change.refresh_from_db()
         if not updated_count:
             if not change.review_required:
@@ -176,7 +176,7 @@ def approve(change: Change, actor: RequestActor, *, now: datetime) -> Change:
     return change
 
 
-def is_ready(change: Change) -> bool:
+def can_start(change: Change) -> bool:
     """Return whether a change may start: it is confirmed, and approved where a review is required."""
     return change.state == ChangeState.CONFIRMED and not (change.review_required and not change.approved_by)
 
@@ -190,10 +190,10 @@ def start(change: Change, now: datetime) -> Change:
         # Workers try every second; the audit log has an entry about it already.
         raise ClusterBusyError(busy_reason)
     with record_attempt_on(change, ChangeStep.START, CONSOLE_ACTOR, now):
-        if change.state == ChangeState.CONFIRMED and not is_ready(change):
+        if change.state == ChangeState.CONFIRMED and not can_start(change):
             raise ChangeRefusedError("review required: no second person has approved the change yet")
         try:
-            return _transition(change, ChangeState.RUNNING, started_at=change.started_at or now)
+            return _compare_and_set_state(change, ChangeState.RUNNING, started_at=change.started_at or now)
         except IntegrityError:
             raise ClusterBusyError(describe_running_change(change.cluster_id)) from None
 
@@ -208,27 +208,27 @@ def transition(
     reason: str = "",
     log_before: Any = None,
     log_after: Any = None,
-    in_transaction: Callable[[Change], object] = lambda _: None,
+    write_related_rows: Callable[[Change], object] = lambda _: None,
     **fields: Any,
 ) -> Change:
     """Move a change to another state (paused, running, cancelled, verified, …) and return it. Raises WrongStateError.
 
-    `in_transaction` writes more rows in the same transaction, so that a worker that dies leaves none of an ended change
-    open. `fields`: columns of `Change` to write too. `reason`, `log_before` and `log_after` go to the audit log, with
-    the action `KIND.STATE`.
+    `write_related_rows` runs in the same transaction, so that a worker that dies leaves none of an ended change open.
+    `fields`: columns of `Change` to write too. `reason`, `log_before` and `log_after` go to the audit log, with the
+    action `KIND.STATE`.
     """
     attempt_fields = {"detail": detail, "reason": reason, "before": log_before, "after": log_after}
     if state.is_final or state is ChangeState.VERIFYING:
         fields.setdefault("ended_at", change.ended_at or now)
     with record_attempt_on(change, state, actor, now, **attempt_fields):
-        return _transition(change, state, in_transaction, detail=detail, **fields)
+        return _compare_and_set_state(change, state, write_related_rows, detail=detail, **fields)
 
 
-def mark_undone(change: Change, now: datetime) -> None:
-    """Mark the change that `change` undid as undone; nothing where `change` undoes none."""
-    undone_change = change.undoes
-    if undone_change is not None and ChangeState.UNDONE in next_states_of(undone_change):
-        transition(undone_change, ChangeState.UNDONE, now, detail=f"undone by change {change.pk}")
+def mark_original_undone(change: Change, now: datetime) -> None:
+    """Mark the original of an undo change as undone; do nothing where `change` undoes none."""
+    original_change = change.undoes
+    if original_change is not None and ChangeState.UNDONE in next_states_of(original_change):
+        transition(original_change, ChangeState.UNDONE, now, detail=f"undone by change {change.pk}")
 
 
 def pause(change: Change, actor: RequestActor, now: datetime) -> Change:
@@ -241,14 +241,14 @@ def abort(
     actor: RequestActor,
     now: datetime,
     reason: str,
-    in_transaction: Callable[[Change], object],
+    write_related_rows: Callable[[Change], object],
 ) -> Change:
-    """End a change at once, with the step that a worker is making. `in_transaction`: see `transition`.
+    """End a change at once, with the step that a worker is making. `write_related_rows`: see `transition`.
 
     Raises WrongStateError.
     """
     cancelled_change = transition(
-        change, ChangeState.CANCELLED, now, actor, detail=reason, in_transaction=in_transaction
+        change, ChangeState.CANCELLED, now, actor, detail=reason, write_related_rows=write_related_rows
     )
     lease.revoke(change)
     return cancelled_change
@@ -318,30 +318,30 @@ def record_refused_plan(
         raise
 
 
-def _transition(
+def _compare_and_set_state(
     change: Change,
     state: ChangeState,
-    in_transaction: Callable[[Change], object] = lambda _: None,
+    write_related_rows: Callable[[Change], object] = lambda _: None,
     **fields: Any,
 ) -> Change:
     """Compare and set: move only from the state and the step that `change` has in memory, so that one of two wins.
 
     The step counts too: a change that was paused and resumed has the same state again, but not the same step.
     """
-    last_state = ChangeState(change.state)
-    if state not in TRANSITIONS[last_state]:
+    expected_state = ChangeState(change.state)
+    if state not in TRANSITIONS[expected_state]:
         raise WrongStateError(
             f"the change is already {state.value}"
-            if state is last_state
+            if state is expected_state
             else f"the change is {_state_text_of(change)} and cannot become {state.value}"
         )
     with transaction.atomic():
-        updated_count = Change.objects.filter(pk=change.pk, state=last_state.value, step=change.step).update(
-            state=state.value, step=F("step") + 1, **fields
-        )
+        updated_count = Change.objects.filter(
+            pk=change.pk, state=expected_state.value, step=change.step
+        ).update(state=state.value, step=F("step") + 1, **fields)
         change.refresh_from_db()
         if updated_count:
-            in_transaction(change)
+            write_related_rows(change)
     if not updated_count:
         raise WrongStateError(
             f"conflict: the change was moved to {_state_text_of(change)} in the meantime. Reload it"
@@ -353,7 +353,7 @@ def _state_text_of(change: Change) -> str:
     return f"{change.state} and approved" if change.approved_by and not change.started_at else change.state
 
 
-def _find_by_key(cluster: str, actor: RequestActor) -> Change | None:
+def _find_by_idempotency_key(cluster: str, actor: RequestActor) -> Change | None:
     if not actor.idempotency_key:
         return None
     return Change.objects.filter(cluster=cluster, idempotency_key=actor.idempotency_key).first()

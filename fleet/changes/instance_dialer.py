@@ -28,8 +28,8 @@ from fleet.vocabulary.node_policies import NodeReport
 T = TypeVar("T")
 CoroutineRunner = Callable[[Coroutine[Any, Any, Any]], Any]
 
-#: Timeout of a read call, seconds.
-_TIMEOUT_SECONDS = 3.0
+#: Timeout of each read, seconds.
+_READ_TIMEOUT_SECONDS = 3.0
 #: Timeout of an admin call, seconds.
 _ADMIN_TIMEOUT_SECONDS = 2.0
 
@@ -47,10 +47,10 @@ class AuthClient:
 
     def call(self, operation: Callable[[NetworkingConfigClient], Awaitable[T]]) -> T:
         """Return the result of `operation` at the first reachable auth. Raises AdminError."""
-        response: T = self._run(self._call_in_turn(operation))
+        response: T = self._run(self._call_first_reachable(operation))
         return response
 
-    async def _call_in_turn(self, operation: Callable[[NetworkingConfigClient], Awaitable[T]]) -> T:
+    async def _call_first_reachable(self, operation: Callable[[NetworkingConfigClient], Awaitable[T]]) -> T:
         connections = Connections(self._tls)
         last_error: AdminError = UnreachableError("Refloat has no address of an auth")
         try:
@@ -103,8 +103,8 @@ class Dialer:
         """Return the policies that an instance reports, and whether it reports SERVING. Raises SourceError."""
 
         async def probe(channel: grpc.aio.Channel) -> tuple[NodeReport, bool]:
-            report = await read_policies(channel, timeout=_TIMEOUT_SECONDS)
-            health = await check_health(channel, timeout=_TIMEOUT_SECONDS)
+            report = await read_policies(channel, timeout=_READ_TIMEOUT_SECONDS)
+            health = await check_health(channel, timeout=_READ_TIMEOUT_SECONDS)
             return report, health.serving_status is ServingStatus.SERVING
 
         try:
@@ -112,8 +112,8 @@ class Dialer:
         except UnreachableError as error:
             raise SourceError(str(error), has_response=False) from error
 
-    def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
-        """Send desired policies to an instance, which accepts them. Raises AdminError."""
+    def send_policies(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
+        """Send the desired policies to an instance, which stores them for its next start. Raises AdminError."""
         self._call(instance_id, lambda channel: NodePoliciesClient(channel).set(revision, values))
 
     def drain(self, instance_id: str, reason: str) -> None:
@@ -125,7 +125,7 @@ class Dialer:
         self._call(instance_id, lambda channel: InstanceAdminClient(channel).undrain())
 
     def restart(self, instance_id: str, run_id: str, reason: str, drain_seconds: float) -> None:
-        """Restart an instance, if `run_id` is its present run; `drain`: seconds to drain first. Raises AdminError."""
+        """Restart an instance, if `run_id` is its present run; drain it first. Raises AdminError."""
         self._call(
             instance_id, lambda channel: NodePoliciesClient(channel).restart(run_id, reason, drain_seconds)
         )

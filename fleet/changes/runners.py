@@ -20,8 +20,8 @@ RUNNERS: Mapping[ChangeKind, Runner] = {
 }
 
 
-def find_due(task: str, changes: QuerySet[Change]) -> Iterator[Change]:
-    """Yield the changes that need a step by the Celery task `task` now, kind by kind."""
+def find_due(step_task: str, changes: QuerySet[Change]) -> Iterator[Change]:
+    """Yield the changes that need a step by the Celery task `step_task` now, kind by kind."""
     for kind, runner in RUNNERS.items():
-        if runner.task == task:
+        if runner.step_task == step_task:
             yield from runner.find_due(changes.filter(kind=kind.value))

@@ -1,4 +1,4 @@
-"""Instances in memory that report, accept and restart, as `fleet.changes.instance_dialer.Dialer` finds them."""
+"""Instances in memory that report, get policies and restart, as `fleet.changes.instance_dialer.Dialer` finds them."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ class PolicyNodes:
             raise SourceError("unavailable", has_response=False)
         return node.report, node.serving
 
-    def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
+    def send_policies(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
         """See Dialer."""
-        node = self._reach(instance_id, "accept")
+        node = self._reach(instance_id, "send_policies")
         if revision != env_policies.revision_of(node.accepted_values):
             raise RevisionConflict("another revision")
         node.accepted_values = dict(values)

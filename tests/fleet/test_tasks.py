@@ -44,10 +44,10 @@ def auth(settings: Settings, valkey_url: str, prefix: str) -> Iterator[FakeAuth]
     )
     Cluster.objects.create(id="default", name="Default", auths=[fake_auth.address])
     app.conf.task_always_eager = app.conf.task_eager_propagates = True
-    tasks.worker_resources.cache_clear()
+    tasks.get_worker_resources.cache_clear()
     yield fake_auth
-    tasks.worker_resources().worker.close()
-    tasks.worker_resources.cache_clear()
+    tasks.get_worker_resources().worker.close()
+    tasks.get_worker_resources.cache_clear()
     app.conf.task_always_eager = app.conf.task_eager_propagates = False
     fake_auth.stop()
 
@@ -94,7 +94,7 @@ def test_unavailable_redis_is_a_warning(
 ) -> None:
     """One line, no traceback; the next beat tries again."""
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    tasks.worker_resources.cache_clear()
+    tasks.get_worker_resources.cache_clear()
     with caplog.at_level(logging.WARNING):
         tasks.start_round()
     assert "cluster default: this poll of the fleet failed: Redis is not responding" in caplog.text
@@ -180,7 +180,7 @@ def test_policies_are_read_and_actions_stepped(auth: FakeAuth, valkey_url: str, 
 def test_marks_of_an_ended_campaign_are_removed(auth: FakeAuth) -> None:
     """It was aborted on a page; the next step removes its marks."""
     tasks.start_round()
-    writer = tasks.worker_resources().writer
+    writer = tasks.get_worker_resources().writer
     writer.expect_reconnects("default", {"agent-1-id": time.time() + 600})
     assert writer.memory("default")["working_until"].all()
     change = Change.objects.create(

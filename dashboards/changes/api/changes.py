@@ -280,6 +280,6 @@ def require_permitted_change(request: HttpRequest, cluster: str, change_id: int)
 
 
 def _start_change(response: HttpResponse, row: Change) -> Any:
-    if changes.is_ready(row):
+    if changes.can_start(row):
         request_actor.enqueue_change(row)
     return Status(202, respond_with_change(response, row))

@@ -90,7 +90,7 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
     else:
         reason, typed_name = (request.POST.get(name, "") for name in ("reason", "confirmation"))
         kinds.confirm(row, actor, reason=reason, typed_name=typed_name, now=now)
-    if engine.is_ready(row):
+    if engine.can_start(row):
         request_actor.enqueue_change(row)
     return row
 

@@ -94,7 +94,7 @@ class ReconnectKind(Kind):
             else:
                 campaigns.close_campaign(row, reason, to_seconds(now))
 
-        return engine.transition(change, ChangeState.CANCELLED, now, actor, in_transaction=end_agents)
+        return engine.transition(change, ChangeState.CANCELLED, now, actor, write_related_rows=end_agents)
 
     @override
     def can_undo(self, change: Change) -> bool:

@@ -168,7 +168,7 @@ class TunnelMoveStrategy(MoveStrategy):
     def choose_instance_to_leave(
         self, agent: AgentSnapshot, snapshot: CampaignSnapshot, agent_id: str
     ) -> str:
-        """Return one of the proxies to leave if the agent has a tunnel to any, else any of its own; unhealthy ones first.
+        """Return one of the proxies to leave if the agent has any of them, else one of its own; unhealthy first.
 
         `agent_id` decides between several: agents are spread over them, and one agent always gets the same.
         """

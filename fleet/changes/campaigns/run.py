@@ -190,7 +190,7 @@ class _CampaignStepper:
             state,
             self.moment,
             detail=detail,
-            in_transaction=lambda row: campaigns.close_campaign(row, detail, self.now),
+            write_related_rows=lambda row: campaigns.close_campaign(row, detail, self.now),
         )
 
     def _schedule_agents(self) -> str:

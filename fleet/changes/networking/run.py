@@ -31,12 +31,12 @@ from fleet.vocabulary.changes import ChangeState
 _WRITE_TIMEOUT = timedelta(seconds=60)
 
 
-def read_config(cluster: str, auths: AuthClient, now: datetime) -> None:
+def read_config(cluster: str, auth_client: AuthClient, now: datetime) -> None:
     """Read the config of a cluster and store it; not while a change is running, which reads it back itself."""
     if engine.find_running_change(cluster) is not None:
         return
     try:
-        stored_config = auths.call(_get_config)
+        stored_config = auth_client.call(_get_config)
     except AdminError as error:
         revisions.record_read_error(cluster, str(error))
         return
@@ -113,7 +113,7 @@ def _conclude(change: Change, stored_config: StoredConfig, now: datetime) -> Non
         log_after=row.document,
     )
     if not dropped_fields:
-        engine.mark_undone(change, now)
+        engine.mark_original_undone(change, now)
 
 
 def _fail_change(change: Change, context: StepContext, sentence: str) -> None:
@@ -136,7 +136,7 @@ async def _get_config(client: NetworkingConfigClient) -> StoredConfig:
 class NetworkingRunner(Runner):
     """Writes the config of a change, and compares the resulting tunnels with the plan."""
 
-    task = "fleet.tasks.look_after_networking"
+    step_task = "fleet.tasks.look_after_networking"
 
     @override
     def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:

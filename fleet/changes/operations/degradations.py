@@ -26,8 +26,8 @@ class DegradeRequest:
     name: str
     is_degraded: bool
     reason: str
-    #: Duration of the mark, seconds; only to mark.
-    seconds: float
+    #: How long the instance stays degraded; only to mark.
+    duration_seconds: float
     request_id: str = ""
 
 
@@ -46,7 +46,11 @@ def record_failure(request: DegradeRequest, error: str, now: datetime) -> None:
 
 def _attempt_of(request: DegradeRequest, actor: Actor) -> Attempt:
     action = AuditAction.INSTANCE_DEGRADE if request.is_degraded else AuditAction.INSTANCE_UNDEGRADE
-    after = {"instance": request.instance, "is_degraded": request.is_degraded, "seconds": request.seconds}
+    after = {
+        "instance": request.instance,
+        "is_degraded": request.is_degraded,
+        "seconds": request.duration_seconds,
+    }
     request_actor = RequestActor(actor, request.request_id)
     return request_actor.create_attempt(
         action, request.cluster, request.name, reason=request.reason, after=after

@@ -22,6 +22,8 @@ async def send_request(
         facts.kind,
         tls,
         lambda admin: (
-            admin.degrade(request.reason, request.seconds) if request.is_degraded else admin.restore()
+            admin.degrade(request.reason, request.duration_seconds)
+            if request.is_degraded
+            else admin.restore()
         ),
     )

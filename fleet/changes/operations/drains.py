@@ -72,10 +72,10 @@ def find_due_drains(cluster: str, instances: Mapping[int, InstanceFacts]) -> lis
 
 
 def record_responses(
-    due_drains: Sequence[DueDrain], error_by_row_id: Mapping[int, str], now: datetime
+    due_drains: Sequence[DueDrain], errors_by_row_id: Mapping[int, str], now: datetime
 ) -> None:
     """Store the result of sending, by row; not where an operator has requested the opposite in the meantime."""
     for drain in due_drains:
-        error = error_by_row_id[drain.row_id]
+        error = errors_by_row_id[drain.row_id]
         columns = {"error": error} if error else {"error": "", "applied_at": now}
         Drain.objects.filter(pk=drain.row_id, is_drained=drain.is_drained).update(**columns)

@@ -61,15 +61,15 @@ def record_retire_request(cluster: str, request: RetireRequest, clock: Callable[
     return is_changed
 
 
-def sync_record(writer: Writer, cluster: str) -> int:
-    """Copy retirements from the database to the fleet data; return the number of agents changed. Raises StateError."""
+def copy_to_record(writer: Writer, cluster: str) -> int:
+    """Copy retirements from the database to the record; return the number of agents changed. Raises StateError."""
     epoch = writer.epoch(cluster)
     if epoch is None:
         return 0  # no fleet data yet; it will be built from the database
     rows = Agent.objects.filter(cluster=cluster, is_retired=True).values_list("position", "agent_id")
     agents_by_position = dict(rows)
-    marked_indices = np.flatnonzero(writer.memory(cluster)["flags"] & RETIRED).tolist()
-    if agents_by_position.keys() == set(marked_indices):
+    flagged_indices = np.flatnonzero(writer.memory(cluster)["flags"] & RETIRED).tolist()
+    if agents_by_position.keys() == set(flagged_indices):
         return 0
     # Positions may differ from those of the fleet data for a moment; ids never do.
     ids, _ = writer.agent_ids_and_names(cluster)
@@ -79,8 +79,8 @@ def sync_record(writer: Writer, cluster: str) -> int:
     }
     changed_count = 0
     for is_retired, indices in (
-        (True, retired_indices.difference(marked_indices)),
-        (False, set(marked_indices).difference(retired_indices)),
+        (True, retired_indices.difference(flagged_indices)),
+        (False, set(flagged_indices).difference(retired_indices)),
     ):
         changed_count += _write_retirement_flags(
             writer, cluster, epoch, sorted(indices), is_retired=is_retired

@@ -26,7 +26,7 @@ def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
             state=RolloutStepState.PENDING.value, detail=""
         )
 
-    return engine.transition(change, ChangeState.RUNNING, now, actor, in_transaction=retry)
+    return engine.transition(change, ChangeState.RUNNING, now, actor, write_related_rows=retry)
 
 
 def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:

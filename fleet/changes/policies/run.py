@@ -70,7 +70,7 @@ class _RolloutStepRun:
                 reason=self.change.reason,
                 outcome=desired_state.progress_of(self.change),
             )
-            engine.mark_undone(self.change, self.moment)
+            engine.mark_original_undone(self.change, self.moment)
             return
         indices, wait_reason = rollouts.choose_steps_to_start(
             [RolloutStepState(row.state) for row in self.rows], self.settings, self._unhealthy_names()
@@ -129,7 +129,7 @@ class _RolloutStepRun:
                     row, RolloutStepState.FAILED, f"a flag of the instance overrides {', '.join(flag_names)}"
                 )
                 return
-            self.dialer.accept(row.instance_id, report.revision, row.desired_values)
+            self.dialer.send_policies(row.instance_id, report.revision, row.desired_values)
             self.dialer.drain(row.instance_id, self.reason)
         except (SourceError, AdminError) as error:
             self._set_state(row, RolloutStepState.FAILED, str(error))

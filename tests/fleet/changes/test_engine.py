@@ -26,7 +26,7 @@ def _confirmed(cluster: Cluster, user: User) -> Change:
 def test_change_is_logged_in_every_state(cluster: Cluster, alice: User) -> None:
     """Plan, confirm, start, verify and undo."""
     change = _confirmed(cluster, alice)
-    assert engine.is_ready(change)
+    assert engine.can_start(change)
     engine.start(change, LATER)
     assert engine.find_running_change(cluster.pk) == change
     engine.transition(change, ChangeState.VERIFYING, LATER, log_before={"v": "a"}, log_after={"v": "b"})
@@ -125,12 +125,12 @@ def test_person_who_confirmed_cannot_approve(cluster: Cluster, alice: User, bob:
     Cluster.objects.update(review_required=True)
     change = Change.objects.get(pk=change.pk)
     engine.confirm(change, actor_of(bob), reason="needed", typed_name="", now=NOW)
-    assert not engine.is_ready(change)
+    assert not engine.can_start(change)
     for user in (alice, bob):
         with pytest.raises(ChangeRefusedError, match="nor the person who confirmed"):
             engine.approve(change, actor_of(user), now=NOW)
     engine.approve(change, actor_of(User.objects.create_user("carol")), now=NOW)
-    assert engine.is_ready(change)
+    assert engine.can_start(change)
 
 
 def test_confirm_an_old_plan_is_refused(cluster: Cluster, alice: User) -> None:
@@ -148,7 +148,7 @@ def test_transition_and_its_rows_are_one_transaction(cluster: Cluster, alice: Us
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        engine.transition(change, ChangeState.CANCELLED, NOW, in_transaction=die)
+        engine.transition(change, ChangeState.CANCELLED, NOW, write_related_rows=die)
     change.refresh_from_db()
     assert change.state == ChangeState.PLANNED
 
@@ -163,9 +163,9 @@ def test_approval_by_the_person_who_confirmed_meanwhile_is_refused(
     engine.confirm(change, actor_of(bob), reason="needed", typed_name="", now=NOW)
     with pytest.raises(ChangeRefusedError, match="nor the person who confirmed"):
         engine.approve(stale_change, actor_of(bob), now=NOW)
-    assert not engine.is_ready(Change.objects.get())
+    assert not engine.can_start(Change.objects.get())
     engine.approve(Change.objects.get(), actor_of(User.objects.create_user("carol")), now=NOW)
-    assert engine.is_ready(Change.objects.get())
+    assert engine.can_start(Change.objects.get())
 
 
 def test_review_requirement_is_read_at_confirmation(cluster: Cluster, alice: User, bob: User) -> None:
@@ -176,7 +176,7 @@ def test_review_requirement_is_read_at_confirmation(cluster: Cluster, alice: Use
     Cluster.objects.update(review_required=True)
     engine.confirm(change, actor_of(alice), reason="needed", typed_name="", now=NOW)
     assert change.review_required
-    assert not engine.is_ready(change)
+    assert not engine.can_start(change)
     assert engine.approve(approved_change, actor_of(bob), now=NOW).approved_by == "bob"
 
 

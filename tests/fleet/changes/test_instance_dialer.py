@@ -55,7 +55,7 @@ async def test_dialer_calls_reach_the_instance(plane: Plane, tmp_path: Path) -> 
     def run_calls() -> None:
         report, serving = dialer.read_policies("auth")
         assert serving
-        dialer.accept("auth", report.revision, {AUTH_TTL_VARIABLE: "30s"})
+        dialer.send_policies("auth", report.revision, {AUTH_TTL_VARIABLE: "30s"})
         assert dialer.read_policies("auth")[0].accepted_values == {AUTH_TTL_VARIABLE: "30s"}
         dialer.drain("auth", "to try")
         dialer.undrain("auth")

@@ -40,8 +40,12 @@ def test_degrade_and_restore(call_api: CallApi, tasks: list[tuple[str, Any]]) ->
     assert call_api("POST", cluster, {"is_degraded": False, "reason": "replaced"}).json()["ends_at"] is None
     (name, first), (_, second) = tasks
     assert name == "fleet.tasks.degrade_instance"
-    assert (first["instance"], first["is_degraded"], first["seconds"]) == ("proxy-id-1", True, 1800.0)
-    assert (second["is_degraded"], second["seconds"], second["reason"]) == (False, 0.0, "replaced")
+    assert (first["instance"], first["is_degraded"], first["duration_seconds"]) == (
+        "proxy-id-1",
+        True,
+        1800.0,
+    )
+    assert (second["is_degraded"], second["duration_seconds"], second["reason"]) == (False, 0.0, "replaced")
     rows = AuditEntry.objects.order_by("pk")
     assert [(row.action, row.outcome) for row in rows] == [
         ("instance.degrade", "succeeded"),

@@ -88,7 +88,7 @@ def test_second_person_by_the_api(
     _, secret = create_token(third, "t", [Permission.ACT_ON_FLEET], lifetime=None, now=timezone.now())
     agreed = client.post(f"{path}/approve", headers={**bearer, "Authorization": f"Bearer {secret}"})
     assert agreed.status_code == 202
-    assert engine.is_ready(Change.objects.get())
+    assert engine.can_start(Change.objects.get())
     rows = AuditEntry.objects.filter(action="reconnect.approve").order_by("pk")
     assert [row.outcome for row in rows] == ["refused", "refused", "succeeded"]
 

@@ -19,7 +19,7 @@ async def test_drains_are_sent_to_instances() -> None:
     InstanceAdminServicer("p-1", declared_status).add_to(server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    errors = await drains_run.send_drains(
+    errors = await drains_run.send_drain_requests(
         [
             DueDrain(1, address, PROXY, True, "kernel"),
             DueDrain(2, "127.0.0.1:1", PROXY, True, ""),
@@ -31,6 +31,6 @@ async def test_drains_are_sent_to_instances() -> None:
     assert declared_status.status.draining_reason == "kernel"
     assert errors[2]
     assert errors[3]
-    assert await drains_run.send_drains([DueDrain(1, address, PROXY, False, "")], None) == {1: ""}
+    assert await drains_run.send_drain_requests([DueDrain(1, address, PROXY, False, "")], None) == {1: ""}
     assert declared_status.status.draining_reason is None
     await server.stop(None)

@@ -43,14 +43,14 @@ def test_record_follows_the_database_and_requests_are_logged(
     """A repeated request is logged but changes nothing."""
     assert retirements.record_retire_request("default", make_request(alice, writer, 1), lambda: NOW)
     assert not retirements.record_retire_request("default", make_request(alice, writer, 1), lambda: NOW)
-    assert retirements.sync_record(writer, "default") == 1
+    assert retirements.copy_to_record(writer, "default") == 1
     assert retired_indices(writer) == [1]
-    assert retirements.sync_record(writer, "default") == 0
+    assert retirements.copy_to_record(writer, "default") == 0
 
     assert retirements.record_retire_request(
         "default", make_request(alice, writer, 1, is_retired=False), lambda: NOW
     )
-    assert retirements.sync_record(writer, "default") == 1
+    assert retirements.copy_to_record(writer, "default") == 1
 
     assert retired_indices(writer) == []
     entries = AuditEntry.objects.order_by("pk").values_list("action", "before", "after", "reason")
@@ -66,7 +66,7 @@ def test_new_record_contains_retired_agents(cluster: Cluster, alice: User, write
     retirements.record_retire_request("default", make_request(alice, writer, 2), lambda: NOW)
     for key in writer.redis.scan_iter(f"{writer.prefix}:*"):
         writer.redis.delete(key)
-    assert retirements.sync_record(writer, "default") == 0
+    assert retirements.copy_to_record(writer, "default") == 0
     assert load_record_seed("default").memory["flags"].tolist() == [RETIRED]
 
 
@@ -74,7 +74,7 @@ def test_retired_agents_are_matched_by_id(cluster: Cluster, alice: User, writer:
     """Positions in the database and in the record may differ."""
     retirements.record_retire_request("default", make_request(alice, writer, 2), lambda: NOW)
     Agent.objects.update(position=0)
-    retirements.sync_record(writer, "default")
+    retirements.copy_to_record(writer, "default")
     assert retired_indices(writer) == [2]
 
 

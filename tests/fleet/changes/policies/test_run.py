@@ -92,7 +92,7 @@ def test_instances_restart_one_at_a_time(cluster: Cluster, alice: User) -> None:
     rollout = Rollout(cluster, alice, *auths, PolicyNode("proxy-1", "proxy"))
     assert rollout.run_until_ended().state == ChangeState.VERIFIED
     assert rollout.peak_in_progress == 1
-    assert all(auth.requests == ["accept", "drain", "restart"] for auth in auths)
+    assert all(auth.requests == ["send_policies", "drain", "restart"] for auth in auths)
     assert all(auth.accepted_values == {AUTH_TTL_VARIABLE: "30s"} and auth.run == 2 for auth in auths)
     assert desired_state.desired_values_of(cluster.pk) == {"auth": {AUTH_TTL_VARIABLE: "30s"}}
     assert rollout.change.outcome["finished_count"] == 3
@@ -146,7 +146,7 @@ def test_sick_instance_itself_is_restarted(cluster: Cluster, alice: User) -> Non
     auths[0].state = InstanceState.UNHEALTHY
     rollout = Rollout(cluster, alice, *auths)
     rollout.step(2)
-    assert auths[0].requests == ["accept", "drain"]
+    assert auths[0].requests == ["send_policies", "drain"]
 
 
 def test_flag_that_overrides_the_policy_pauses_the_rollout(cluster: Cluster, alice: User) -> None:
