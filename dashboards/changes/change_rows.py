@@ -94,7 +94,7 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     closing_plan = plan.get("closing")
     if closing_plan is None:
         return None
-    format_count = networking_plan.format_count
+    format_counted_noun = networking_plan.format_counted_noun
     end_seconds = max((step["latest_seconds"] for step in closing_plan["steps"]), default=0) or 1.0
     steps = [
         {
@@ -118,8 +118,8 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     ]
     return {
         **closing_plan,
-        "closing_text": format_count(closing_plan["closing_count"], "tunnel"),
-        "agent_text": format_count(closing_plan["agent_count"], "agent"),
+        "closing_text": format_counted_noun(closing_plan["closing_count"], "tunnel"),
+        "agent_text": format_counted_noun(closing_plan["agent_count"], "agent"),
         "excess_text": networking_plan.format_range(closing_plan["excess_count"]),
         "expired_text": networking_plan.format_range(closing_plan["expired_count"]),
         "in_use_text": networking_plan.format_range(closing_plan["in_use_count"]),
@@ -182,7 +182,7 @@ def stale_context_of(row: Change) -> dict[str, Any] | None:
         return None
     desired_resource, read_state = (
         config_yaml.from_document(row.after, strict=False),
-        revisions.read_state_of(row.cluster_id),
+        revisions.last_reading_of(row.cluster_id),
     )
     stored_revision = read_state.current if read_state is not None else None
     if (

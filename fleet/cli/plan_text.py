@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleet.changes.networking.plan import format_count, format_range
+from fleet.changes.networking.plan import format_counted_noun, format_range
 from fleet.changes.policies.outlook import describe_ttl
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.changes import ChangeKind
@@ -23,9 +23,9 @@ def _format_config_plan(plan: Mapping[str, Any]) -> list[str]:
     if closing is not None:
         lines.append(f"tunnel closing: {closing['rule_label']} (now: {plan['previous_rule']})")
         lines.append(
-            f"closes {format_count(closing['closing_count'], 'tunnel')} of "
-            f"{format_count(closing['agent_count'], 'agent')}: "
-            f"{format_count(closing['excess_count'], 'excess tunnel')}, {format_range(closing['expired_count'])} to "
+            f"closes {format_counted_noun(closing['closing_count'], 'tunnel')} of "
+            f"{format_counted_noun(closing['agent_count'], 'agent')}: "
+            f"{format_counted_noun(closing['excess_count'], 'excess tunnel')}, {format_range(closing['expired_count'])} to "
             "expired proxies; "
             f"{format_range(closing['in_use_count'])} carry user connections; {closing['single_tunnel_agent_count']} "
             "agents keep one tunnel"

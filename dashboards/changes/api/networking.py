@@ -110,7 +110,7 @@ def get_networking_config(request: HttpRequest, response: HttpResponse, cluster:
     Send its ETag as If-Match when you plan a change.
     """
     current = networking.require_current_revision(require_cluster(cluster))
-    row = networking.read_state_of(cluster)
+    row = networking.last_reading_of(cluster)
     assert row is not None, "it was read, so there is a row"
     set_etag(response, current.revision)
     return NetworkingConfigResponse(

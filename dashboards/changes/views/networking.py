@@ -66,7 +66,7 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
     Template `dashboards/networking.html`: `page`, `reading`, `current`, `tab` (EditorTab), `revisions`, `owned`
     (managed by the auths' config file), `can_change`.
     """
-    read_state = networking.read_state_of(cluster)
+    read_state = networking.last_reading_of(cluster)
     if read_state is None or read_state.current is None:
         return _render_page(request, cluster, read_state, None)
     if request.method == "POST":
@@ -144,7 +144,7 @@ def _handle_post(
             tab.form.add_problems(error.problems)
         else:
             tab.sentence = sentence_of(error)
-    return _render_page(request, cluster, networking.read_state_of(cluster) or read_state, tab)
+    return _render_page(request, cluster, networking.last_reading_of(cluster) or read_state, tab)
 
 
 def _read_posted_tab(

@@ -16,7 +16,7 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import is_known_cluster
 from fleet.audit import RequestActor
 from fleet.changes import StaleRevisionError, engine
-from fleet.changes.networking.plan import COUNTS_BY_AGENT
+from fleet.changes.networking.plan import KEYS_BY_AGENT
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
@@ -209,7 +209,7 @@ def respond_with_change(response: HttpResponse, change: Change) -> ChangeRespons
     """Return the response with one change and its ETag, without the ids of its agents: there may be many thousands."""
     set_etag(response, version_of(change))
     requirements = engine.requirements_of(change)
-    plan = {name: field_value for name, field_value in change.plan.items() if name not in COUNTS_BY_AGENT}
+    plan = {name: field_value for name, field_value in change.plan.items() if name not in KEYS_BY_AGENT}
     return ChangeResponse(
         **fields_of(change),
         cluster=change.cluster_id,

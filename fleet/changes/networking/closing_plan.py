@@ -41,7 +41,7 @@ class ClosingRule(StrEnum):
         }[self]
 
 
-def rule_of(config: NetworkingConfig) -> ClosingRule:
+def closing_rule_of(config: NetworkingConfig) -> ClosingRule:
     """Return the rule that a config enables. A disconnect threshold takes precedence, as in agents."""
     if config.tunnel_disconnect_threshold > 0:
         return ClosingRule.UPSTREAM
@@ -79,7 +79,7 @@ class ObservedProxy:
     #: Agents track the proxy, because it is not expired.
     is_tracked: bool = True
     #: The proxy is of the newest generation of its group.
-    is_newest: bool = True
+    is_newest_generation: bool = True
     #: The proxy is not responding or unhealthy, so it may expire while agents wait.
     is_uncertain: bool = False
 
@@ -134,7 +134,7 @@ class ClosingPlan:
     #: Present number of tunnels, by agent that closes some.
     closing_tunnel_counts: Mapping[str, int] = field(repr=False, default_factory=dict)
     #: Present number of tunnels and number to open, by agent that opens some and closes none.
-    dialing_agents: Mapping[str, CountRange] = field(repr=False, default_factory=dict)
+    dialing_agents: Mapping[str, tuple[int, int]] = field(repr=False, default_factory=dict)
     #: Tunnels of the fleet, now and after the change.
     tunnels_before: int = 0
     tunnels_after: CountRange = (0, 0)
@@ -144,23 +144,22 @@ class ClosingPlan:
 class _Scenario:
     """The result under one assumption about which doubtful proxies expire."""
 
-    close_count: int = 0
-    counts_by_reason: Counter[ClosingReason] = field(default_factory=Counter)
-    certain_count: int = 0
-    carrying_min: int = 0
-    carrying_max: int = 0
-    last_tunnel_count: int = 0
-    counts_by_step: Counter[int] = field(default_factory=Counter)
-    lost_min: Counter[str] = field(default_factory=Counter)
-    lost_max: Counter[str] = field(default_factory=Counter)
-    old_version_count: int = 0
-    unknown_version_count: int = 0
-    unknown_version_closes: int = 0
+    closing_count: int = 0
+    closing_counts_by_reason: Counter[ClosingReason] = field(default_factory=Counter)
+    min_in_use_count: int = 0
+    max_in_use_count: int = 0
+    single_tunnel_agent_count: int = 0
+    closing_counts_by_nth: Counter[int] = field(default_factory=Counter)
+    min_losses_by_proxy: Counter[str] = field(default_factory=Counter)
+    max_losses_by_proxy: Counter[str] = field(default_factory=Counter)
+    unsupported_agent_count: int = 0
+    unknown_version_agent_count: int = 0
+    unknown_version_closing_count: int = 0
     closing_tunnel_counts: dict[str, int] = field(default_factory=dict)
-    dial_counts: dict[str, int] = field(default_factory=dict)
-    current_counts: dict[str, int] = field(default_factory=dict)
-    gained_min: Counter[str] = field(default_factory=Counter)
-    gained_max: Counter[str] = field(default_factory=Counter)
+    opening_counts: dict[str, int] = field(default_factory=dict)
+    present_tunnel_counts: dict[str, int] = field(default_factory=dict)
+    min_gains_by_proxy: Counter[str] = field(default_factory=Counter)
+    max_gains_by_proxy: Counter[str] = field(default_factory=Counter)
 
 
 def forecast_closings(
@@ -168,16 +167,16 @@ def forecast_closings(
     after: NetworkingConfig,
     agents: Iterable[ObservedAgent],
     proxies: Sequence[ObservedProxy],
-    tunnel_counts: Mapping[str, int],
+    tunnel_counts_by_proxy: Mapping[str, int],
 ) -> ClosingPlan:
-    """Return the expected effect of the config `after`. `tunnel_counts`: present number of tunnels by proxy id.
+    """Return the expected effect of the config `after`. `tunnel_counts_by_proxy`: present numbers, by proxy id.
 
     An agent that aims for a number other than that of `before` has a flag for it, which stays in effect.
     """
     agent_list = list(agents)
     tracked_ids = {proxy.id for proxy in proxies if proxy.is_tracked}
     certain_ids = tracked_ids - {proxy.id for proxy in proxies if proxy.is_uncertain}
-    newest_ids = {proxy.id for proxy in proxies if proxy.is_newest}
+    newest_ids = {proxy.id for proxy in proxies if proxy.is_newest_generation}
     policy = ClosingPolicy.of(after)
     base_scenario = _simulate_scenario(before, after, policy, agent_list, tracked_ids, newest_ids)
     expiry_scenario = (
@@ -185,7 +184,7 @@ def forecast_closings(
         if certain_ids == tracked_ids
         else _simulate_scenario(before, after, policy, agent_list, certain_ids, newest_ids)
     )
-    return _summarize(after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts)
+    return _summarize(after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts_by_proxy)
 
 
 def _summarize(
@@ -194,64 +193,72 @@ def _summarize(
     base_scenario: _Scenario,
     expiry_scenario: _Scenario,
     proxies: Sequence[ObservedProxy],
-    tunnel_counts: Mapping[str, int],
+    tunnel_counts_by_proxy: Mapping[str, int],
 ) -> ClosingPlan:
     scenarios = (base_scenario, expiry_scenario)
     # Unknown versions count as new, unless some agents are known to be too old.
-    doubtful_closes = {
-        id(scenario): scenario.unknown_version_closes if scenario.old_version_count else 0
+    doubtful_closing_counts = {
+        id(scenario): scenario.unknown_version_closing_count if scenario.unsupported_agent_count else 0
         for scenario in scenarios
     }
 
-    def range_of(low: Iterable[int], high: Iterable[int]) -> CountRange:
+    def widest_range_of(low: Iterable[int], high: Iterable[int]) -> CountRange:
         return max(min(low), 0), max(high)
 
-    close_range = range_of(
-        (variant.close_count - doubtful_closes[id(variant)] for variant in scenarios),
-        (variant.close_count for variant in scenarios),
+    closing_range = widest_range_of(
+        (scenario.closing_count - doubtful_closing_counts[id(scenario)] for scenario in scenarios),
+        (scenario.closing_count for scenario in scenarios),
     )
-    open_count, tunnel_count = sum(base_scenario.dial_counts.values()), sum(tunnel_counts.values())
+    opening_count, tunnels_before = (
+        sum(base_scenario.opening_counts.values()),
+        sum(tunnel_counts_by_proxy.values()),
+    )
     return ClosingPlan(
-        rule=rule_of(after),
-        closing_count=close_range,
-        excess_count=_range_of(variant.counts_by_reason[ClosingReason.EXCESS] for variant in scenarios),
-        expired_count=_range_of(variant.counts_by_reason[ClosingReason.EXPIRED] for variant in scenarios),
-        agent_count=_range_of(len(variant.closing_tunnel_counts) for variant in scenarios),
-        in_use_count=range_of(
-            (variant.carrying_min for variant in scenarios), (variant.carrying_max for variant in scenarios)
+        rule=closing_rule_of(after),
+        closing_count=closing_range,
+        excess_count=_range_of(
+            scenario.closing_counts_by_reason[ClosingReason.EXCESS] for scenario in scenarios
         ),
-        single_tunnel_agent_count=base_scenario.last_tunnel_count,
-        opening_count=open_count,
+        expired_count=_range_of(
+            scenario.closing_counts_by_reason[ClosingReason.EXPIRED] for scenario in scenarios
+        ),
+        agent_count=_range_of(len(scenario.closing_tunnel_counts) for scenario in scenarios),
+        in_use_count=widest_range_of(
+            (scenario.min_in_use_count for scenario in scenarios),
+            (scenario.max_in_use_count for scenario in scenarios),
+        ),
+        single_tunnel_agent_count=base_scenario.single_tunnel_agent_count,
+        opening_count=opening_count,
         steps=tuple(
-            ClosingStep(nth, count, *_closing_times(policy, nth))
-            for nth, count in sorted(base_scenario.counts_by_step.items())
+            ClosingStep(nth, count, *_closing_times_of(policy, nth))
+            for nth, count in sorted(base_scenario.closing_counts_by_nth.items())
         ),
         proxies=tuple(
-            _proxy_outlook_of(proxy, tunnel_counts.get(proxy.id, 0), base_scenario, expiry_scenario)
+            _proxy_outlook_of(proxy, tunnel_counts_by_proxy.get(proxy.id, 0), base_scenario, expiry_scenario)
             for proxy in proxies
         ),
-        unsupported_agent_count=base_scenario.old_version_count,
-        unknown_version_agent_count=base_scenario.unknown_version_count,
-        affected_agents=tuple(sorted({*base_scenario.closing_tunnel_counts, *base_scenario.dial_counts})),
+        unsupported_agent_count=base_scenario.unsupported_agent_count,
+        unknown_version_agent_count=base_scenario.unknown_version_agent_count,
+        affected_agents=tuple(sorted({*base_scenario.closing_tunnel_counts, *base_scenario.opening_counts})),
         closing_tunnel_counts={
             **expiry_scenario.closing_tunnel_counts,
             **base_scenario.closing_tunnel_counts,
         },
         dialing_agents={
-            agent: (base_scenario.current_counts[agent], missing_count)
-            for agent, missing_count in base_scenario.dial_counts.items()
+            agent: (base_scenario.present_tunnel_counts[agent], missing_count)
+            for agent, missing_count in base_scenario.opening_counts.items()
             if agent not in base_scenario.closing_tunnel_counts
             and agent not in expiry_scenario.closing_tunnel_counts
         },
-        tunnels_before=tunnel_count,
+        tunnels_before=tunnels_before,
         tunnels_after=(
-            max(tunnel_count - close_range[1] + open_count, 0),
-            max(tunnel_count - close_range[0] + open_count, 0),
+            max(tunnels_before - closing_range[1] + opening_count, 0),
+            max(tunnels_before - closing_range[0] + opening_count, 0),
         ),
     )
 
 
-def _closing_times(policy: ClosingPolicy, nth: int) -> tuple[float, float]:
+def _closing_times_of(policy: ClosingPolicy, nth: int) -> tuple[float, float]:
     """Return the earliest and latest time of an agent's nth closing, seconds after the change.
 
     In RFD 226's rule each excess tunnel has a wait of its own; in upstream's the wait restarts with each closing.
@@ -265,13 +272,18 @@ def _range_of(numbers: Iterable[int]) -> CountRange:
 
 
 def _proxy_outlook_of(
-    proxy: ObservedProxy, before: int, base_scenario: _Scenario, expiry_scenario: _Scenario
+    proxy: ObservedProxy, tunnels_before: int, base_scenario: _Scenario, expiry_scenario: _Scenario
 ) -> ProxyOutlook:
-    min_losses = min(scenario.lost_min[proxy.id] for scenario in (base_scenario, expiry_scenario))
-    max_losses = max(scenario.lost_max[proxy.id] for scenario in (base_scenario, expiry_scenario))
-    dial_range = base_scenario.gained_min[proxy.id], base_scenario.gained_max[proxy.id]
-    after = max(before - max_losses, 0) + dial_range[0], max(before - min_losses, 0) + dial_range[1]
-    return ProxyOutlook(proxy.id, proxy.name, before, after, (min_losses, max_losses), dial_range)
+    min_losses = min(scenario.min_losses_by_proxy[proxy.id] for scenario in (base_scenario, expiry_scenario))
+    max_losses = max(scenario.max_losses_by_proxy[proxy.id] for scenario in (base_scenario, expiry_scenario))
+    opening_range = base_scenario.min_gains_by_proxy[proxy.id], base_scenario.max_gains_by_proxy[proxy.id]
+    tunnels_after = (
+        max(tunnels_before - max_losses, 0) + opening_range[0],
+        max(tunnels_before - min_losses, 0) + opening_range[1],
+    )
+    return ProxyOutlook(
+        proxy.id, proxy.name, tunnels_before, tunnels_after, (min_losses, max_losses), opening_range
+    )
 
 
 def _simulate_scenario(
@@ -296,22 +308,22 @@ def _simulate_scenario(
             agent.desired_count, (), tuple(ids), tuple(desired_proxies), 0.0, None
         )
         if missing_count > 0 and snapshot.desired_tunnel_count > previous_snapshot.desired_tunnel_count:
-            _record_dials(scenario, agent, missing_count, desired_proxies)
+            _record_openings(scenario, agent, missing_count, desired_proxies)
         if policy.active and len(agent.tunnels) > 1:
             _record_closings(scenario, agent, simulate_closings(policy, agent.tunnels, snapshot))
     return scenario
 
 
-def _record_dials(
+def _record_openings(
     scenario: _Scenario, agent: ObservedAgent, missing_count: int, desired_proxies: Collection[str]
 ) -> None:
     """Count the tunnels that an agent opens; the load balancer decides to which of the missing proxies."""
-    scenario.dial_counts[agent.id] = missing_count
-    scenario.current_counts[agent.id] = len(agent.tunnels)
+    scenario.opening_counts[agent.id] = missing_count
+    scenario.present_tunnel_counts[agent.id] = len(agent.tunnels)
     candidate_proxies = set(desired_proxies) - {tunnel.proxy_id for tunnel in agent.tunnels}
-    scenario.gained_max.update(candidate_proxies)
+    scenario.max_gains_by_proxy.update(candidate_proxies)
     if len(candidate_proxies) <= missing_count:
-        scenario.gained_min.update(candidate_proxies)
+        scenario.min_gains_by_proxy.update(candidate_proxies)
 
 
 def simulate_closings(
@@ -358,29 +370,29 @@ def _record_closings(
     if not closed_tunnels:
         return
     if agent.can_close is False:
-        scenario.old_version_count += 1
+        scenario.unsupported_agent_count += 1
         return
     if agent.can_close is None:
-        scenario.unknown_version_count += 1
-        scenario.unknown_version_closes += len(closed_tunnels)
-    scenario.close_count += len(closed_tunnels)
+        scenario.unknown_version_agent_count += 1
+        scenario.unknown_version_closing_count += len(closed_tunnels)
+    scenario.closing_count += len(closed_tunnels)
     scenario.closing_tunnel_counts[agent.id] = len(agent.tunnels)
-    scenario.last_tunnel_count += len(agent.tunnels) - len(closed_tunnels) == 1
+    scenario.single_tunnel_agent_count += len(agent.tunnels) - len(closed_tunnels) == 1
     excess_count = 0
     are_sessions_known = all(tunnel.session_count is not None for tunnel in agent.tunnels)
     for nth, (tunnel, reason) in enumerate(closed_tunnels, 1):
-        scenario.counts_by_step[nth] += 1
-        scenario.counts_by_reason[reason] += 1
+        scenario.closing_counts_by_nth[nth] += 1
+        scenario.closing_counts_by_reason[reason] += 1
         excess_count += reason is ClosingReason.EXCESS
         if are_sessions_known or reason is ClosingReason.EXPIRED:
-            scenario.lost_min[tunnel.proxy_id] += 1
-            scenario.lost_max[tunnel.proxy_id] += 1
+            scenario.min_losses_by_proxy[tunnel.proxy_id] += 1
+            scenario.max_losses_by_proxy[tunnel.proxy_id] += 1
         if tunnel.session_count is None:
-            scenario.carrying_max += 1
+            scenario.max_in_use_count += 1
         elif tunnel.session_count:
-            scenario.carrying_min += 1
-            scenario.carrying_max += 1
+            scenario.min_in_use_count += 1
+            scenario.max_in_use_count += 1
     if excess_count and not are_sessions_known:
         for tunnel in agent.tunnels:
             if (tunnel, ClosingReason.EXPIRED) not in closed_tunnels:
-                scenario.lost_max[tunnel.proxy_id] += 1
+                scenario.max_losses_by_proxy[tunnel.proxy_id] += 1

@@ -29,7 +29,7 @@ class NetworkingKind(Kind):
         """Return the progress, counted in tunnels that close or open."""
         expected_count = change.plan.get("closing", {}).get("closing_count", [0, 0])[
             1
-        ] + networking_plan.dial_count_of(change.plan)
+        ] + networking_plan.opening_count_of(change.plan)
         finished_count = change.outcome.get("closed_count", 0) + change.outcome.get("opened_count", 0)
         percent = min(100 * finished_count // expected_count, 100) if expected_count else 0
         if change.state == ChangeState.VERIFIED:
@@ -44,8 +44,8 @@ class NetworkingKind(Kind):
     @override
     def require_current_plan(self, change: Change) -> None:
         """Raise NetworkingConflictError when the present revision is not the one that the plan is based on."""
-        read_state = revisions.read_state_of(change.cluster_id)
-        current = read_state.current if read_state is not None else None
+        last_reading = revisions.last_reading_of(change.cluster_id)
+        current = last_reading.current if last_reading is not None else None
         # Without a present revision, the worker checks again before it writes.
         if current is not None and current.revision != revisions.base_revision_of(change):
             raise NetworkingConflictError(current)
@@ -72,9 +72,9 @@ class NetworkingKind(Kind):
         """
         current = revisions.require_current_revision(change.cluster_id)
         before, after = config_of(change.before), config_of(change.after)
-        config, conflicts = rules.rebase(after, before, config_of(current.document))
-        if conflicts:
-            keys = ", ".join(field.key for field in conflicts)
+        config, conflicting_fields = rules.rebase(after, before, config_of(current.document))
+        if conflicting_fields:
+            keys = ", ".join(field.key for field in conflicting_fields)
             raise ChangeRefusedError(
                 f"out of date: {keys} was changed again since. Edit the present config instead"
             )

@@ -17,8 +17,8 @@ from fleet.changes.networking.closing_plan import (
     CountRange,
     ObservedAgent,
     ObservedProxy,
+    closing_rule_of,
     forecast_closings,
-    rule_of,
 )
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
@@ -43,7 +43,7 @@ SUPPORTED_FIELDS = TUNNEL_FIELDS | _PING_FIELDS
 
 
 #: Parts of a plan by agent id, which responses leave out: there may be many thousands of agents.
-COUNTS_BY_AGENT = ("closing_tunnel_counts", "dialing_agents")
+KEYS_BY_AGENT = ("closing_tunnel_counts", "dialing_agents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class FleetSnapshot:
 
     agents: tuple[ObservedAgent, ...]
     proxies: tuple[ObservedProxy, ...]
-    #: Tunnels by proxy id.
-    tunnel_counts: Mapping[str, int]
+    #: Number of tunnels by proxy id.
+    tunnel_counts_by_proxy: Mapping[str, int]
     #: Number of agents that are not retired.
     agent_count: int
     #: End of the newest round, seconds since the epoch, and its age, seconds.
@@ -79,18 +79,20 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnaps
         }
     if changed_names & TUNNEL_FIELDS:
         assert fleet is not None, "a change that moves tunnels is planned with fleet data"
-        closing_plan = forecast_closings(before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts)
+        closing_plan = forecast_closings(
+            before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts_by_proxy
+        )
         plan["closing"] = to_json(closing_plan, fleet)
         plan["closing_tunnel_counts"] = dict(closing_plan.closing_tunnel_counts)
         plan["dialing_agents"] = {
             agent: list(numbers) for agent, numbers in closing_plan.dialing_agents.items()
         }
         plan["affected_count"] = len(closing_plan.affected_agents)
-        plan["previous_rule"] = rule_of(before).label
-        plan["notes"] += _closing_notes(before, after, closing_plan, fleet)
+        plan["previous_rule"] = closing_rule_of(before).label
+        plan["notes"] += _closing_notes_of(before, after, closing_plan, fleet)
     if changed_names & _PING_FIELDS:
         plan["affected_count"] = max(plan["affected_count"], fleet.agent_count if fleet else 0)
-        plan["notes"].append(_ping_note(before, after))
+        plan["notes"].append(_ping_note_of(before, after))
     unsupported_names = sorted(changed_names - SUPPORTED_FIELDS)
     if unsupported_names:
         plan["notes"].append(
@@ -106,8 +108,8 @@ def to_json(plan: ClosingPlan, fleet: FleetSnapshot) -> dict[str, Any]:
     public_fields = {field.name: getattr(plan, field.name) for field in fields(plan) if field.repr}
     # As in the database, where tuples are lists.
     document: dict[str, Any] = json.loads(json.dumps(public_fields, default=asdict))
-    uncertain = [proxy.name for proxy in fleet.proxies if proxy.is_uncertain]
-    return {**document, "rule_label": plan.rule.label, "uncertain_proxies": uncertain}
+    uncertain_names = [proxy.name for proxy in fleet.proxies if proxy.is_uncertain]
+    return {**document, "rule_label": plan.rule.label, "uncertain_proxies": uncertain_names}
 
 
 def question_of(plan: Mapping[str, Any]) -> str:
@@ -116,11 +118,11 @@ def question_of(plan: Mapping[str, Any]) -> str:
     if closing is None:
         return "Change the networking config?"
     if closing["closing_count"][1]:
-        agents = format_count(closing["agent_count"], "agent")
-        return f"Close {format_count(closing['closing_count'], 'tunnel')} of {agents}?"
+        agents = format_counted_noun(closing["agent_count"], "agent")
+        return f"Close {format_counted_noun(closing['closing_count'], 'tunnel')} of {agents}?"
     if closing["opening_count"]:
-        agents = format_count([plan["affected_count"]] * 2, "agent")
-        return f"Open {format_count([closing['opening_count']] * 2, 'more tunnel')} from {agents}?"
+        agents = format_counted_noun([plan["affected_count"]] * 2, "agent")
+        return f"Open {format_counted_noun([closing['opening_count']] * 2, 'more tunnel')} from {agents}?"
     return "Change the networking config? No tunnels close."
 
 
@@ -130,38 +132,40 @@ def format_range(numbers: Sequence[int] | CountRange) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def format_count(numbers: Sequence[int] | CountRange, noun: str) -> str:
+def format_counted_noun(numbers: Sequence[int] | CountRange, noun: str) -> str:
     """Return a range with its noun: `5 tunnels`."""
     return f"{format_range(numbers)} {noun}{'' if numbers[1] == 1 else 's'}"
 
 
-def compare_with_plan(plan: Mapping[str, Any], tunnel_counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return the result so far, against the plan. `tunnel_counts`: present number of tunnels by agent id.
+def compare_with_plan(plan: Mapping[str, Any], tunnel_counts_by_agent: Mapping[str, int]) -> dict[str, Any]:
+    """Return the result so far, against the plan. `tunnel_counts_by_agent`: present numbers, by agent id.
 
     The tunnels of an agent that is missing there do not count as closed.
     """
-    closing_counts: Mapping[str, int] = plan.get("closing_tunnel_counts", {})
-    present_counts = {agent: tunnel_counts[agent] for agent in closing_counts if agent in tunnel_counts}
+    previous_counts: Mapping[str, int] = plan.get("closing_tunnel_counts", {})
+    present_counts = {
+        agent: tunnel_counts_by_agent[agent] for agent in previous_counts if agent in tunnel_counts_by_agent
+    }
     closed_count = sum(
-        max(closing_counts[agent] - tunnel_count, 0) for agent, tunnel_count in present_counts.items()
+        max(previous_counts[agent] - tunnel_count, 0) for agent, tunnel_count in present_counts.items()
     )
     low, high = plan["closing"]["closing_count"]
     difference = closed_count - high if closed_count > high else min(closed_count - low, 0)
     dialing_agents: Mapping[str, Sequence[int]] = plan.get("dialing_agents", {})
-    dialed_count = sum(
-        min(max(tunnel_counts[agent] - previous_count, 0), missing_count)
+    opened_count = sum(
+        min(max(tunnel_counts_by_agent[agent] - previous_count, 0), missing_count)
         for agent, (previous_count, missing_count) in dialing_agents.items()
-        if agent in tunnel_counts
+        if agent in tunnel_counts_by_agent
     )
     return {
         "closed_count": closed_count,
-        "missing_agent_count": len(closing_counts)
+        "missing_agent_count": len(previous_counts)
         - len(present_counts)
-        + sum(agent not in tunnel_counts for agent in dialing_agents),
+        + sum(agent not in tunnel_counts_by_agent for agent in dialing_agents),
         "difference": difference,
         "expected_closed_count": [low, high],
-        "opened_count": dialed_count,
-        "expected_opened_count": dial_count_of(plan),
+        "opened_count": opened_count,
+        "expected_opened_count": opening_count_of(plan),
     }
 
 
@@ -170,7 +174,7 @@ def compared_agents_of(plan: Mapping[str, Any]) -> frozenset[str]:
     return frozenset({*plan.get("closing_tunnel_counts", {}), *plan.get("dialing_agents", {})})
 
 
-def dial_count_of(plan: Mapping[str, Any]) -> int:
+def opening_count_of(plan: Mapping[str, Any]) -> int:
     """Return the number of tunnels that agents are expected to open."""
     return sum(missing_count for _, missing_count in plan.get("dialing_agents", {}).values())
 
@@ -188,8 +192,8 @@ def is_done(outcome: Mapping[str, Any]) -> bool:
     )
 
 
-def end_seconds_of(plan: Mapping[str, Any]) -> float:
-    """Return the seconds after the change by which all expected tunnels have closed and opened; 0: none expected."""
+def expected_duration_seconds_of(plan: Mapping[str, Any]) -> float:
+    """Return the time after which all expected tunnels have closed and opened; 0: none expected."""
     steps = plan.get("closing", {}).get("steps", ())
     latest = [float(step["latest_seconds"]) for step in steps] + (
         [_DIAL_TIMEOUT_SECONDS] if plan.get("dialing_agents") else []
@@ -197,7 +201,7 @@ def end_seconds_of(plan: Mapping[str, Any]) -> float:
     return max(latest, default=0.0)
 
 
-def _closing_notes(
+def _closing_notes_of(
     before: NetworkingConfig, after: NetworkingConfig, plan: ClosingPlan, fleet: FleetSnapshot
 ) -> list[str]:
     notes = []
@@ -243,7 +247,7 @@ def _lowers_connection_count(before: NetworkingConfig, after: NetworkingConfig) 
     return before.connection_count == 0 or after.connection_count < before.connection_count
 
 
-def _ping_note(before: NetworkingConfig, after: NetworkingConfig) -> str:
+def _ping_note_of(before: NetworkingConfig, after: NetworkingConfig) -> str:
     def format_detection_time(config: NetworkingConfig) -> str:
         return durations.format_readable(config.keep_alive_interval * config.keep_alive_count_max)
 
@@ -259,21 +263,21 @@ def _ping_note(before: NetworkingConfig, after: NetworkingConfig) -> str:
 
 def describe_outcome(outcome: Mapping[str, Any]) -> str:
     """Return a result of `compare_with_plan` as a sentence."""
-    expected_range, dialed_count, expected_dial_count = (
+    expected_range, opened_count, expected_opened_count = (
         outcome["expected_closed_count"],
         outcome["opened_count"],
         outcome["expected_opened_count"],
     )
     parts = []
-    if expected_range[1] or not expected_dial_count:
+    if expected_range[1] or not expected_opened_count:
         comparison = f"{format_range(expected_range)} expected" if outcome["difference"] else "as expected"
-        parts.append(f"{format_count([outcome['closed_count']] * 2, 'tunnel')} closed, {comparison}")
-    if expected_dial_count:
+        parts.append(f"{format_counted_noun([outcome['closed_count']] * 2, 'tunnel')} closed, {comparison}")
+    if expected_opened_count:
         comparison = (
-            f"{abs(expected_dial_count - dialed_count):,} "
-            f"{'fewer' if dialed_count < expected_dial_count else 'more'} than expected ({expected_dial_count:,})"
-            if dialed_count != expected_dial_count
+            f"{abs(expected_opened_count - opened_count):,} "
+            f"{'fewer' if opened_count < expected_opened_count else 'more'} than expected ({expected_opened_count:,})"
+            if opened_count != expected_opened_count
             else "as expected"
         )
-        parts.append(f"{format_count([dialed_count] * 2, 'tunnel')} opened, {comparison}")
+        parts.append(f"{format_counted_noun([opened_count] * 2, 'tunnel')} opened, {comparison}")
     return "; ".join(parts)

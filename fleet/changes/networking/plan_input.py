@@ -26,16 +26,16 @@ def fleet_snapshot_of(
     """Return the fleet data for a plan. `now`: seconds since the epoch. Raises NoEvidenceError."""
     require_evidence(table)
     assert table.as_of is not None, "a table without a round is refused as blind"
-    ids = {index: view.facts.id for index, view in table.instances.items()}
+    instance_ids = {index: view.facts.id for index, view in table.instances.items()}
     retired_mask = table.verdicts["state"] == State.RETIRED
     tunnel_counts = np.bincount(table.tunnel_agents, minlength=len(table.ids))
     order = np.argsort(table.tunnel_agents, kind="stable")
-    agents, proxies_by_row = table.tunnel_agents[order], table.tunnel_proxies[order]
-    starts = np.searchsorted(agents, np.arange(len(table.ids)))
+    sorted_agents, sorted_proxies = table.tunnel_agents[order], table.tunnel_proxies[order]
+    starts = np.searchsorted(sorted_agents, np.arange(len(table.ids)))
     observed_agents = []
     for index in np.flatnonzero((tunnel_counts > 0) & ~retired_mask).tolist():
         start = int(starts[index])
-        proxies = proxies_by_row[start : start + int(tunnel_counts[index])].tolist()
+        proxies = sorted_proxies[start : start + int(tunnel_counts[index])].tolist()
         response = responses.get(index)
         report = response.report if response is not None else None
         observed_agents.append(
@@ -43,14 +43,14 @@ def fleet_snapshot_of(
                 id=table.ids[index],
                 desired_count=int(table.heartbeats["desired_count"][index]),
                 tunnels=tuple(
-                    _observed_tunnel_of(ids[proxy], response.requested_at if response else 0.0, report)
+                    _observed_tunnel_of(instance_ids[proxy], response.requested_at if response else 0.0, report)
                     for proxy in proxies
-                    if proxy in ids
+                    if proxy in instance_ids
                 ),
                 can_close=can_close_tunnels(report),
             )
         )
-    counts_by_proxy = np.bincount(table.tunnel_proxies, minlength=max(ids, default=0) + 1)
+    counts_by_proxy = np.bincount(table.tunnel_proxies, minlength=max(instance_ids, default=0) + 1)
     views = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
     generations = newest_generations_of(views)
     return FleetSnapshot(
@@ -59,7 +59,9 @@ def fleet_snapshot_of(
             _observed_proxy_of(view, generations)
             for view in sorted(views, key=lambda view: natural_sort_key(view.facts.name))
         ),
-        tunnel_counts={identity: int(counts_by_proxy[index]) for index, identity in ids.items()},
+        tunnel_counts_by_proxy={
+            instance_id: int(counts_by_proxy[index]) for index, instance_id in instance_ids.items()
+        },
         agent_count=int(len(table.ids) - retired_mask.sum()),
         as_of=table.as_of,
         age_seconds=max(now - table.as_of, 0.0),
@@ -94,6 +96,6 @@ def _observed_proxy_of(view: InstanceView, generations: Mapping[str, int]) -> Ob
         id=facts.id,
         name=facts.name,
         is_tracked=view.state not in LOST_STATES,
-        is_newest=facts.generation == generations.get(facts.group),
+        is_newest_generation=facts.generation == generations.get(facts.group),
         is_uncertain=view.state not in LOST_STATES and view.state is not InstanceState.OK,
     )

@@ -54,7 +54,7 @@ def base_revision_of(change: Change) -> str:
     return config_yaml.from_document(change.before, strict=False).revision
 
 
-def read_state_of(cluster: str) -> NetworkingReading | None:
+def last_reading_of(cluster: str) -> NetworkingReading | None:
     """Return the last reading of a cluster's config; None when no worker has tried to read it yet."""
     return NetworkingReading.objects.select_related("current").filter(cluster=cluster).first()
 
@@ -63,17 +63,17 @@ def record_revision(
     cluster: str, resource: NetworkingResource, now: datetime, *, change: Change | None = None
 ) -> NetworkingRevision:
     """Store the config that was read, and return its revision; with an audit entry if it was written elsewhere."""
-    read_state, _ = NetworkingReading.objects.get_or_create(cluster_id=cluster)
-    before = read_state.current
-    if before is not None and before.revision == resource.revision and change is None:
+    last_reading, _ = NetworkingReading.objects.get_or_create(cluster_id=cluster)
+    previous_revision = last_reading.current
+    if previous_revision is not None and previous_revision.revision == resource.revision and change is None:
         NetworkingReading.objects.filter(cluster=cluster).update(read_at=now, error="")
-        return before
+        return previous_revision
     row, is_created = NetworkingRevision.objects.get_or_create(
         cluster_id=cluster,
         revision=resource.revision,
         defaults={
             "document": config_yaml.to_document(resource),
-            "previous": before,
+            "previous": previous_revision,
             "author": change.actor_name if change else "",
             "reason": change.reason if change else "",
             "change": change,
@@ -84,12 +84,12 @@ def record_revision(
     if resource.config.graceful_tunnel_closing:
         # The auths kept the field, whoever wrote it.
         NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=True)
-    if is_created and change is None and before is not None:
+    if is_created and change is None and previous_revision is not None:
         attempt = CONSOLE_ACTOR.create_attempt(
             AuditAction.NETWORKING_EXTERNAL_WRITE,
             cluster,
             "written outside of Refloat",
-            before=before.document,
+            before=previous_revision.document,
             after=row.document,
             detail=f"revision {row.revision} was written outside of Refloat",
         )
@@ -128,7 +128,7 @@ class NetworkingConflictError(StaleRevisionError):
 
 def plan_change(
     cluster: str,
-    base: str,
+    base_revision: str,
     desired_config: NetworkingConfig,
     actor: RequestActor,
     now: datetime,
@@ -136,25 +136,25 @@ def plan_change(
     *,
     undone_change_id: int | None = None,
 ) -> Change:
-    """Plan a change from revision `base` to `desired_config`.
+    """Plan a change from revision `base_revision` to `desired_config`.
 
     Raises ChangeRefusedError, NetworkingConflictError, NoEvidenceError, each with an audit entry.
     """
     desired_spec = config_yaml.to_document(NetworkingResource(desired_config, {}))["spec"]
     with engine.record_refused_plan(ChangeKind.NETWORKING_CONFIG, cluster, actor, now, desired_spec):
-        draft = _draft_change(cluster, base, desired_config, record, undone_change_id)
+        draft = _draft_change(cluster, base_revision, desired_config, record, undone_change_id)
     return engine.create_change(cluster, draft, actor, now)
 
 
 def _draft_change(
     cluster: str,
-    base: str,
+    base_revision: str,
     desired_config: NetworkingConfig,
     record: RecordSnapshot,
     undone_change_id: int | None,
 ) -> ChangeDraft:
     current = require_current_revision(cluster)
-    if current.revision != base:
+    if current.revision != base_revision:
         raise NetworkingConflictError(current)
     resource = resource_of(current)
     if resource.origin == Origin.CONFIG_FILE:
@@ -170,14 +170,14 @@ def _draft_change(
     fleet = None
     if networking_plan.moves_tunnels(before, desired_config):
         fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)
-    impact = networking_plan.plan_of(before, desired_config, fleet)
+    plan = networking_plan.plan_of(before, desired_config, fleet)
     return ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,
-        title=", ".join(_title_of(field, new) for field, _, new in differences)[:200],
+        title=", ".join(_title_part_of(field, new) for field, _, new in differences)[:200],
         before=current.document,
         after=config_yaml.to_document(replace(resource, config=desired_config)),
-        plan=impact,
-        affected_count=impact["affected_count"],
+        plan=plan,
+        affected_count=plan["affected_count"],
         undone_change_id=undone_change_id,
     )
 
@@ -190,23 +190,25 @@ def _check_config(cluster: str, before: NetworkingConfig, desired_config: Networ
         raise ChangeRefusedError(
             str(error), {problem.key: problem.sentence for problem in error.problems}
         ) from None
-    read_state = read_state_of(cluster) if desired_config.graceful_tunnel_closing else None
-    if read_state is not None and read_state.knows_closing is False:
+    last_reading = last_reading_of(cluster) if desired_config.graceful_tunnel_closing else None
+    if last_reading is not None and last_reading.knows_closing is False:
         raise ChangeRefusedError(CLOSING_UNSUPPORTED, {"graceful_tunnel_closing": CLOSING_UNSUPPORTED})
 
 
 def require_current_revision(cluster: str) -> NetworkingRevision:
     """Return the last revision that was read. Raises ChangeRefusedError when the config was never read."""
-    read_state = read_state_of(cluster)
-    if read_state is None or read_state.current is None:
+    last_reading = last_reading_of(cluster)
+    if last_reading is None or last_reading.current is None:
         reason = (
-            read_state.error if read_state is not None and read_state.error else "no worker has read it yet"
+            last_reading.error
+            if last_reading is not None and last_reading.error
+            else "no worker has read it yet"
         )
         raise ChangeRefusedError(f"the networking config of {cluster} is unknown: {reason}")
-    return read_state.current
+    return last_reading.current
 
 
-def _title_of(field: rules.ConfigField, field_value: rules.FieldValue) -> str:
+def _title_part_of(field: rules.ConfigField, field_value: rules.FieldValue) -> str:
     """Return one changed field for the title: `agent_connection_count = 2`."""
     text = rules.format_value(field, field_value)
     return f"{field.key} = {str(text).lower() if isinstance(text, bool) else text or 'empty'}"
@@ -232,7 +234,10 @@ def verify(change: Change, table: FleetTable, now: datetime) -> None:
     ):
         engine.update_change(change, outcome=recorded_outcome)
     is_overdue = (
-        now > change.ended_at + timedelta(seconds=networking_plan.end_seconds_of(plan)) + _VERIFY_SLACK
+        now
+        > change.ended_at
+        + timedelta(seconds=networking_plan.expected_duration_seconds_of(plan))
+        + _VERIFY_SLACK
     )
     if is_overdue or networking_plan.is_done(outcome):
         detail = networking_plan.describe_outcome(outcome)

@@ -65,7 +65,7 @@ def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> 
     except AdminError as error:
         _fail_change(change, context, f"the auth refused the config: {error}")
     else:
-        _conclude(change, stored_config, context.now())
+        _finish_change(change, stored_config, context.now())
 
 
 async def _update_config(client: NetworkingConfigClient, change: Change, *, is_resumed: bool) -> StoredConfig:
@@ -83,7 +83,7 @@ async def _update_config(client: NetworkingConfigClient, change: Change, *, is_r
     return await client.get()
 
 
-def _conclude(change: Change, stored_config: StoredConfig, now: datetime) -> None:
+def _finish_change(change: Change, stored_config: StoredConfig, now: datetime) -> None:
     desired_config = rules.with_defaults(revisions.config_of(change.after))
     actual_config = rules.with_defaults(stored_config.resource.config)
     row = revisions.record_revision(change.cluster_id, stored_config.resource, now, change=change)

@@ -11,8 +11,8 @@ from fleet.changes.networking.closing_plan import (
     ObservedAgent,
     ObservedProxy,
     ObservedTunnel,
+    closing_rule_of,
     forecast_closings,
-    rule_of,
 )
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
 from fleet.protocol.recovery.graceful_closing import ClosingPolicy, GracefulClosing, LiveTunnel
@@ -190,7 +190,7 @@ def test_opened_tunnels_count_in_the_forecast_of_proxies() -> None:
 def test_rule_of_a_config() -> None:
     """A disconnect threshold takes precedence."""
     configs = (BASE_CONFIG, RFD, UPSTREAM, replace(RFD, tunnel_disconnect_threshold=1.0))
-    assert [rule_of(config) for config in configs] == [
+    assert [closing_rule_of(config) for config in configs] == [
         ClosingRule.NONE, ClosingRule.RFD, ClosingRule.UPSTREAM, ClosingRule.UPSTREAM,
     ]  # fmt: skip
     assert all(rule.label for rule in ClosingRule)
@@ -219,7 +219,8 @@ def test_forecast_equals_the_behaviour_of_an_agent(
     after = replace(base, **policy)  # type: ignore[arg-type] # names of fields
     agent = _agent("a", *held_proxies, desired_count=desired_count)
     proxies = [
-        ObservedProxy(p, p, is_tracked=p in tracked_proxies, is_newest=p not in old_proxies) for p in _PROXIES
+        ObservedProxy(p, p, is_tracked=p in tracked_proxies, is_newest_generation=p not in old_proxies)
+        for p in _PROXIES
     ]
     plan = forecast_closings(base, after, [agent], proxies, dict.fromkeys(held_proxies, 1))
 

@@ -11,7 +11,7 @@ from fleet.changes.networking.plan import (
     compare_with_plan,
     compared_agents_of,
     describe_outcome,
-    end_seconds_of,
+    expected_duration_seconds_of,
     format_range,
     has_tunnel_moves,
     is_done,
@@ -45,7 +45,7 @@ def test_plan_is_json_with_the_count_in_its_question() -> None:
         {"a": 2},
     )
     assert plan["previous_rule"] == "no rule: no tunnels close"
-    assert end_seconds_of(plan) == 3600.0
+    assert expected_duration_seconds_of(plan) == 3600.0
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_comparison_counts_opened_tunnels() -> None:
     )
     assert has_tunnel_moves(plan)
     assert compared_agents_of(plan) == {"a", "b"}
-    assert end_seconds_of(plan) == 60.0
+    assert expected_duration_seconds_of(plan) == 60.0
     partial = compare_with_plan(plan, {"a": 3, "b": 1})
     assert (partial["opened_count"], partial["expected_opened_count"], is_done(partial)) == (1, 2, False)
     assert describe_outcome(partial) == "1 tunnel opened, 1 fewer than expected (2)"
@@ -118,7 +118,7 @@ def test_other_fields_move_no_tunnel() -> None:
     plan = plan_of(BASE_CONFIG, after, None)
     assert "detected after 30 s (now 15 min)" in plan["notes"][0]
     assert "idle_timeout_message" in plan["notes"][1]
-    assert end_seconds_of(plan) == 0.0
+    assert expected_duration_seconds_of(plan) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_fleet_snapshot_contains_agents_proxies_and_reports() -> None:
     assert (first.id, first.can_close, fleet.agents[1].can_close) == ("id-0", False, None)
     assert [(t.proxy_id, t.session_count) for t in first.tunnels] == [("proxy-id-1", 2), ("proxy-id-2", None)]
     assert first.tunnels[0].opened_at == NOW - 8
-    assert (fleet.agent_count, fleet.age_seconds, fleet.tunnel_counts["proxy-id-2"]) == (4, 1.0, 3)
+    assert (fleet.agent_count, fleet.age_seconds, fleet.tunnel_counts_by_proxy["proxy-id-2"]) == (4, 1.0, 3)
     assert [proxy.name for proxy in fleet.proxies] == ["proxy-1", "proxy-2"]
 
 

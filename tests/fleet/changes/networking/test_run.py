@@ -163,9 +163,9 @@ def test_read_records_external_writes_and_errors(cluster: Cluster, auth: ConfigA
     assert AuditEntry.objects.get().action == "networking-config.external-write"
     auth.error_code = grpc.StatusCode.UNAVAILABLE
     networking_run.read_config(cluster.pk, _auths(auth), NOW)
-    read_state = revisions.read_state_of(cluster.pk)
-    assert read_state is not None
-    assert read_state.error
+    last_reading = revisions.last_reading_of(cluster.pk)
+    assert last_reading is not None
+    assert last_reading.error
 
 
 def test_undo_marks_the_original_change_as_undone(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
