@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleet.changes.networking.plan import format_counted_noun, format_range
-from fleet.changes.policies.outlook import describe_ttl
+from fleet.changes.policies.outlook import describe_ttl_row
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.changes import ChangeKind
 
@@ -57,7 +57,7 @@ def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:
     lines += [
         f"  restart {instance['name']} yourself: {instance['reason']}" for instance in plan["manual_restarts"]
     ]
-    lines += [f"  {describe_ttl(row)}" for row in plan.get("ttl", ())]
+    lines += [f"  {describe_ttl_row(row)}" for row in plan.get("ttl", ())]
     return lines + [f"  {note}" for note in plan.get("notes", ())]
 
 

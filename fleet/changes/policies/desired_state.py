@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from fleet.changes import StaleRevisionError
-from fleet.changes.policies.matrix import DesiredValues, desired_values_for
+from fleet.changes.policies.matrix import DesiredValues, resolve_desired_values
 from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
@@ -54,15 +54,15 @@ def find_base_values(cluster: str, revision: str) -> dict[str, dict[str, str]] |
 
 
 def rebase(
-    base: Mapping[str, str], own_values: Mapping[str, str], stored_values: Mapping[str, str]
+    base: Mapping[str, str], edited_values: Mapping[str, str], stored_values: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return `stored_values` with the differences between `base` and `own_values`.
+    """Return `stored_values` with the differences between `base` and `edited_values`.
 
     Values of one target by policy name.
     """
-    changed_names = {name for name in {*base, *own_values} if base.get(name) != own_values.get(name)}
+    changed_names = {name for name in {*base, *edited_values} if base.get(name) != edited_values.get(name)}
     unchanged_values = {name: text for name, text in stored_values.items() if name not in changed_names}
-    return unchanged_values | {name: text for name, text in own_values.items() if name in changed_names}
+    return unchanged_values | {name: text for name, text in edited_values.items() if name in changed_names}
 
 
 def check_desired_values(
@@ -70,8 +70,8 @@ def check_desired_values(
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Return desired values as they are stored, and problems by `target.NAME`.
 
-    `roles_by_instance`: role by instance id. The values of a deregistered instance may only stay as they were `before`,
-    or be removed.
+    `roles_by_instance`: role by instance id. The values of a deregistered instance may only stay as they are in
+    `previous_values`, or be removed.
     """
     clean_values: dict[str, dict[str, str]] = {}
     problems: dict[str, str] = {}
@@ -89,10 +89,10 @@ def check_desired_values(
             continue
         clean_values[target], errors = env_policies.check(role, values)
         problems |= {f"{target}.{error.name}": error.sentence for error in errors}
-    for identity, role in roles_by_instance.items():
-        if identity in clean_values and not problems:
-            _, errors = env_policies.check(role, desired_values_for(clean_values, role, identity))
-            problems |= {f"{identity}.{error.name}": error.sentence for error in errors}
+    for instance_id, role in roles_by_instance.items():
+        if instance_id in clean_values and not problems:
+            _, errors = env_policies.check(role, resolve_desired_values(clean_values, role, instance_id))
+            problems |= {f"{instance_id}.{error.name}": error.sentence for error in errors}
     return {target: values for target, values in clean_values.items() if values}, problems
 
 

@@ -14,9 +14,9 @@ from fleet.protocol.recovery import discovery
 from fleet.vocabulary.natural_order import natural_sort_key
 
 #: Mean heartbeat interval, in TTLs: TTL/2 + U[0, TTL/10).
-_MEAN_INTERVAL_FACTOR = 0.55
+_MEAN_HEARTBEAT_FACTOR = 0.55
 #: Shortest TTL, in rounds of Refloat: with a shorter one, healthy instances would look expired.
-_MIN_ROUNDS = 3
+_MIN_TTL_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,27 @@ class TTLOutlook:
 
 
 def ttl_load_of(
-    ttl: float, *, instances: int, proxies: int, tunnels: int, compact: bool, role: str = "proxy"
+    ttl: float,
+    *,
+    instance_count: int,
+    proxy_count: int,
+    tunnel_count: int,
+    compact: bool,
+    role: str = "proxy",
 ) -> TTLLoad:
-    """Return the load of a TTL, seconds, of `instances` of a role, in a cluster of so many proxies and tunnels."""
-    heartbeat_rate = 1 / (_MEAN_INTERVAL_FACTOR * ttl)
+    """Return the load of a TTL, seconds, that `instance_count` instances of a role use."""
+    heartbeat_rate = 1 / (_MEAN_HEARTBEAT_FACTOR * ttl)
     if role == "auth":  # agents do not discover auths: their resource expires
-        return TTLLoad(ttl, instances * heartbeat_rate, 0.0, 0.0)
+        return TTLLoad(ttl, instance_count * heartbeat_rate, 0.0, 0.0)
     list_rate = 1 / discovery.full_interval(ttl, compact=compact)
     if compact:
-        messages = tunnels * (proxies * heartbeat_rate + list_rate)
-        names = tunnels * proxies * (heartbeat_rate + list_rate)
+        message_rate = tunnel_count * (proxy_count * heartbeat_rate + list_rate)
+        name_rate = tunnel_count * proxy_count * (heartbeat_rate + list_rate)
     else:
-        messages = tunnels * list_rate
-        names = messages * proxies
-    detection = discovery.detection(ttl, compact=compact)
-    return TTLLoad(detection, instances * heartbeat_rate, messages, names)
+        message_rate = tunnel_count * list_rate
+        name_rate = message_rate * proxy_count
+    detection_seconds = discovery.detection(ttl, compact=compact)
+    return TTLLoad(detection_seconds, instance_count * heartbeat_rate, message_rate, name_rate)
 
 
 def forecast_ttl(
@@ -64,9 +70,9 @@ def forecast_ttl(
     after: float,
     *,
     role: str,
-    instances: int,
-    proxies: int,
-    tunnels: int,
+    instance_count: int,
+    proxy_count: int,
+    tunnel_count: int,
     compact: bool,
     round_interval: float,
 ) -> TTLOutlook:
@@ -74,14 +80,19 @@ def forecast_ttl(
 
     def load_of(ttl: float) -> TTLLoad:
         return ttl_load_of(
-            ttl, instances=instances, proxies=proxies, tunnels=tunnels, compact=compact, role=role
+            ttl,
+            instance_count=instance_count,
+            proxy_count=proxy_count,
+            tunnel_count=tunnel_count,
+            compact=compact,
+            role=role,
         )
 
     warnings = []
     if after > before:
         warnings.append(
             f"The TTL increases. A {role} with the new TTL sends a heartbeat only about every "
-            f"{durations.format_readable(round(after * _MEAN_INTERVAL_FACTOR))}. During the rollout, it can look "
+            f"{durations.format_readable(round(after * _MEAN_HEARTBEAT_FACTOR))}. During the rollout, it can look "
             "expired to instances and agents "
             f"that still use the old TTL of {durations.format_readable(before)}."
         )
@@ -91,16 +102,16 @@ def forecast_ttl(
             f"{durations.format_readable(round(load_of(after).detection_seconds))}. That is longer than the "
             f"{durations.format_readable(discovery.RFD_DETECTION)} that RFD 226 wants to shorten. Choose a shorter TTL."
         )
-    if after < _MIN_ROUNDS * round_interval:
+    if after < _MIN_TTL_ROUNDS * round_interval:
         warnings.append(
             "The TTL is shorter than three polls of Refloat "
-            f"({durations.format_readable(_MIN_ROUNDS * round_interval)}): "
+            f"({durations.format_readable(_MIN_TTL_ROUNDS * round_interval)}): "
             "Refloat may show healthy instances as expired."
         )
     return TTLOutlook(load_of(before), load_of(after), tuple(warnings))
 
 
-class TakesEffect(StrEnum):
+class EffectTime(StrEnum):
     """When a policy of an instance takes effect for agents."""
 
     #: Agents read the policy each time they connect to an auth.
@@ -110,12 +121,12 @@ class TakesEffect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyProcess:
+class PolicyInstance:
     """An instance that a policy is for."""
 
     name: str
     #: The desired value is already in effect.
-    has_value: bool
+    has_desired_value: bool
     #: Number of agents connected to the auth, or with a tunnel to the proxy.
     agent_count: int
 
@@ -133,28 +144,28 @@ class RestartOutlook:
 
 
 def forecast_restarts(
-    processes: Mapping[str, PolicyProcess], effect: TakesEffect, stale_count: int = 0
+    instances: Mapping[str, PolicyInstance], effect_time: EffectTime, stale_count: int = 0
 ) -> RestartOutlook:
-    """Return the effect of a policy that needs a restart. `processes`: by instance id.
+    """Return the effect of a policy that needs a restart. `instances`: by id.
 
     `stale_count`: number of agents of instances that have the policy already, which received another value when they
     connected.
     """
-    outdated_processes = [process for process in processes.values() if not process.has_value]
-    moved_count = sum(process.agent_count for process in outdated_processes)
-    names = tuple(sorted((process.name for process in outdated_processes), key=natural_sort_key))
+    outdated_instances = [instance for instance in instances.values() if not instance.has_desired_value]
+    affected_now_count = sum(instance.agent_count for instance in outdated_instances)
+    names = tuple(sorted((instance.name for instance in outdated_instances), key=natural_sort_key))
     if not names:
         sentence = "No instance needs a restart."
     else:
         sentence = (
-            f"{len(names)} of {len(processes)} instance{'' if len(processes) == 1 else 's'} must restart: "
+            f"{len(names)} of {len(instances)} instance{'' if len(instances) == 1 else 's'} must restart: "
             f"{', '.join(names)}."
         )
-    if effect is TakesEffect.AT_CONNECT:
-        sentence += f" {moved_count:,} agents get the new value when they reconnect after the restart"
+    if effect_time is EffectTime.AT_CONNECT:
+        sentence += f" {affected_now_count:,} agents get the new value when they reconnect after the restart"
         sentence += f", and {stale_count:,} more with their next connection." if stale_count else "."
-    elif moved_count:
-        sentence += f" It applies to the {moved_count:,} agents of these instances from then on."
+    elif affected_now_count:
+        sentence += f" It applies to the {affected_now_count:,} agents of these instances from then on."
     return RestartOutlook(
-        names, moved_count, stale_count if effect is TakesEffect.AT_CONNECT else 0, sentence
+        names, affected_now_count, stale_count if effect_time is EffectTime.AT_CONNECT else 0, sentence
     )

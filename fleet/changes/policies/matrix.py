@@ -85,7 +85,7 @@ class InstanceRow:
         )
 
 
-def desired_values_for(desired_values: DesiredValues, role: str, instance_id: str) -> dict[str, str]:
+def resolve_desired_values(desired_values: DesiredValues, role: str, instance_id: str) -> dict[str, str]:
     """Return the desired values of one instance: those of its role, overridden by its own."""
     return {**desired_values.get(role, {}), **desired_values.get(instance_id, {})}
 
@@ -102,10 +102,10 @@ def create_matrix(
 
 
 def desired_values_of_deregistered(
-    lines: Iterable[InstanceRow], desired_values: DesiredValues
+    rows: Iterable[InstanceRow], desired_values: DesiredValues
 ) -> dict[str, dict[str, str]]:
     """Return the remaining desired values of deregistered instances, by instance id."""
-    current_targets = {*ROLES, *(line.id for line in lines)}
+    current_targets = {*ROLES, *(row.id for row in rows)}
     return {
         target: dict(values)
         for target, values in desired_values.items()
@@ -116,16 +116,16 @@ def desired_values_of_deregistered(
 def _instance_row_of(
     view: InstanceView, response: NodeReportResponse | None, desired_values: DesiredValues
 ) -> InstanceRow:
-    role, identity = view.facts.kind.value, view.facts.id
+    role, instance_id = view.facts.kind.value, view.facts.id
     report = response.report if response is not None else None
-    desired_instance_values, override_values = (
-        desired_values_for(desired_values, role, identity),
-        desired_values.get(identity, {}),
+    resolved_values, override_values = (
+        resolve_desired_values(desired_values, role, instance_id),
+        desired_values.get(instance_id, {}),
     )
     cells = []
     for policy in env_policies.of_role(role):
         policy_report = report.policies.get(policy.name) if report else None
-        desired_value = desired_instance_values.get(policy.name, "")
+        desired_value = resolved_values.get(policy.name, "")
         state = PolicyCellState.UNKNOWN
         if policy_report is not None:
             state = _cell_state_of(policy.name, desired_value, policy_report)
@@ -145,7 +145,7 @@ def _instance_row_of(
         "no report yet" if response is None else response.error if report is None else report.refusal_reason
     )
     return InstanceRow(
-        identity,
+        instance_id,
         view.facts.name,
         role,
         tuple(cells),

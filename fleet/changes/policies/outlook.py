@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fleet.changes.policies.forecasts import (
-    PolicyProcess,
-    TakesEffect,
+    EffectTime,
+    PolicyInstance,
     forecast_restarts,
     forecast_ttl,
     ttl_load_of,
@@ -32,7 +32,7 @@ from fleet.vocabulary.natural_order import natural_sort_key
 _BALANCING_VARIABLES = (RFD_VARIABLE, UPSTREAM_VARIABLE)
 _TTL_VARIABLES = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}
 #: Mean age at which a tunnel reconnects, in intervals: one interval and up to half of another.
-_MEAN_ADVICE_FACTOR = 1.25
+_MEAN_RECONNECT_FACTOR = 1.25
 
 #: Mode and health check that an agent received when it connected.
 BalancingMode = tuple[str, bool]
@@ -43,7 +43,7 @@ class PolicySnapshot:
     """The fleet data from which a policy change is planned."""
 
     #: Number of agents connected to an auth, or of tunnels to a proxy, by instance id.
-    agent_counts: Mapping[str, int]
+    load_counts: Mapping[str, int]
     #: Number of agents by what they received, by id of their auth.
     balancing_counts: Mapping[str, Mapping[BalancingMode, int]]
     #: Number of agents that are not retired.
@@ -56,8 +56,8 @@ class PolicySnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedInstance:
-    """An instance before and after the change: values in effect by policy, empty where not reported."""
+class PlannedInstance:
+    """An instance with the values in effect before and after the change, by policy; empty where not reported."""
 
     id: str
     name: str
@@ -73,14 +73,14 @@ class ChangedInstance:
         )
 
 
-def outlook_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> dict[str, Any]:
+def outlook_of(instances: Sequence[PlannedInstance], snapshot: PolicySnapshot) -> dict[str, Any]:
     """Return `ttl` (rows of numbers), `effects` (rows of restarts and affected agents), `notes`, and the data's age."""
     ttl_rows = [
         row
         for role in env_policies.ROLES
         for row in _ttl_rows_of([instance for instance in instances if instance.role == role], snapshot)
     ]
-    effect_rows = [*_balancing_rows_of(instances, snapshot), *_other_rows_of(instances, snapshot)]
+    effect_rows = [*_balancing_rows_of(instances, snapshot), *_start_effect_rows_of(instances, snapshot)]
     return {
         "ttl": ttl_rows,
         "effects": effect_rows,
@@ -92,7 +92,7 @@ def outlook_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -
     }
 
 
-def describe_ttl(row: Mapping[str, Any]) -> str:
+def describe_ttl_row(row: Mapping[str, Any]) -> str:
     """Return a row of `ttl` as a sentence."""
     before, after = row["before"], row["after"]
     sentence = (
@@ -107,9 +107,9 @@ def describe_ttl(row: Mapping[str, Any]) -> str:
     return sentence
 
 
-def _ttl_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
+def _ttl_rows_of(instances: Sequence[PlannedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
     """Yield one row for all instances with the same values before and after."""
-    groups: dict[tuple[float, float, bool, bool], list[ChangedInstance]] = {}
+    groups: dict[tuple[float, float, bool, bool], list[PlannedInstance]] = {}
     for instance in instances:
         ttl_variable = _TTL_VARIABLES[instance.role]
         if not (instance.changes_policy(ttl_variable) or instance.changes_policy(discovery.COMPACT_VARIABLE)):
@@ -129,32 +129,36 @@ def _ttl_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot)
 
 
 def _ttl_row_of(
-    group: Sequence[ChangedInstance],
+    group: Sequence[PlannedInstance],
     before: float,
     after: float,
     was_compact: bool,
     compact: bool,
-    role_instances: Sequence[ChangedInstance],
+    role_instances: Sequence[PlannedInstance],
     snapshot: PolicySnapshot,
 ) -> dict[str, Any]:
     role = group[0].role
-    group_tunnels = sum(snapshot.agent_counts.get(instance.id, 0) for instance in group)
-    role_tunnels = sum(snapshot.agent_counts.get(instance.id, 0) for instance in role_instances)
-    load_arguments = {"instances": len(group), "proxies": len(group)}
+    group_tunnel_count = sum(snapshot.load_counts.get(instance.id, 0) for instance in group)
+    role_tunnel_count = sum(snapshot.load_counts.get(instance.id, 0) for instance in role_instances)
+    load_arguments = {"instance_count": len(group), "proxy_count": len(group)}
 
     def tunnel_count_of(*, compact: bool) -> int:
         # In compact mode each heartbeat of these proxies goes to every tunnel; else each proxy serves its own tunnels.
-        return role_tunnels if compact else group_tunnels
+        return role_tunnel_count if compact else group_tunnel_count
 
     ttl_outlook = forecast_ttl(
-        before, after, role=role, tunnels=tunnel_count_of(compact=compact), compact=compact,
+        before, after, role=role, tunnel_count=tunnel_count_of(compact=compact), compact=compact,
         round_interval=snapshot.round_interval, **load_arguments,
     )  # fmt: skip
     previous_load = ttl_load_of(
-        before, tunnels=tunnel_count_of(compact=was_compact), compact=was_compact, role=role, **load_arguments
+        before,
+        tunnel_count=tunnel_count_of(compact=was_compact),
+        compact=was_compact,
+        role=role,
+        **load_arguments,
     )
-    number = f"{len(group)} {PLURALS[role] if len(group) > 1 else role}"
-    title = f"{number}, TTL {durations.format_readable(before)} to {durations.format_readable(after)}"
+    instances_text = f"{len(group)} {PLURALS[role] if len(group) > 1 else role}"
+    title = f"{instances_text}, TTL {durations.format_readable(before)} to {durations.format_readable(after)}"
     if was_compact != compact:
         title += f", compact discovery {'on' if compact else 'off'}"
     return {
@@ -179,7 +183,7 @@ def _load_row_of(load: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _balancing_rows_of(
-    instances: Sequence[ChangedInstance], snapshot: PolicySnapshot
+    instances: Sequence[PlannedInstance], snapshot: PolicySnapshot
 ) -> Iterable[dict[str, Any]]:
     """Yield the effect of a change of the load balancing of agents, which two variables set."""
     auths = [auth for auth in instances if auth.role == "auth" and auth.current_values]
@@ -205,8 +209,8 @@ def _balancing_rows_of(
         _describe_config(desired_config),
         auths,
         changed_auths,
-        TakesEffect.AT_CONNECT,
-        snapshot.agent_counts,
+        EffectTime.AT_CONNECT,
+        snapshot.load_counts,
         stale_count,
     )
     for warning in policy_json.warnings(desired_config) if desired_config is not None else ():
@@ -214,9 +218,10 @@ def _balancing_rows_of(
     yield effect_row
 
 
-def _other_rows_of(
-    instances: Sequence[ChangedInstance], snapshot: PolicySnapshot
+def _start_effect_rows_of(
+    instances: Sequence[PlannedInstance], snapshot: PolicySnapshot
 ) -> Iterable[dict[str, Any]]:
+    """Yield the effects of the policies that instances read when they start, except TTLs."""
     for name in (env_policies.HTTP_CLOSE_VARIABLE, reconnect_schedule.VARIABLE):
         role_instances = [
             instance
@@ -226,19 +231,19 @@ def _other_rows_of(
         changed_instances = [instance for instance in role_instances if instance.changes_policy(name)]
         if not changed_instances:
             continue
-        text = changed_instances[0].planned_values[name]
+        planned_value = changed_instances[0].planned_values[name]
         # No agent is connected by HTTP.
-        agent_counts = {} if name == env_policies.HTTP_CLOSE_VARIABLE else snapshot.agent_counts
+        load_counts = {} if name == env_policies.HTTP_CLOSE_VARIABLE else snapshot.load_counts
         effect_row = _effect_row_of(
             BY_NAME[name].label,
-            text or "never",
+            planned_value or "never",
             role_instances,
             changed_instances,
-            TakesEffect.AT_START,
-            agent_counts,
+            EffectTime.AT_START,
+            load_counts,
         )
         tunnel_count = sum(
-            snapshot.agent_counts.get(instance.id, 0)
+            snapshot.load_counts.get(instance.id, 0)
             for instance in changed_instances
             if instance.is_restarted
         )
@@ -246,12 +251,12 @@ def _other_rows_of(
             effect_row["explanation"] += (
                 " This policy affects HTTP clients only. Agents keep their connections."
             )
-        elif text:
-            interval = env_policies.seconds(name, text)
+        elif planned_value:
+            interval = env_policies.seconds(name, planned_value)
             effect_row["explanation"] += (
                 f" Each tunnel reconnects {durations.format_readable(interval)} to "
                 f"{durations.format_readable(1.5 * interval)} after it was opened: "
-                f"{tunnel_count / (_MEAN_ADVICE_FACTOR * interval):.2g} reconnects per second for "
+                f"{tunnel_count / (_MEAN_RECONNECT_FACTOR * interval):.2g} reconnects per second for "
                 f"{tunnel_count:,} tunnels."
             )
         yield effect_row
@@ -260,23 +265,20 @@ def _other_rows_of(
 def _effect_row_of(
     label: str,
     value_text: str,
-    role_instances: Sequence[ChangedInstance],
-    changed_instances: Sequence[ChangedInstance],
-    effect: TakesEffect,
-    agent_counts: Mapping[str, int],
+    role_instances: Sequence[PlannedInstance],
+    changed_instances: Sequence[PlannedInstance],
+    effect_time: EffectTime,
+    load_counts: Mapping[str, int],
     stale_count: int = 0,
 ) -> dict[str, Any]:
-    """Return the effect of one policy: restarts and affected agents.
-
-    `agent_counts`: number of agents by instance id.
-    """
-    processes = {
-        instance.id: PolicyProcess(
-            instance.name, instance not in changed_instances, agent_counts.get(instance.id, 0)
+    """Return the effect of one policy: restarts and affected agents. `load_counts`: see PolicySnapshot."""
+    policy_instances = {
+        instance.id: PolicyInstance(
+            instance.name, instance not in changed_instances, load_counts.get(instance.id, 0)
         )
         for instance in role_instances
     }
-    restart_outlook = forecast_restarts(processes, effect, stale_count)
+    restart_outlook = forecast_restarts(policy_instances, effect_time, stale_count)
     manual_restarts = sorted(
         (instance.name for instance in changed_instances if not instance.is_restarted), key=natural_sort_key
     )

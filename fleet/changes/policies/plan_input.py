@@ -26,7 +26,7 @@ def policy_snapshot_of(table: FleetTable, round_interval: float, now: float) -> 
                 if count:
                     balancing_counts.setdefault(view.facts.id, {})[mode.slug, has_health_check] = int(count)
     return PolicySnapshot(
-        agent_counts={view.facts.id: view.agent_count for view in table.instances.values()},
+        load_counts={view.facts.id: view.agent_count for view in table.instances.values()},
         balancing_counts=balancing_counts,
         agent_count=int((table.verdicts["state"] != State.RETIRED).sum()),
         round_interval=round_interval,

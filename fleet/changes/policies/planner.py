@@ -12,8 +12,8 @@ from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
 from fleet.changes.base_kind import RecordSnapshot
 from fleet.changes.engine import ChangeDraft
 from fleet.changes.policies import desired_state, matrix, outlook
-from fleet.changes.policies.matrix import DesiredValues, InstanceRow, desired_values_for, needs_update
-from fleet.changes.policies.outlook import ChangedInstance
+from fleet.changes.policies.matrix import DesiredValues, InstanceRow, needs_update, resolve_desired_values
+from fleet.changes.policies.outlook import PlannedInstance
 from fleet.changes.policies.plan_input import policy_snapshot_of
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
@@ -89,19 +89,19 @@ def plan_change(
             if restarted_rows:
                 raise
             impact = {}
-        agents = {view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)}
+        load_counts = {view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)}
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
             title=_title_of(before, after, len(restarted_rows)),
             before=before,
             after=after,
             plan={
-                "question": _question_of(restarted_rows, agents),
+                "question": _question_of(restarted_rows, load_counts),
                 "restarts": [
                     {
                         "id": instance_row.id,
                         "name": instance_row.name,
-                        "agent_count": agents.get(instance_row.id, 0),
+                        "agent_count": load_counts.get(instance_row.id, 0),
                     }
                     for instance_row in restarted_rows
                 ],
@@ -110,10 +110,10 @@ def plan_change(
                     for instance_row in affected_rows
                     if instance_row not in restarted_rows
                 ],
-                "policies_read_at_connect": _names_read_at_connect(before, after),
+                "policies_read_at_connect": _find_names_read_at_connect(before, after),
                 **impact,
             },
-            affected_count=sum(agents.get(row.id, 0) for row in restarted_rows),
+            affected_count=sum(load_counts.get(row.id, 0) for row in restarted_rows),
             parameters=asdict(parsed_settings.settings),
             undone_change_id=undone_change_id,
         )
@@ -125,7 +125,7 @@ def plan_change(
                     position=position,
                     instance_id=row.id,
                     name=row.name,
-                    desired_values=desired_values_for(after, row.role, row.id),
+                    desired_values=resolve_desired_values(after, row.role, row.id),
                 )
                 for position, row in enumerate(restarted_rows)
             )
@@ -157,8 +157,8 @@ def _outlook_of(
     interval = record.reader.stream_header(cluster, record.now).interval
     return outlook.outlook_of(
         [
-            _changed_instance_of(
-                row, desired_values_for(after, row.role, row.id), is_restarted=row in restarted_rows
+            _planned_instance_of(
+                row, resolve_desired_values(after, row.role, row.id), is_restarted=row in restarted_rows
             )
             for row in rows
         ],
@@ -170,15 +170,17 @@ def _find_affected(
     rows: Sequence[InstanceRow], after: DesiredValues, *, should_roll_out: bool
 ) -> tuple[list[InstanceRow], list[InstanceRow]]:
     """Return the instances that the change affects, and those of them that a rollout restarts."""
-    affected_rows = [row for row in rows if needs_update(row, desired_values_for(after, row.role, row.id))]
+    affected_rows = [
+        row for row in rows if needs_update(row, resolve_desired_values(after, row.role, row.id))
+    ]
     return affected_rows, [row for row in affected_rows if row.is_managed] if should_roll_out else []
 
 
-def _changed_instance_of(
+def _planned_instance_of(
     row: InstanceRow, desired_values: Mapping[str, str], *, is_restarted: bool
-) -> ChangedInstance:
+) -> PlannedInstance:
     reports = {cell.policy.name: cell.report for cell in row.cells if cell.report is not None}
-    return ChangedInstance(
+    return PlannedInstance(
         row.id,
         row.name,
         row.role,
@@ -194,11 +196,12 @@ def _require_available_instances(
     rows: Sequence[InstanceRow], restarted_rows: Sequence[InstanceRow], settings: RolloutSettings
 ) -> None:
     for role in ROLES:
-        role_count = sum(row.role == role for row in rows)
+        instance_count = sum(row.role == role for row in rows)
         restart_count = min(settings.concurrency, sum(row.role == role for row in restarted_rows))
-        if 1 < role_count <= restart_count:
+        if 1 < instance_count <= restart_count:
             sentence = (
-                f"all {role_count} {PLURALS[role]} would restart at the same time. Choose a lower concurrency"
+                f"all {instance_count} {PLURALS[role]} would restart at the same time. "
+                "Choose a lower concurrency"
             )
             raise ChangeRefusedError(sentence, {"concurrency": sentence})
 
@@ -211,16 +214,16 @@ def _question_of(restarted_rows: Sequence[InstanceRow], load_counts: Mapping[str
         for role in ROLES
         if (count := sum(row.role == role for row in restarted_rows))
     ]
-    loads = [
+    load_texts = [
         f"{count:,} {_LOAD_UNITS[role]}{'' if count == 1 else 's'}"
         for role in ROLES
         if any(row.role == role for row in restarted_rows)
         for count in [sum(load_counts.get(row.id, 0) for row in restarted_rows if row.role == role)]
     ]
-    return f"Restart {' and '.join(parts)} with {' and '.join(loads)}?"
+    return f"Restart {' and '.join(parts)} with {' and '.join(load_texts)}?"
 
 
-def _names_read_at_connect(before: DesiredValues, after: DesiredValues) -> list[str]:
+def _find_names_read_at_connect(before: DesiredValues, after: DesiredValues) -> list[str]:
     """Return the names of the changed policies that agents read when they connect."""
     names = {
         name

@@ -31,15 +31,15 @@ from fleet.vocabulary.rollouts import InstanceProbe, RolloutSettings, RolloutSte
 logger = logging.getLogger(__name__)
 
 
-class _RolloutStepRun:
-    """One step of a rollout at one moment."""
+class _RolloutStepper:
+    """Makes one step of a rollout, at one moment."""
 
     def __init__(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         self.change, self.dialer, self.held_lease = change, context.dialer, held_lease
         self.moment = context.now()
         self.now = to_seconds(self.moment)
         self.settings = RolloutSettings(**change.parameters)
-        self.rows = list(change.rollout_steps.all())
+        self.rollout_steps = list(change.rollout_steps.all())
         views = context.reader.instances(change.cluster_id, self.now)
         self.views = {view.facts.id: view for view in views}
         #: Present reports of the instances in progress, by instance id.
@@ -48,18 +48,21 @@ class _RolloutStepRun:
 
     def run(self) -> None:
         """Make the step."""
-        for row in self.rows:
+        for row in self.rollout_steps:
             if row.state in rollouts.IN_PROGRESS:
-                self._advance_row(row)
-        failed_rows = [row for row in self.rows if row.state == RolloutStepState.FAILED]
-        if failed_rows:
-            detail = f"{failed_rows[0].name}: {failed_rows[0].detail}"
+                self._advance_step(row)
+        failed_steps = [row for row in self.rollout_steps if row.state == RolloutStepState.FAILED]
+        if failed_steps:
+            detail = f"{failed_steps[0].name}: {failed_steps[0].detail}"
             engine.transition(self.change, ChangeState.PAUSED, self.moment, detail=detail)
             return
-        if all(row.state in (RolloutStepState.SUCCEEDED, RolloutStepState.SKIPPED) for row in self.rows):
+        if all(
+            row.state in (RolloutStepState.SUCCEEDED, RolloutStepState.SKIPPED) for row in self.rollout_steps
+        ):
+            step_count = len(self.rollout_steps)
             detail = (
-                f"{len(self.rows)} instance{'' if len(self.rows) == 1 else 's'} restarted or already up to date"
-                if self.rows
+                f"{step_count} instance{'' if step_count == 1 else 's'} restarted or already up to date"
+                if step_count
                 else "desired values stored; no restarts"
             )
             engine.transition(
@@ -73,35 +76,41 @@ class _RolloutStepRun:
             engine.mark_original_undone(self.change, self.moment)
             return
         indices, wait_reason = rollouts.choose_steps_to_start(
-            [RolloutStepState(row.state) for row in self.rows], self.settings, self._unhealthy_names()
+            [RolloutStepState(row.state) for row in self.rollout_steps],
+            self.settings,
+            self._find_unhealthy_names(),
         )
         for index in indices:
-            self._start_row(self.rows[index])
+            self._start_step(self.rollout_steps[index])
         with lease.fenced_transaction(self.held_lease):
             engine.update_change(self.change, progress={"stepped_at": self.now, "waiting_for": wait_reason})
 
-    def _unhealthy_names(self) -> list[str]:
+    def _find_unhealthy_names(self) -> list[str]:
         """Return the names of instances of the same roles, not in progress, that are unhealthy or unknown.
 
         No instance restarts while there are any, nor without current fleet data.
         """
-        rollout_ids = {row.instance_id for row in self.rows if row.state in rollouts.IN_PROGRESS}
-        kinds = {self.views[row.instance_id].facts.kind for row in self.rows if row.instance_id in self.views}
+        in_progress_ids = {row.instance_id for row in self.rollout_steps if row.state in rollouts.IN_PROGRESS}
+        kinds = {
+            self.views[row.instance_id].facts.kind
+            for row in self.rollout_steps
+            if row.instance_id in self.views
+        }
         return sorted(
             view.facts.name
             for view in self.views.values()
             if view.facts.kind in kinds
-            and view.facts.id not in rollout_ids
+            and view.facts.id not in in_progress_ids
             and (view.state in FAULT_STATES or view.state is InstanceState.UNKNOWN)
             and not self._is_next(view.facts.id)
         )
 
     def _is_next(self, instance_id: str) -> bool:
         """Return whether an instance is next: the rollout may be what repairs an unhealthy one."""
-        pending_ids = [row.instance_id for row in self.rows if row.state == RolloutStepState.PENDING]
+        pending_ids = [row.instance_id for row in self.rollout_steps if row.state == RolloutStepState.PENDING]
         return bool(pending_ids) and pending_ids[0] == instance_id
 
-    def _start_row(self, row: RolloutStep) -> None:
+    def _start_step(self, row: RolloutStep) -> None:
         """Send the desired values to an instance and drain it."""
         view = self.views.get(row.instance_id)
         if view is None or view.state is InstanceState.GONE:
@@ -120,13 +129,15 @@ class _RolloutStepRun:
             if report.refusal_reason:
                 self._set_state(row, RolloutStepState.FAILED, report.refusal_reason)
                 return
-            flag_names = [
+            overridden_names = [
                 name for name in row.desired_values
                 if name in report.policies and report.policies[name].current_value.source is Source.FLAG
             ]  # fmt: skip
-            if flag_names:
+            if overridden_names:
                 self._set_state(
-                    row, RolloutStepState.FAILED, f"a flag of the instance overrides {', '.join(flag_names)}"
+                    row,
+                    RolloutStepState.FAILED,
+                    f"a flag of the instance overrides {', '.join(overridden_names)}",
                 )
                 return
             self.dialer.send_policies(row.instance_id, report.revision, row.desired_values)
@@ -136,7 +147,7 @@ class _RolloutStepRun:
             return
         self._set_state(row, RolloutStepState.DRAINING, "draining", run_id=report.run_id, began_at=self.now)
 
-    def _advance_row(self, row: RolloutStep) -> None:
+    def _advance_step(self, row: RolloutStep) -> None:
         probe = self._probe_instance(row)
         next_step = rollouts.decide_next_step(
             RolloutStepState(row.state),
@@ -195,7 +206,9 @@ class _RolloutStepRun:
     def _describe_fallback(self, row: RolloutStep) -> str:
         """Return the values in effect of the policies that this change stopped managing, as a sentence."""
         report = self.reports[row.instance_id]
-        previous_values = matrix.desired_values_for(self.change.before or {}, report.role, row.instance_id)
+        previous_values = matrix.resolve_desired_values(
+            self.change.before or {}, report.role, row.instance_id
+        )
         names = [
             name for name in report.policies if name in previous_values and name not in row.desired_values
         ]
@@ -231,4 +244,4 @@ class RolloutRunner(Runner):
                     change, ChangeState.FAILED, context.now(), detail=str(error), reason=change.reason
                 )
         if change.state == ChangeState.RUNNING:
-            _RolloutStepRun(change, context, held_lease).run()
+            _RolloutStepper(change, context, held_lease).run()

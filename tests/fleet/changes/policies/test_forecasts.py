@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.changes.policies.forecasts import (
-    PolicyProcess,
-    TakesEffect,
+    EffectTime,
+    PolicyInstance,
     TTLOutlook,
     forecast_restarts,
     forecast_ttl,
@@ -16,7 +16,14 @@ from fleet.changes.policies.forecasts import (
 
 def _ttl(before: float, after: float, *, role: str = "proxy", compact: bool = False) -> TTLOutlook:
     return forecast_ttl(
-        before, after, role=role, instances=4, proxies=4, tunnels=100, compact=compact, round_interval=5.0
+        before,
+        after,
+        role=role,
+        instance_count=4,
+        proxy_count=4,
+        tunnel_count=100,
+        compact=compact,
+        round_interval=5.0,
     )
 
 
@@ -54,7 +61,7 @@ def test_ttl_of_auths_causes_no_discovery_messages() -> None:
 def test_load_grows_as_the_ttl_decreases(ttl: float, tunnels: int, compact: bool) -> None:
     """Half the TTL is never cheaper and never slower."""
     long, short = (
-        ttl_load_of(seconds, instances=4, proxies=4, tunnels=tunnels, compact=compact)
+        ttl_load_of(seconds, instance_count=4, proxy_count=4, tunnel_count=tunnels, compact=compact)
         for seconds in (ttl, ttl / 2)
     )
     assert short.detection_seconds <= long.detection_seconds
@@ -65,8 +72,8 @@ def test_load_grows_as_the_ttl_decreases(ttl: float, tunnels: int, compact: bool
 
 def test_restarts_for_a_policy_read_at_connect() -> None:
     """Agents of restarted auths read it at once; agents with older values read it later."""
-    auths = {"a": PolicyProcess("auth-1", True, 10), "b": PolicyProcess("auth-2", False, 20)}
-    outlook = forecast_restarts(auths, TakesEffect.AT_CONNECT, stale_count=4)
+    auths = {"a": PolicyInstance("auth-1", True, 10), "b": PolicyInstance("auth-2", False, 20)}
+    outlook = forecast_restarts(auths, EffectTime.AT_CONNECT, stale_count=4)
     assert (outlook.restarted_names, outlook.affected_now_count, outlook.affected_later_count) == (
         ("auth-2",),
         20,
@@ -77,5 +84,5 @@ def test_restarts_for_a_policy_read_at_connect() -> None:
 
 
 def test_no_restart_without_changed_instances() -> None:
-    outlook = forecast_restarts({"a": PolicyProcess("auth-1", True, 10)}, TakesEffect.AT_START)
+    outlook = forecast_restarts({"a": PolicyInstance("auth-1", True, 10)}, EffectTime.AT_START)
     assert (outlook.restarted_names, outlook.explanation) == ((), "No instance needs a restart.")

@@ -64,12 +64,12 @@ def test_values_of_an_instance_override_those_of_its_role() -> None:
         "auth": {AUTH_TTL_VARIABLE: "60s", HTTP_CLOSE_VARIABLE: "true"},
         "one": {AUTH_TTL_VARIABLE: "30s"},
     }
-    assert matrix.desired_values_for(desired_values, "auth", "one") == {
+    assert matrix.resolve_desired_values(desired_values, "auth", "one") == {
         AUTH_TTL_VARIABLE: "30s",
         HTTP_CLOSE_VARIABLE: "true",
     }
-    assert matrix.desired_values_for(desired_values, "auth", "two") == desired_values["auth"]
-    assert matrix.desired_values_for(desired_values, "proxy", "three") == {}
+    assert matrix.resolve_desired_values(desired_values, "auth", "two") == desired_values["auth"]
+    assert matrix.resolve_desired_values(desired_values, "proxy", "three") == {}
 
 
 def test_instances_that_need_an_update() -> None:

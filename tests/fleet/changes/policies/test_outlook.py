@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.changes.policies import outlook
-from fleet.changes.policies.outlook import ChangedInstance, PolicySnapshot
+from fleet.changes.policies.outlook import PlannedInstance, PolicySnapshot
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery import reconnect_schedule
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
@@ -22,12 +22,12 @@ SNAPSHOT = PolicySnapshot(
     {"a1": 30, "a2": 20, "p1": 25, "p2": 25}, {"a1": {("pick_first", False): 30}}, 50, 0.6, 100.0, 0.4
 )
 PROXIES = [
-    ChangedInstance("p1", "proxy-1", "proxy", True, {PROXY_TTL_VARIABLE: "1m", COMPACT_VARIABLE: "true"}),
-    ChangedInstance("p2", "proxy-2", "proxy", True, {PROXY_TTL_VARIABLE: "60s", COMPACT_VARIABLE: "true"}),
+    PlannedInstance("p1", "proxy-1", "proxy", True, {PROXY_TTL_VARIABLE: "1m", COMPACT_VARIABLE: "true"}),
+    PlannedInstance("p2", "proxy-2", "proxy", True, {PROXY_TTL_VARIABLE: "60s", COMPACT_VARIABLE: "true"}),
 ]
 
 
-def _with_values(instance: ChangedInstance, **values: str) -> ChangedInstance:
+def _with_values(instance: PlannedInstance, **values: str) -> PlannedInstance:
     return replace(instance, planned_values={**instance.current_values, **values})
 
 
@@ -49,7 +49,7 @@ def test_ttl_row_contains_both_values() -> None:
         [_with_values(instance, **{PROXY_TTL_VARIABLE: "15m"}) for instance in PROXIES], SNAPSHOT
     )
     assert any("agents detect a lost proxy after up to 15 min 50 s" in note for note in longer["notes"])
-    description = outlook.describe_ttl(row)
+    description = outlook.describe_ttl_row(row)
     assert "a lost proxy is detected within 10 min 35 s (now 1 min 8 s)" in description
     assert "discovery messages 0.311/s (now 3.11/s)" in description
 
@@ -74,21 +74,21 @@ def test_changed_compact_discovery_is_a_row() -> None:
 
 def test_ttl_of_auths_has_no_discovery_messages() -> None:
     """Agents discover proxies only; an auth is lost when its resource expires."""
-    auth = ChangedInstance(
+    auth = PlannedInstance(
         "a1", "auth-1", "auth", True, {AUTH_TTL_VARIABLE: "10m"}, {AUTH_TTL_VARIABLE: "1m"}
     )
     (row,) = outlook.outlook_of([auth], SNAPSHOT)["ttl"]
     assert row["after"]["messages_per_second"] == 0
     assert (row["before"]["detection_time"], row["after"]["detection_time"]) == ("10 min", "1 min")
-    assert "discovery" not in outlook.describe_ttl(row)
+    assert "discovery" not in outlook.describe_ttl_row(row)
 
 
 def test_load_balancing_effect_names_affected_agents() -> None:
     """Agents of restarted auths at once; agents with an older value later."""
-    current_auth = ChangedInstance(
+    current_auth = PlannedInstance(
         "a1", "auth-1", "auth", False, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: RECONNECT}
     )
-    outdated_auth = ChangedInstance(
+    outdated_auth = PlannedInstance(
         "a2", "auth-2", "auth", True, {RFD_VARIABLE: ""}, {RFD_VARIABLE: RECONNECT}
     )
     (effect,) = outlook.outlook_of([current_auth, outdated_auth], SNAPSHOT)["effects"]
@@ -109,7 +109,7 @@ def test_load_balancing_effect_names_affected_agents() -> None:
 
 def test_http_close_affects_no_agent() -> None:
     """Agents do not connect by HTTP."""
-    auth = ChangedInstance(
+    auth = PlannedInstance(
         "a1", "auth-1", "auth", True, {HTTP_CLOSE_VARIABLE: "false"}, {HTTP_CLOSE_VARIABLE: "true"}
     )
     (effect,) = outlook.outlook_of([auth], SNAPSHOT)["effects"]
@@ -119,7 +119,7 @@ def test_http_close_affects_no_agent() -> None:
 
 def test_reconnect_interval_effect_contains_the_rate() -> None:
     """For the tunnels of restarted proxies."""
-    proxy = ChangedInstance(
+    proxy = PlannedInstance(
         "p1",
         "proxy-1",
         "proxy",
@@ -140,7 +140,7 @@ def test_reconnect_interval_effect_contains_the_rate() -> None:
 
 def test_unchanged_values_have_no_effects() -> None:
     """A current value that Refloat would refuse has none either."""
-    invalid_instance = ChangedInstance(
+    invalid_instance = PlannedInstance(
         "p1", "proxy-1", "proxy", False, {PROXY_TTL_VARIABLE: "soon"}, {PROXY_TTL_VARIABLE: "1m"}
     )
     outlook_values = outlook.outlook_of([invalid_instance, _with_values(PROXIES[1])], SNAPSHOT)
@@ -158,7 +158,7 @@ def test_affected_agents_do_not_depend_on_the_policy_label(
     }
     monkeypatch.setattr(outlook, "BY_NAME", policies)
     proxies = [
-        ChangedInstance(
+        PlannedInstance(
             "p1",
             "proxy-1",
             "proxy",
@@ -175,7 +175,7 @@ def test_affected_agents_do_not_depend_on_the_policy_label(
 def test_load_balancing_warns_of_an_unserved_health_service() -> None:
     """The plan contains the warning."""
     service_value = RECONNECT.replace('"serviceName": ""', '"serviceName": "fleet.Agents"')
-    auth = ChangedInstance(
+    auth = PlannedInstance(
         "a1", "auth-1", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: service_value}
     )
     (note,) = outlook.outlook_of([auth], SNAPSHOT)["notes"]
@@ -185,10 +185,10 @@ def test_load_balancing_warns_of_an_unserved_health_service() -> None:
 def test_load_balancing_warns_of_a_health_check_in_pick_first() -> None:
     """It has no effect; agents that use pick_first already are not counted."""
     value = RECONNECT.replace("reconnect", "pick_first")
-    current_auth = ChangedInstance(
+    current_auth = PlannedInstance(
         "a1", "auth-1", "auth", False, {RFD_VARIABLE: value}, {RFD_VARIABLE: value}
     )
-    outdated_auth = ChangedInstance(
+    outdated_auth = PlannedInstance(
         "a2", "auth-2", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: value}
     )
     (effect,) = outlook.outlook_of([current_auth, outdated_auth], SNAPSHOT)["effects"]

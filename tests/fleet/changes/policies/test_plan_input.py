@@ -32,7 +32,7 @@ def test_snapshot_counts_load_balancing_modes_by_auth() -> None:
         snapshot.agent_count,
         snapshot.round_interval,
         snapshot.age_seconds,
-        snapshot.agent_counts["auth-id-1"],
+        snapshot.load_counts["auth-id-1"],
     ) == (
         4,
         0.6,
