@@ -41,7 +41,7 @@ def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
         if policy_cell.current_value is not None
         else "?",
         "raw": policy_cell.current_value or "",
-        "source": policy_cell.source.value if policy_cell.source else "",
+        "source": policy_cell.current_source.value if policy_cell.current_source else "",
         "desired": format_policy_value(policy, policy_cell.desired_value)
         if policy_cell.desired_value
         else "",

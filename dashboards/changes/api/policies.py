@@ -138,7 +138,7 @@ def get_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> 
                         desired_value=cell.desired_value,
                         desired_source=cell.desired_source,
                         current_value=cell.current_value,
-                        source=cell.source.value if cell.source else None,
+                        source=cell.current_source.value if cell.current_source else None,
                         next_value=cell.next_value,
                         unmanaged_value=cell.report.fallback_value.text
                         if cell.report and cell.report.fallback_value

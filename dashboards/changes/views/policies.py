@@ -168,7 +168,7 @@ def _handle_post(
         edit.problems = {error.name: error.sentence for error in errors}
         if not errors:
             should_roll_out = "roll_out" in request.POST
-            edit.outlook = planner.preview_impact(
+            edit.outlook = planner.preview_outlook(
                 cluster, target, edit.values, record_reader.record(), should_roll_out=should_roll_out
             )
         return None

@@ -54,13 +54,15 @@ def find_base_values(cluster: str, revision: str) -> dict[str, dict[str, str]] |
 
 
 def rebase(
-    base: Mapping[str, str], edited_values: Mapping[str, str], stored_values: Mapping[str, str]
+    base_values: Mapping[str, str], edited_values: Mapping[str, str], stored_values: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return `stored_values` with the differences between `base` and `edited_values`.
+    """Return `stored_values` with the differences between `base_values` and `edited_values`.
 
     Values of one target by policy name.
     """
-    changed_names = {name for name in {*base, *edited_values} if base.get(name) != edited_values.get(name)}
+    changed_names = {
+        name for name in {*base_values, *edited_values} if base_values.get(name) != edited_values.get(name)
+    }
     unchanged_values = {name: text for name, text in stored_values.items() if name not in changed_names}
     return unchanged_values | {name: text for name, text in edited_values.items() if name in changed_names}
 

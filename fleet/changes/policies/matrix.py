@@ -49,7 +49,7 @@ class PolicyCell:
     desired_source: str
     #: The value in effect, and its source; None: not reported.
     current_value: str | None
-    source: Source | None
+    current_source: Source | None
     #: The value in effect after a restart; None: not reported.
     next_value: str | None
     #: The report of the instance; None: there is none.

@@ -84,11 +84,11 @@ def plan_change(
             )
         _require_available_instances(rows, restarted_rows, parsed_settings.settings)
         try:
-            impact = _outlook_of(cluster, rows, after, restarted_rows, record)
+            outlook_fields = _outlook_of(cluster, rows, after, restarted_rows, record)
         except NoEvidenceError:
             if restarted_rows:
                 raise
-            impact = {}
+            outlook_fields = {}
         load_counts = {view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)}
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
@@ -111,7 +111,7 @@ def plan_change(
                     if instance_row not in restarted_rows
                 ],
                 "policies_read_at_connect": _find_names_read_at_connect(before, after),
-                **impact,
+                **outlook_fields,
             },
             affected_count=sum(load_counts.get(row.id, 0) for row in restarted_rows),
             parameters=asdict(parsed_settings.settings),
@@ -133,7 +133,7 @@ def plan_change(
         return engine.create_change(cluster, draft, actor, now, save_steps)
 
 
-def preview_impact(
+def preview_outlook(
     cluster: str, target: str, values: Mapping[str, str], record: RecordSnapshot, *, should_roll_out: bool
 ) -> dict[str, Any]:
     """Return the expected effect of other values of one target, without a plan; empty when it cannot be computed."""
