@@ -61,10 +61,10 @@ def _secret_key() -> str:
         return configured_key
     key_file = REFLOAT_HOME / "secret_key"
     try:
-        folders.make_private(REFLOAT_HOME)
+        folders.create_private_folder(REFLOAT_HOME)
         if not key_file.exists():
             # The processes of a fresh installation start together; all use the key that the first of them creates.
-            folders.create_private(key_file, secrets.token_urlsafe(64))
+            folders.create_private_file(key_file, secrets.token_urlsafe(64))
         stored_key = key_file.read_text()
     except OSError as error:
         raise env.SettingError(

@@ -39,7 +39,7 @@ class _SessionFailed(Failure):
 
 def _run(work: Coroutine[None, None, None]) -> None:
     """Run `work`. Exit code 2 for an error that the user can fix, 1 for a session or tunnel that was aborted."""
-    logging.basicConfig(level=logging.INFO, handlers=[log_format.handler()])
+    logging.basicConfig(level=logging.INFO, handlers=[log_format.create_handler()])
     lifecycle.raise_file_limit()
     try:
         uvloop.run(work)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from fleet.management import forked_programs, programs, startup_checks
 from fleet.management.programs import Program
 from fleet.processes.child_restarter import ChildRestarter
-from fleet.processes.log_format import visible
+from fleet.processes.log_format import escape_unprintable
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
 #: Seconds until the web server must answer; measured: about 2 s.
@@ -46,7 +46,7 @@ class ConsoleRun:
         self.port = port
         self.write_line = write_line
         self.supervisor = Supervisor(logs=home / "log")
-        self.keeper = ChildRestarter(self.supervisor, write_line)
+        self.restarter = ChildRestarter(self.supervisor, write_line)
         self._redis_url = redis_url
         self._env: dict[str, str] = {}
         self._exit_stack = contextlib.ExitStack()
@@ -92,13 +92,13 @@ class ConsoleRun:
         """Restart programs that end, until Ctrl-C or SIGTERM; call `on_tick` twice a second."""
 
         def tick() -> None:
-            self.keeper.tick()
+            self.restarter.tick()
             if sentence := self._redis.restart_if_dead():
                 self.write_line(sentence)
             if on_tick is not None:
                 on_tick()
 
-        self.supervisor.watch(on_exit=self.keeper.on_exit, on_tick=tick)
+        self.supervisor.watch(on_exit=self.restarter.on_exit, on_tick=tick)
 
     @property
     def _programs(self) -> tuple[Program, ...]:
@@ -111,7 +111,7 @@ class ConsoleRun:
                 program.argv,
                 env=self._env,
                 stage=STAGE_CONSOLE,
-                ready=self._is_web_ready if program.name == "web" else None,
+                readiness_probe=self._is_web_ready if program.name == "web" else None,
                 # SIGKILL loses no data, and a worker without its broker is slow to stop.
                 on_parent_death=signal.SIGKILL,
                 spawn=forked_programs.spawner(program.name)
@@ -145,7 +145,7 @@ def make_timestamped_writer(stream: TextIO) -> Callable[[str], None]:
     """Return a `write_line` that writes lines with a UTC time stamp and flushes each line."""
 
     def write_line(line: str) -> None:
-        stream.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {visible(line)}\n")
+        stream.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {escape_unprintable(line)}\n")
         stream.flush()
 
     return write_line

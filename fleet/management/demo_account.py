@@ -57,7 +57,7 @@ def ensure_account(home: Path, url: str, now: datetime) -> DemoAccount:
         else:
             _, token = create_token(user, "demo", ROLES[_ROLE], lifetime=None, now=now)
     account = DemoAccount(url=url, username=USERNAME, password=password, token=token)
-    folders.write_private(_path(home), json.dumps(asdict(account), indent=1) + "\n")
+    folders.write_private_file(_path(home), json.dumps(asdict(account), indent=1) + "\n")
     return account
 
 

@@ -1,6 +1,6 @@
 """Restart supervised children that end, after a pause, and report the errors in their logs.
 
-Plugged into `Supervisor.watch`: `on_exit=keeper.on_exit, on_tick=keeper.tick`.
+Plugged into `Supervisor.watch`: `on_exit=restarter.on_exit, on_tick=restarter.tick`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 #: Seconds: first pause before a restart, longest pause, and run time after which the pauses start over.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
-_LONG_LIFE = 60.0
+_STABLE_RUN_TIME = 60.0
 #: Seconds between two reports of errors per child.
-_ERROR_PAUSE = 10.0
+_ERROR_REPORT_INTERVAL = 10.0
 #: Error lines of Celery and uvicorn.
 _ERROR_LINE = re.compile(rb"^.*\b(?:ERROR|CRITICAL)\b.*$", re.MULTILINE)
 #: Bytes to read of a log at once, so that a child that logs a lot cannot block this process.
-_READ = 1 << 20
+_MOST_READ_BYTES = 1 << 20
 
 
-def pause_before_start(failures: int) -> float:
-    """Return the seconds to wait before the restart after `failures` ends in a row, counted from 1.
+def pause_before_start(failure_count: int) -> float:
+    """Return the seconds to wait before the restart after `failure_count` ends in a row, counted from 1.
 
     The pause does not depend on the exit code: a single SIGKILL is an accident or a manual restart, and 30 s without a
     worker is an outage. A child that the kernel kills repeatedly, for lack of memory, gets longer and longer pauses.
     """
-    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
+    return min(_FIRST_PAUSE * 2.0 ** min(failure_count - 1, 10), _LONGEST_PAUSE)
 
 
-def exit_text(returncode: int) -> str:
+def describe_exit(returncode: int) -> str:
     """Return how a process ended, in words."""
     if returncode < 0:
         return f"was terminated by {signal.Signals(-returncode).name}"
@@ -47,12 +47,12 @@ class _ChildState:
     """Restart and error state of one child."""
 
     started_at: float
-    failures: int = 0
-    start_again_at: float | None = None
+    failure_count: int = 0
+    restart_at: float | None = None
     #: Bytes of the log that were read, time of the last report, and the errors since then.
-    read_bytes: int = 0
-    reported_at: float = float("-inf")
-    error_count: int = 0
+    log_offset: int = 0
+    errors_reported_at: float = float("-inf")
+    unreported_error_count: int = 0
     last_error: str = ""
 
 
@@ -69,14 +69,14 @@ class ChildRestarter:
         """Report a child that ended by itself, and schedule its restart."""
         now = self.clock()
         state = self._state_of(child, now)
-        state.failures = 1 if now - state.started_at > _LONG_LIFE else state.failures + 1
+        state.failure_count = 1 if now - state.started_at > _STABLE_RUN_TIME else state.failure_count + 1
         returncode = child.process.returncode
-        pause = pause_before_start(state.failures)
-        state.start_again_at = now + pause
+        pause = pause_before_start(state.failure_count)
+        state.restart_at = now + pause
         last = child.last_line() if returncode > 0 else ""
         detail = f": {last}" if last else ""
         self.write_line(
-            f"{child.name} {exit_text(returncode)}{detail}; restarting in {pause:.0f} s (log: {child.log})"
+            f"{child.name} {describe_exit(returncode)}{detail}; restarting in {pause:.0f} s (log: {child.log})"
         )
 
     def tick(self) -> None:
@@ -84,44 +84,50 @@ class ChildRestarter:
         now = self.clock()
         for child in self.supervisor.children:
             state = self._state_of(child, now)
-            if state.start_again_at is not None and now >= state.start_again_at:
-                self._start_again(child, state, now)
+            if state.restart_at is not None and now >= state.restart_at:
+                self._restart(child, state, now)
             self._report_errors(child, state, now)
 
     def _state_of(self, child: Child, now: float) -> _ChildState:
         return self._child_states.setdefault(child.name, _ChildState(started_at=now))
 
-    def _start_again(self, child: Child, state: _ChildState, now: float) -> None:
+    def _restart(self, child: Child, state: _ChildState, now: float) -> None:
         try:
             self.supervisor.restart(child)
         except SupervisorError as error:
-            state.failures += 1
-            state.start_again_at = now + pause_before_start(state.failures)
+            state.failure_count += 1
+            state.restart_at = now + pause_before_start(state.failure_count)
             self.write_line(str(error))
         else:
-            state.started_at, state.start_again_at = now, None
+            state.started_at, state.restart_at = now, None
             self.write_line(f"{child.name} was restarted")
 
     def _report_errors(self, child: Child, state: _ChildState, now: float) -> None:
-        errors, state.read_bytes = read_errors(child.log, state.read_bytes)
+        errors, state.log_offset = read_error_lines(child.log, state.log_offset)
         if errors:
-            state.error_count += len(errors)
+            state.unreported_error_count += len(errors)
             state.last_error = errors[-1]
-        if state.error_count and now - state.reported_at >= _ERROR_PAUSE:
-            before = f"{state.error_count} errors, last one: " if state.error_count > 1 else ""
-            self.write_line(f"{child.name}: {before}{state.last_error} (log: {child.log})")
-            state.reported_at, state.error_count = now, 0
+        if state.unreported_error_count and now - state.errors_reported_at >= _ERROR_REPORT_INTERVAL:
+            count_text = (
+                f"{state.unreported_error_count} errors, last one: "
+                if state.unreported_error_count > 1
+                else ""
+            )
+            self.write_line(f"{child.name}: {count_text}{state.last_error} (log: {child.log})")
+            state.errors_reported_at, state.unreported_error_count = now, 0
 
 
-def read_errors(log: Path, read: int) -> tuple[list[str], int]:
-    """Return the error lines of `log` after byte `read`, and the number of bytes read now; only whole lines count."""
+def read_error_lines(log: Path, offset: int) -> tuple[list[str], int]:
+    """Return the error lines of `log` after byte `offset`, and the offset to continue from; only whole lines count."""
     try:
         with log.open("rb") as lines:
-            lines.seek(read)
-            text = lines.read(_READ)
+            lines.seek(offset)
+            text = lines.read(_MOST_READ_BYTES)
     except FileNotFoundError:
-        return [], read
+        return [], offset
     whole = text.rfind(b"\n") + 1
-    if not whole and len(text) == _READ:  # one very long line: skip it
-        whole = _READ
-    return [line.decode(errors="replace").strip() for line in _ERROR_LINE.findall(text[:whole])], read + whole
+    if not whole and len(text) == _MOST_READ_BYTES:  # one very long line: skip it
+        whole = _MOST_READ_BYTES
+    return [
+        line.decode(errors="replace").strip() for line in _ERROR_LINE.findall(text[:whole])
+    ], offset + whole

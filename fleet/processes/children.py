@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-_LEASH = Path(__file__).with_name("exec_program.py")
+_EXEC_PROGRAM = Path(__file__).with_name("exec_program.py")
 
 
 class ChildProcess(Protocol):
@@ -80,24 +80,24 @@ def spawn(
         return start([program, *argv[1:]], pass_fds)
     read_end, write_end = os.pipe()
     # -I -S: ignore PYTHON* variables and site-packages; this also starts faster.
-    leash = [
+    wrapper_argv = [
         sys.executable,
         "-I",
         "-S",
-        str(_LEASH),
+        str(_EXEC_PROGRAM),
         str(os.getpid()),
         str(int(on_parent_death)),
         str(write_end),
     ]
     with os.fdopen(read_end, "rb") as pipe:
         try:
-            process = start([*leash, program, *argv[1:]], (*pass_fds, write_end))
+            process = start([*wrapper_argv, program, *argv[1:]], (*pass_fds, write_end))
         finally:
             os.close(write_end)
-        trouble = pipe.read()
-    if trouble:
+        error_number = pipe.read()
+    if error_number:
         process.wait()
-        raise OSError(int(trouble), os.strerror(int(trouble)), argv[0])
+        raise OSError(int(error_number), os.strerror(int(error_number)), argv[0])
     return process
 
 

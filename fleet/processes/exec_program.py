@@ -17,7 +17,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def exec_program(parent: int, sig: int, error_pipe: int, argv: list[str]) -> None:
+def exec_program(parent_pid: int, sig: int, error_pipe: int, argv: list[str]) -> None:
     """Execute `argv`, a path and its arguments; the program gets signal `sig` when its parent thread ends.
 
     The pipe `error_pipe` is closed on success; on failure, the errno is written to it first.
@@ -25,7 +25,7 @@ def exec_program(parent: int, sig: int, error_pipe: int, argv: list[str]) -> Non
     os.set_inheritable(error_pipe, False)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, sig)
     # The parent may have died before prctl; the signal would then never come.
-    if os.getppid() != parent:
+    if os.getppid() != parent_pid:
         sys.exit(1)
     # Python ignores SIGPIPE, and the program would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -86,11 +86,11 @@ def spawn(
     `begin` runs first in the fork: it sets the environment, and loads again what depends on it.
     """
     assert is_possible(argv), f"{argv[0]} cannot run as a fork"
-    parent = os.getpid()
+    parent_pid = os.getpid()
 
     def run_program() -> None:
-        _leave_parent(parent, on_parent_death)
-        _redirect_to(log)
+        _start_session(parent_pid, on_parent_death)
+        _redirect_stdio(log)
         begin()
         titles.show_command_line(name, argv)
         sys.argv = list(argv[2:])
@@ -100,19 +100,19 @@ def spawn(
     # Exclude existing objects from garbage collection, which would write to each of them and copy its memory page.
     gc.freeze()
     # A signal right after the fork would run this process' handlers in the fork.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         process.start()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
     return Fork(process, argv)
 
 
-def _leave_parent(parent: int, on_parent_death: signal.Signals) -> None:
-    """Start a new session with default signal handlers; the kernel stops the fork when `parent` ends."""
+def _start_session(parent_pid: int, on_parent_death: signal.Signals) -> None:
+    """Start a new session with default signal handlers; the kernel stops the fork when `parent_pid` ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(on_parent_death))
     # The parent may have died before prctl; the signal would then never come.
-    if os.getppid() != parent:
+    if os.getppid() != parent_pid:
         os._exit(1)
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -123,7 +123,7 @@ def _leave_parent(parent: int, on_parent_death: signal.Signals) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _redirect_to(log: IO[bytes]) -> None:
+def _redirect_stdio(log: IO[bytes]) -> None:
     """Redirect stdout and stderr to the log, and stdin from /dev/null."""
     devnull = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((devnull, 0), (log.fileno(), 1), (log.fileno(), 2)):

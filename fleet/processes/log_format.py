@@ -10,7 +10,7 @@ from typing_extensions import override
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
-def visible(text: str, keep: str = "") -> str:
+def escape_unprintable(text: str, keep: str = "") -> str:
     r"""Return `text` with characters escaped that are not printable: control characters, line ends, direction marks.
 
     Characters in `keep` stay; all others that are not printable become escapes such as `\x1b` or `\u202e`.
@@ -28,18 +28,18 @@ class LineFormatter(logging.Formatter):
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return visible(super().formatMessage(record))
+        return escape_unprintable(super().formatMessage(record))
 
     @override
     def formatException(self, ei: _ExcInfo) -> str:
-        return visible(super().formatException(ei), keep="\n")
+        return escape_unprintable(super().formatException(ei), keep="\n")
 
 
-def handler(format_of: str = "%(asctime)s %(levelname)s %(name)s %(message)s") -> logging.Handler:
+def create_handler(line_format: str = "%(asctime)s %(levelname)s %(name)s %(message)s") -> logging.Handler:
     """Return the handler for `logging.basicConfig`: one line per record, on stderr."""
-    lines = logging.StreamHandler()
-    lines.setFormatter(LineFormatter(format_of))
-    return lines
+    stream_handler = logging.StreamHandler()
+    stream_handler.setFormatter(LineFormatter(line_format))
+    return stream_handler
 
 
 class RefusalFilter(logging.Filter):

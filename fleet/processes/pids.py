@@ -37,12 +37,16 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
-def state(pid: int, expected_start: int | None = None) -> ProcessState:
-    """Return the state of `pid`; DEAD also for a zombie, or for another process than the one `expected_start` then."""
+def state(pid: int, expected_start_ticks: int | None = None) -> ProcessState:
+    """Return the state of `pid`; DEAD also for a zombie, or if its start is not `expected_start_ticks`."""
     if sys.platform != "linux":
         return ProcessState.RUNNING if _exists(pid) else ProcessState.DEAD
     fields = _stat(pid)
-    if not fields or fields[0] in "ZX" or (expected_start is not None and int(fields[19]) != expected_start):
+    if (
+        not fields
+        or fields[0] in "ZX"
+        or (expected_start_ticks is not None and int(fields[19]) != expected_start_ticks)
+    ):
         return ProcessState.DEAD
     return ProcessState.FROZEN if fields[0] in "Tt" else ProcessState.RUNNING
 

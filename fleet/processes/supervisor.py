@@ -3,13 +3,13 @@
 Used in the main thread:
 
     with Supervisor(logs=home / "logs") as supervisor:        # Ctrl-C, SIGTERM, SIGHUP now stop everything
-        first = supervisor.start("auth-1", argv, ready=is_json_ready)
+        first = supervisor.start("auth-1", argv, readiness_probe=has_ready_line)
         supervisor.await_ready(timeout=20.0)                  # StartError names the child and its log
         supervisor.watch(on_exit=report)                      # returns after such a signal
                                                               # leaving the block stops every child, last stage first
 
-A child is ready when `ready(child)` is true: `is_json_ready` waits for the line of JSON that nodes print on stdout,
-other callables can probe the child; without one, a child is ready as soon as it runs.
+A child is ready when `readiness_probe(child)` is true: `has_ready_line` waits for the line of JSON that nodes print on
+stdout, other callables can probe the child; without one, a child is ready as soon as it runs.
 Stdout and stderr of a child go to its log, so that no pipe has to be drained, or breaks when the parent dies.
 """
 
@@ -88,7 +88,7 @@ class Child:
     stage: int = 0
     env: Mapping[str, str] | None = None
     on_parent_death: signal.Signals = signal.SIGTERM
-    ready: Callable[[Child], bool] | None = None
+    readiness_probe: Callable[[Child], bool] | None = None
     #: The function that starts the program; None: `children.spawn`.
     spawn: Spawn | None = None
     #: The JSON of the ready line; empty before, and for children without a ready line.
@@ -96,7 +96,7 @@ class Child:
     #: True after the end of the child was reported, or was intended.
     is_end_reported: bool = False
     #: Bytes of the log that were searched for the ready line.
-    searched_bytes: int = 0
+    searched_log_bytes: int = 0
 
     @property
     def pid(self) -> int:
@@ -116,13 +116,13 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def is_json_ready(child: Child) -> bool:
+def has_ready_line(child: Child) -> bool:
     """Return whether the child has printed its ready line: a JSON object with `"event": "ready"`."""
     with child.log.open("rb") as log:
-        log.seek(child.searched_bytes)
+        log.seek(child.searched_log_bytes)
         text = log.read()
     whole = text.rfind(b"\n") + 1
-    child.searched_bytes += whole
+    child.searched_log_bytes += whole
     for line in text[:whole].split(b"\n"):
         if not line.startswith(b"{"):
             continue
@@ -145,19 +145,19 @@ class Supervisor:
         #: True after a signal to stop, or `finish`.
         self.is_ending = False
         self._wake_reader, self._wake_writer = os.pipe()
-        self._previous_handlers: dict[int, Any] = {}
+        self._previous_signal_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         assert threading.current_thread() is threading.main_thread(), (
             "children end with the thread that started them"
         )
-        folders.make_private(self.logs)
+        folders.create_private_folder(self.logs)
         for end in (self._wake_reader, self._wake_writer):
             os.set_blocking(end, False)
         for number in (*_END_SIGNALS, signal.SIGCHLD):
             # An ignored signal stays ignored: nohup sets that for SIGHUP.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._previous_handlers[number] = signal.signal(number, self._on_signal)
+                self._previous_signal_handlers[number] = signal.signal(number, self._on_signal)
         self._previous_wakeup_fd = signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         return self
 
@@ -166,7 +166,7 @@ class Supervisor:
     ) -> None:
         self.stop()
         signal.set_wakeup_fd(self._previous_wakeup_fd)
-        for number, handler in self._previous_handlers.items():
+        for number, handler in self._previous_signal_handlers.items():
             signal.signal(number, handler)
         os.close(self._wake_reader)
         os.close(self._wake_writer)
@@ -178,7 +178,7 @@ class Supervisor:
         *,
         env: Mapping[str, str] | None = None,
         stage: int = 0,
-        ready: Callable[[Child], bool] | None = None,
+        readiness_probe: Callable[[Child], bool] | None = None,
         on_parent_death: signal.Signals = signal.SIGTERM,
         spawn: Spawn | None = None,
     ) -> Child:
@@ -190,7 +190,7 @@ class Supervisor:
         log = self.logs / f"{name}.log"
         log.write_bytes(b"")
         process = self._spawn(argv, log, env, on_parent_death, spawn)
-        child = Child(name, tuple(argv), log, process, stage, env, on_parent_death, ready, spawn)
+        child = Child(name, tuple(argv), log, process, stage, env, on_parent_death, readiness_probe, spawn)
         self.children.append(child)
         return child
 
@@ -204,7 +204,7 @@ class Supervisor:
         """Start a dead child again with the same arguments and log; wait for it with `await_ready`."""
         assert not child.is_alive(), f"{child.name} still runs"
         assert child.argv, f"{child.name} was adopted: only its owner can restart it"
-        child.searched_bytes = child.log.stat().st_size
+        child.searched_log_bytes = child.log.stat().st_size
         child.ready_message, child.is_end_reported = {}, False
         child.process = self._spawn(child.argv, child.log, child.env, child.on_parent_death, child.spawn)
 
@@ -223,7 +223,7 @@ class Supervisor:
         deadline = time.monotonic() + timeout
         while True:
             for child in list(pending_children):
-                if child.ready is None or child.ready(child):
+                if child.readiness_probe is None or child.readiness_probe(child):
                     pending_children.remove(child)
                     if on_ready is not None:
                         on_ready(child)

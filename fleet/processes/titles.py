@@ -25,15 +25,15 @@ def show_command_line(name: str, argv: Sequence[str]) -> None:
     begin, arguments_end, end = (int(fields[n]) for n in (_ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END))
     # A kernel that hides addresses reports 0.
     if 0 < begin < end:
-        ctypes.memmove(begin, command_line_bytes(argv, arguments_end - begin, end - begin), end - begin)
+        ctypes.memmove(begin, encode_command_line(argv, arguments_end - begin, end - begin), end - begin)
 
 
-def command_line_bytes(argv: Sequence[str], arguments: int, room: int) -> bytes:
-    """Return `room` bytes that the kernel reads as this command line; the first `arguments` bytes are for arguments.
+def encode_command_line(argv: Sequence[str], arguments_size: int, total_size: int) -> bytes:
+    """Return `total_size` bytes that the kernel reads as this command line, `arguments_size` of them for arguments.
 
     A longer command line must not have a NUL at that end: the kernel then reads on until the first NUL.
     """
     command_line = b"".join(argument.encode(errors="surrogateescape") + b"\0" for argument in argv)
-    if len(command_line) > arguments:
+    if len(command_line) > arguments_size:
         command_line = command_line[:-1].replace(b"\0", b" ")
-    return command_line[: room - 1].ljust(room, b"\0")
+    return command_line[: total_size - 1].ljust(total_size, b"\0")

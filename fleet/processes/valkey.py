@@ -32,14 +32,14 @@ _START_TIMEOUT = 60.0
 #: Seconds to wait for the lock: `running_url` holds it for a moment, a stopping server a little longer.
 _LOCK_TIMEOUT = 1.0
 #: Attempts to start on a free port: another program may take the port first.
-_PORT_TRIES = 3
+_START_TRIES = 3
 #: Range of ports to choose from. Linux assigns higher ports to outgoing connections and to port 0, so a higher port
 #: could be taken before the server listens on it.
-_LOWEST_PORT, _ANY_PORT = 15_000, 32_768
+_PORT_RANGE_BEGIN, _PORT_RANGE_END = 15_000, 32_768
 #: Log message when data is loaded and the port is open; the same in every version since Redis 4.
-_READY = b"Ready to accept connections"
+_READY_LOG_MESSAGE = b"Ready to accept connections"
 #: Ports of the range to try before any port is used.
-_PORT_TRIES_FREE = 50
+_FREE_PORT_TRIES = 50
 
 
 class ValkeyError(Exception):
@@ -87,11 +87,11 @@ def find_binary() -> Path:
     )
 
 
-def free_port(host: str = "127.0.0.1") -> int:
+def find_free_port(host: str = "127.0.0.1") -> int:
     """Return a free TCP port, outside the range from which the system assigns ports."""
-    for _ in range(_PORT_TRIES_FREE):
+    for _ in range(_FREE_PORT_TRIES):
         with contextlib.suppress(OSError), socket.socket() as probe:
-            port = _LOWEST_PORT + secrets.randbelow(_ANY_PORT - _LOWEST_PORT)
+            port = _PORT_RANGE_BEGIN + secrets.randbelow(_PORT_RANGE_END - _PORT_RANGE_BEGIN)
             probe.bind((host, port))
             return port
     with socket.socket() as probe:
@@ -107,12 +107,12 @@ def start(folder: Path, *, port: int | None = None, persist: bool = True) -> Val
     """
     binary = find_binary()
     try:
-        folders.make_private(folder)
+        folders.create_private_folder(folder)
     except OSError as error:
         raise ValkeyError(f"cannot create the data folder of Valkey, {folder}: {error.strerror}") from error
-    for tries_left in reversed(range(1 if port else _PORT_TRIES)):
+    for tries_left in reversed(range(1 if port else _START_TRIES)):
         try:
-            return _start_on(binary, folder, port or free_port(), persist=persist)
+            return _start_on(binary, folder, port or find_free_port(), persist=persist)
         except _PortTakenError as error:
             if not tries_left:
                 raise ValkeyError(f"{error} (log: {folder / 'valkey.log'})") from error
@@ -139,10 +139,10 @@ class _PortTakenError(ValkeyError):
 def _start_on(binary: Path, folder: Path, port: int, *, persist: bool) -> Valkey:
     log_path, config = folder / "valkey.log", folder / "valkey.conf"
     with _lock(folder) as lock, log_path.open("ab") as log:
-        begin = log.tell()
+        log_offset = log.tell()
         password_file = folder / "password"
-        password = _password(password_file)
-        folders.write_private(config, f"requirepass {password}\n")
+        password = _ensure_password(password_file)
+        folders.write_private_file(config, f"requirepass {password}\n")
         process = children.spawn(
             [
                 *(str(binary), str(config), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)),
@@ -153,7 +153,7 @@ def _start_on(binary: Path, folder: Path, port: int, *, persist: bool) -> Valkey
         )
     deadline = time.monotonic() + _START_TIMEOUT
     # Watch the log instead of connecting: another program on the port would receive the password.
-    while not _is_ready(log_path, begin):
+    while not _is_ready(log_path, log_offset):
         if process.poll() is not None:
             raise _PortTakenError(
                 f"Valkey ended with exit code {process.returncode} instead of listening on port {port}"
@@ -167,18 +167,18 @@ def _start_on(binary: Path, folder: Path, port: int, *, persist: bool) -> Valkey
     address = f"127.0.0.1:{port}"
     url = f"redis://:{password}@{address}/0"
     address_file = folder / "address.json"
-    folders.write_private(address_file, json.dumps({"url": url, "pid": process.pid}))
+    folders.write_private_file(address_file, json.dumps({"url": url, "pid": process.pid}))
     return Valkey(process, url, address, password_file, address_file)
 
 
-def _password(path: Path) -> str:
+def _ensure_password(path: Path) -> str:
     """Return the password of a data folder; generate it if there is none. It stays the same after a restart."""
     with contextlib.suppress(OSError):
         stored_password = path.read_text().strip()
         if stored_password:
             return stored_password
     new_password = secrets.token_hex(24)
-    folders.write_private(path, new_password)
+    folders.write_private_file(path, new_password)
     return new_password
 
 
@@ -213,8 +213,8 @@ def _describe_holder(folder: Path) -> str:
         return "its Valkey is starting"
 
 
-def _is_ready(log: Path, begin: int) -> bool:
-    """Return whether the server reports in its log, after byte `begin`, that it is ready."""
+def _is_ready(log: Path, log_offset: int) -> bool:
+    """Return whether the server reports in its log, after byte `log_offset`, that it is ready."""
     with log.open("rb") as file:
-        file.seek(begin)
-        return _READY in file.read()
+        file.seek(log_offset)
+        return _READY_LOG_MESSAGE in file.read()

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from fleet.processes import children
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from tests.bench.measure import BenchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ def start_demo(root: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes
         home = Path(folder)
         with (home / "bench.log").open("wb") as log:
             demo = children.spawn(
-                [sys.executable, "manage.py", "demo", "--port", str(free_port()), *flags],
+                [sys.executable, "manage.py", "demo", "--port", str(find_free_port()), *flags],
                 env=dict(os.environ, REFLOAT_HOME=folder, PYTHONPATH=str(root)),
                 log=log,
                 cwd=str(root),

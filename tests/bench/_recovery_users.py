@@ -128,7 +128,7 @@ class _Scenario:
             for n, backend in ((1, backend_of_auth_1), (2, self._backend))
         ]
         self._auths = auths
-        ports = [valkey.free_port() for _ in range(2 * 2 * self._size.proxies)]
+        ports = [valkey.find_free_port() for _ in range(2 * 2 * self._size.proxies)]
         self._ports = [(ports[2 * n], ports[2 * n + 1]) for n in range(2 * self._size.proxies)]
         for n in range(self._size.proxies):
             await self._start_proxy(n, generation=1)

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from tests.bench.measure import BenchError, Figure, Outcome, Target
 from tests.fakes.programs import PeerError, run_program
 from tests.meta.house import ROOT
@@ -144,7 +144,7 @@ class _Exporter:
         if self._program is None:
             return
         (folder / "modules.yml").write_text(_MODULES)
-        self._address = f"127.0.0.1:{free_port()}"
+        self._address = f"127.0.0.1:{find_free_port()}"
         flags = [f"--config.file={folder / 'modules.yml'}", f"--web.listen-address={self._address}"]
         self._peer = stack.enter_context(run_program(_PROGRAM, [self._program, *flags], folder))
         self._peer.await_output("Listening on|msg=.Listening")

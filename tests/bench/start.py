@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 
 from fleet.processes import children
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from tests.bench import _demo
 from tests.bench.measure import BenchError, Outcome, Target, percentile
 
@@ -31,10 +31,10 @@ def run(*, quick: bool) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         home, clone = Path(folder) / "home", Path(folder) / "clone"
         if quick:
-            argv = [sys.executable, "manage.py", "demo", f"--port={free_port()}"]
+            argv = [sys.executable, "manage.py", "demo", f"--port={find_free_port()}"]
             return _outcome([], [_time_start(argv, _demo.ROOT, home) for _ in range(2)][1:])
         _clone(clone)
-        argv = ["make", "demo", f"ARGS=--port={free_port()}"]
+        argv = ["make", "demo", f"ARGS=--port={find_free_port()}"]
         times = [_time_start(argv, clone, home) for _ in range(1 + _LATER_TIMES)]
         return _outcome(times[:1], times[1:])
 

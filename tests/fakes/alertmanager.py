@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from tests.fakes.programs import skip_without
 from tests.fakes.waiting import eventually_sync
 
@@ -31,7 +31,7 @@ class Alertmanager:
             if shutil.which(_PROGRAM)
             else f"{_PROGRAM.upper()} IS MISSING: run `make peers` as root, or apt-get install {_PROGRAM}"
         )
-        address = f"127.0.0.1:{free_port()}"
+        address = f"127.0.0.1:{find_free_port()}"
         self.url = f"http://{address}"
         config = folder / "config.yml"
         config.write_text(_CONFIG % webhook)

@@ -59,7 +59,7 @@ def _server_keys(tls: KeyPair | None, *, mutual: bool) -> list[str]:
 @contextlib.contextmanager
 def server(folder: Path, *, tls: KeyPair | None = None, mutual: bool = False) -> Iterator[GoServer]:
     """Run cmd/server, which bridges between tunnel clients."""
-    address = f"127.0.0.1:{valkey.free_port()}"
+    address = f"127.0.0.1:{valkey.find_free_port()}"
     argv = [str(BUILT / "server"), "--tunnel_address", address, *_server_keys(tls, mutual=mutual)]
     with run_program("go-server", argv, folder) as peer:
         peer.await_condition(lambda: _answers(address), "to listen")

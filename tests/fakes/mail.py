@@ -58,7 +58,7 @@ class Mailbox:
 @contextmanager
 def mail_server(*, up: bool = True) -> Iterator[Mailbox]:
     """Run a mail server on a port that stays reserved while the server is stopped."""
-    box = Mailbox(valkey.free_port())
+    box = Mailbox(valkey.find_free_port())
     if up:
         box.start()
     try:

@@ -97,7 +97,7 @@ def sshd(folder: Path) -> Iterator[Sshd]:
     if os.geteuid() == 0:
         # What the system's start script makes, and sshd insists on when it runs as root.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    port = valkey.free_port()
+    port = valkey.find_free_port()
     config = folder / "sshd_config"
     config.write_text(_config(folder, host_key, port))
     argv = [_SSHD, "-D", "-e", "-f", str(config)]

@@ -28,7 +28,7 @@ class Console:
 
     def __init__(self, home: Path, *, auths: int = 1, proxies: int = 2) -> None:
         self.home = home
-        self.port = valkey.free_port()
+        self.port = valkey.find_free_port()
         self.redis = self.start_redis()
         self.auths = [FakeAuth(f"auth-{n}-id", f"auth-{n}") for n in range(1, auths + 1)]
         self.auth = self.auths[0]

@@ -140,7 +140,7 @@ def start_demo(home: Path, *flags: str, **settings: str) -> Demo:
     env = {name: value for name, value in os.environ.items() if not name.startswith(own_prefixes)}
     with (home / "terminal.log").open("wb") as terminal:
         process = subprocess.Popen(
-            [sys.executable, "manage.py", "demo", "--port", str(valkey.free_port()), *flags],
+            [sys.executable, "manage.py", "demo", "--port", str(valkey.find_free_port()), *flags],
             cwd=ROOT,
             env={**env, "REFLOAT_HOME": str(home), **settings},
             stdin=subprocess.DEVNULL,

@@ -71,7 +71,7 @@ class Installation:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.port = valkey.free_port()
+        self.port = valkey.find_free_port()
         own_prefixes = ("REFLOAT_", "REDIS_", "DATABASE_", "DJANGO_")
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(own_prefixes)}
         self.env |= {"REFLOAT_HOME": str(home), "DJANGO_SETTINGS_MODULE": "dashboards.config.settings"}

@@ -21,7 +21,7 @@ from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.processes.supervisor import Child, Supervisor, is_json_ready
+from fleet.processes.supervisor import Child, Supervisor, has_ready_line
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.fakes.alerting import AlertSimulation
@@ -73,7 +73,7 @@ class Scene:
     def _child(self, name: str, *argv: str) -> Child:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return self.supervisor.start(
-            name, [sys.executable, "-m", "fleet.nodes", *argv], env=env, ready=is_json_ready
+            name, [sys.executable, "-m", "fleet.nodes", *argv], env=env, readiness_probe=has_ready_line
         )
 
     def freeze(self, *, frozen: bool) -> None:

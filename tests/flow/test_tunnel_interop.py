@@ -246,7 +246,7 @@ def test_go_target_with_unreachable_service_registers_again(
     """A Go target ends when its dial fails and registers again: its user is reset, and the next user is served."""
     ground = Ground(tmp_path, stack, "plain")
     server = ground.serving_forward()
-    port = valkey.free_port()
+    port = valkey.find_free_port()
     ground.target("go", server.address, f"127.0.0.1:{port}")
     server.peer.await_output(rf"target {_NAME}.* registered")
     # The reset may come before the connection is told to be there.

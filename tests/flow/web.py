@@ -158,7 +158,7 @@ class Console:
 def web_console(home: Path, settings_of: Mapping[str, str] = MappingProxyType({})) -> Iterator[Console]:
     """Start a web process with these settings besides its own; it answers when the block begins."""
     data = home / "redis"
-    port = valkey.free_port()
+    port = valkey.find_free_port()
     server = valkey.start(data)
     env = {
         name: value

@@ -136,7 +136,7 @@ RULES = (
     ),
     Rule(
         "raw-log-lines",
-        "names of agents bring control characters: log by fleet.processes.log_format.handler()",
+        "names of agents bring control characters: log by fleet.processes.log_format.create_handler()",
         r"\bbasicConfig\([^)]*\bformat=|\blogging\.Formatter\(",
         path_pattern=r"^(fleet|dashboards)/",
         excluded_pattern=r"^fleet/processes/log_format\.py",

@@ -27,7 +27,7 @@ from fleet.nodes.local import keys as fleet_keys
 from fleet.nodes.local.plan import SIZES
 from fleet.nodes.local.record import FleetError
 from fleet.processes import children, valkey
-from fleet.processes.supervisor import Child, is_json_ready
+from fleet.processes.supervisor import Child, has_ready_line
 
 #: Seconds until the fleet must be ready; measured: a few.
 _FLEET_TIMEOUT = 90.0
@@ -99,7 +99,7 @@ class Command(BaseCommand):
             write_line("starting the fleet, the database and the console")
             # Keys first: fleet and console use them, and polls begin while the fleet still starts.
             keys = _sort_keys_of(run) if options["tls"] else {}
-            gateway = f"127.0.0.1:{valkey.free_port()}"
+            gateway = f"127.0.0.1:{valkey.find_free_port()}"
             fleet = _start_fleet(run, options, gateway)
             startup_checks.prepare_database()
             run.start({**keys, "REFLOAT_GATEWAY": gateway})
@@ -114,7 +114,7 @@ class Command(BaseCommand):
 
             def tick() -> None:
                 # A restarted fleet has other addresses.
-                if not fleet.ready_message and is_json_ready(fleet):
+                if not fleet.ready_message and has_ready_line(fleet):
                     _watch_fleet(fleet)
                 player.tick(time.monotonic())
 
@@ -137,7 +137,7 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
         argv += ["--no-forwarder"]
     # SIGTERM, not SIGKILL: the fleet stops its own processes in order when this process dies.
     return run.supervisor.start(
-        "fleet", argv, stage=STAGE_FLEET, ready=is_json_ready, on_parent_death=signal.SIGTERM
+        "fleet", argv, stage=STAGE_FLEET, readiness_probe=has_ready_line, on_parent_death=signal.SIGTERM
     )
 
 

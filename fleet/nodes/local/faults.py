@@ -109,7 +109,7 @@ def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
     """Restart a killed process of a fleet and wait until it is ready. Raises FaultError."""
     member = find_restartable(fleet, name)
     request_file = restart_request(record.folder(home, fleet.cluster), name)
-    folders.make_private(request_file.parent)
+    folders.create_private_folder(request_file.parent)
     request_file.touch()
     deadline = time.monotonic() + _RESTART_TIMEOUT
     while (restarted := record.load(home, fleet.cluster).member(name)).pid == member.pid:

@@ -61,7 +61,7 @@ def of_console(keys: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def _report_key_errors(keys: Path) -> Iterator[None]:
     try:
-        folders.make_private(keys)
+        folders.create_private_folder(keys)
         yield
     except (OSError, ValueError) as error:
         raise FleetError(f"cannot create the keys of the fleet in {keys}: {error}") from error

@@ -34,7 +34,7 @@ from fleet.nodes.local.forward_names import PORTS
 from fleet.nodes.local.plan import FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord, Member
 from fleet.processes import folders, pids, valkey
-from fleet.processes.supervisor import Child, Supervisor, SupervisorError, is_json_ready
+from fleet.processes.supervisor import Child, Supervisor, SupervisorError, has_ready_line
 from fleet.protocol.networking.config import NetworkingConfigError
 
 #: Seconds until every process must be ready, on a slow and busy machine.
@@ -187,7 +187,7 @@ class _LocalFleet:
         if role in _STAGES:
             env |= fleet_plan.environment(self.plan)
         return self.supervisor.start(
-            name, argv, env=env, stage=stage, ready=is_json_ready, on_parent_death=signal.SIGKILL
+            name, argv, env=env, stage=stage, readiness_probe=has_ready_line, on_parent_death=signal.SIGKILL
         )
 
     def _await(self, children: list[Child]) -> None:
@@ -310,7 +310,7 @@ def _python_path() -> str:
 def _lock_folder(folder: Path) -> Iterator[IO[bytes]]:
     """Lock a folder against a second fleet. Raises FleetError if a fleet uses it."""
     try:
-        folders.make_private(folder)
+        folders.create_private_folder(folder)
         lock = (folder / "lock").open("ab")
     except OSError as error:
         raise FleetError(f"cannot write to {folder}: {error.strerror}") from error

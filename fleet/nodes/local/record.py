@@ -103,7 +103,7 @@ def folder(home: Path, cluster: str) -> Path:
 def save(home: Path, record: FleetRecord) -> Path:
     """Write the record atomically, and return its path."""
     path = folder(home, record.cluster) / "fleet.json"
-    folders.write_private(path, json.dumps(asdict(record), indent=1))
+    folders.write_private_file(path, json.dumps(asdict(record), indent=1))
     return path
 
 

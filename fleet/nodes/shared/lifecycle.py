@@ -38,7 +38,7 @@ def raise_file_limit() -> None:
 
 def run(work: Callable[[], None]) -> None:
     """Run a program. A NodeStartError becomes one line on stderr and exit code 2."""
-    logging.basicConfig(level=logging.INFO, handlers=[log_format.handler()])
+    logging.basicConfig(level=logging.INFO, handlers=[log_format.create_handler()])
     raise_file_limit()
     garbage.collect_less()
     try:

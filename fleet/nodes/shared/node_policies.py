@@ -88,7 +88,7 @@ def load(
     path = data_folder / env_policies.FILE_NAME if data_folder else None
     try:
         if data_folder:
-            folders.make_private(data_folder)
+            folders.create_private_folder(data_folder)
         accepted_values = _read(path) if path else {}
     except OSError as error:
         raise lifecycle.NodeStartError(f"cannot use --data {data_folder}: {error.strerror}") from None

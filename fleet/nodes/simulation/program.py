@@ -271,7 +271,7 @@ async def _serve(
 
 def write_record(home: Path, simulation: Simulation) -> Path:
     """Write the file by which `find_running` finds the simulation."""
-    folders.make_private(home)
+    folders.create_private_folder(home)
     path = home / "simulate.json"
     path.write_text(
         json.dumps({"pid": os.getpid(), "control": simulation.control, "auths": simulation.auths}), "utf-8"

@@ -113,7 +113,7 @@ def test_wire_version_01_calls_the_handlers_of_client_and_server(
 
 def test_client_registers_again_after_a_server_restart(checking_service: Service, tmp_path: Path) -> None:
     """The server restarts on its port, and the target is registered again."""
-    listen = f"127.0.0.1:{valkey.free_port()}"
+    listen = f"127.0.0.1:{valkey.find_free_port()}"
     with contextlib.ExitStack() as stack:
         with our_tunnel.serve(tmp_path, "--listen", listen):
             stack.enter_context(our_tunnel.register(tmp_path, listen, *_target(checking_service)))
@@ -125,7 +125,7 @@ def test_client_registers_again_after_a_server_restart(checking_service: Service
 
 def test_missing_service_resets_only_its_own_connections(checking_service: Service, tmp_path: Path) -> None:
     """Nothing listens at the address of a target: its connection is reset; the other target works."""
-    unused_address = f"127.0.0.1:{valkey.free_port()}"
+    unused_address = f"127.0.0.1:{valkey.find_free_port()}"
     with (
         our_tunnel.serve(tmp_path, *_forward("bad"), *_forward("good")) as server,
         our_tunnel.register(
@@ -198,7 +198,7 @@ def test_errors_are_one_line_with_exit_code_2(tmp_path: Path) -> None:
             assert outcome.exit_code == 2, outcome.output
             assert outcome.stderr.count("\n") == 1
             assert message in outcome.stderr
-        unused_address = f"127.0.0.1:{valkey.free_port()}"
+        unused_address = f"127.0.0.1:{valkey.find_free_port()}"
         for address, message in ((unused_address, "refused"), (server.address, "r")):
             process = _dial_once(address, "r:SSH", b"")
             assert process.returncode == 2, process.stderr

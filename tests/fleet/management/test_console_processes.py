@@ -57,7 +57,7 @@ def make_console(
     """Yield a function that makes a console on a free port with its own home, and check that no process is left."""
     processes_before = set(psutil.Process().children(recursive=True))
     yield lambda: ConsoleRun(
-        tmp_path, "127.0.0.1", valkey.free_port(), redis_url=None, write_line=lines.append
+        tmp_path, "127.0.0.1", valkey.find_free_port(), redis_url=None, write_line=lines.append
     )
     processes_after = {child for child in psutil.Process().children(recursive=True) if not is_gone(child.pid)}
     assert processes_after <= processes_before
@@ -141,8 +141,10 @@ def test_port_in_use_stops_the_start(make_console: Callable[[], ConsoleRun], tmp
 
 def test_unreachable_redis_stops_the_start(tmp_path: Path) -> None:
     """A configured Redis is checked first."""
-    unreachable_url = f"redis://127.0.0.1:{valkey.free_port()}/0"
-    run = ConsoleRun(tmp_path, "127.0.0.1", valkey.free_port(), redis_url=unreachable_url, write_line=print)
+    unreachable_url = f"redis://127.0.0.1:{valkey.find_free_port()}/0"
+    run = ConsoleRun(
+        tmp_path, "127.0.0.1", valkey.find_free_port(), redis_url=unreachable_url, write_line=print
+    )
 
     with pytest.raises(startup_checks.PrepareError, match="does not answer"), run:
         pytest.fail("it started")

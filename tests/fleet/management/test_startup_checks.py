@@ -55,7 +55,7 @@ def test_port_in_use_is_reported() -> None:
 
 def test_check_of_a_free_port_leaves_it_free() -> None:
     """The check can be repeated."""
-    port = valkey.free_port()
+    port = valkey.find_free_port()
 
     startup_checks.check_port("127.0.0.1", port)
     startup_checks.check_port("127.0.0.1", port)
@@ -71,12 +71,12 @@ def test_port_out_of_range_is_refused(port: int) -> None:
 def test_address_of_another_machine_is_refused() -> None:
     """The console cannot listen on it."""
     with pytest.raises(PrepareError, match=r"cannot listen on 192\.0\.2\.1:"):
-        startup_checks.check_port("192.0.2.1", valkey.free_port())
+        startup_checks.check_port("192.0.2.1", valkey.find_free_port())
 
 
 def test_unreachable_redis_is_reported_without_its_password() -> None:
     """The error has the URL without the password, and a remedy."""
-    port = valkey.free_port()
+    port = valkey.find_free_port()
 
     with pytest.raises(PrepareError) as caught:
         startup_checks.check_redis(f"redis://:hunter2@127.0.0.1:{port}/0")

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet.processes.child_restarter import ChildRestarter, exit_text, pause_before_start, read_errors
+from fleet.processes.child_restarter import (
+    ChildRestarter,
+    describe_exit,
+    pause_before_start,
+    read_error_lines,
+)
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
 
@@ -69,8 +74,8 @@ def test_killed_child_is_restarted_after_a_second(setup: _RestarterSetup) -> Non
 
 def test_exit_text_names_the_signal() -> None:
     """Operators read names more easily than negative numbers."""
-    assert exit_text(-signal.SIGKILL) == "was terminated by SIGKILL"
-    assert exit_text(3) == "ended with exit code 3"
+    assert describe_exit(-signal.SIGKILL) == "was terminated by SIGKILL"
+    assert describe_exit(3) == "ended with exit code 3"
 
 
 def test_dead_child_is_restarted_after_its_pause(setup: _RestarterSetup) -> None:
@@ -143,14 +148,14 @@ def test_error_line_is_read_when_it_is_complete(tmp_path: Path) -> None:
     """A partly written line is read later, once."""
     log = tmp_path / "log"
     log.write_text("ERROR: a\nERROR: b")
-    first, read = read_errors(log, 0)
+    first, read = read_error_lines(log, 0)
     with log.open("a") as more:
         more.write("c\n")
-    second, _ = read_errors(log, read)
+    second, _ = read_error_lines(log, read)
 
     assert (first, second) == (["ERROR: a"], ["ERROR: bc"])
 
 
 def test_missing_log_has_no_errors() -> None:
     """The position stays the same."""
-    assert read_errors(Path("nowhere/at/all"), 7) == ([], 7)
+    assert read_error_lines(Path("nowhere/at/all"), 7) == ([], 7)

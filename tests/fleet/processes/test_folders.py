@@ -30,7 +30,7 @@ def _read_mode(path: Path) -> int:
 def test_new_folders_are_private(tmp_path: Path) -> None:
     """The folder and all missing parents have mode 0700."""
     folder = tmp_path / "home" / "fleet" / "keys"
-    folders.make_private(folder)
+    folders.create_private_folder(folder)
     assert [_read_mode(path) for path in (folder, folder.parent, folder.parent.parent)] == [0o700] * 3
 
 
@@ -38,8 +38,8 @@ def test_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     """Existing parents keep their mode as well."""
     tmp_path.chmod(0o755)
     (tmp_path / "home").mkdir(mode=0o750)
-    folders.make_private(tmp_path / "home")
-    folders.make_private(tmp_path / "home" / "log")
+    folders.create_private_folder(tmp_path / "home")
+    folders.create_private_folder(tmp_path / "home" / "log")
     assert (_read_mode(tmp_path), _read_mode(tmp_path / "home")) == (0o755, 0o750)
 
 
@@ -47,9 +47,9 @@ def test_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     """The errors are those of `mkdir`; callers explain them."""
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
-        folders.make_private(tmp_path / "file")
+        folders.create_private_folder(tmp_path / "file")
     with pytest.raises(NotADirectoryError):
-        folders.make_private(tmp_path / "file" / "log")
+        folders.create_private_folder(tmp_path / "file" / "log")
 
 
 def test_log_folder_of_a_new_home_is_private(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_private_file_is_replaced_at_once(tmp_path: Path) -> None:
     path.write_text("old")
     path.chmod(0o644)
 
-    folders.write_private(path, "new")
+    folders.write_private_file(path, "new")
 
     assert (path.read_text(), _read_mode(path)) == ("new", 0o600)
     assert list(tmp_path.iterdir()) == [path]
@@ -78,7 +78,7 @@ import sys, pathlib
 from fleet.processes import folders
 path = pathlib.Path(sys.argv[1])
 sys.stdin.readline()
-was_created = folders.create_private(path, sys.argv[2])
+was_created = folders.create_private_file(path, sys.argv[2])
 print(was_created, path.read_text())
 """
     processes = [

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fleet.processes.log_format import LineFormatter, RefusalFilter, visible
+from fleet.processes.log_format import LineFormatter, RefusalFilter, escape_unprintable
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from fleet.processes.log_format import LineFormatter, RefusalFilter, visible
 )
 def test_unprintable_characters_are_escaped(text: str, escaped_text: str) -> None:
     """Letters of every script stay; characters that control a terminal or are invisible are escaped."""
-    assert visible(text) == escaped_text
+    assert escape_unprintable(text) == escaped_text
     assert escaped_text.isprintable()
 
 

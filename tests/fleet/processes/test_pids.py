@@ -20,7 +20,7 @@ def test_own_process_is_running() -> None:
 
 def test_pid_with_another_start_time_is_dead() -> None:
     """A recorded process is dead even if another process has its pid now."""
-    assert pids.state(os.getpid(), expected_start=1) is pids.ProcessState.DEAD
+    assert pids.state(os.getpid(), expected_start_ticks=1) is pids.ProcessState.DEAD
 
 
 def test_zombie_is_dead() -> None:

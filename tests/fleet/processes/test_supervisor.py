@@ -17,7 +17,7 @@ from fleet.processes.supervisor import (
     StartError,
     Supervisor,
     SupervisorError,
-    is_json_ready,
+    has_ready_line,
 )
 from tests.fakes.waiting import eventually_sync
 
@@ -32,7 +32,7 @@ def python_command(code: str) -> list[str]:
 def test_ready_line_is_read_from_the_output(tmp_path: Path) -> None:
     """Output before the ready line is skipped."""
     with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("a", python_command(READY_CODE), ready=is_json_ready)
+        child = supervisor.start("a", python_command(READY_CODE), readiness_probe=has_ready_line)
         ready_names: list[str] = []
         supervisor.await_ready(timeout=60, on_ready=lambda ready_child: ready_names.append(ready_child.name))
         assert child.ready_message["grpc"] == "127.0.0.1:1"
@@ -44,7 +44,9 @@ def test_failed_start_names_child_reason_and_log(tmp_path: Path) -> None:
     """The error has the last output line, and the other children are ended."""
     with Supervisor(tmp_path) as supervisor:
         other_child = supervisor.start("good", python_command(SLEEP_CODE))
-        supervisor.start("bad", python_command("import sys; sys.exit('no such port')"), ready=is_json_ready)
+        supervisor.start(
+            "bad", python_command("import sys; sys.exit('no such port')"), readiness_probe=has_ready_line
+        )
         with pytest.raises(StartError) as caught:
             supervisor.await_ready(timeout=60)
     assert str(caught.value) == (
@@ -56,7 +58,7 @@ def test_failed_start_names_child_reason_and_log(tmp_path: Path) -> None:
 def test_child_that_is_not_ready_in_time_fails_the_start(tmp_path: Path) -> None:
     """The start does not wait for ever."""
     with Supervisor(tmp_path) as supervisor:
-        supervisor.start("slow", python_command(SLEEP_CODE), ready=is_json_ready)
+        supervisor.start("slow", python_command(SLEEP_CODE), readiness_probe=has_ready_line)
         with pytest.raises(StartError, match=r"slow was not ready within 0 s"):
             supervisor.await_ready(timeout=0.1)
 
@@ -69,7 +71,7 @@ def test_interrupted_start_ends_at_once(tmp_path: Path) -> None:
         return False
 
     with Supervisor(tmp_path) as supervisor:
-        supervisor.start("slow", python_command(SLEEP_CODE), ready=interrupt)
+        supervisor.start("slow", python_command(SLEEP_CODE), readiness_probe=interrupt)
         with pytest.raises(InterruptedStartError):
             supervisor.await_ready(timeout=60)
 
@@ -101,7 +103,7 @@ def test_ended_child_is_reported_once_and_others_keep_running(tmp_path: Path) ->
 def test_restarted_child_is_ready_after_its_new_ready_line(tmp_path: Path) -> None:
     """The ready line of the old process does not count."""
     with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("a", python_command(READY_CODE), ready=is_json_ready)
+        child = supervisor.start("a", python_command(READY_CODE), readiness_probe=has_ready_line)
         supervisor.await_ready(timeout=60)
         first = child.pid
         child.process.kill()
@@ -126,7 +128,7 @@ def test_higher_stages_end_first(tmp_path: Path) -> None:
     )
     with Supervisor(tmp_path) as supervisor:
         for name, stage in (("c", 0), ("a", 2), ("b", 1)):
-            supervisor.start(name, [*python_command(code), name], stage=stage, ready=is_json_ready)
+            supervisor.start(name, [*python_command(code), name], stage=stage, readiness_probe=has_ready_line)
         supervisor.await_ready(timeout=60)
     assert order.read_text() == "abc"
 

@@ -151,8 +151,8 @@ def test_port_lost_to_another_server_is_replaced(
     """If another server takes the chosen port before the start, the next port is used."""
     other_server = start_server()
     used_port = int(other_server.url.rsplit(":", 1)[1].split("/")[0])
-    ports = iter([used_port, valkey.free_port()])
-    monkeypatch.setattr(valkey, "free_port", lambda: next(ports))
+    ports = iter([used_port, valkey.find_free_port()])
+    monkeypatch.setattr(valkey, "find_free_port", lambda: next(ports))
 
     server = valkey.start(other_server.address_file.parent.parent / "other")
 
@@ -171,17 +171,17 @@ def test_free_port_is_below_the_ephemeral_range() -> None:
     if lowest_ephemeral_port < 32_768:
         pytest.skip("this machine gives away more ports than Linux does by itself")
 
-    assert {valkey.free_port() < lowest_ephemeral_port for _ in range(20)} == {True}
+    assert {valkey.find_free_port() < lowest_ephemeral_port for _ in range(20)} == {True}
 
 
 def test_free_port_is_any_port_if_the_low_ports_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system chooses the port then."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        monkeypatch.setattr(valkey, "_LOWEST_PORT", port)
-        monkeypatch.setattr(valkey, "_ANY_PORT", port + 1)
+        monkeypatch.setattr(valkey, "_PORT_RANGE_BEGIN", port)
+        monkeypatch.setattr(valkey, "_PORT_RANGE_END", port + 1)
 
-        assert valkey.free_port() != port
+        assert valkey.find_free_port() != port
 
 
 def test_missing_binary_names_both_remedies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from fleet.nodes.local import plan as fleet_plan
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
 from fleet.processes import pids
-from fleet.processes.supervisor import Supervisor, is_json_ready
+from fleet.processes.supervisor import Supervisor, has_ready_line
 from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus, read
 
 
@@ -27,7 +27,7 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
     start_ticks = pids.start_ticks(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(
-            "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=is_json_ready
+            "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, readiness_probe=has_ready_line
         )
         supervisor.await_ready([child], timeout=60)
         members = tuple(

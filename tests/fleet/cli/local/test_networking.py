@@ -20,7 +20,7 @@ from fleet.nodes.local import plan as fleet_plan
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
 from fleet.processes import pids
-from fleet.processes.supervisor import Supervisor, is_json_ready
+from fleet.processes.supervisor import Supervisor, has_ready_line
 from tests.fakes.config_auth import run_config_auth
 from tests.fakes.wrong_values import NETWORKING
 
@@ -32,7 +32,7 @@ def auth(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     argv = ["--name", "auth-1", "--backend", valkey_url, "--backend-prefix", f"cli{os.getpid()}"]
     with Supervisor(folder) as supervisor:
         child = supervisor.start(
-            "auth-1", fleet_plan.node("auth", *argv), env={**os.environ}, ready=is_json_ready
+            "auth-1", fleet_plan.node("auth", *argv), env={**os.environ}, readiness_probe=has_ready_line
         )
         supervisor.await_ready([child], timeout=60)
         yield str(child.ready_message["grpc"])

@@ -71,7 +71,7 @@ def test_unreachable_redis_stops_the_start(
 ) -> None:
     """The line names the setting, and no Valkey is started instead."""
     settings.REDIS_URL_CONFIGURED = "redis://127.0.0.1:1/0"
-    code, message = run_console("--port", str(valkey.free_port()))
+    code, message = run_console("--port", str(valkey.find_free_port()))
 
     assert code == 2
     assert message.startswith("refloat: REDIS_URL=redis://127.0.0.1:1/0 does not answer")

@@ -11,7 +11,7 @@ from fleet.nodes.auth.server import Auth
 from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from fleet.protocol.recovery.service_config import PickHealthyMode as PolicyMode
 from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.transport.backend import AgentPage
@@ -54,7 +54,7 @@ async def _start_agent(
 
 def _reserve_address() -> str:
     """Return an address for an auth that starts later, so that an agent first connects to the other auth."""
-    return addresses.join("127.0.0.1", free_port())
+    return addresses.join("127.0.0.1", find_free_port())
 
 
 def _advise(proxy: Proxy, advisory: fleet_pb2.AuthReconnectAdvisory) -> fleet_pb2.AdviseReconnectResponse:

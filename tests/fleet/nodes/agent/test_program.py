@@ -20,7 +20,7 @@ from fleet.nodes.auth.server import Auth
 from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses, flags, lifecycle
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import pick_healthy
 from fleet.protocol.recovery.service_config import PickHealthyMode as PolicyMode
@@ -79,7 +79,9 @@ async def test_heartbeat_of_lost_connection_is_retried_at_once(
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        await plane.agents(f"127.0.0.1:{port}", [f"127.0.0.1:{free_port()}"], count=2, announce_ttl=600.0)
+        await plane.agents(
+            f"127.0.0.1:{port}", [f"127.0.0.1:{find_free_port()}"], count=2, announce_ttl=600.0
+        )
         await eventually(lambda: sorted(agent_names) == ["agent-1", "agent-1", "agent-2", "agent-2"])
         assert "heartbeat.failed" not in caplog.text
     finally:
@@ -125,7 +127,7 @@ async def test_mesh_agent_connects_to_all_proxies_and_other_agent_to_its_count(p
     """The mesh agent also connects to a proxy that starts later; the other agent keeps two tunnels."""
     auth = await plane.auth(ttl=600.0)
     first = [await plane.proxy(f"proxy-{number}", ttl=60.0) for number in range(2)]
-    late_address = addresses.join("127.0.0.1", free_port())
+    late_address = addresses.join("127.0.0.1", find_free_port())
     proxy_addresses = [*grpc_addresses(*first), late_address]
     mesh = await plane.agents(grpc_addresses(auth)[0], proxy_addresses, connections=0)
     counted_group = await plane.agents(
@@ -192,7 +194,7 @@ async def test_agent_leaves_frozen_proxy_after_its_ttl(plane: Plane) -> None:
 async def test_agent_connects_elsewhere_before_stopped_proxy_ends(plane: Plane) -> None:
     """The advised agent connects to the other proxy before it loses the old tunnel (make before break)."""
     auth, old = await plane.auth(ttl=600.0), await plane.proxy("old", ttl=60.0)
-    other_address = addresses.join("127.0.0.1", free_port())
+    other_address = addresses.join("127.0.0.1", find_free_port())
     group = await plane.agents(grpc_addresses(auth)[0], [old.instance.grpc_address, other_address])
     (agent,) = group.agents
     await eventually(lambda: connected_proxy_ids(agent) == instance_ids(old))
@@ -249,7 +251,7 @@ async def test_pick_first_agents_stay_with_auth_without_backend(plane: Plane, vi
     """
     forward, url = await plane.backend_forward()
     unhealthy, proxy = await plane.auth("sick", backend=url, ttl=1.0), await plane.proxy(ttl=600.0)
-    healthy_address = addresses.join("127.0.0.1", free_port())
+    healthy_address = addresses.join("127.0.0.1", find_free_port())
     group = AgentGroup(
         AgentFlags(
             auth=tuple(addresses.parse(address) for address in (*grpc_addresses(unhealthy), healthy_address)),
@@ -305,7 +307,7 @@ async def test_reconnect_agents_leave_auth_without_backend(plane: Plane, via_pro
     forward, url = await plane.backend_forward()
     unhealthy = await plane.auth("sick", backend=url, config=config, ttl=1.0)
     proxy = await plane.proxy(ttl=600.0)
-    healthy_address = addresses.join("127.0.0.1", free_port())
+    healthy_address = addresses.join("127.0.0.1", find_free_port())
     group = AgentGroup(
         AgentFlags(
             auth=tuple(addresses.parse(address) for address in (*grpc_addresses(unhealthy), healthy_address)),

@@ -13,7 +13,7 @@ from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.program import command
 from fleet.nodes.agent.services import AgentServices, Services
 from fleet.nodes.shared.lifecycle import NodeStartError
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from fleet.protocol.tunnel.messages import Target, TunnelError
 
 
@@ -91,7 +91,7 @@ async def test_session_to_unknown_target_is_refused(target: str, message: str) -
 async def test_session_to_unreachable_service_fails_with_its_address() -> None:
     """The user's error names the address and the reason."""
     with pytest.raises(TunnelError, match=r"cannot connect to 127\.0\.0\.1:\d+"):
-        await services_of(("web", f"127.0.0.1:{free_port()}")).accept_session(Target("web.id-7"))
+        await services_of(("web", f"127.0.0.1:{find_free_port()}")).accept_session(Target("web.id-7"))
 
 
 async def test_service_is_dialled_before_session_is_accepted() -> None:

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from fleet.nodes.balancer.rotation import parse_flag
 from fleet.nodes.balancer.server import LoadBalancer, command, diagnostics
 from fleet.nodes.shared import addresses, http_site
-from fleet.processes.supervisor import Supervisor, is_json_ready
+from fleet.processes.supervisor import Supervisor, has_ready_line
 from fleet.protocol.destination.health import LITERAL_SETTINGS, RECOMMENDED_SETTINGS, Health, HealthSettings
 from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING_HEADER
 from tests.fakes.targets import FakeInstance, run_fake_instance
@@ -89,7 +89,7 @@ async def balancer_program(tmp_path: Path) -> AsyncIterator[BalancedInstances]:
         second = await stack.enter_async_context(run_fake_instance("two"))
         supervisor = stack.enter_context(Supervisor(tmp_path))
         flags = ["--target", first.target, "--target", second.target, "--interval", "1"]
-        child = supervisor.start("balancer", [*ARGV, *flags], ready=is_json_ready)
+        child = supervisor.start("balancer", [*ARGV, *flags], readiness_probe=has_ready_line)
         await asyncio.to_thread(supervisor.await_ready, timeout=60)
         http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{child.ready_message['diag']}"))
         balanced_instances = BalancedInstances(

@@ -19,7 +19,7 @@ from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.record import FleetRecord, Member, UnknownNameError
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
-from fleet.processes.supervisor import Supervisor, is_json_ready
+from fleet.processes.supervisor import Supervisor, has_ready_line
 from tests.fakes.waiting import eventually_sync
 
 TOKEN = "let-me"
@@ -34,7 +34,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
         for part in _PARTS:
             argv += ["--forward", f"proxy-1/{part}=127.0.0.1:0,127.0.0.1:9"]
         forwarder = supervisor.start(
-            "forwarder", argv, env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN}, ready=is_json_ready
+            "forwarder",
+            argv,
+            env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN},
+            readiness_probe=has_ready_line,
         )
         sleeper = supervisor.start("sleeper", [sys.executable, "-S", "-c", "import time; time.sleep(600)"])
         supervisor.await_ready(timeout=60)

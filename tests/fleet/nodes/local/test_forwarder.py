@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.nodes.local.forwarder import ForwardSpec, command, parse_file, parse_flag
-from fleet.processes.supervisor import Supervisor, is_json_ready
+from fleet.processes.supervisor import Supervisor, has_ready_line
 
 ARGV = [sys.executable, "-m", "fleet.nodes", "forwarder"]
 TOKEN = "let-me"
@@ -30,7 +30,7 @@ def forwarder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str,
             "forwarder",
             [*ARGV, "--forward", "p/grpc=127.0.0.1:0,-", "--forward", "p/diag=127.0.0.1:0,127.0.0.1:9"],
             env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN},
-            ready=is_json_ready,
+            readiness_probe=has_ready_line,
         )
         supervisor.await_ready(timeout=60)
         yield child.ready_message

@@ -19,7 +19,7 @@ from fleet.nodes.proxy.connect.access import ConnectFlags
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.lifecycle import NodeStartError
-from fleet.processes.valkey import free_port
+from fleet.processes.valkey import find_free_port
 from fleet.transport import certificate_authority
 from fleet.transport.tls import TLSFiles
 from tests.fakes.plane import Plane, get_diag
@@ -273,7 +273,7 @@ async def test_stopped_proxy_serves_its_users_until_the_drain_ends(plane: Plane)
 
 async def test_port_in_use_stops_the_start(plane: Plane) -> None:
     """The error names the address."""
-    address = ("127.0.0.1", free_port())
+    address = ("127.0.0.1", find_free_port())
     await plane.proxy(ttl=600.0, connect=ConnectFlags(address))
     with pytest.raises(NodeStartError, match="cannot listen on"):
         await plane.proxy("proxy-2", ttl=600.0, connect=ConnectFlags(address))
