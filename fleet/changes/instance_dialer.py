@@ -16,7 +16,7 @@ from fleet.transport.admin import (
     NetworkingConfigClient,
     NodePoliciesClient,
     NotAllowedError,
-    ReconnectAdvice,
+    ReconnectAdviceResult,
     TunnelAdminClient,
     UnreachableError,
 )
@@ -81,7 +81,7 @@ class Dialer:
 
     def advise(
         self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
-    ) -> ReconnectAdvice:
+    ) -> ReconnectAdviceResult:
         """Ask agents of a proxy to reconnect to another proxy, or from `auth` to another auth. Raises AdminError."""
         return self._call(
             proxy_id,
@@ -92,7 +92,7 @@ class Dialer:
 
     def read_advice(
         self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = ""
-    ) -> ReconnectAdvice:
+    ) -> ReconnectAdviceResult:
         """Return how agents of a proxy answered that request, without asking them again. Raises AdminError."""
         return self._call(
             proxy_id,
@@ -175,7 +175,7 @@ async def _advise(
     auth: str,
     *,
     dry_run: bool,
-) -> ReconnectAdvice:
+) -> ReconnectAdviceResult:
     if auth:
-        return await admin.advise_auth_reconnect(advisory_id, reason, auth, agents=agents, dry_run=dry_run)
-    return await admin.advise_reconnect(advisory_id, reason, agents=agents, dry_run=dry_run)
+        return await admin.advise_auth_reconnect(advisory_id, reason, auth, agent_ids=agents, dry_run=dry_run)
+    return await admin.advise_reconnect(advisory_id, reason, agent_ids=agents, dry_run=dry_run)

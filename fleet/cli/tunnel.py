@@ -22,7 +22,7 @@ from fleet.nodes.tunnel.flags import CLAIM, FORWARD, SERVICE, TARGET, Claim, Loc
 from fleet.nodes.tunnel.server import ServerPlan
 from fleet.processes import log_format
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
-from fleet.transport.channels import DeadPeer
+from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.tls import TLSError, TLSFiles
 from fleet.transport.tunnel.link import LinkSettings
 from fleet.transport.tunnel.pump import HalfClosePolicy, SessionPolicy
@@ -188,7 +188,7 @@ def serve(
     Clients register targets, and local ports of the server lead to these targets.
     """
     policy = SessionPolicy(HalfClosePolicy(on_end), idle)
-    dead_peer = DeadPeer(ping_every, ping_timeout)
+    keepalive = KeepaliveSettings(ping_every, ping_timeout)
     wire_versions = [WireVersion(wire) for wire in dict.fromkeys(wires)]
     if claims and tls.authority is None:
         raise click.UsageError(
@@ -200,7 +200,7 @@ def serve(
             "--claim 'NAME=*'"
         )
     plan = ServerPlan(
-        listen, wire_versions, tls, forwards, services, claims, allow_anonymous, bridge, policy, dead_peer
+        listen, wire_versions, tls, forwards, services, claims, allow_anonymous, bridge, policy, keepalive
     )
     _run(tunnel_server.serve(plan))
 

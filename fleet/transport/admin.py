@@ -33,7 +33,7 @@ class RejectedError(AdminError):
     """The auth rejects the value; the message names the field."""
 
 
-class RevisionConflict(AdminError):
+class RevisionConflictError(AdminError):
     """Out of date: another client wrote since the last read. Read again and review the new values."""
 
 
@@ -45,12 +45,12 @@ class NotAllowedError(AdminError):
     """This client's certificate does not permit the action."""
 
 
-_ERRORS: dict[grpc.StatusCode, type[AdminError]] = {
+_ERROR_BY_STATUS_CODE: dict[grpc.StatusCode, type[AdminError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: RejectedError,
     grpc.StatusCode.UNIMPLEMENTED: RejectedError,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: RevisionConflict,
-    grpc.StatusCode.FAILED_PRECONDITION: RevisionConflict,
-    grpc.StatusCode.ABORTED: RevisionConflict,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: RevisionConflictError,
+    grpc.StatusCode.FAILED_PRECONDITION: RevisionConflictError,
+    grpc.StatusCode.ABORTED: RevisionConflictError,
     grpc.StatusCode.UNAVAILABLE: UnreachableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: UnreachableError,
     grpc.StatusCode.PERMISSION_DENIED: NotAllowedError,
@@ -87,10 +87,10 @@ class NetworkingConfigClient:
     async def update(self, stored_config: StoredConfig, desired_config: NetworkingResource) -> StoredConfig:
         """Write `desired_config` in place of `stored_config`; return the new config.
 
-        Raises RevisionConflict if `stored_config` is out of date.
+        Raises RevisionConflictError if `stored_config` is out of date.
         """
         request = clusterconfig_pb2.UpdateClusterNetworkingConfigRequest(
-            cluster_network_config=_write_desired_config(stored_config, desired_config)
+            cluster_network_config=_build_update_message(stored_config, desired_config)
         )
         return await self._call(self._stub.UpdateClusterNetworkingConfig(request, timeout=self._within))
 
@@ -100,11 +100,11 @@ class NetworkingConfigClient:
         return await self._call(self._stub.ResetClusterNetworkingConfig(request, timeout=self._within))
 
     async def _call(self, call: Awaitable[Message]) -> StoredConfig:
-        return StoredConfig.of(await _answer(call))
+        return StoredConfig.of(await _await_response(call))
 
 
 @dataclass(frozen=True, slots=True)
-class ReconnectAdvice:
+class ReconnectAdviceResult:
     """Result of reconnect advice by a proxy: counts of tunnels."""
 
     proxy_id: str
@@ -139,16 +139,16 @@ class TunnelAdminClient:
         advisory_id: str,
         reason: str,
         *,
-        agents: Collection[str] = (),
+        agent_ids: Collection[str] = (),
         limit: int = 0,
         dry_run: bool = False,
-    ) -> ReconnectAdvice:
+    ) -> ReconnectAdviceResult:
         """Advise agents (all if none are given) to reconnect, make before break; at most `limit` now (0: all).
 
         A repeated `advisory_id` advises only agents that were not advised yet; `dry_run` only counts.
         """
         request = fleet_pb2.AdviseReconnectRequest(
-            advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit, dry_run=dry_run
+            advisory_id=advisory_id, reason=reason, agent_ids=list(agent_ids), limit=limit, dry_run=dry_run
         )
         return await self._call(self._stub.AdviseReconnect(request, timeout=self._within))
 
@@ -156,29 +156,29 @@ class TunnelAdminClient:
         self,
         advisory_id: str,
         reason: str,
-        leave_auth: str = "",
+        leave_auth_id: str = "",
         *,
-        agents: Collection[str] = (),
+        agent_ids: Collection[str] = (),
         limit: int = 0,
         dry_run: bool = False,
-    ) -> ReconnectAdvice:
-        """Advise agents (all if none are given) to connect to another auth than `leave_auth`, make before break.
+    ) -> ReconnectAdviceResult:
+        """Advise agents (all if none are given) to connect to another auth than `leave_auth_id`, make before break.
 
-        An empty `leave_auth` means the auth that each agent is connected to. For ids see `advise_reconnect`.
+        An empty `leave_auth_id` means the auth that each agent is connected to. For ids see `advise_reconnect`.
         """
         request = fleet_pb2.AdviseAuthReconnectRequest(
             advisory_id=advisory_id,
             reason=reason,
-            leave_auth_id=leave_auth,
-            agent_ids=list(agents),
+            leave_auth_id=leave_auth_id,
+            agent_ids=list(agent_ids),
             limit=limit,
             dry_run=dry_run,
         )
         return await self._call(self._stub.AdviseAuthReconnect(request, timeout=self._within))
 
-    async def _call(self, call: Awaitable[fleet_pb2.AdviseReconnectResponse]) -> ReconnectAdvice:
-        response = await _answer(call)
-        return ReconnectAdvice(
+    async def _call(self, call: Awaitable[fleet_pb2.AdviseReconnectResponse]) -> ReconnectAdviceResult:
+        response = await _await_response(call)
+        return ReconnectAdviceResult(
             response.proxy_id,
             response.advised_count,
             response.already_advised_count,
@@ -202,24 +202,26 @@ class InstanceAdminClient:
 
     async def drain(self, reason: str) -> None:
         """Drain the instance: it takes no new connections and keeps existing ones."""
-        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_DRAIN, reason)
+        await self._set_declared_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_DRAIN, reason)
 
     async def undrain(self) -> None:
         """Undrain the instance: it takes new connections again."""
-        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_UNDRAIN)
+        await self._set_declared_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_UNDRAIN)
 
     async def degrade(self, reason: str, duration: float = 0.0) -> None:
         """Mark the instance as degraded for `duration` seconds, so that others are preferred.
 
         0: until it is cleared.
         """
-        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_DEGRADE, reason, duration)
+        await self._set_declared_status(
+            fleet_pb2.SetDeclaredStatusRequest.DECLARATION_DEGRADE, reason, duration
+        )
 
     async def restore(self) -> None:
         """Clear the degraded mark of the instance."""
-        await self._set_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_RESTORE)
+        await self._set_declared_status(fleet_pb2.SetDeclaredStatusRequest.DECLARATION_RESTORE)
 
-    async def _set_status(
+    async def _set_declared_status(
         self,
         declaration: fleet_pb2.SetDeclaredStatusRequest.Declaration,
         reason: str = "",
@@ -228,7 +230,7 @@ class InstanceAdminClient:
         request = fleet_pb2.SetDeclaredStatusRequest(
             declaration=declaration, reason=reason, duration_ms=round(duration * 1000)
         )
-        await _answer(self._stub.SetDeclaredStatus(request, timeout=self._within))
+        await _await_response(self._stub.SetDeclaredStatus(request, timeout=self._within))
 
 
 class NodePoliciesClient:
@@ -241,32 +243,32 @@ class NodePoliciesClient:
     async def set(self, revision: str, values: Mapping[str, str]) -> str:
         """Set the policies for the instance's next start to exactly `values`; return their revision.
 
-        Raises RevisionConflict when its accepted policies do not have `revision`, or when it has no data folder to
+        Raises RevisionConflictError when its accepted policies do not have `revision`, or when it has no data folder to
         store them.
         """
         request = fleet_pb2.SetPoliciesRequest(revision=revision, values=dict(values))
-        response = await _answer(self._stub.SetPolicies(request, timeout=self._within))
+        response = await _await_response(self._stub.SetPolicies(request, timeout=self._within))
         return str(response.revision)
 
-    async def restart(self, run_id: str, reason: str, drain: float = 0.0) -> None:
-        """Restart the instance gracefully; `drain` is in seconds, 0 for the instance's own setting.
+    async def restart(self, run_id: str, reason: str, drain_seconds: float = 0.0) -> None:
+        """Restart the instance gracefully; `drain_seconds` is 0 for the instance's own setting.
 
-        Raises RevisionConflict when another run than `run_id` is active, so a repeated call never restarts twice.
+        Raises RevisionConflictError when another run than `run_id` is active, so a repeated call never restarts twice.
         """
-        request = fleet_pb2.RestartRequest(run_id=run_id, reason=reason, drain_ms=round(drain * 1000))
-        await _answer(self._stub.Restart(request, timeout=self._within))
+        request = fleet_pb2.RestartRequest(run_id=run_id, reason=reason, drain_ms=round(drain_seconds * 1000))
+        await _await_response(self._stub.Restart(request, timeout=self._within))
 
 
-async def _answer(call: Awaitable[T]) -> T:
+async def _await_response(call: Awaitable[T]) -> T:
     """Return the result of a call. Raises AdminError."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
-        kind = _ERRORS.get(error.code(), AdminError)
+        kind = _ERROR_BY_STATUS_CODE.get(error.code(), AdminError)
         raise kind(error.details() or error.code().name) from None
 
 
-def _write_desired_config(stored_config: StoredConfig, desired_config: NetworkingResource) -> Message:
+def _build_update_message(stored_config: StoredConfig, desired_config: NetworkingResource) -> Message:
     message = Message.FromString(stored_config.raw)
     networking_config.write(desired_config.config, message)
     networking_config.write_metadata(desired_config, message)

@@ -28,13 +28,13 @@ from fleet.wire import fleet_pb2, types_pb2
 #: Maximum duration of a call, seconds. Waiting for a connection ends a little earlier: then nothing was sent.
 TIMEOUT = 0.7
 _SOCKET_TIMEOUT = 0.5
-_CONNECTIONS = 32
+_MOST_CONNECTIONS = 32
 #: Number of deleted agents that are remembered for readers by revision.
-_REMOVALS = 10_000
+_MOST_REMOVED_IDS = 10_000
 #: Maximum number of agents in a page: the script blocks the backend while it reads them (about 2 us each).
-MOST_AGENTS = 2_000
+MOST_AGENTS_PER_PAGE = 2_000
 #: Maximum bytes of all agents in a page: a gRPC client accepts 4 MiB by default.
-_LARGEST_PAGE = 2 * 1024 * 1024
+_MOST_BYTES_PER_PAGE = 2 * 1024 * 1024
 
 #: Errors of a command whose connection is lost. uvloop raises RuntimeError for a write to a connection that was reset.
 #: redis-py's TimeoutError is not among them.
@@ -78,8 +78,8 @@ class AgentPage:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredHeartbeat:
-    """Result of an agent's heartbeat."""
+class HeartbeatRevisions:
+    """Revisions that an agent's heartbeat returns."""
 
     #: Revision of the agent in the list.
     revision: int
@@ -106,11 +106,11 @@ class Backend:
         """
         self._on_unreadable = on_unreadable
         self.address = url.rpartition("@")[2].removeprefix("redis://")
-        self._space = ":".join((prefix, cluster))
+        self._key_prefix = ":".join((prefix, cluster))
         self._pool: BackendConnectionPool = BackendConnectionPool.from_url(
             url,
             password=password,
-            max_connections=_CONNECTIONS,
+            max_connections=_MOST_CONNECTIONS,
             timeout=_SOCKET_TIMEOUT,
             # With a timeout of its own redis-py sends through `asyncio.wait_for`. Before Python 3.12 that can lose a
             # cancellation at the end of a send, and `TIMEOUT` would have no effect.
@@ -121,13 +121,13 @@ class Backend:
         )
         self._redis = redis.Redis.from_pool(self._pool)
         register = self._redis.register_script
-        self._put_instance = register(backend_scripts.PUT_INSTANCE)
-        self._delete_instance = register(backend_scripts.DELETE_INSTANCE)
-        self._list_instances = register(backend_scripts.LIST_INSTANCES)
-        self._put_agent = register(backend_scripts.PUT_AGENT)
-        self._delete_agent = register(backend_scripts.DELETE_AGENT)
-        self._list_agents = register(backend_scripts.LIST_AGENTS)
-        self._put_singleton = register(backend_scripts.PUT_SINGLETON)
+        self._put_instance_script = register(backend_scripts.PUT_INSTANCE)
+        self._delete_instance_script = register(backend_scripts.DELETE_INSTANCE)
+        self._list_instances_script = register(backend_scripts.LIST_INSTANCES)
+        self._put_agent_script = register(backend_scripts.PUT_AGENT)
+        self._delete_agent_script = register(backend_scripts.DELETE_AGENT)
+        self._list_agents_script = register(backend_scripts.LIST_AGENTS)
+        self._put_singleton_script = register(backend_scripts.PUT_SINGLETON)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -137,7 +137,7 @@ class Backend:
         """Write the resource of an auth or a proxy; it expires in `ttl` seconds. Raises BackendUnavailableError."""
         name = server.metadata.name
         await self._write(
-            self._put_instance,
+            self._put_instance_script,
             [self._key(kind, name), self._key(f"{kind}s")],
             [server.SerializeToString(), _milliseconds(ttl), name],
         )
@@ -145,22 +145,24 @@ class Backend:
     async def delete_instance(self, kind: Kind, name: str) -> bool:
         """Delete the resource of an auth or a proxy; return whether there was one. Raises BackendUnavailableError."""
         keys = [self._key(kind, name), self._key(f"{kind}s")]
-        return bool(await self._write(self._delete_instance, keys, [name]))
+        return bool(await self._write(self._delete_instance_script, keys, [name]))
 
-    async def instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
+    async def list_instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
         """Return every unexpired auth or proxy that can be read, by name. Raises BackendUnavailableError."""
-        reply = await self._read_script(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
+        reply = await self._read_script(
+            self._list_instances_script, [self._key(f"{kind}s")], [self._key(kind, "")]
+        )
         return tuple(
             server
             for name, body in zip(reply[::2], reply[1::2], strict=True)
             if (server := self._parse(types_pb2.ServerV2, f"{kind} {name.decode(errors='replace')}", body))
         )
 
-    async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> StoredHeartbeat:
+    async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> HeartbeatRevisions:
         """Write an agent's resource; it expires after the agent's own TTL. Raises BackendUnavailableError."""
         entry = fleet_pb2.AgentEntry(agent=agent, auth_id=auth_id)
         revision, networking = await self._write(
-            self._put_agent,
+            self._put_agent_script,
             [
                 self._key("agent", agent.agent_id),
                 *self._agent_keys("epoch", "revision", "by-revision", "by-expiry", "removed"),
@@ -168,44 +170,44 @@ class Backend:
             ],
             [entry.SerializeToString(), max(agent.ttl_ms, 1), agent.agent_id, secrets.token_hex(8)],
         )
-        return StoredHeartbeat(int(revision), networking.decode(errors="replace"))
+        return HeartbeatRevisions(int(revision), networking.decode(errors="replace"))
 
     async def delete_agent(self, agent_id: str) -> None:
         """Delete an agent's resource. Raises BackendUnavailableError."""
         await self._write(
-            self._delete_agent,
+            self._delete_agent_script,
             [
                 self._key("agent", agent_id),
                 *self._agent_keys("revision", "by-revision", "by-expiry", "removed", "floor"),
             ],
-            [agent_id, _REMOVALS],
+            [agent_id, _MOST_REMOVED_IDS],
         )
 
-    async def agent(self, agent_id: str) -> fleet_pb2.AgentEntry | None:
+    async def get_agent(self, agent_id: str) -> fleet_pb2.AgentEntry | None:
         """Return an agent's unexpired resource; None also if it cannot be read. Raises BackendUnavailableError."""
         body: Any = await self._read(lambda: self._redis.get(self._key("agent", agent_id)))
         return None if body is None else self._parse(fleet_pb2.AgentEntry, f"agent {agent_id}", body)
 
-    async def agents(self, epoch: str, since: int, limit: int) -> AgentPage:
+    async def list_agents(self, epoch: str, since: int, limit: int) -> AgentPage:
         """Return agents changed after revision `since` of `epoch`, or the first page of the full list.
 
         Raises BackendUnavailableError.
         """
-        limit = min(limit or MOST_AGENTS, MOST_AGENTS)
-        now, revision, full, more, removed_ids, *rest = await self._read_script(
-            self._list_agents,
+        limit = min(limit or MOST_AGENTS_PER_PAGE, MOST_AGENTS_PER_PAGE)
+        current_epoch, revision, full, more, removed_ids, *rest = await self._read_script(
+            self._list_agents_script,
             self._agent_keys("epoch", "revision", "by-revision", "removed", "floor"),
-            [epoch, since, limit, secrets.token_hex(8), self._key("agent", ""), _LARGEST_PAGE],
+            [epoch, since, limit, secrets.token_hex(8), self._key("agent", ""), _MOST_BYTES_PER_PAGE],
         )
         return AgentPage(
-            epoch=now.decode(),
+            epoch=current_epoch.decode(),
             revision=int(revision),
             full=bool(full),
             more=bool(more),
             agents=tuple(
                 entry
                 for body, expires_in_ms in zip(rest[::2], rest[1::2], strict=True)
-                if (entry := self._entry(body, expires_in_ms))
+                if (entry := self._parse_entry(body, expires_in_ms))
             ),
             removed_ids=tuple(name.decode() for name in removed_ids),
         )
@@ -214,7 +216,7 @@ class Backend:
         """Write a tunnel connection of a leaf cluster; it expires in `ttl` seconds. Raises BackendUnavailableError."""
         member = f"{cluster}/{name}"
         await self._write(
-            self._put_instance,
+            self._put_instance_script,
             [self._key("tunnel-connection", member), self._key("tunnel-connections")],
             [body, _milliseconds(ttl), member],
         )
@@ -223,16 +225,18 @@ class Backend:
         """Delete a tunnel connection; return whether there was one. Raises BackendUnavailableError."""
         member = f"{cluster}/{name}"
         keys = [self._key("tunnel-connection", member), self._key("tunnel-connections")]
-        return bool(await self._write(self._delete_instance, keys, [member]))
+        return bool(await self._write(self._delete_instance_script, keys, [member]))
 
-    async def tunnel_connections(self) -> tuple[bytes, ...]:
+    async def list_tunnel_connections(self) -> tuple[bytes, ...]:
         """Return every unexpired tunnel connection, by cluster and name. Raises BackendUnavailableError."""
         reply = await self._read_script(
-            self._list_instances, [self._key("tunnel-connections")], [self._key("tunnel-connection", "")]
+            self._list_instances_script,
+            [self._key("tunnel-connections")],
+            [self._key("tunnel-connection", "")],
         )
         return tuple(reply[1::2])
 
-    async def networking_config(self) -> types_pb2.ClusterNetworkingConfigV2 | None:
+    async def get_networking_config(self) -> types_pb2.ClusterNetworkingConfigV2 | None:
         """Return the networking config of the cluster; None if none is stored.
 
         Raises BackendUnavailableError, in particular UnreadableResourceError if the stored config cannot be read.
@@ -245,7 +249,7 @@ class Backend:
                 f"cannot read the networking config in the backend at {self.address}: {error}"
             ) from error
 
-    async def networking_revision(self) -> str:
+    async def get_networking_revision(self) -> str:
         """Return the revision of the networking config; empty if none is stored. Raises BackendUnavailableError."""
         revision: Any = await self._read(lambda: self._redis.hget(self._key("networking-config"), "revision"))
         return "" if revision is None else str(revision.decode(errors="replace"))
@@ -258,21 +262,21 @@ class Backend:
         Raises BackendUnavailableError.
         """
         is_written = await self._write(
-            self._put_singleton,
+            self._put_singleton_script,
             [self._key("networking-config")],
             [config.SerializeToString(), config.metadata.revision, condition, revision],
         )
         return bool(is_written)
 
     def _key(self, *parts: str) -> str:
-        return ":".join((self._space, *parts))
+        return ":".join((self._key_prefix, *parts))
 
     def _agent_keys(self, *names: str) -> list[str]:
         return [self._key("agents", name) for name in names]
 
     async def _write(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
         """Run a script that writes, once: it may take effect even if its response is lost."""
-        return await self._call(lambda: script(keys=keys, args=args), writes=True)
+        return await self._call(lambda: script(keys=keys, args=args), is_write=True)
 
     async def _read_script(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
         """Run a script that reads."""
@@ -290,11 +294,11 @@ class Backend:
             await self._pool.empty()
             return await command()
 
-        return await self._call(with_second_attempt, writes=False)
+        return await self._call(with_second_attempt, is_write=False)
 
-    async def _call(self, command: Callable[[], Awaitable[Any]], *, writes: bool) -> Any:
+    async def _call(self, command: Callable[[], Awaitable[Any]], *, is_write: bool) -> Any:
         """Run a command within `TIMEOUT`. After a failure, later commands use new connections."""
-        with self._map_errors(writes=writes):
+        with self._map_errors(is_write=is_write):
             try:
                 async with asyncio.timeout(TIMEOUT):
                     return await command()
@@ -310,14 +314,14 @@ class Backend:
             self._on_unreadable(name, str(error))
             return None
 
-    def _entry(self, body: bytes, expires_in_ms: int) -> fleet_pb2.AgentEntry | None:
+    def _parse_entry(self, body: bytes, expires_in_ms: int) -> fleet_pb2.AgentEntry | None:
         entry = self._parse(fleet_pb2.AgentEntry, "an agent", body)
         if entry is not None:
             entry.expires_in_ms = expires_in_ms
         return entry
 
     @contextlib.contextmanager
-    def _map_errors(self, *, writes: bool) -> Iterator[None]:
+    def _map_errors(self, *, is_write: bool) -> Iterator[None]:
         """Translate every error of the redis client to BackendUnavailableError."""
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
@@ -327,7 +331,7 @@ class Backend:
             raise self._unavailable(error.__cause__ or error, is_uncertain=False) from error
         except (RedisError, *_LOST_CONNECTION_ERRORS) as error:
             is_answer = isinstance(error, (ResponseError, BusyLoadingError))
-            raise self._unavailable(error, is_uncertain=writes and not is_answer) from error
+            raise self._unavailable(error, is_uncertain=is_write and not is_answer) from error
         finally:
             # The client may take a cancellation for its own timeout: the task would never end.
             if task is not None and task.cancelling() > before:

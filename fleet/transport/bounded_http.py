@@ -27,7 +27,7 @@ class BoundedProtocol(HttpToolsProtocol):
     #: Maximum bytes of a whole request, trailers included; Django reads at most 2.5 MB of a body.
     largest_request = 4 * 1024 * 1024
     #: Maximum requests that wait for the previous response. One read of uvicorn's may bring thousands, 10 KB each.
-    most_pending = 16
+    most_pending_requests = 16
     #: Seconds from the connection, or from the first byte of a later request, to the end of the head.
     head_within = 15.0
     #: Seconds from the end of the head to the end of the request.
@@ -40,7 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
         #: Bytes of the current request.
         self._received_bytes = 0
         self._awaits_head = True
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         #: The request whose response is being sent, or was sent last.
         self._response_cycle: RequestResponseCycle | None = None
@@ -79,7 +79,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def data_received(self, data: bytes) -> None:
         self._received_bytes += len(data)
-        if self._deadline is None:
+        if self._deadline_timer is None:
             # Also for a blank line: it begins no request, but starts the time for one.
             self._set_deadline(self.head_within)
         super().data_received(data)
@@ -99,12 +99,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._received_bytes, self._awaits_head = 0, True
-        if self._deadline is None:
+        if self._deadline_timer is None:
             self._set_deadline(self.head_within)
 
     @override
     def on_headers_complete(self) -> None:
-        if len(self.pipeline) >= self.most_pending:
+        if len(self.pipeline) >= self.most_pending_requests:
             # Any exception here stops the parsing, and uvicorn answers 400.
             raise TooManyRequestsError
         super().on_headers_complete()
@@ -119,12 +119,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _set_deadline(self, seconds: float | None) -> None:
         """Set the timeout in seconds for the next step; None: no timeout, while the response is sent."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._on_deadline)
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._deadline_timer = None if seconds is None else self.loop.call_later(seconds, self._on_deadline)
 
     def _on_deadline(self) -> None:
-        self._deadline = None
+        self._deadline_timer = None
         if self.transport.is_closing():
             return
         if self._awaits_head and self._is_responding():

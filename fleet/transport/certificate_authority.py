@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fleet.transport.tls import SERVER_NAME, SERVER_ROLES, TELEPORT_NAMES, role_name
+from fleet.transport.tls import SERVER_NAME, SERVER_ROLES, TELEPORT_NAMES, server_name_of
 
 _VALIDITY = datetime.timedelta(days=365)
 #: Certificates are valid from earlier on: clocks of a fleet differ, and may be set back by an hour.
@@ -43,9 +43,9 @@ def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Refloat CA")])
     certificate = (
-        _certificate_builder(name, name, key.public_key(), now)
+        _create_certificate_builder(name, name, key.public_key(), now)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .add_extension(_create_key_usage(sign_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -66,7 +66,7 @@ def issue(
     pair = KeyPair(ca=authority.ca, certificate=folder / f"{name}.crt", key=folder / f"{name}.key")
     claims = _Claims.of(name, role, uris)
     if pair.key.exists() and _is_valid_certificate(
-        pair.certificate, now, issued_by=authority.certificate, claims=claims
+        pair.certificate, now, issuer_path=authority.certificate, claims=claims
     ):
         return pair
     ca = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
@@ -77,10 +77,10 @@ def issue(
         )
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _certificate_builder(claims.subject, ca.subject, key.public_key(), now)
+        _create_certificate_builder(claims.subject, ca.subject, key.public_key(), now)
         .add_extension(claims.names, critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(_create_key_usage(sign_certificates=False), critical=True)
         .add_extension(claims.purposes, critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
@@ -104,7 +104,7 @@ class _Claims:
         """Return the claims of a program; `role` may be empty."""
         is_server = role in SERVER_ROLES
         units = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role)] if role else []
-        hosts = (SERVER_NAME, role_name(role), *TELEPORT_NAMES, "localhost") if is_server else ()
+        hosts = (SERVER_NAME, server_name_of(role), *TELEPORT_NAMES, "localhost") if is_server else ()
         addresses = ("127.0.0.1", "::1") if is_server else ()
         server = [ExtendedKeyUsageOID.SERVER_AUTH] if is_server else []
         return cls(
@@ -119,7 +119,7 @@ class _Claims:
             purposes=x509.ExtendedKeyUsage([*server, ExtendedKeyUsageOID.CLIENT_AUTH]),
         )
 
-    def match_certificate(self, certificate: x509.Certificate) -> bool:
+    def matches_certificate(self, certificate: x509.Certificate) -> bool:
         """Return whether a certificate has exactly these claims. Raises ExtensionNotFound."""
         names, purposes = (
             certificate.extensions.get_extension_for_class(kind).value
@@ -128,7 +128,7 @@ class _Claims:
         return (certificate.subject, names, purposes) == (self.subject, self.names, self.purposes)
 
 
-def _certificate_builder(
+def _create_certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -142,7 +142,7 @@ def _certificate_builder(
     )
 
 
-def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+def _create_key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -157,14 +157,14 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 
 def _is_valid_certificate(
-    path: Path, now: datetime.datetime, *, issued_by: Path | None = None, claims: _Claims | None = None
+    path: Path, now: datetime.datetime, *, issuer_path: Path | None = None, claims: _Claims | None = None
 ) -> bool:
     """Return whether a certificate is valid for another day, signed by the CA, and has the claims."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
-        if issued_by is not None:
-            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issued_by.read_bytes()))
-        if claims is not None and not claims.match_certificate(certificate):
+        if issuer_path is not None:
+            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issuer_path.read_bytes()))
+        if claims is not None and not claims.matches_certificate(certificate):
             return False
     except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         # Missing, damaged or of another CA: in each case a new one is made. A file that cannot be read cannot be

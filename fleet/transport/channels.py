@@ -14,13 +14,13 @@ from fleet.transport.tls import TLSFiles, channel_credentials, server_credential
 GrpcOptions = list[tuple[str, int | str]]
 
 #: Bytes of a stream in flight without being read: at 100 ms of latency that is 40 MB/s.
-WINDOW = 4 * 1024 * 1024
+STREAM_WINDOW_BYTES = 4 * 1024 * 1024
 #: Bounds of grpc's reconnect backoff; by default it doubles up to two minutes, too long for an agent.
-_RECONNECT_MS = (1_000, 8_000)
+_RECONNECT_BACKOFF_MS = (1_000, 8_000)
 
 
 @dataclass(frozen=True, slots=True)
-class DeadPeer:
+class KeepaliveSettings:
     """HTTP/2 pings of a channel that detect a dead peer. Seconds."""
 
     #: Time without data after which a ping is sent.
@@ -41,23 +41,25 @@ def server_options() -> GrpcOptions:
     ]
 
 
-def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool = True) -> GrpcOptions:
+def channel_options(
+    keepalive: KeepaliveSettings | None = None, *, own_connection: bool = True
+) -> GrpcOptions:
     """Return the options of a channel; `own_connection`: do not share its TCP connection with similar channels."""
     options: GrpcOptions = [
-        ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS[0]),
-        ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS[0]),
-        ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS[1]),
+        ("grpc.initial_reconnect_backoff_ms", _RECONNECT_BACKOFF_MS[0]),
+        ("grpc.min_reconnect_backoff_ms", _RECONNECT_BACKOFF_MS[0]),
+        ("grpc.max_reconnect_backoff_ms", _RECONNECT_BACKOFF_MS[1]),
     ]
     if own_connection:
         options.append(("grpc.use_local_subchannel_pool", 1))
-    if dead_peer is not None:
+    if keepalive is not None:
         # keepalive_timeout_ms does not end the connection of a frozen peer in grpcio 1.85; ping_timeout_ms does, and
         # only if pings without data are not throttled.
         options += [
-            ("grpc.keepalive_time_ms", max(int(dead_peer.ping_after * 1000), 1)),
+            ("grpc.keepalive_time_ms", max(int(keepalive.ping_after * 1000), 1)),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.http2.ping_timeout_ms", max(int(dead_peer.answer_within * 1000), 1)),
+            ("grpc.http2.ping_timeout_ms", max(int(keepalive.answer_within * 1000), 1)),
         ]
     return options
 
@@ -68,7 +70,7 @@ def fixed_window_options() -> GrpcOptions:
     gRPC probes a connection's bandwidth with a ping for each burst of data, to set the window size. Where most bursts
     are one small message, that is a quarter of the cost of a message. Here the window is fixed instead.
     """
-    return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", WINDOW)]
+    return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES)]
 
 
 def target_of(addresses: Sequence[tuple[str, int]]) -> str:
@@ -90,14 +92,14 @@ def target_of(addresses: Sequence[tuple[str, int]]) -> str:
 def open_channel(
     target: str,
     tls: TLSFiles | None = None,
-    dead_peer: DeadPeer | None = None,
+    keepalive: KeepaliveSettings | None = None,
     *,
     own_connection: bool = True,
     extra_options: Sequence[tuple[str, int | str]] = (),
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
 ) -> grpc.aio.Channel:
     """Open a channel, with TLS if files are given, and with the `extra_options` options. Raises TLSError."""
-    options = [*channel_options(dead_peer, own_connection=own_connection), *extra_options]
+    options = [*channel_options(keepalive, own_connection=own_connection), *extra_options]
     if tls is None or not tls.enabled:
         return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
     if tls.server_name:

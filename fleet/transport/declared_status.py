@@ -18,11 +18,11 @@ _DEFAULT_REASON = "no reason given"
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A declaration. Times are seconds since the epoch; `until` None: until it is withdrawn."""
+    """A declaration. Times are seconds since the epoch; `expires_at` None: until it is withdrawn."""
 
     reason: str
-    at: float
-    until: float | None = None
+    declared_at: float
+    expires_at: float | None = None
 
 
 class DeclaredStatus:
@@ -31,11 +31,11 @@ class DeclaredStatus:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
         self.degraded_declaration: Declaration | None = None
-        self.drain_declaration: Declaration | None = None
+        self.draining_declaration: Declaration | None = None
 
-    def listen(self, listener: Callable[[], None]) -> None:
+    def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change."""
         self._listeners.append(listener)
 
@@ -44,27 +44,27 @@ class DeclaredStatus:
         """The current declarations."""
         return InstanceStatus(
             None if self.degraded_declaration is None else self.degraded_declaration.reason,
-            None if self.drain_declaration is None else self.drain_declaration.reason,
+            None if self.draining_declaration is None else self.draining_declaration.reason,
         )
 
     def drain(self, reason: str) -> None:
         """Drain the instance; if it drains already, its start stays and a new reason replaces the old one."""
-        before = self.drain_declaration
+        before = self.draining_declaration
         if before is not None and reason in {"", before.reason}:
             return
-        self.drain_declaration = Declaration(
-            reason or _DEFAULT_REASON, self._clock() if before is None else before.at
+        self.draining_declaration = Declaration(
+            reason or _DEFAULT_REASON, self._clock() if before is None else before.declared_at
         )
         log.warning(
             "declared-status.draining: this instance takes no new connections: %s",
-            self.drain_declaration.reason,
+            self.draining_declaration.reason,
         )
         self._notify()
 
     def undrain(self) -> None:
         """Undrain the instance."""
-        if self.drain_declaration is not None:
-            self.drain_declaration = None
+        if self.draining_declaration is not None:
+            self.draining_declaration = None
             log.warning("declared-status.undrained: this instance takes new connections again")
             self._notify()
 
@@ -75,25 +75,25 @@ class DeclaredStatus:
         if before is None:
             log.warning("declared-status.degraded: this instance is degraded: %s", reason)
         now = self._clock()
-        since = now if before is None else before.at
+        since = now if before is None else before.declared_at
         self.degraded_declaration = Declaration(reason, since, None if duration is None else now + duration)
-        self._forget_expiry()
+        self._cancel_expiry_timer()
         if duration is not None:
-            self._expiry = asyncio.get_running_loop().call_later(duration, self.restore)
+            self._expiry_timer = asyncio.get_running_loop().call_later(duration, self.restore)
         self._notify()
 
     def restore(self) -> None:
         """Clear the degraded mark of the instance."""
-        self._forget_expiry()
+        self._cancel_expiry_timer()
         if self.degraded_declaration is not None:
             self.degraded_declaration = None
             log.warning("declared-status.restored: this instance is no longer degraded")
             self._notify()
 
-    def _forget_expiry(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+    def _cancel_expiry_timer(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -17,13 +17,13 @@ from fleet.transport.declared_status import DeclaredStatus
 from fleet.transport.process import ProcessHealth
 
 
-def new_registry(process: ProcessHealth) -> CollectorRegistry:
+def create_registry(process: ProcessHealth) -> CollectorRegistry:
     """Return a registry with the metrics of every instance: `process_state` and `teleport_build_info`."""
     registry = CollectorRegistry()
     state = Gauge(
         "process_state", "State of the process: 0 OK, 1 recovering, 2 degraded, 3 starting", registry=registry
     )
-    process.listen(lambda now: state.set(int(now)))
+    process.add_listener(lambda now: state.set(int(now)))
     build = Gauge(
         "teleport_build_info",
         "Version of the program and of its runtime; always 1",
@@ -35,7 +35,7 @@ def new_registry(process: ProcessHealth) -> CollectorRegistry:
     return registry
 
 
-def diag_app(
+def create_app(
     process: ProcessHealth, registry: CollectorRegistry, declared_status: DeclaredStatus | None = None
 ) -> web.Application:
     """Return the application of the diag port; `declared_status`: report the declared status on `/readyz`."""

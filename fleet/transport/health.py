@@ -37,8 +37,8 @@ class HealthServicer:
         self._statuses: dict[str, health_pb2.HealthCheckResponse] = {}
         # Replaced at each change, which wakes up all that wait on the old one.
         self._change_event = asyncio.Event()
-        process.listen(lambda _: self._update_statuses())
-        self._declared_status.listen(self._update_statuses)
+        process.add_listener(lambda _: self._update_statuses())
+        self._declared_status.add_listener(self._update_statuses)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server."""

@@ -16,18 +16,18 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Turns the middleware on in an auth.
-VARIABLE = "TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY"
+ENV_VARIABLE = "TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY"
 
 
 class CloseUnhealthyMiddleware:
-    """Wraps an ASGI application; `healthy` is called when a response begins."""
+    """Wraps an ASGI application; `is_healthy` is called when a response begins."""
 
     def __init__(
-        self, app: App, healthy: Callable[[], bool], on_close: Callable[[], None] = lambda: None
+        self, app: App, is_healthy: Callable[[], bool], on_close: Callable[[], None] = lambda: None
     ) -> None:
         """Wrap `app`; `on_close` is called for each connection that is closed this way."""
         self._app = app
-        self._healthy = healthy
+        self._is_healthy = is_healthy
         self._on_close = on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,7 +39,11 @@ class CloseUnhealthyMiddleware:
 
         async def send_with_close(message: Message) -> None:
             # 101 switches to another protocol: the connection is no longer HTTP.
-            if message["type"] == "http.response.start" and message["status"] >= 200 and not self._healthy():
+            if (
+                message["type"] == "http.response.start"
+                and message["status"] >= 200
+                and not self._is_healthy()
+            ):
                 headers = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"connection"]
                 message = {**message, "headers": [*headers, (b"connection", b"close")]}
                 self._on_close()

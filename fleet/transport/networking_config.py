@@ -80,7 +80,7 @@ def finalize(message: Message, origin: Origin, revision: str) -> None:
     write(with_defaults(read(message).config), message)
 
 
-def defaults(revision: str) -> Message:
+def default_message(revision: str) -> Message:
     """Return the message of a new cluster's config."""
     message = Message()
     finalize(message, Origin.DEFAULTS, revision)

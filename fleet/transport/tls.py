@@ -20,15 +20,15 @@ SERVER_ROLES = ("auth", "proxy", "gateway")
 TELEPORT_NAMES = ("teleport.cluster.local", "*.teleport.cluster.local")
 
 
-def role_name(role: str) -> str:
+def server_name_of(role: str) -> str:
     """Return the host name that only certificates of this role of servers have."""
     return f"{role}.{SERVER_NAME}"
 
 
 #: Only certificates of auths have this name, so that a proxy cannot act as an auth.
-AUTH_NAME = role_name("auth")
+AUTH_SERVER_NAME = server_name_of("auth")
 #: Names that many certificates have: they do not identify a program.
-SHARED_NAMES = frozenset((SERVER_NAME, "localhost", *TELEPORT_NAMES, *map(role_name, SERVER_ROLES)))
+SHARED_NAMES = frozenset((SERVER_NAME, "localhost", *TELEPORT_NAMES, *map(server_name_of, SERVER_ROLES)))
 
 
 class TLSError(Exception):
@@ -56,8 +56,8 @@ class TLSFiles:
 
     def for_role(self, role: str) -> TLSFiles:
         """Return the files for connections to servers of a role, whose certificates must have its name."""
-        by_role = self.auth_name if role == "auth" else ""
-        return replace(self, server_name=by_role or self.server_name or role_name(role))
+        auth_name = self.auth_name if role == "auth" else ""
+        return replace(self, server_name=auth_name or self.server_name or server_name_of(role))
 
 
 def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
@@ -83,15 +83,15 @@ def check_files(tls: TLSFiles) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if tls.certificate is not None and tls.key is not None:
-            file_names = f"certificate {tls.certificate} with key {tls.key}"
+            files_text = f"certificate {tls.certificate} with key {tls.key}"
             context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
         if tls.authority is not None:
-            file_names = f"CA {tls.authority}"
+            files_text = f"CA {tls.authority}"
             context.load_verify_locations(tls.authority)
     except ssl.SSLError as error:
-        raise TLSError(f"cannot use {file_names}: {_reason(error)}") from error
+        raise TLSError(f"cannot use {files_text}: {_reason(error)}") from error
     except OSError as error:
-        raise TLSError(f"cannot read {file_names}: {error.strerror}") from error
+        raise TLSError(f"cannot read {files_text}: {error.strerror}") from error
 
 
 def _no_password() -> str:

@@ -13,7 +13,7 @@ from fleet.monitoring.evidence import FleetEvidence
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import DrainRequest
-from fleet.transport.admin import ReconnectAdvice, UnreachableError
+from fleet.transport.admin import ReconnectAdviceResult, UnreachableError
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
@@ -74,7 +74,7 @@ class CampaignFleet:
 
     def advise(
         self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
-    ) -> ReconnectAdvice:
+    ) -> ReconnectAdviceResult:
         """See Dialer."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         self.call_count += 1
@@ -96,7 +96,7 @@ class CampaignFleet:
             else:
                 self.pending_moves.append((agent, proxy))
         absent_agents = tuple(agent for agent in agents if agent not in connected_agents)
-        return ReconnectAdvice(
+        return ReconnectAdviceResult(
             proxy_id,
             len(new_agents),
             len(connected_agents) - len(new_agents),
@@ -109,7 +109,7 @@ class CampaignFleet:
 
     def read_advice(
         self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = ""
-    ) -> ReconnectAdvice:
+    ) -> ReconnectAdviceResult:
         """See Dialer."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         if proxy in self.unreachable_proxies:
@@ -117,7 +117,7 @@ class CampaignFleet:
         advised_agents = [agent for agent in agents if (proxy, advisory_id, agent) in self.stored_advisories]
         staying_agents = tuple(agent for agent in advised_agents if agent in self.agents_without_alternative)
         reasons = {agent: "no other auth accepted a heartbeat: it drains" for agent in staying_agents if auth}
-        return ReconnectAdvice(
+        return ReconnectAdviceResult(
             proxy_id,
             0,
             len(advised_agents),

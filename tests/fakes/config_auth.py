@@ -21,7 +21,7 @@ class ConfigAuth(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
     """The config and the errors of the auth."""
 
     address: str = ""
-    config: Any = field(default_factory=lambda: networking_config.defaults("1"))
+    config: Any = field(default_factory=lambda: networking_config.default_message("1"))
     #: Whether the auth drops a field that it does not know.
     drops_unknown_field: bool = False
     #: The status of every call.

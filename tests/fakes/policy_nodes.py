@@ -12,7 +12,7 @@ from fleet.changes.base_kind import RecordSnapshot
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
-from fleet.transport.admin import RevisionConflict, UnreachableError
+from fleet.transport.admin import RevisionConflictError, UnreachableError
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 from tests.fakes.reader import FakeReader
@@ -110,7 +110,7 @@ class PolicyNodes:
         """See Dialer."""
         node = self._reach(instance_id, "send_policies")
         if revision != env_policies.revision_of(node.accepted_values):
-            raise RevisionConflict("another revision")
+            raise RevisionConflictError("another revision")
         node.accepted_values = dict(values)
 
     def drain(self, instance_id: str, reason: str) -> None:
@@ -125,7 +125,7 @@ class PolicyNodes:
         """See Dialer."""
         node = self._reach(instance_id, "restart")
         if run_id != str(node.run):
-            raise RevisionConflict("not this run")
+            raise RevisionConflictError("not this run")
         node.restart()
 
     def _reach(self, instance_id: str, request_name: str) -> PolicyNode:

@@ -21,7 +21,7 @@ from fleet.protocol.networking import config as rules
 from fleet.transport.admin import (
     AdminError,
     NetworkingConfigClient,
-    RevisionConflict,
+    RevisionConflictError,
     StoredConfig,
     UnreachableError,
 )
@@ -55,7 +55,7 @@ def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> 
         _fail_change(
             change, context, f"no auth was reachable within 60 s; the config may have been written: {error}"
         )
-    except RevisionConflict as error:
+    except RevisionConflictError as error:
         _record_stored_revision(change, context)
         _fail_change(
             change,
@@ -76,7 +76,7 @@ async def _update_config(client: NetworkingConfigClient, change: Change, *, is_r
         return stored_config
     base_revision = revisions.base_revision_of(change)
     if stored_config.resource.revision != base_revision:
-        raise RevisionConflict(
+        raise RevisionConflictError(
             f"the stored revision is {stored_config.resource.revision}, but the plan is based on {base_revision}"
         )
     await client.update(stored_config, replace(stored_config.resource, config=desired_config))

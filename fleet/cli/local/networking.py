@@ -32,13 +32,13 @@ from fleet.transport.admin import (
     AdminError,
     NetworkingConfigClient,
     NotAllowedError,
-    RevisionConflict,
+    RevisionConflictError,
     StoredConfig,
     UnreachableError,
 )
 from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.read_retries import policy_by_method
-from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
+from fleet.transport.tls import AUTH_SERVER_NAME, TLSError, TLSFiles
 
 AdminCall = Callable[[NetworkingConfigClient], Awaitable[StoredConfig]]
 
@@ -89,7 +89,7 @@ _options = combine(
         "--tls-server-name",
         default="",
         envvar="REFLOAT_TLS_SERVER_NAME",
-        help=f"Name to expect in an auth's certificate. Default: {AUTH_NAME}.",
+        help=f"Name to expect in an auth's certificate. Default: {AUTH_SERVER_NAME}.",
     ),
 )
 
@@ -179,7 +179,7 @@ def set_command(auths: AuthConfigClient, values: tuple[str, ...], confirm: bool,
     rules.check(rules.with_defaults(new_config), rules.with_defaults(before.resource.config))
     try:
         after = auths.call_first(_update(before, replace(before.resource, config=new_config)))
-    except RevisionConflict as error:
+    except RevisionConflictError as error:
         raise Failure(
             f"nothing was changed: {error}. Run the command again to change the current config"
         ) from error
@@ -206,7 +206,7 @@ def edit_command(auths: AuthConfigClient, confirm: bool) -> None:
             return
         try:
             after = auths.call_first(_update(base, edited_config.resource))
-        except RevisionConflict:
+        except RevisionConflictError:
             base, text = _rebase_edit(auths, base, edited_config)
             continue
         except AdminError as error:

@@ -14,7 +14,7 @@ from fleet.cli.local.members import channel_to
 from fleet.cli.output import Failure, show_json
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
-from fleet.transport.admin import AdminError, ReconnectAdvice, TunnelAdminClient
+from fleet.transport.admin import AdminError, ReconnectAdviceResult, TunnelAdminClient
 from fleet.transport.tls import TLSError
 
 
@@ -90,15 +90,15 @@ async def _advise_agents(
     reason: str,
     agents: tuple[str, ...],
     limit: int,
-) -> ReconnectAdvice:
+) -> ReconnectAdviceResult:
     async with channel_to(record, name) as channel:
         admin = TunnelAdminClient(channel)
         if auth is not None:
-            return await admin.advise_auth_reconnect(advisory_id, reason, auth, agents=agents, limit=limit)
-        return await admin.advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
+            return await admin.advise_auth_reconnect(advisory_id, reason, auth, agent_ids=agents, limit=limit)
+        return await admin.advise_reconnect(advisory_id, reason, agent_ids=agents, limit=limit)
 
 
-def _format_advice(advice: ReconnectAdvice) -> str:
+def _format_advice(advice: ReconnectAdviceResult) -> str:
     parts = [f"{advice.advised_count} agents advised"]
     for count, description in (
         (advice.already_advised_count, "advised before and not moved yet"),

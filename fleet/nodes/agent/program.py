@@ -37,13 +37,13 @@ from fleet.protocol.recovery.tracker import Tracker, TrackerSnapshot
 from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
 from fleet.protocol.tunnel.messages import WireVersion
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer
+from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.pick_healthy import channel_factory
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.tunnelled_channel import TunnelledChannel
 from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.read_retries import REPORTS, policy_by_method
-from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
+from fleet.transport.tls import AUTH_SERVER_NAME, TLSError, TLSFiles
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
@@ -84,11 +84,13 @@ class AgentFlags:
     tunnel_wire: WireVersion = WireVersion.V0_2
 
     @property
-    def dead_peer(self) -> DeadPeer:
+    def keepalive(self) -> KeepaliveSettings:
         """How soon a dead auth is noticed. Only flags count: gRPC needs the values before any config arrives."""
         keep_alive = tunnel_settings.settings(self.overrides, None).keep_alive
         interval = self.auth_keep_alive_interval or keep_alive.interval
-        return DeadPeer(ping_after=interval, answer_within=interval * max(keep_alive.count_max - 1, 1))
+        return KeepaliveSettings(
+            ping_after=interval, answer_within=interval * max(keep_alive.count_max - 1, 1)
+        )
 
 
 class Agent:
@@ -203,12 +205,12 @@ class Agent:
         }
         if flags.auth_via_proxy:
             channel: PickHealthyChannel = TunnelledChannel(
-                self._dial_addresses, flags.tls, flags.dead_peer, flags.balancer, **common
+                self._dial_addresses, flags.tls, flags.keepalive, flags.balancer, **common
             )
         else:
             tls = flags.tls.for_role("auth")
             channel = channel_factory.open_channel(
-                self._dial_addresses, tls, flags.dead_peer, flags.balancer, order=self._auth_order, **common
+                self._dial_addresses, tls, flags.keepalive, flags.balancer, order=self._auth_order, **common
             )
         return channel
 
@@ -425,7 +427,7 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 @click.option(
     "--tls-auth-name",
     default="",
-    help=f"Host name to expect in an auth's certificate. Default: --tls-server-name, or else {AUTH_NAME}.",
+    help=f"Host name to expect in an auth's certificate. Default: --tls-server-name, or else {AUTH_SERVER_NAME}.",
 )
 def command(
     auth: Addresses | None,

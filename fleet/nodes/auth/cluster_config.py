@@ -101,7 +101,7 @@ class ClusterConfigServicer:
             refusal = rules.reset_refusal(networking_config.read(stored_config).origin)
             if refusal:
                 await self._refuse(context, "reset", grpc.StatusCode.INVALID_ARGUMENT, refusal)
-            config = networking_config.defaults(_new_revision())
+            config = networking_config.default_message(_new_revision())
             if await self._put(config, context, "is", stored_config.metadata.revision):
                 return self._record_write("reset", config)
         return await self._refuse(
@@ -174,10 +174,10 @@ class ClusterConfigServicer:
 async def get_or_create(backend: Backend) -> Message:
     """Return the stored config; store the defaults first if there is none. Raises BackendUnavailableError."""
     while True:
-        message = await backend.networking_config()
+        message = await backend.get_networking_config()
         if message is not None:
             return message
-        default_config = networking_config.defaults(_new_revision())
+        default_config = networking_config.default_message(_new_revision())
         if await backend.put_networking_config(default_config, "absent"):
             return default_config
 
@@ -206,7 +206,7 @@ class NetworkingConfigCache:
                 return None
             if self._message is None or self._message.metadata.revision != revision:
                 try:
-                    self._message = await self._backend.networking_config()
+                    self._message = await self._backend.get_networking_config()
                 except UnreadableResourceError as error:
                     self._unreadable_revision = revision
                     self._refusals.refuse("networking-config", revision, f"revision {revision}", str(error))

@@ -178,10 +178,10 @@ class AuthHTTP:
         return _OK
 
     async def _get_proxies(self) -> list[Document]:
-        return [_server_document(server) for server in await self._backend.instances("proxy")]
+        return [_server_document(server) for server in await self._backend.list_instances("proxy")]
 
     async def _get_auth_servers(self) -> list[Document]:
-        return [_server_document(server) for server in await self._backend.instances("auth")]
+        return [_server_document(server) for server in await self._backend.list_instances("auth")]
 
     async def _delete_proxy(self, caller: Caller | None, name: str) -> Document:
         self._demand_proof(caller, "proxy", name)
@@ -192,7 +192,7 @@ class AuthHTTP:
 
     async def _delete_all_proxies(self) -> Document:
         with self._instance.measure_write("http"):
-            for server in await self._backend.instances("proxy"):
+            for server in await self._backend.list_instances("proxy"):
                 await self._backend.delete_instance("proxy", server.metadata.name)
         return _OK
 
@@ -234,7 +234,7 @@ class AuthHTTP:
         return _OK
 
     async def _get_connections(self, cluster: str = "") -> list[Document]:
-        connections = [json.loads(body) for body in await self._backend.tunnel_connections()]
+        connections = [json.loads(body) for body in await self._backend.list_tunnel_connections()]
         return [
             connection
             for connection in connections

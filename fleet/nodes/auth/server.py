@@ -127,11 +127,11 @@ class HeartbeatServicer:
 
         Agents receive it one by one within a heartbeat interval, so they do not all move at once.
         """
-        drain, auth_id = self._instance.declared_status.drain_declaration, self._instance.flags.id
+        drain, auth_id = self._instance.declared_status.draining_declaration, self._instance.flags.id
         if drain is None:
             return None
         return fleet_pb2.AuthReconnectAdvisory(
-            advisory_id=f"drain-{int(drain.at)}", reason=drain.reason, leave_auth_id=auth_id
+            advisory_id=f"drain-{int(drain.declared_at)}", reason=drain.reason, leave_auth_id=auth_id
         )
 
     async def _config_for(self, agent: fleet_pb2.AgentResource, revision: str) -> Message | None:
@@ -154,7 +154,7 @@ class HeartbeatServicer:
         caller = peers.caller_of(context)
         if caller is None:
             return True
-        entry = await self._instance.backend.agent(agent_id)
+        entry = await self._instance.backend.get_agent(agent_id)
         if entry is None:
             return False
         name, cluster = entry.agent.name, self._instance.flags.cluster
@@ -207,7 +207,7 @@ class AgentFeedServicer:
         """Return the agents that changed since a revision."""
         await self._response_limiter.admit(context)
         try:
-            page = await self._backend.agents(request.epoch, request.since_revision, request.limit)
+            page = await self._backend.list_agents(request.epoch, request.since_revision, request.limit)
         except BackendUnavailableError as error:
             await abort_unavailable(context, error)
         return fleet_pb2.ListAgentsResponse(
@@ -246,7 +246,7 @@ class PresenceServicer:
     ) -> tuple[Sequence[types_pb2.ServerV2], str]:
         await self._response_limiter.admit(context)
         try:
-            servers = await self._backend.instances(kind)
+            servers = await self._backend.list_instances(kind)
         except BackendUnavailableError as error:
             await abort_unavailable(context, error)
         # The token is the first name of the next page, so instances that come or go in between do not shift the pages.
@@ -351,7 +351,7 @@ async def serve(
     environment = own.merge_environment()
     try:
         config = service_config.from_environment(environment)
-        close = switches.switch_from(environment, http_close.VARIABLE, default=False)
+        close = switches.switch_from(environment, http_close.ENV_VARIABLE, default=False)
     except (ServiceConfigError, SwitchError) as error:
         raise lifecycle.NodeStartError(str(error)) from None
     shutdown = lifecycle.Shutdown()

@@ -87,7 +87,7 @@ class Gateway:
         self.flags = flags
         self.process = ProcessHealth(tick=1.0)
         self.process.register("gateway")
-        self.registry = diag.new_registry(self.process)
+        self.registry = diag.create_registry(self.process)
         self.metrics = GatewayMetrics(self.registry)
         try:
             self.certificates = Certificates(

@@ -41,6 +41,6 @@ def gateway_site(
             {"destinations": backends.describe(), "unresolved": backends.list_unresolved()}
         )
 
-    app = diag.diag_app(process, registry)
+    app = diag.create_app(process, registry)
     app.add_routes([web.get("/routes", routes), web.get("/destinations", destinations)])
     return app

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet.nodes.local import gateway as fleet_gateway
 from fleet.nodes.local.forward_names import BACKEND, PORTS
 from fleet.protocol.recovery import announce
-from fleet.transport.tls import AUTH_NAME
+from fleet.transport.tls import AUTH_SERVER_NAME
 
 #: The destination of a forward that is set later.
 _NO_TARGET = "-"
@@ -149,7 +149,7 @@ def gateway(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
     if plan.keys is not None:
         tls_flags = _tls(plan, "gateway")
         argv += [*tls_flags, *(part.replace("--tls-", "--backend-tls-") for part in tls_flags)]
-        argv += ["--backend-tls-server-name", AUTH_NAME]
+        argv += ["--backend-tls-server-name", AUTH_SERVER_NAME]
     return argv
 
 

@@ -84,7 +84,7 @@ class AuthSessionHandler:
 
     async def _refresh(self) -> None:
         try:
-            servers = await self._instance.backend.instances("auth")
+            servers = await self._instance.backend.list_instances("auth")
         except BackendUnavailableError:
             endpoints = [
                 (auth.address, "") for auth in self._auths

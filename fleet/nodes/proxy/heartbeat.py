@@ -24,7 +24,7 @@ from fleet.nodes.shared.instance import AuthsUnavailable, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.recovery.auth_choice import AuthChoice, most_requests, time_limit
-from fleet.transport.tls import AUTH_NAME, TLSError
+from fleet.transport.tls import AUTH_SERVER_NAME, TLSError
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class AuthPresence:
         raise AuthsUnavailable(f"no auth accepted the heartbeat: {reason}")
 
     async def _read_auth_addresses(self) -> Sequence[str]:
-        servers = await self._instance.backend.instances("auth")
+        servers = await self._instance.backend.list_instances("auth")
         if self._fixed_addresses:
             return self._fixed_addresses
         labels = ((server, server.metadata.labels.get(HTTP_LABEL, "")) for server in servers)
@@ -169,7 +169,7 @@ class AuthPresence:
             headers=headers,
             ssl=self._context if self._context is not None else True,
             # A proxy or a gateway must not be taken for an auth.
-            server_hostname=(tls.auth_name or AUTH_NAME) if self._context is not None else None,
+            server_hostname=(tls.auth_name or AUTH_SERVER_NAME) if self._context is not None else None,
             allow_redirects=False,
         ) as response:
             text = await _read(response)

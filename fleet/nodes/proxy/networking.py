@@ -35,11 +35,11 @@ class ProxyNetworking:
 
     async def apply_stored_config(self) -> None:
         """Apply the stored config if its revision is new. Raises BackendUnavailableError."""
-        revision = await self._backend.networking_revision()
+        revision = await self._backend.get_networking_revision()
         if revision == self.revision:
             return
         try:
-            message = await self._backend.networking_config()
+            message = await self._backend.get_networking_config()
         except UnreadableResourceError as error:
             # Auths cannot read it either, so announcing it to agents is pointless.
             self.revision = revision

@@ -106,7 +106,7 @@ class Proxy:
             auth_handler.accept_session,
         )
         self.table = self.tunnels.table
-        self.instance.declared_status.listen(self._on_status_change)
+        self.instance.declared_status.add_listener(self._on_status_change)
         self.networking = ProxyNetworking(self.instance, flags.overrides, self.table)
         self.tunnels.add_to(self.instance.server)
         self.tunnel_v01: TunnelV01Listener | None = None
@@ -207,7 +207,7 @@ class Proxy:
         await self.instance.stop()
 
     def _on_status_change(self) -> None:
-        self.tunnels.is_drained = self.instance.declared_status.drain_declaration is not None
+        self.tunnels.is_drained = self.instance.declared_status.draining_declaration is not None
 
     async def _watch_proxies(self) -> None:
         """Watch the proxies in the backend, and tell agents about changes.
@@ -221,7 +221,7 @@ class Proxy:
         is_reachable = True
         while True:
             try:
-                servers = await self.instance.backend.instances("proxy")
+                servers = await self.instance.backend.list_instances("proxy")
                 if self._publisher.observe(map(_resource, servers), time.monotonic()):
                     self.table.wake_all()
                 await self.networking.apply_stored_config()

@@ -105,7 +105,7 @@ class Instance:
         self.schedule = announce.schedule(flags.announce_ttl, random.random())
         self.process = ProcessHealth(self.schedule.tick)
         self.process.register(kind)
-        self.registry = diag.new_registry(self.process)
+        self.registry = diag.create_registry(self.process)
         #: Counts messages and resources of peers and of the backend that could not be used.
         self.refusals = Refusals(self.registry)
         try:
@@ -145,7 +145,7 @@ class Instance:
         self._heartbeats: asyncio.Task[None] | None = None
         # Set when the resource has changed, so that a heartbeat follows at once.
         self._announce_soon = asyncio.Event()
-        self.declared_status.listen(self._announce_soon.set)
+        self.declared_status.add_listener(self._announce_soon.set)
         self.grpc_address = ""
         self.diag_address = ""
 
@@ -245,7 +245,7 @@ class Instance:
         except TLSError as error:
             raise lifecycle.NodeStartError(str(error)) from None
         self.grpc_address = addresses.join(flags.listen[0], port)
-        app = diag.diag_app(self.process, self.registry, self.declared_status)
+        app = diag.create_app(self.process, self.registry, self.declared_status)
         self.diag_address = await self._stack.enter_async_context(http_site.serve(app, flags.diag_listen))
         await self.server.start()
 
@@ -292,7 +292,7 @@ class Instance:
         expires = Timestamp()
         expires.FromNanoseconds(durations.to_nanoseconds(now + flags.announce_ttl))
         diag_address = addresses.join(*flags.advertise_diag) if flags.advertise_diag else self.diag_address
-        drain = self.declared_status.drain_declaration
+        drain = self.declared_status.draining_declaration
         return types_pb2.ServerV2(
             kind="auth_server" if self.kind == "auth" else "proxy",
             version="v2",

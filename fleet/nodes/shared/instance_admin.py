@@ -51,6 +51,6 @@ class InstanceAdminServicer:
                 )
         return fleet_pb2.SetDeclaredStatusResponse(
             instance_id=self._instance_id,
-            draining=declared_status.drain_declaration is not None,
+            draining=declared_status.draining_declaration is not None,
             degraded=declared_status.degraded_declaration is not None,
         )

@@ -13,7 +13,7 @@ from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.nodes.tunnel.flags import Claim, LocalForward, Service, claims_rule, spell_target
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer
+from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import handlers, options
 from fleet.transport.tunnel.handlers import AcceptedSession, Handler
@@ -41,14 +41,14 @@ class ServerPlan:
     allow_anonymous: bool
     bridge: bool
     policy: SessionPolicy
-    dead_peer: DeadPeer
+    keepalive: KeepaliveSettings
 
 
 async def serve(plan: ServerPlan) -> None:
     """Serve until SIGTERM or SIGINT. Raises NodeStartError, TLSError."""
     _demand_proof(plan)
     tunnels = [_tunnel(plan, wire) for wire in plan.wires]
-    server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.dead_peer)])
+    server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.keepalive)])
     serve_tunnels(server, *tunnels)
     try:
         port = channels.add_port(server, addresses.join(*plan.listen), plan.tls)

@@ -11,7 +11,7 @@ import grpc.aio
 from fleet.protocol.recovery.address_order import Address, AddressOrder
 from fleet.protocol.recovery.pick_healthy import DEFAULTS, BalancerSettings
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer, GrpcOptions
+from fleet.transport.channels import GrpcOptions, KeepaliveSettings
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.events import OnLeave
@@ -30,12 +30,12 @@ class _ConnectionFactory:
         self,
         addresses: Addresses,
         tls: TLSFiles | None,
-        dead_peer: DeadPeer | None,
+        keepalive: KeepaliveSettings | None,
         order: AddressOrder | None = None,
     ) -> None:
         channels.target_of(addresses)
         self._order = AddressOrder(addresses) if order is None else order
-        self._options = [*channels.channel_options(dead_peer), *channels.fixed_window_options()]
+        self._options = [*channels.channel_options(keepalive), *channels.fixed_window_options()]
         self.credentials: grpc.ChannelCredentials | None = None
         if tls is not None and tls.enabled:
             self.credentials = channel_credentials(tls)
@@ -55,7 +55,7 @@ class _ConnectionFactory:
 def open_channel(
     addresses: Addresses,
     tls: TLSFiles | None = None,
-    dead_peer: DeadPeer | None = None,
+    keepalive: KeepaliveSettings | None = None,
     settings: BalancerSettings = DEFAULTS,
     *,
     name: str = "channel",
@@ -71,7 +71,7 @@ def open_channel(
 
     Raises ValueError for addresses that cannot be combined, and TLSError.
     """
-    opener = _ConnectionFactory(addresses, tls, dead_peer, order)
+    opener = _ConnectionFactory(addresses, tls, keepalive, order)
 
     def open_connection(shuffle: bool) -> grpc.aio.Channel:
         target, options = opener.target(shuffle)
@@ -92,7 +92,7 @@ def open_channel(
 def open_blocking_channel(
     addresses: Addresses,
     tls: TLSFiles | None = None,
-    dead_peer: DeadPeer | None = None,
+    keepalive: KeepaliveSettings | None = None,
     settings: BalancerSettings = DEFAULTS,
     *,
     name: str = "channel",
@@ -100,7 +100,7 @@ def open_blocking_channel(
     on_unreadable: Callable[[], None] = lambda: None,
 ) -> BlockingPickHealthyChannel:
     """Return the same channel for grpc's blocking API."""
-    opener = _ConnectionFactory(addresses, tls, dead_peer)
+    opener = _ConnectionFactory(addresses, tls, keepalive)
 
     def open_connection(shuffle: bool) -> grpc.Channel:
         target, options = opener.target(shuffle)

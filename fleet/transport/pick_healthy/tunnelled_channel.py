@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.protocol.recovery.pick_healthy import DEFAULTS, BalancerSettings
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer
+from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import Addresses
 from fleet.transport.pick_healthy.events import OnLeave
@@ -28,7 +28,7 @@ class TunnelledChannel(PickHealthyChannel):
         self,
         addresses: Addresses,
         tls: TLSFiles | None = None,
-        dead_peer: DeadPeer | None = None,
+        keepalive: KeepaliveSettings | None = None,
         settings: BalancerSettings = DEFAULTS,
         *,
         name: str = "channel",
@@ -48,7 +48,7 @@ class TunnelledChannel(PickHealthyChannel):
         )
         self._proxies = list(addresses)
         self._tls = tls
-        self._dead_peer = dead_peer
+        self._keepalive = keepalive
         self._interceptors = interceptors
         self._forwarders: dict[grpc.aio.Channel, TunnelForwarder] = {}
         for address in self._proxies:
@@ -75,7 +75,7 @@ class TunnelledChannel(PickHealthyChannel):
         tls = None if self._tls is None else self._tls.for_role("auth")
         target = channels.target_of([forwarder.address])
         channel = channels.open_channel(
-            target, tls, self._dead_peer, extra_options=more, interceptors=self._interceptors
+            target, tls, self._keepalive, extra_options=more, interceptors=self._interceptors
         )
         self._forwarders[channel] = forwarder
         return channel
@@ -87,4 +87,4 @@ class TunnelledChannel(PickHealthyChannel):
         except ValueError:
             target = channels.target_of(shuffled_proxies[:1])  # a host name cannot be combined with others
         tls = None if self._tls is None else self._tls.for_role("proxy")
-        return channels.open_channel(target, tls, self._dead_peer)
+        return channels.open_channel(target, tls, self._keepalive)

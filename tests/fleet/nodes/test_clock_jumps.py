@@ -47,7 +47,7 @@ async def test_clock_jump_keeps_tunnels_and_proxy_failure_is_still_detected(
     (tunnel,) = agent.tunnels.tunnels
 
     async def is_heartbeating_through(proxy: Proxy, min_revision: int = 0) -> bool:
-        page = await auth.instance.backend.agents("", 0, 0)
+        page = await auth.instance.backend.list_agents("", 0, 0)
         carriers = [entry.agent.via_proxy_id for entry in page.agents if entry.agent.name == "agent-1"]
         return page.revision > min_revision and carriers == [proxy.instance.flags.id if via_proxy else ""]
 
@@ -57,7 +57,7 @@ async def test_clock_jump_keeps_tunnels_and_proxy_failure_is_still_detected(
     monkeypatch.setattr(_utils, "time", SimpleNamespace(time=real_time))
     monkeypatch.setattr(time, "time", lambda: real_time() + jump)
     monkeypatch.setattr(time, "time_ns", lambda: real_time_ns() + int(jump) * 10**9)
-    revision = (await auth.instance.backend.agents("", 0, 0)).revision
+    revision = (await auth.instance.backend.list_agents("", 0, 0)).revision
 
     await eventually(lambda: is_heartbeating_through(first, revision))
     assert agent.tunnels.tunnels == (tunnel,)
@@ -68,7 +68,7 @@ async def test_clock_jump_keeps_tunnels_and_proxy_failure_is_still_detected(
     )
     await first_forward.change(mode=ForwardMode.HOLD)
     await eventually(lambda: set(agent.tunnels.proxies) == {second.instance.flags.id})
-    revision = (await auth.instance.backend.agents("", 0, 0)).revision
+    revision = (await auth.instance.backend.list_agents("", 0, 0)).revision
     await eventually(lambda: is_heartbeating_through(second, revision))
     await first_forward.change(mode=ForwardMode.PASS)
 

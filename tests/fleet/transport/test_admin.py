@@ -15,7 +15,7 @@ from fleet.transport.admin import (
     NetworkingConfigClient,
     NotAllowedError,
     RejectedError,
-    RevisionConflict,
+    RevisionConflictError,
     TunnelAdminClient,
     UnreachableError,
 )
@@ -85,7 +85,7 @@ async def test_update_keeps_unknown_fields(client: NetworkingConfigClient, auth:
         9_000_000_000,
     )
     assert auth.stored_config.spec.SerializeToString().endswith(b"\x9a\x06\x01?")
-    with pytest.raises(RevisionConflict, match="compare failed"):
+    with pytest.raises(RevisionConflictError, match="compare failed"):
         await client.update(stored, changed_resource)
     assert (await client.reset()).resource.revision == "reset"
 
@@ -94,7 +94,7 @@ async def test_update_keeps_unknown_fields(client: NetworkingConfigClient, auth:
     ("code", "error_class"),
     [
         (grpc.StatusCode.INVALID_ARGUMENT, RejectedError),
-        (grpc.StatusCode.ABORTED, RevisionConflict),
+        (grpc.StatusCode.ABORTED, RevisionConflictError),
         (grpc.StatusCode.UNAVAILABLE, UnreachableError),
         (grpc.StatusCode.PERMISSION_DENIED, NotAllowedError),
         (grpc.StatusCode.DATA_LOSS, admin.AdminError),
@@ -116,7 +116,7 @@ async def test_advise_reconnect_returns_the_counts(valkey_url: str, prefix: str)
     proxy = await plane.proxy(ttl=600.0)
     async with channel_to(proxy.instance.grpc_address) as channel:
         client = TunnelAdminClient(channel)
-        advice_counts = await client.advise_reconnect("x", "because", agents=["nobody"])
+        advice_counts = await client.advise_reconnect("x", "because", agent_ids=["nobody"])
         assert (advice_counts.proxy_id, advice_counts.advised_count, advice_counts.absent_count) == (
             proxy.instance.flags.id,
             0,

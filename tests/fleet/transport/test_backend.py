@@ -43,7 +43,7 @@ def agent(name: str, ttl_ms: int = 60_000) -> fleet_pb2.AgentResource:
 
 
 async def proxy_names(backend: Backend) -> list[str]:
-    return [instance.metadata.name for instance in await backend.instances("proxy")]
+    return [instance.metadata.name for instance in await backend.list_instances("proxy")]
 
 
 async def test_instance_expires_after_its_ttl(backend: Backend) -> None:
@@ -77,7 +77,7 @@ class FeedReader:
 
     async def read(self, limit: int = 2) -> set[str]:
         while True:
-            page: AgentPage = await self._backend.agents(*self.position, limit)
+            page: AgentPage = await self._backend.list_agents(*self.position, limit)
             if page.full:
                 self.entries.clear()
                 self.full_page_count += 1
@@ -125,7 +125,7 @@ async def test_agents_feed_is_the_same_for_every_auth(backend: Backend, valkey_u
     """A poller may change auths: epoch and revision are in the backend."""
     other_backend = Backend(valkey_url, "default", prefix=prefix)
     await backend.put_agent(agent("a"), "auth-1")
-    first = await backend.agents("", 0, 0)
+    first = await backend.list_agents("", 0, 0)
     await other_backend.put_agent(agent("b"), "auth-2")
     second = await other_backend.agents(first.epoch, first.revision, 0)
     assert (first.full, second.full) == (True, False)
@@ -136,11 +136,11 @@ async def test_agents_feed_is_the_same_for_every_auth(backend: Backend, valkey_u
 async def test_agents_feed_is_full_after_data_loss(backend: Backend) -> None:
     """The epoch is another one."""
     await backend.put_agent(agent("a"), "auth-1")
-    first = await backend.agents("", 0, 0)
+    first = await backend.list_agents("", 0, 0)
     for key in await backend._redis.keys(f"{backend._space}:*"):
         await backend._redis.delete(key)
     await backend.put_agent(agent("b"), "auth-1")
-    second = await backend.agents(first.epoch, first.revision, 0)
+    second = await backend.list_agents(first.epoch, first.revision, 0)
     assert second.epoch != first.epoch
     assert second.full
     assert [entry.agent.agent_id for entry in second.agents] == ["b"]
@@ -153,13 +153,13 @@ async def test_agents_feed_is_full_after_too_many_removals(
     monkeypatch.setattr(backend_module, "_REMOVALS", 1)
     for name in "abc":
         await backend.put_agent(agent(name), "auth-1")
-    first_page = await backend.agents("", 0, 0)
+    first_page = await backend.list_agents("", 0, 0)
     await backend.delete_agent("a")
-    second_page = await backend.agents(first_page.epoch, first_page.revision, 0)
+    second_page = await backend.list_agents(first_page.epoch, first_page.revision, 0)
     assert (second_page.full, second_page.removed_ids) == (False, ("a",))
     await backend.delete_agent("b")
-    assert (await backend.agents(first_page.epoch, first_page.revision, 0)).full
-    assert not (await backend.agents(first_page.epoch, second_page.revision, 0)).full
+    assert (await backend.list_agents(first_page.epoch, first_page.revision, 0)).full
+    assert not (await backend.list_agents(first_page.epoch, second_page.revision, 0)).full
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ async def test_refused_connection_fails_at_once(silent_port: int) -> None:
         port = bound_socket.getsockname()[1]
     backend = Backend(f"redis://127.0.0.1:{port}/0", "default")
     with pytest.raises(BackendUnavailableError, match="cannot be used"):
-        await backend.instances("auth")
+        await backend.list_instances("auth")
     await backend.close()
 
 
@@ -271,15 +271,15 @@ def networking_config(revision: str) -> types_pb2.ClusterNetworkingConfigV2:
 
 async def test_networking_config_is_written_conditionally(backend: Backend) -> None:
     """If there is none, over a given revision, or over any."""
-    assert await backend.networking_config() is None
+    assert await backend.get_networking_config() is None
     assert not await backend.put_networking_config(networking_config("1"), "is", "0")
     assert await backend.put_networking_config(networking_config("1"), "absent")
     assert not await backend.put_networking_config(networking_config("2"), "absent")
     assert not await backend.put_networking_config(networking_config("2"), "is", "")
     assert await backend.put_networking_config(networking_config("2"), "is", "1")
-    assert await backend.networking_config() == networking_config("2")
+    assert await backend.get_networking_config() == networking_config("2")
     assert await backend.put_networking_config(networking_config("3"))
-    assert await backend.networking_config() == networking_config("3")
+    assert await backend.get_networking_config() == networking_config("3")
 
 
 async def test_unreadable_resources_are_left_out(valkey_url: str, prefix: str) -> None:
@@ -298,12 +298,12 @@ async def test_unreadable_resources_are_left_out(valkey_url: str, prefix: str) -
             await raw.set(f"{prefix}:default:{key}", b"\xff\xff", keepttl=True)
         await raw.hset(f"{prefix}:default:networking-config", "body", b"\xff\xff")
     assert await proxy_names(backend) == ["b"]
-    page = await backend.agents("", 0, 0)
+    page = await backend.list_agents("", 0, 0)
     assert [entry.agent.agent_id for entry in page.agents] == ["d"]
-    assert await backend.agent("c") is None
+    assert await backend.get_agent("c") is None
     assert unreadable_names == ["proxy a", "an agent", "agent c"]
     with pytest.raises(UnreadableResourceError, match="cannot read the networking config"):
-        await backend.networking_config()
+        await backend.get_networking_config()
     await backend.close()
 
 
@@ -316,7 +316,7 @@ async def test_large_agents_are_split_into_pages(backend: Backend) -> None:
         await backend.put_agent(resource, "auth-1")
     agent_ids: list[str] = []
     revision, pages = 0, 0
-    page = await backend.agents("", 0, 0)
+    page = await backend.list_agents("", 0, 0)
     while True:
         entries = [entry.ByteSize() for entry in page.agents]
         assert sum(entries) < 2_200_000 or len(entries) == 1
@@ -325,6 +325,6 @@ async def test_large_agents_are_split_into_pages(backend: Backend) -> None:
         revision, pages = page.revision, pages + 1
         if not page.more:
             break
-        page = await backend.agents(page.epoch, page.revision, 0)
+        page = await backend.list_agents(page.epoch, page.revision, 0)
     assert agent_ids == [f"a{number}" for number in range(len(sizes))]
     assert 4 <= pages <= 6

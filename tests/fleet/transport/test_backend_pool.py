@@ -47,7 +47,7 @@ async def open_connections(forward: Forward, backend: Backend, count: int) -> No
     """Open connections by concurrent calls, and leave them idle in the pool."""
     await forward.change(mode=ForwardMode.HOLD)
     before = forward.accepted_count
-    calls = [asyncio.ensure_future(backend.instances("proxy")) for _ in range(count)]
+    calls = [asyncio.ensure_future(backend.list_instances("proxy")) for _ in range(count)]
     await eventually(lambda: forward.accepted_count == before + count)
     await forward.change(mode=ForwardMode.PASS)
     await asyncio.gather(*calls)
@@ -66,7 +66,7 @@ def test_reset_idle_connections_are_replaced(run: Run, valkey_url: str, prefix: 
             await forward.change(mode=ForwardMode.PASS)
             for number in range(8):
                 await backend.put_instance("proxy", server(f"p{number}"), 60.0)
-            assert len(await backend.instances("proxy")) == 8
+            assert len(await backend.list_instances("proxy")) == 8
 
     run(run_calls())
 
@@ -78,7 +78,7 @@ def test_read_on_a_reset_connection_is_retried(run: Run, valkey_url: str, prefix
     async def run_calls() -> None:
         async with forwarded_backend(valkey_url, prefix) as (forward, backend):
             await backend.put_instance("proxy", server("a"), 60.0)
-            call = await reset_during_call(forward, backend, backend.instances("proxy"))
+            call = await reset_during_call(forward, backend, backend.list_instances("proxy"))
             await eventually(lambda: forward.accepted_count == 2)
             await forward.change(mode=ForwardMode.PASS)
             assert [instance.metadata.name for instance in await call] == ["a"]
@@ -117,7 +117,7 @@ def test_failed_connection_empties_the_pool(
             await forward.change(mode=ForwardMode.HOLD)
             monkeypatch.setattr(backend_module, "TIMEOUT", HASTY)
             with pytest.raises(BackendTimeoutError):
-                await backend.instances("proxy")
+                await backend.list_instances("proxy")
             monkeypatch.setattr(backend_module, "TIMEOUT", 40.0)
             # The failed connection reconnects anyway; the other four calls show whether the rest was dropped.
             await open_connections(forward, backend, 5)

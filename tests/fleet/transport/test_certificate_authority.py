@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from fleet.transport import certificate_authority
-from fleet.transport.tls import SERVER_NAME, SERVER_ROLES, role_name
+from fleet.transport.tls import SERVER_NAME, SERVER_ROLES, server_name_of
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -129,10 +129,10 @@ def test_server_certificate_is_valid_for_its_role_only(tmp_path: Path) -> None:
     agent = certificate_authority.issue(ca, "agent-1", role="agent", now=NOW)
     for role in SERVER_ROLES:
         server = certificate_authority.issue(ca, f"{role}-1", role=role, now=NOW)
-        _handshake(server, agent, role_name(role))
+        _handshake(server, agent, server_name_of(role))
         for other_role in {*SERVER_ROLES} - {role}:
             with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
-                _handshake(server, agent, role_name(other_role))
+                _handshake(server, agent, server_name_of(other_role))
 
 
 @pytest.mark.parametrize("hostname", ["teleport.cluster.local", "64656661756c74.teleport.cluster.local"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer
+from fleet.transport.channels import KeepaliveSettings
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_target_of_mixed_addresses_is_refused(hosts: tuple[str, ...]) -> None:
 
 def test_channel_options_with_a_dead_peer_policy() -> None:
     """All options that grpcio needs to detect a frozen peer."""
-    options = dict(channels.channel_options(DeadPeer(ping_after=10.0, answer_within=20.0)))
+    options = dict(channels.channel_options(KeepaliveSettings(ping_after=10.0, answer_within=20.0)))
     assert options["grpc.keepalive_time_ms"] == 10_000
     assert options["grpc.http2.ping_timeout_ms"] == 20_000
     assert options["grpc.http2.max_pings_without_data"] == 0

@@ -10,15 +10,18 @@ def test_drain_lasts_until_undrain() -> None:
     now = 7.0
     declared_status = DeclaredStatus(lambda: now)
     statuses: list[InstanceStatus] = []
-    declared_status.listen(lambda: statuses.append(declared_status.status))
+    declared_status.add_listener(lambda: statuses.append(declared_status.status))
     declared_status.drain("kernel")
     declared_status.drain("kernel")
     declared_status.drain("")
     assert statuses == [InstanceStatus(draining_reason="kernel")]
     now = 9.0
     declared_status.drain("disk")
-    assert declared_status.drain_declaration is not None
-    assert (declared_status.drain_declaration.reason, declared_status.drain_declaration.at) == ("disk", 7.0)
+    assert declared_status.draining_declaration is not None
+    assert (
+        declared_status.draining_declaration.reason,
+        declared_status.draining_declaration.declared_at,
+    ) == ("disk", 7.0)
     declared_status.undrain()
     declared_status.undrain()
     assert statuses == [
@@ -39,7 +42,7 @@ async def test_degraded_expires() -> None:
     """The last declaration decides when."""
     declared_status = DeclaredStatus()
     statuses: list[InstanceStatus] = []
-    declared_status.listen(lambda: statuses.append(declared_status.status))
+    declared_status.add_listener(lambda: statuses.append(declared_status.status))
     declared_status.degrade("busy", 60.0)
     declared_status.degrade("very busy", 0.02)
     assert declared_status.status == InstanceStatus(degraded_reason="very busy")
@@ -62,5 +65,5 @@ async def test_restore_cancels_the_expiry() -> None:
     declared_status.restore()
     declared_status.degrade("for good")
     assert declared_status.degraded_declaration is not None
-    assert declared_status.degraded_declaration.until is None
+    assert declared_status.degraded_declaration.expires_at is None
     assert declared_status._expiry is None

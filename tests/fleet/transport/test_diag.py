@@ -31,8 +31,8 @@ async def test_readyz(steps: str, code: int, body: str) -> None:
             process.record_success("auth", 0.0)
         else:
             process.record_failure("auth")
-    registry = diag.new_registry(process)
-    async with TestClient(TestServer(diag.diag_app(process, registry))) as client:
+    registry = diag.create_registry(process)
+    async with TestClient(TestServer(diag.create_app(process, registry))) as client:
         response = await client.get("/readyz")
         assert (response.status, await response.json()) == (code, {"status": body, "pid": os.getpid()})
         assert (await client.get("/healthz")).status == 200
@@ -45,7 +45,7 @@ async def test_readyz_has_the_declared_status_in_headers() -> None:
     """Code and body stay those of Teleport."""
     process, declared_status = ProcessHealth(tick=1.0), DeclaredStatus()
     process.record_success("auth", 0.0)
-    app = diag.diag_app(process, diag.new_registry(process), declared_status)
+    app = diag.create_app(process, diag.create_registry(process), declared_status)
     async with TestClient(TestServer(app)) as client:
         assert read((await client.get("/readyz")).headers.items()) == EMPTY_STATUS
         declared_status.degrade("busy")

@@ -155,7 +155,7 @@ def test_metadata_is_replaced() -> None:
 
 def test_defaults() -> None:
     """The config of a new cluster has the origin "defaults" and Teleport's values."""
-    resource = networking_config.read(networking_config.defaults("r"))
+    resource = networking_config.read(networking_config.default_message("r"))
     assert (resource.origin, resource.revision) == ("defaults", "r")
     assert resource.config.tunnel_strategy == "agent_mesh"
     assert resource.config.keep_alive_interval == 300.0

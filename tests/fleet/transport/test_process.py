@@ -10,7 +10,7 @@ def test_listeners_get_each_change_once() -> None:
     """They get the current state at once, then its changes."""
     process = ProcessHealth(tick=1.0)
     states: list[ComponentState] = []
-    process.listen(states.append)
+    process.add_listener(states.append)
     process.register("auth")
     process.record_success("auth", 0.0)
     process.record_success("auth", 1.0)

@@ -12,7 +12,7 @@ from fleet.transport import certificate_authority, channels
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessHealth
 from fleet.transport.tls import (
-    AUTH_NAME,
+    AUTH_SERVER_NAME,
     SERVER_NAME,
     TLSError,
     TLSFiles,
@@ -114,8 +114,8 @@ def test_server_name_of_a_role() -> None:
     [
         ("agent", "", grpc.StatusCode.UNAVAILABLE),
         ("console", SERVER_NAME, grpc.StatusCode.UNAVAILABLE),
-        ("proxy", AUTH_NAME, grpc.StatusCode.UNAVAILABLE),
-        ("auth", AUTH_NAME, None),
+        ("proxy", AUTH_SERVER_NAME, grpc.StatusCode.UNAVAILABLE),
+        ("auth", AUTH_SERVER_NAME, None),
         ("auth", "teleport.cluster.local", None),
         ("proxy", "64656661756c74.teleport.cluster.local", None),
     ],

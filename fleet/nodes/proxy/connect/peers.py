@@ -86,7 +86,7 @@ class Peers:
         """Return the proxies with a tunnel to the agent, given by its id or by the name that the id is derived from."""
         backend, own = self._instance.backend, self._instance.flags
         for agent_id in dict.fromkeys((agent, *(self._id_of(name) for name in (agent, agent.lower())))):
-            entry = await backend.agent(agent_id)
+            entry = await backend.get_agent(agent_id)
             if entry is not None:
                 break
         else:
@@ -94,7 +94,7 @@ class Peers:
         claimed_ids = set(entry.agent.tracker.claimed) - {own.id}
         return [
             _Peer(server.spec.hostname, address)
-            for server in await backend.instances("proxy")
+            for server in await backend.list_instances("proxy")
             if server.metadata.name in claimed_ids
             and (label := server.metadata.labels.get(CONNECT_LABEL))
             and (address := self._instance.address_in(server, label))

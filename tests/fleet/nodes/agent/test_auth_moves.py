@@ -29,7 +29,7 @@ def _advice(leave: str = "", advisory_id: str = "x") -> fleet_pb2.AuthReconnectA
 
 
 async def _find_agent_entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
-    page: AgentPage = await auth.instance.backend.agents("", 0, 0)
+    page: AgentPage = await auth.instance.backend.list_agents("", 0, 0)
     return next(iter(page.agents), None)
 
 

@@ -129,7 +129,7 @@ async def test_config_change_reaches_running_agents(plane: Plane) -> None:
     await eventually(lambda: len(agent_with_config.tunnels.proxies) == 2)
 
     async def has_reported_revision() -> bool:
-        entries = (await auth.instance.backend.agents("", 0, 0)).agents
+        entries = (await auth.instance.backend.list_agents("", 0, 0)).agents
         return {entry.agent.networking_revision for entry in entries} == {revision}
 
     await eventually(has_reported_revision)

@@ -36,7 +36,7 @@ from tests.meta.house import ROOT
 
 
 async def list_agent_entries(auth: Auth) -> dict[str, fleet_pb2.AgentEntry]:
-    page: AgentPage = await auth.instance.backend.agents("", 0, 0)
+    page: AgentPage = await auth.instance.backend.list_agents("", 0, 0)
     return {entry.agent.name: entry for entry in page.agents}
 
 

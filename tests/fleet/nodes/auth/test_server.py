@@ -109,7 +109,7 @@ async def test_malformed_heartbeat_is_refused_and_logged_once_per_host(
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat(request_)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert (await auth.instance.backend.agents("", 0, 0)).agents == ()
+    assert (await auth.instance.backend.list_agents("", 0, 0)).agents == ()
     assert "refloat_heartbeats_refused_total 2.0" in (await get_diag(auth.instance, "/metrics"))[1]
     assert caplog.text.count("heartbeat.refused: agent 'x' at ipv4:127.0.0.1: ") == 1
     assert caplog.text.count("heartbeat.refused") == 1
@@ -262,7 +262,7 @@ async def test_certificate_of_another_role_is_refused_as_agent(
 
 async def list_agent_names(auth: Auth) -> set[str]:
     """Return the names of the agents that the auth lists."""
-    return {entry.agent.name for entry in (await auth.instance.backend.agents("", 0, 0)).agents}
+    return {entry.agent.name for entry in (await auth.instance.backend.list_agents("", 0, 0)).agents}
 
 
 async def test_agent_name_of_megabytes_is_refused(plane: Plane) -> None:

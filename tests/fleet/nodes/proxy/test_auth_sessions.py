@@ -53,7 +53,7 @@ def make_handler(plane: Plane, **instance_flags: str) -> AuthSessionHandler:
 
 
 async def find_entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
-    page = await auth.instance.backend.agents("", 0, 0)
+    page = await auth.instance.backend.list_agents("", 0, 0)
     return page.agents[0] if page.agents else None
 
 

@@ -47,7 +47,7 @@ async def send_heartbeat(proxy: Proxy) -> None:
 
 async def list_heartbeat_auths(proxy: Proxy) -> list[str]:
     """Return the auths that wrote the resources of proxies, by their labels."""
-    resources = await proxy.instance.backend.instances("proxy")
+    resources = await proxy.instance.backend.list_instances("proxy")
     return [server.metadata.labels.get(HEARTBEAT_AUTH_LABEL, "") for server in resources]
 
 
@@ -64,12 +64,12 @@ def sort_by_connection(proxy: Proxy, *auths: Auth) -> tuple[Auth, Auth]:
 async def test_heartbeat_goes_to_an_auth_in_the_backend(plane: Plane) -> None:
     """The proxy finds the auth in the backend; the auth writes the resource with its own id."""
     auth = await plane.auth()
-    (auth_resource,) = await auth.instance.backend.instances("auth")
+    (auth_resource,) = await auth.instance.backend.list_instances("auth")
     assert auth_resource.metadata.labels[HTTP_LABEL] == auth.http_address
     proxy = await start_proxy(plane)
     direct_proxy = await plane.proxy("proxy-2")
     resources = {
-        resource.spec.hostname: resource for resource in await auth.instance.backend.instances("proxy")
+        resource.spec.hostname: resource for resource in await auth.instance.backend.list_instances("proxy")
     }
     labels = dict(resources["proxy-1"].metadata.labels)
     assert labels.pop(HEARTBEAT_AUTH_LABEL) == auth.instance.flags.id
@@ -88,7 +88,7 @@ async def test_resource_expires_after_the_announce_ttl(plane: Plane) -> None:
     auth = await plane.auth()
     started_at = time.time()
     await start_proxy(plane, auth.http_address, ttl=90.0)
-    (resource,) = await auth.instance.backend.instances("proxy")
+    (resource,) = await auth.instance.backend.list_instances("proxy")
     expires = resource.metadata.expires.ToNanoseconds() / 1e9
     assert started_at + 90 <= expires <= time.time() + 90
 
@@ -200,7 +200,7 @@ async def test_stopped_proxy_deletes_its_resource_through_an_auth(plane: Plane) 
     first, second = await start_proxy(plane), await start_proxy(plane, name="proxy-2")
     await plane.stop(first)
     assert read_metric(auth, "refloat_auth_http_requests_total", call="DeleteProxy", code="200") == 1
-    (resource,) = await auth.instance.backend.instances("proxy")
+    (resource,) = await auth.instance.backend.list_instances("proxy")
     assert resource.spec.hostname == "proxy-2"
     await auth.instance.backend.delete_instance("proxy", second.instance.flags.id)
     await presence_of(second).delete()

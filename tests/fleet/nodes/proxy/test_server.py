@@ -198,7 +198,7 @@ async def test_stopped_proxy_advises_its_agents_and_waits_for_them(plane: Plane,
     stop_task = asyncio.create_task(plane.stop(proxy))
     while not (frame := await agent.read()).HasField("reconnect_advisory"):
         assert frame.HasField("discovery")
-    resources = await other_proxy.instance.backend.instances("proxy")
+    resources = await other_proxy.instance.backend.list_instances("proxy")
     assert [server.spec.hostname for server in resources] == ["proxy-2"]
     late_agent = FakeAgent(proxy, "late")
     # The agent sends no hello: if the refusal arrives before it, grpc.aio reports INTERNAL.

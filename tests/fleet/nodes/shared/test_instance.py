@@ -31,7 +31,7 @@ async def test_healthy_instance_reports_ok_and_has_a_resource(plane: Plane) -> N
     assert "process_state 0.0" in metrics
     assert any(line.startswith("teleport_build_info{") for line in metrics)
     assert any(line.startswith('backend_write_requests_total{component="heartbeat"}') for line in metrics)
-    (resource,) = await auth.backend.instances("auth")
+    (resource,) = await auth.backend.list_instances("auth")
     assert resource.metadata.name == auth.flags.id
     assert dict(resource.metadata.labels) == {
         "refloat.dev/diag-addr": auth.diag_address,
@@ -44,7 +44,7 @@ async def test_healthy_instance_reports_ok_and_has_a_resource(plane: Plane) -> N
 async def test_resource_has_the_advertised_addresses(plane: Plane) -> None:
     """Other instances use these addresses instead of the listening ports."""
     auth = await plane.auth(advertise=("10.0.0.1", 1), advertise_diag=("::1", 2), region="eu-west")
-    (resource,) = await auth.instance.backend.instances("auth")
+    (resource,) = await auth.instance.backend.list_instances("auth")
     assert resource.spec.addr == "10.0.0.1:1"
     assert resource.metadata.labels["refloat.dev/diag-addr"] == "[::1]:2"
     assert resource.metadata.labels["refloat.dev/region"] == "eu-west"
@@ -56,7 +56,7 @@ async def test_heartbeats_renew_the_resource_before_its_ttl(plane: Plane) -> Non
     expiries = set()
 
     async def is_renewed() -> bool:
-        resources = await auth.backend.instances("auth")
+        resources = await auth.backend.list_instances("auth")
         expiries.update(resource.metadata.expires.ToNanoseconds() for resource in resources)
         return len(expiries) > 3
 
@@ -79,7 +79,7 @@ async def test_instance_without_backend_is_not_serving_and_recovers(
     await eventually(is_degraded)
     assert "process_state 2.0" in (await get_diag(auth, "/metrics"))[1].splitlines()
     codes: list[int] = []
-    auth.process.listen(lambda state: codes.append(readyz(state)[0]))
+    auth.process.add_listener(lambda state: codes.append(readyz(state)[0]))
     monkeypatch.setattr(backend, "TIMEOUT", 40.0)
     await forward.change(mode=ForwardMode.PASS)
 
@@ -96,7 +96,7 @@ async def test_stopped_instance_deletes_its_resource(plane: Plane, valkey_url: s
     first = await plane.auth("auth-1", ttl=600.0)
     second = await plane.auth("auth-2", ttl=600.0)
     await plane.stop(first)
-    (resource,) = await second.instance.backend.instances("auth")
+    (resource,) = await second.instance.backend.list_instances("auth")
     assert resource.spec.hostname == "auth-2"
 
 
@@ -135,7 +135,7 @@ async def test_draining_label_is_updated_at_once(plane: Plane) -> None:
     proxy = (await plane.proxy(ttl=600.0)).instance
 
     async def read_draining_label() -> str | None:
-        (resource,) = await proxy.backend.instances("proxy")
+        (resource,) = await proxy.backend.list_instances("proxy")
         return resource.metadata.labels.get(DRAINING_LABEL)
 
     async def is_draining() -> bool:
@@ -158,7 +158,7 @@ async def test_backend_password_is_read_from_a_file(plane: Plane, tmp_path: Path
     url_without_password, file = f"redis://{url.hostname}:{url.port}/0", tmp_path / "password"
     file.write_text(f"{url.password}\n")
     auth = await plane.auth(backend=url_without_password, backend_password_file=file)
-    assert len(await auth.instance.backend.instances("auth")) == 1
+    assert len(await auth.instance.backend.list_instances("auth")) == 1
     with pytest.raises(lifecycle.NodeStartError, match="the backend at"):
         await plane.auth("auth-2", backend=url_without_password)
     with pytest.raises(lifecycle.NodeStartError, match=r"cannot read --backend-password-file "):

@@ -28,7 +28,7 @@ async def test_blocked_loop_is_declared_degraded() -> None:
         blocking_task.cancel()
     assert declared_status.degraded_declaration is not None
     assert "late by more than 1 ms" in declared_status.degraded_declaration.reason
-    assert declared_status.degraded_declaration.until is not None
+    assert declared_status.degraded_declaration.expires_at is not None
 
 
 async def test_loop_on_time_is_not_declared_degraded() -> None:

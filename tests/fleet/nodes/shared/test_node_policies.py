@@ -20,7 +20,7 @@ from fleet.nodes.shared.node_policies import Policies
 from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, Source, revision_of
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, ServiceConfig
-from fleet.transport.admin import AdminError, NodePoliciesClient, RejectedError, RevisionConflict
+from fleet.transport.admin import AdminError, NodePoliciesClient, RejectedError, RevisionConflictError
 from tests.fakes.plane import Plane, channel_to
 from tests.fakes.waiting import eventually
 
@@ -92,12 +92,12 @@ async def test_accepted_values_are_reported_and_restart_is_requested_once(
         assert (ttl.current_value.text, ttl.current_value.source) == ("10m", Source.ENVIRONMENT)
         assert (ttl.next_value.text, ttl.next_value.source) == ("30s", Source.FILE)
         assert ttl.fallback_value == ttl.current_value
-        with pytest.raises(RevisionConflict, match="is out of date"):
+        with pytest.raises(RevisionConflictError, match="is out of date"):
             await admin.set(report_before.revision, {})
-        with pytest.raises(RevisionConflict, match="this run is"):
+        with pytest.raises(RevisionConflictError, match="this run is"):
             await admin.restart("another", "x")
         for _ in range(2):
-            await admin.restart(report.run_id, "to try", drain=1.5)
+            await admin.restart(report.run_id, "to try", drain_seconds=1.5)
     assert drain_seconds == [1.5]
 
 

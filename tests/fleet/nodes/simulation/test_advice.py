@@ -109,7 +109,7 @@ async def admin() -> AsyncIterator[TunnelAdminClient]:
 
 async def test_simulated_proxy_serves_the_admin_calls(admin: TunnelAdminClient) -> None:
     """The responses are those of a real proxy."""
-    counts = await admin.advise_reconnect("x", "to try", agents=["nobody"])
+    counts = await admin.advise_reconnect("x", "to try", agent_ids=["nobody"])
     assert (counts.advised_count, counts.absent_ids) == (0, ("nobody",))
     assert (await admin.advise_reconnect("x", "to try", limit=2)).remaining_count == 8
     with pytest.raises(RejectedError, match="advisory_id"):

@@ -43,7 +43,7 @@ _VALID_TEXTS = {
 def test_every_policy_has_texts() -> None:
     """Every policy has valid and invalid texts here."""
     assert set(_INVALID_TEXTS) == set(_VALID_TEXTS) == set(BY_NAME)
-    assert http_close.VARIABLE == HTTP_CLOSE_VARIABLE
+    assert http_close.ENV_VARIABLE == HTTP_CLOSE_VARIABLE
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.protocol.recovery.address_order import AddressOrder
-from fleet.transport.channels import DeadPeer
+from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.pick_healthy.channel_factory import _ConnectionFactory, open_channel
 from fleet.transport.tls import TLSError, TLSFiles
 
@@ -61,7 +61,7 @@ def test_one_name_is_shuffled_by_grpc() -> None:
 def test_connections_are_separate_and_have_keep_alive() -> None:
     """A shared connection would lead a backup to the server that is to be left."""
     options = dict(
-        _ConnectionFactory(MANY, None, DeadPeer(ping_after=5.0, answer_within=2.0)).target(True)[1]
+        _ConnectionFactory(MANY, None, KeepaliveSettings(ping_after=5.0, answer_within=2.0)).target(True)[1]
     )
     assert options["grpc.use_local_subchannel_pool"] == 1
     assert (options["grpc.keepalive_time_ms"], options["grpc.http2.ping_timeout_ms"]) == (5000, 2000)

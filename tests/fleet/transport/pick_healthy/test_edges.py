@@ -14,7 +14,7 @@ from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.recovery.pick_healthy import BalancerSettings, RetireReason
 from fleet.protocol.recovery.service_config import ServiceConfig
-from fleet.transport.channels import DeadPeer
+from fleet.transport.channels import KeepaliveSettings
 from tests.fakes.auths import FakeAuth, await_policy
 from tests.fakes.waiting import eventually
 
@@ -169,7 +169,7 @@ async def test_frozen_server_is_left_once_pings_fail(auths: Auths, forwards: For
     """It does not even report its health: pings detect the dead peer, and pick_first moves."""
     first, second = await auths("a"), await auths("b")
     forward = await forwards(first)
-    channel = channels(forward, second, dead_peer=DeadPeer(ping_after=0.2, answer_within=0.5))
+    channel = channels(forward, second, keepalive=KeepaliveSettings(ping_after=0.2, answer_within=0.5))
     await await_policy(channel)
     await forward.change(mode=ForwardMode.HOLD)
     await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")

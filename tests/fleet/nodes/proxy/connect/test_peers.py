@@ -69,7 +69,7 @@ async def start_two_proxies(
     (agent,) = plane._nodes[-1].agents
 
     async def has_claim() -> bool:
-        entry = await holder.instance.backend.agent(agent.identity.id)
+        entry = await holder.instance.backend.get_agent(agent.identity.id)
         return entry is not None and holder.instance.flags.id in entry.agent.tracker.claimed
 
     await eventually(has_claim)

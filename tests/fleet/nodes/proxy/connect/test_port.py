@@ -288,7 +288,7 @@ async def test_address_is_in_ready_line_and_resource(plane: Plane) -> None:
     assert proxy.ready_fields()["connect"] == proxy.connect.address
     advertised_addresses = {
         server.spec.hostname: server.metadata.labels["refloat.dev/connect-addr"]
-        for server in await proxy.instance.backend.instances("proxy")
+        for server in await proxy.instance.backend.list_instances("proxy")
     }
     assert advertised_addresses == {"proxy-1": proxy.connect.address, "proxy-2": "proxy.example:3128"}
     assert other_proxy.ready_fields()["connect"] != "proxy.example:3128"
