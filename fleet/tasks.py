@@ -47,7 +47,7 @@ from fleet.monitoring.state.rounds import Rounds
 from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
 from fleet.protocol.destination.health import READINGS
-from fleet.transport.retry.read_retries import DEFAULT
+from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.instances import InstanceFacts
@@ -82,7 +82,9 @@ def get_worker_resources() -> WorkerResources:
         rounds_per_connection=settings.REFLOAT_FRESH_CHANNEL_ROUNDS,
         tls=_create_tls_files(),
         retry_policy=replace(
-            DEFAULT, attempts=settings.REFLOAT_READ_RETRIES, backoff=settings.REFLOAT_READ_RETRY_BACKOFF
+            DEFAULT_READ_RETRIES,
+            attempts=settings.REFLOAT_READ_RETRIES,
+            backoff=settings.REFLOAT_READ_RETRY_BACKOFF,
         ),
         health_settings=READINGS[settings.REFLOAT_DESTINATION_HEALTH],
     )

@@ -56,7 +56,7 @@ class AuthClient:
         try:
             for address, role in self._addresses:
                 try:
-                    return await operation(NetworkingConfigClient(connections.reader(address, role)))
+                    return await operation(NetworkingConfigClient(connections.read_channel(address, role)))
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
                 except (UnreachableError, NotAllowedError) as error:

@@ -30,13 +30,13 @@ from fleet.protocol.destination.picker import Candidate, Pick, Picker
 log = logging.getLogger(__name__)
 
 #: Seconds between two checks for changes that only time makes: expiries and slow starts.
-_REFRESH = 0.5
+_REFRESH_INTERVAL = 0.5
 #: Number of unanswered probes for which a destination's last declared status still holds.
 _STATUS_LIFETIME_PROBES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResponse:
+class ProbeResult:
     """Result of a probe, with an error message unless it succeeded."""
 
     outcome: ProbeOutcome
@@ -70,14 +70,14 @@ class MonitoredDestination:
 
 
 #: Sends one probe to the destination with this name. Cancelled when it takes too long.
-Prober = Callable[[str], Awaitable[ProbeResponse]]
+Prober = Callable[[str], Awaitable[ProbeResult]]
 
 
 def log_change(change: VerdictChange) -> None:
     """Log the new health of a destination, and the reason."""
     before, after = change.before, change.after
     if before.health is not after.health:
-        worse = _ORDER[after.health] > _ORDER[before.health]
+        worse = _SEVERITY[after.health] > _SEVERITY[before.health]
         error_text = f" ({change.error})" if change.error else ""
         log.log(
             logging.WARNING if worse else logging.INFO,
@@ -93,7 +93,7 @@ def log_change(change: VerdictChange) -> None:
         log.info("destination %s %s", change.name, drain_text)
 
 
-_ORDER = {Health.HEALTHY: 0, Health.UNKNOWN: 0, Health.DEGRADED: 1, Health.UNHEALTHY: 2}
+_SEVERITY = {Health.HEALTHY: 0, Health.UNKNOWN: 0, Health.DEGRADED: 1, Health.UNHEALTHY: 2}
 
 
 class Destinations:
@@ -103,16 +103,16 @@ class Destinations:
         self,
         prober: Prober,
         *,
-        settings: HealthSettings = RECOMMENDED_SETTINGS,
-        probes: probe_schedule.ProbeSettings = probe_schedule.DEFAULTS,
+        health_settings: HealthSettings = RECOMMENDED_SETTINGS,
+        probe_settings: probe_schedule.ProbeSettings = probe_schedule.DEFAULTS,
         on_change: Callable[[VerdictChange], None] = log_change,
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """Start without destinations."""
         self._prober = prober
-        self._settings = settings
-        self._probes = probes
+        self._health_settings = health_settings
+        self._probe_settings = probe_settings
         self._on_change = on_change
         self.now = now
         self.chance = chance
@@ -132,11 +132,11 @@ class Destinations:
         for name in desired_names:
             if name not in self._destinations:
                 at = self.now()
-                machine = Destination(at, self._settings)
+                machine = Destination(at, self._health_settings)
                 destination = self._destinations[name] = MonitoredDestination(
                     name, machine, machine.verdict(at)
                 )
-                self._loops[name] = _ProbeLoop(self, destination, self._prober, self._probes)
+                self._loops[name] = _ProbeLoop(self, destination, self._prober, self._probe_settings)
                 self.version += 1
 
     async def close(self) -> None:
@@ -164,8 +164,8 @@ class Destinations:
         if outcome is RequestOutcome.SUCCESS:
             destination.succeeded_at = at
             return
-        self._loops[name].hasten()
-        self.conclude(destination)
+        self._loops[name].probe_sooner()
+        self.update_verdict(destination)
 
     def declare_degraded(self, name: str, duration: float | None = None) -> None:
         """Record that a destination declared itself degraded for `duration` seconds.
@@ -174,7 +174,7 @@ class Destinations:
         """
         self._update(name, lambda machine, at: machine.declare_degraded(at, duration))
 
-    def withdraw(self, name: str) -> None:
+    def withdraw_degraded(self, name: str) -> None:
         """Record that a destination withdrew its degraded declaration."""
         self._update(name, lambda machine, at: machine.withdraw(at))
 
@@ -186,7 +186,7 @@ class Destinations:
         """Undrain a destination."""
         self._update(name, lambda machine, at: machine.undrain())
 
-    def conclude(self, destination: MonitoredDestination) -> None:
+    def update_verdict(self, destination: MonitoredDestination) -> None:
         """Update the verdict of a destination, and report a change."""
         at = self.now()
         before, destination.verdict = destination.verdict, destination.state_machine.verdict(at)
@@ -218,15 +218,15 @@ class Destinations:
         destination = self._destinations.get(name)
         if destination is not None:
             update(destination.state_machine, self.now())
-            self.conclude(destination)
+            self.update_verdict(destination)
 
     def _refresh(self) -> None:
         at = self.now()
-        if abs(at - self._refreshed_at) < _REFRESH:
+        if abs(at - self._refreshed_at) < _REFRESH_INTERVAL:
             return
         self._refreshed_at = at
         for destination in self._destinations.values():
-            self.conclude(destination)
+            self.update_verdict(destination)
 
 
 class DestinationPool:
@@ -242,7 +242,7 @@ class DestinationPool:
         self._destinations = destinations
         self._weights = dict(weights)
         self._settings = settings
-        self._built: tuple[int, float, Picker] | None = None
+        self._cached_picker: tuple[int, float, Picker] | None = None
 
     def pick(self, tried_names: Collection[str] = (), failed_names: Collection[str] = ()) -> Pick | None:
         """Pick a destination for a new request; None: there is none. A retried request goes
@@ -254,8 +254,8 @@ class DestinationPool:
         """
         picker, chance = self.picker(), self._destinations.chance
         if tried_names:
-            for without in (tried_names, failed_names):
-                pick = picker.pick(chance(), without) if without else None
+            for excluded_names in (tried_names, failed_names):
+                pick = picker.pick(chance(), excluded_names) if excluded_names else None
                 if pick is not None:
                     return pick
         if failed_names:
@@ -281,12 +281,12 @@ class DestinationPool:
     def picker(self) -> Picker:
         """Return the picker for the current state."""
         at = self._destinations.now()
-        if self._built is not None:
-            version, built_at, picker = self._built
-            if version == self._destinations.version and abs(at - built_at) < _REFRESH:
+        if self._cached_picker is not None:
+            version, built_at, picker = self._cached_picker
+            if version == self._destinations.version and abs(at - built_at) < _REFRESH_INTERVAL:
                 return picker
         picker = Picker(self._candidates(), at, self._settings)
-        self._built = self._destinations.version, at, picker
+        self._cached_picker = self._destinations.version, at, picker
         return picker
 
     def _candidates(self) -> Iterator[Candidate]:
@@ -311,7 +311,7 @@ class _ProbeLoop:
         loop = asyncio.get_running_loop()
         # The schedule uses the loop's clock: setting the system clock must not delay probes.
         self._clock = loop.time
-        self._started_at = loop.time()
+        self._probe_started_at = loop.time()
         self._due_at = probe_schedule.first_at(loop.time(), destinations.chance(), settings)
         self._task = background.start(self._run(), name=f"probes of {destination.name}")
 
@@ -322,10 +322,12 @@ class _ProbeLoop:
         """Wait for the end of the loop after `cancel`."""
         await asyncio.wait([self._task])
 
-    def hasten(self) -> None:
+    def probe_sooner(self) -> None:
         """Probe sooner, because a request failed."""
         active, chance = self._destination.state_machine.active, self._destinations.chance()
-        due_at = probe_schedule.sooner_at(self._due_at, active, self._started_at, chance, self._settings)
+        due_at = probe_schedule.sooner_at(
+            self._due_at, active, self._probe_started_at, chance, self._settings
+        )
         if due_at < self._due_at:
             self._due_at = due_at
             self._wake_event.set()
@@ -333,44 +335,44 @@ class _ProbeLoop:
     async def _run(self) -> None:
         while True:
             try:
-                await self._until_due()
+                await self._wait_until_due()
                 await self._probe()
             except Exception:
                 log.exception("probe of %s failed unexpectedly", self._destination.name)
                 self._due_at = self._clock() + self._settings.interval
 
-    async def _until_due(self) -> None:
+    async def _wait_until_due(self) -> None:
         while (remaining := self._due_at - self._clock()) > 0:
             self._wake_event.clear()
             await background.wait_for(self._wake_event, remaining)
 
     async def _probe(self) -> None:
         destination, now = self._destination, self._destinations.now
-        self._started_at = self._clock()
+        self._probe_started_at = self._clock()
         # No other probe before this one ends.
         self._due_at = float("inf")
         sent_at = now()
         try:
             async with asyncio.timeout(self._settings.timeout):
-                response = await self._prober(destination.name)
+                probe_result = await self._prober(destination.name)
         except TimeoutError:
-            response = ProbeResponse(ProbeOutcome.FAILURE, f"no answer within {self._settings.timeout:g} s")
-        destination.error, destination.probed_at = response.error, sent_at
-        if response.outcome is ProbeOutcome.SUCCESS:
+            probe_result = ProbeResult(ProbeOutcome.FAILURE, f"no answer within {self._settings.timeout:g} s")
+        destination.error, destination.probed_at = probe_result.error, sent_at
+        if probe_result.outcome is ProbeOutcome.SUCCESS:
             destination.succeeded_at = sent_at
-        destination.state_machine.record_probe(response.outcome, sent_at)
-        if response.status is not None:
-            self._apply_status(response.status)
-        self._destinations.conclude(destination)
+        destination.state_machine.record_probe(probe_result.outcome, sent_at)
+        if probe_result.status is not None:
+            self._apply_status(probe_result.status)
+        self._destinations.update_verdict(destination)
         chance = self._destinations.chance()
         self._due_at = probe_schedule.next_at(
-            destination.state_machine.active, self._started_at, self._clock(), chance, self._settings
+            destination.state_machine.active, self._probe_started_at, self._clock(), chance, self._settings
         )
 
     def _apply_status(self, status: InstanceStatus) -> None:
         name, destinations = self._destination.name, self._destinations
         if status.degraded_reason is None:
-            destinations.withdraw(name)
+            destinations.withdraw_degraded(name)
         else:
             duration = _STATUS_LIFETIME_PROBES * (self._settings.interval + self._settings.timeout)
             destinations.declare_degraded(name, duration)

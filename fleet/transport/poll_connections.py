@@ -11,7 +11,7 @@ import grpc.aio
 from fleet.protocol.retry.policy import RetryPolicy
 from fleet.transport.channels import fixed_window_options, open_channel, target_of
 from fleet.transport.retry.aio import RetryInterceptor
-from fleet.transport.retry.read_retries import DEFAULT, policy_by_method
+from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES, policy_by_method
 from fleet.transport.retry.retried_call import SharedBudget
 from fleet.transport.tls import TLSFiles
 
@@ -25,12 +25,12 @@ _NO_GRPC_RETRIES = ("grpc.enable_retries", 0)
 class Connections:
     """gRPC channels by address and role, and the HTTP session."""
 
-    def __init__(self, tls: TLSFiles | None = None, retries: RetryPolicy = DEFAULT) -> None:
-        """Start without connections; calls on a `reader` are retried by `retries`."""
+    def __init__(self, tls: TLSFiles | None = None, retries: RetryPolicy = DEFAULT_READ_RETRIES) -> None:
+        """Start without connections; calls on a `read_channel` are retried by `retries`."""
         self._tls = tls
         self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
         #: Separate channels: an interceptor slows every call, and a probe must be sent once.
-        self._readers: dict[tuple[str, str], grpc.aio.Channel] = {}
+        self._read_channels: dict[tuple[str, str], grpc.aio.Channel] = {}
         self._retry_interceptor = RetryInterceptor(policy_by_method(retries), budget=SharedBudget())
         self._session: aiohttp.ClientSession | None = None
 
@@ -41,12 +41,12 @@ class Connections:
             self._channels[key] = self._open(address, role)
         return self._channels[key]
 
-    def reader(self, address: str, role: str) -> grpc.aio.Channel:
+    def read_channel(self, address: str, role: str) -> grpc.aio.Channel:
         """Return the channel for reading lists, with retries. Raises ValueError, TLSError."""
         key = (address, role)
-        if key not in self._readers:
-            self._readers[key] = self._open(address, role, self._retry_interceptor)
-        return self._readers[key]
+        if key not in self._read_channels:
+            self._read_channels[key] = self._open(address, role, self._retry_interceptor)
+        return self._read_channels[key]
 
     def _open(self, address: str, role: str, *interceptors: RetryInterceptor) -> grpc.aio.Channel:
         options = [
@@ -68,13 +68,15 @@ class Connections:
 
     async def discard(self, address: str) -> None:
         """Close the channels to an address: new ones do not wait for gRPC's backoff."""
-        for channels in (self._channels, self._readers):
+        for channels in (self._channels, self._read_channels):
             for key in [key for key in channels if key[0] == address]:
                 await channels.pop(key).close()
 
     async def keep_only(self, addresses: set[str]) -> None:
         """Close the channels to all other addresses."""
-        for address in {open_address for open_address, _ in (*self._channels, *self._readers)} - addresses:
+        for address in {
+            open_address for open_address, _ in (*self._channels, *self._read_channels)
+        } - addresses:
             await self.discard(address)
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from fleet.protocol.recovery.service_config import ServiceConfig, ServiceConfigE
 AUTH_ID_METADATA = "refloat-auth-id"
 
 #: The method has an empty request; the response is handled as bytes, because a thousand connections get the same.
-METHOD = "/teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService/GetServiceConfig"
+GET_CONFIG_METHOD = "/teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService/GetServiceConfig"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,21 @@ class ConfigResponse:
     problem: str = ""
 
 
-async def discover(channel: grpc.aio.Channel) -> ConfigResponse | None:
+async def request_service_config(channel: grpc.aio.Channel) -> ConfigResponse | None:
     """Request the service config; None if the request failed and may be repeated.
 
     The request has no timeout: the caller cancels it when the connection is lost.
     """
-    get_config: Any = channel.unary_unary(METHOD)
+    get_config: Any = channel.unary_unary(GET_CONFIG_METHOD)
     call = get_config(b"")
     try:
         message: bytes = await call
-        return read(message, await call.trailing_metadata() or ())
+        return read_response(message, await call.trailing_metadata() or ())
     except grpc.aio.AioRpcError as error:
         return ConfigResponse(None) if error.code() is grpc.StatusCode.UNIMPLEMENTED else None
 
 
-def read(message: bytes, metadata: Iterable[tuple[str, Any]]) -> ConfigResponse:
+def read_response(message: bytes, metadata: Iterable[tuple[str, Any]]) -> ConfigResponse:
     """Return the content of a response and of its trailing metadata."""
     auth_id = str(dict(metadata).get(AUTH_ID_METADATA, ""))
     try:

@@ -38,10 +38,10 @@ class TunnelForwarder:
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self._socket.setblocking(False)
         #: Id of the proxy of the newest connection; empty before the first one.
-        self.via = ""
-        self._connections: set[asyncio.Task[None]] = set()
+        self.proxy_id = ""
+        self._connection_tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._serve_task = background.start(self._serve(), name="passage")
+        self._serve_task = background.start(self._serve(), name="tunnel forwarder")
 
     @property
     def address(self) -> tuple[str, int]:
@@ -55,25 +55,25 @@ class TunnelForwarder:
         if self._server is not None:
             await stop_listening(self._server)
         self._socket.close()
-        await background.stop(self._connections)
+        await background.stop(self._connection_tasks)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: TcpConnection(self._on_connection), sock=self._socket)
 
     def _on_connection(self, connection: TcpConnection) -> None:
-        task = asyncio.create_task(self._carry(connection), name="connection through a proxy")
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        task = asyncio.create_task(self._forward(connection), name="connection through a proxy")
+        self._connection_tasks.add(task)
+        task.add_done_callback(self._connection_tasks.discard)
 
-    async def _carry(self, connection: TcpConnection) -> None:
+    async def _forward(self, connection: TcpConnection) -> None:
         channel = self._open_channel()
         client = TunnelClient(channel)
         run_task = asyncio.create_task(client.run(), name="tunnel to auths")
         run_task.add_done_callback(_retrieve_exception)
         try:
             async with asyncio.timeout(_OPEN_WITHIN):
-                stream = await self._open(client, run_task)
+                stream = await self._open_unless_register_ends(client, run_task)
             await pump(connection, stream)
         except (TunnelError, TimeoutError) as error:
             log.info("tunnel-forwarder.failed: %s", str(error) or "no proxy answered in time")
@@ -86,7 +86,9 @@ class TunnelForwarder:
             await client.close()
             await channel.close()
 
-    async def _open(self, client: TunnelClient, run_task: asyncio.Task[None]) -> TunnelStream:
+    async def _open_unless_register_ends(
+        self, client: TunnelClient, run_task: asyncio.Task[None]
+    ) -> TunnelStream:
         await asyncio.sleep(0)  # let the client begin
         session_task = asyncio.create_task(self._open_session(client))
         try:
@@ -102,7 +104,7 @@ class TunnelForwarder:
         proxy_id, stream = await asyncio.gather(
             _read_all(client, auth_path.PROXY), client.open_session(self._target)
         )
-        self.via = proxy_id
+        self.proxy_id = proxy_id
         return stream
 
 

@@ -29,7 +29,7 @@ from fleet.protocol.recovery.pick_healthy import DEFAULTS, BalancerSettings
 from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_channel
-from fleet.transport.service_config import METHOD
+from fleet.transport.service_config import GET_CONFIG_METHOD
 from tests.bench._recovery_auths import NAME_METHOD
 
 #: Limits concurrent connects: they are not measured.
@@ -123,7 +123,7 @@ class FloorClient(BareClient):
             await channel.close()
 
     async def _ask_all(self, channel: grpc.aio.Channel, sick: str) -> float | None:
-        config: Any = channel.unary_unary(METHOD)(b"", wait_for_ready=True, timeout=_TIMEOUT)
+        config: Any = channel.unary_unary(GET_CONFIG_METHOD)(b"", wait_for_ready=True, timeout=_TIMEOUT)
         watch: Any = health_pb2_grpc.HealthStub(channel).Watch(
             health_pb2.HealthCheckRequest(), wait_for_ready=True
         )

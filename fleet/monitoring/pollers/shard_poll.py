@@ -139,7 +139,7 @@ async def query_source(
     clock: Clock,
 ) -> ResponseT | SourceError:
     """Poll one source within its share of the remaining seconds."""
-    dial = connections.reader if source.is_retried else connections.channel
+    dial = connections.read_channel if source.is_retried else connections.channel
     try:
         channel = dial(target.address, target.kind)
     except TLSError as error:

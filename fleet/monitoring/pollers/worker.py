@@ -23,7 +23,7 @@ from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import RetryPolicy
 from fleet.transport.poll_connections import Connections
-from fleet.transport.retry.read_retries import DEFAULT
+from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
@@ -41,7 +41,7 @@ class PollingSettings:
     rounds_per_connection: int = 10
     tls: TLSFiles | None = None
     #: Retries of reading the lists, within the deadline.
-    retry_policy: RetryPolicy = DEFAULT
+    retry_policy: RetryPolicy = DEFAULT_READ_RETRIES
     #: Settings of destination health, which takes polls as probes.
     health_settings: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
 

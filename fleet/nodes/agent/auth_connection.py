@@ -197,7 +197,7 @@ class Heartbeats:
             name=self.identity.name,
             version=__version__,
             ttl_ms=int(self._ttl * 1000),
-            via_proxy_id=channel.via,
+            via_proxy_id=channel.proxy_id,
             networking_revision=self.networking_revision,
             tracker=fleet_pb2.TrackerSummary(
                 desired_count=snapshot.connection_count,

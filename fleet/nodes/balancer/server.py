@@ -37,7 +37,7 @@ from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import instance_status, picker, probe_schedule
 from fleet.protocol.destination.health import ProbeOutcome, RequestOutcome
 from fleet.protocol.destination.instance_status import InstanceStatus
-from fleet.transport.destinations import Destinations, ProbeResponse
+from fleet.transport.destinations import Destinations, ProbeResult
 from fleet.transport.listen_sockets import stop_listening
 
 log = logging.getLogger(__name__)
@@ -83,9 +83,9 @@ class LoadBalancer:
         self._timeout = min(interval, _PROBE_TIMEOUT) if probe_within is None else probe_within
         self._destinations = Destinations(
             self._probe,
-            settings=_dial_settings(destination_health, interval),
+            health_settings=_dial_settings(destination_health, interval),
             # Each probe has its own timeout; this one is for anything else that hangs.
-            probes=probe_schedule.ProbeSettings(
+            probe_settings=probe_schedule.ProbeSettings(
                 interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
             ),
         )
@@ -221,7 +221,7 @@ class LoadBalancer:
         self._refused_connections.inc()
         link.reset()
 
-    async def _probe(self, name: str) -> ProbeResponse:
+    async def _probe(self, name: str) -> ProbeResult:
         """Probe `/readyz` once. Several failures in a row take the target out at once, whatever its health."""
         state = self._states[name]
         reported_status: InstanceStatus | None = None
@@ -240,12 +240,12 @@ class LoadBalancer:
             place = "out of" if state.is_out else "in"
             log.warning("rotation.changed: %s: %s is %s rotation: %s", self.name, name, place, reason)
         if reported_status is None or state.status != 200:
-            return ProbeResponse(
+            return ProbeResult(
                 ProbeOutcome.FAILURE, state.error or f"/readyz returned HTTP {state.status}", reported_status
             )
         if reported_status.degraded_reason is not None:
-            return ProbeResponse(ProbeOutcome.DEGRADED, reported_status.degraded_reason, reported_status)
-        return ProbeResponse(ProbeOutcome.SUCCESS, status=reported_status)
+            return ProbeResult(ProbeOutcome.DEGRADED, reported_status.degraded_reason, reported_status)
+        return ProbeResult(ProbeOutcome.SUCCESS, status=reported_status)
 
 
 def _dial_settings(settings: destination.HealthSettings, interval: float) -> destination.HealthSettings:

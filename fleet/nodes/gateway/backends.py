@@ -26,7 +26,7 @@ from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.grpc_route import BackendRef
-from fleet.transport.destinations import Destinations, ProbeResponse
+from fleet.transport.destinations import Destinations, ProbeResult
 from fleet.transport.http2.backend_dialer import BackendDialer, DialError
 from fleet.transport.http2.fields import BlockCache, encode, plain
 from fleet.transport.http2.frames import ErrorCode
@@ -73,7 +73,7 @@ class Backends:
         self._failures: dict[Ref, str] = {}
         self._dialers: dict[str, BackendDialer] = {}
         self._wakeup = asyncio.Event()
-        self.destinations = Destinations(self._probe, settings=health, probes=probes)
+        self.destinations = Destinations(self._probe, health_settings=health, probe_settings=probes)
 
     async def use(self, refs: Iterable[Ref]) -> None:
         """Use these backends and no others. Return after the first lookup of all names."""
@@ -204,11 +204,11 @@ class Backends:
             log.info("backend %s:%d can be looked up again", *ref)
         return tuple(sorted({(str(address[0]), int(address[1])) for *_, address in address_infos}))
 
-    async def _probe(self, name: str) -> ProbeResponse:
+    async def _probe(self, name: str) -> ProbeResult:
         try:
             connection = await self._dialers[name].dial()
         except DialError as error:
-            return ProbeResponse(ProbeOutcome.FAILURE, str(error))
+            return ProbeResult(ProbeOutcome.FAILURE, str(error))
         check = _HealthCheck()
         stream = connection.open(self._check_head(name))
         stream.listener = check
@@ -236,7 +236,7 @@ class _HealthCheck:
     """Receives the response to one health check."""
 
     def __init__(self) -> None:
-        self.response: asyncio.Future[ProbeResponse] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[ProbeResult] = asyncio.get_running_loop().create_future()
         self._body = b""
         self._status = instance_status.EMPTY_STATUS
 
@@ -252,7 +252,7 @@ class _HealthCheck:
         )
         if head.http not in {None, 200}:
             self._set_response(
-                ProbeResponse(ProbeOutcome.FAILURE, f"the health check returned HTTP {head.http}")
+                ProbeResult(ProbeOutcome.FAILURE, f"the health check returned HTTP {head.http}")
             )
         elif end:
             self._set_response(replace(self._conclude(head), status=self._status))
@@ -262,50 +262,50 @@ class _HealthCheck:
         """Handle message bytes."""
         self._body += data[:1024]
         if end:
-            self._set_response(ProbeResponse(ProbeOutcome.FAILURE, "the health check ended without a status"))
+            self._set_response(ProbeResult(ProbeOutcome.FAILURE, "the health check ended without a status"))
 
     @contain_errors
     def on_reset(self, code: ErrorCode, reason: str) -> None:
         """Handle a reset by the backend."""
         self._set_response(
-            ProbeResponse(ProbeOutcome.FAILURE, reason or f"the backend reset the health check: {code.name}")
+            ProbeResult(ProbeOutcome.FAILURE, reason or f"the backend reset the health check: {code.name}")
         )
 
     @contain_errors
     def on_lost(self, reason: str) -> None:
         """Handle the loss of the connection."""
-        self._set_response(ProbeResponse(ProbeOutcome.FAILURE, f"the connection was lost: {reason}"))
+        self._set_response(ProbeResult(ProbeOutcome.FAILURE, f"the connection was lost: {reason}"))
 
     def abort(self) -> None:
         """End this check after an internal error. Calls on the connection continue."""
         self._set_response(
-            ProbeResponse(ProbeOutcome.FAILURE, "the response to the health check could not be processed")
+            ProbeResult(ProbeOutcome.FAILURE, "the response to the health check could not be processed")
         )
 
-    def _conclude(self, head: ResponseHead) -> ProbeResponse:
+    def _conclude(self, head: ResponseHead) -> ProbeResult:
         if head.status is Status.UNIMPLEMENTED:
             # The backend has no health service. That it responds has to be enough.
             return self._healthy_response()
         if head.status is not Status.OK:
             details = grpc_http2.read_message(head.message)
-            return ProbeResponse(
+            return ProbeResult(
                 ProbeOutcome.FAILURE,
                 f"the health check returned {head.status.name if head.status else 'no status'}: {details}",
             )
         try:
             status = health_pb2.HealthCheckResponse.FromString(self._body[grpc_http2.PREFIX :]).status
         except DecodeError:
-            return ProbeResponse(ProbeOutcome.FAILURE, "the response to the health check is not valid")
+            return ProbeResult(ProbeOutcome.FAILURE, "the response to the health check is not valid")
         if status != health_pb2.HealthCheckResponse.SERVING:
-            return ProbeResponse(ProbeOutcome.FAILURE, f"the backend reported {_status_name(status)}")
+            return ProbeResult(ProbeOutcome.FAILURE, f"the backend reported {_status_name(status)}")
         return self._healthy_response()
 
-    def _healthy_response(self) -> ProbeResponse:
+    def _healthy_response(self) -> ProbeResult:
         if self._status.degraded_reason is None:
-            return ProbeResponse(ProbeOutcome.SUCCESS)
-        return ProbeResponse(ProbeOutcome.DEGRADED, "the backend reported degraded")
+            return ProbeResult(ProbeOutcome.SUCCESS)
+        return ProbeResult(ProbeOutcome.DEGRADED, "the backend reported degraded")
 
-    def _set_response(self, response: ProbeResponse) -> None:
+    def _set_response(self, response: ProbeResult) -> None:
         if not self.response.done():
             self.response.set_result(response)
 

@@ -21,7 +21,7 @@ from fleet.transport.pick_healthy.events import (
     event_of_status,
     wait_again,
 )
-from fleet.transport.service_config import METHOD, ConfigResponse, read
+from fleet.transport.service_config import GET_CONFIG_METHOD, ConfigResponse, read_response
 
 #: Seconds within which the loss of a connection is reported; a stream that breaks with it says nothing about health.
 _LOSS_SHOWS_WITHIN = 0.3
@@ -168,14 +168,16 @@ class BlockingConnection:
         return cancel_event
 
     def _request_config(self, life: int, cancel_event: threading.Event) -> None:
-        get_config: Any = self.channel.unary_unary(METHOD)
+        get_config: Any = self.channel.unary_unary(GET_CONFIG_METHOD)
         tries = 0
         while not cancel_event.is_set():
             call = get_config.future(b"")
             self._set_call(call, cancel_event)
             response: ConfigResponse | None = None
             try:
-                response = read(call.result(), [tuple(pair) for pair in call.trailing_metadata() or ()])
+                response = read_response(
+                    call.result(), [tuple(pair) for pair in call.trailing_metadata() or ()]
+                )
             except (grpc.RpcError, grpc.FutureCancelledError):
                 if call.code() is grpc.StatusCode.UNIMPLEMENTED:
                     response = ConfigResponse(None)

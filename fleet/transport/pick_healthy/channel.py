@@ -107,7 +107,7 @@ class PickHealthyChannel(grpc.aio.Channel):
         return None if picked_connection is None else picked_connection.channel
 
     @property
-    def via(self) -> str:
+    def proxy_id(self) -> str:
         """Id of the proxy that new RPCs go through; empty without a proxy."""
         return ""
 

@@ -25,7 +25,7 @@ from fleet.transport.pick_healthy.events import (
     event_of_status,
     wait_again,
 )
-from fleet.transport.service_config import ConfigResponse, discover
+from fleet.transport.service_config import ConfigResponse, request_service_config
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class AioConnection:
     async def _request_config(self, life: int) -> None:
         tries = 0
         while True:
-            response = await discover(self.channel)
+            response = await request_service_config(self.channel)
             self._report(self, ConfigUpdate(life, response))
             if response is not None:
                 return

@@ -58,10 +58,10 @@ class TunnelledChannel(PickHealthyChannel):
 
     @property
     @override
-    def via(self) -> str:
+    def proxy_id(self) -> str:
         """Id of the proxy that new RPCs go through; empty until known."""
         forwarder = None if self.carrier is None else self._forwarders.get(self.carrier)
-        return "" if forwarder is None else forwarder.via
+        return "" if forwarder is None else forwarder.proxy_id
 
     @override
     async def close_connection(self, channel: grpc.aio.Channel) -> None:

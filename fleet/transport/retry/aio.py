@@ -61,31 +61,33 @@ class RetryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
                 call = await continuation(details, request)
             except grpc.aio.AioRpcError as error:
                 # Another interceptor below may raise what the transport would return.
-                verdict, at = retried_call.judge(error.code(), error.details(), error.trailing_metadata())
-                if isinstance(verdict, Finish):
+                decision, retry_at = retried_call.judge(
+                    error.code(), error.details(), error.trailing_metadata()
+                )
+                if isinstance(decision, Finish):
                     raise
                 trailers = error.trailing_metadata()
             else:
-                verdict, at = await _verdict(retried_call, call)
-                if isinstance(verdict, Finish):
+                decision, retry_at = await _judge_call(retried_call, call)
+                if isinstance(decision, Finish):
                     return call
                 trailers = await call.trailing_metadata()
-            if isinstance(verdict, DeadlineExceeded):
+            if isinstance(decision, DeadlineExceeded):
                 raise grpc.aio.AioRpcError(
                     grpc.StatusCode.DEADLINE_EXCEEDED,
                     grpc.aio.Metadata(),
                     trailers or grpc.aio.Metadata(),
-                    details=verdict.details,
+                    details=decision.details,
                 )
-            await self._pause(at)
+            await self._pause_until(retry_at)
 
-    async def _pause(self, at: float) -> None:
+    async def _pause_until(self, retry_at: float) -> None:
         # A timer of the loop may fire slightly early, but the minimum wait must be kept.
-        while (remaining := at - self._clock()) > 0:
+        while (remaining := retry_at - self._clock()) > 0:
             await self._sleep(remaining)
 
 
-async def _verdict(retried_call: RetriedCall, call: Any) -> tuple[RetryDecision, float]:
+async def _judge_call(retried_call: RetriedCall, call: Any) -> tuple[RetryDecision, float]:
     try:
         # code() waits for the end of the call and does not raise if it failed.
         code = await call.code()

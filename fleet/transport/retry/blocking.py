@@ -50,25 +50,25 @@ class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
         def attempt() -> Any:
             timeout = retried_call.start()
             metadata = retried_call.metadata(client_call_details.metadata)
-            return continuation(_Details.copy_of(client_call_details, timeout, metadata), request)
+            return continuation(_CallDetails.copy_of(client_call_details, timeout, metadata), request)
 
         outcome = attempt()
         # Only .future() returns before the attempt has ended: then a thread must wait for it.
         if not outcome.done():
             return RetriedFuture(retried_call, attempt, outcome, self._clock)
         while True:
-            verdict, at = judge(retried_call, outcome)
-            if isinstance(verdict, DeadlineExceeded):
-                return TimedOutCall(verdict.details, outcome)
-            if not isinstance(verdict, RetryAfter):
+            decision, retry_at = judge(retried_call, outcome)
+            if isinstance(decision, DeadlineExceeded):
+                return TimedOutCall(decision.details, outcome)
+            if not isinstance(decision, RetryAfter):
                 return outcome
-            while (remaining := at - self._clock()) > 0:
+            while (remaining := retry_at - self._clock()) > 0:
                 self._sleep(remaining)
             outcome = attempt()
 
 
 @dataclass(frozen=True)
-class _Details(grpc.ClientCallDetails):
+class _CallDetails(grpc.ClientCallDetails):
     """Call details; grpc's own are an abstract class and a private tuple."""
 
     method: str
@@ -79,7 +79,7 @@ class _Details(grpc.ClientCallDetails):
     compression: grpc.Compression | None
 
     @classmethod
-    def copy_of(cls, details: Any, timeout: float | None, metadata: Any) -> _Details:
+    def copy_of(cls, details: Any, timeout: float | None, metadata: Any) -> _CallDetails:
         return cls(
             details.method,
             timeout,

@@ -15,14 +15,16 @@ from fleet.protocol.retry.policy import DeadlineExceeded, Finish, RetryAfter, Re
 from fleet.transport.retry.retried_call import RetriedCall
 
 #: grpc's details for a call whose channel was closed locally; nothing else distinguishes it.
-_CHANNEL_CLOSED = "Channel closed!"
+_CHANNEL_CLOSED_DETAILS = "Channel closed!"
 
 
 def judge(retried_call: RetriedCall, outcome: Any) -> tuple[RetryDecision, float]:
-    """Wait for the end of an attempt; return the verdict, and when a retry may start (by the clock)."""
+    """Wait for the end of an attempt; return the decision, and when a retry may start (by the clock)."""
     # grpc *returns* errors to interceptors: nothing is raised here (grpc/grpc#25207).
     code = outcome.code()
-    if outcome.cancelled() or (code is grpc.StatusCode.CANCELLED and outcome.details() == _CHANNEL_CLOSED):
+    if outcome.cancelled() or (
+        code is grpc.StatusCode.CANCELLED and outcome.details() == _CHANNEL_CLOSED_DETAILS
+    ):
         return Finish(), 0.0  # cancelled by the caller, not by the server
     error = outcome.exception()
     if error is not None and not isinstance(error, grpc.RpcError):
@@ -34,10 +36,10 @@ def judge(retried_call: RetriedCall, outcome: Any) -> tuple[RetryDecision, float
 class TimedOutCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]
     """A call whose deadline passed between two attempts: both error and call, like grpc's own."""
 
-    def __init__(self, details: str, last: Any) -> None:
+    def __init__(self, details: str, last_call: Any) -> None:
         super().__init__(details)
         self._details = details
-        self._last = last
+        self._last_call = last_call
 
     @override
     def __str__(self) -> str:
@@ -53,11 +55,11 @@ class TimedOutCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-
 
     @override
     def initial_metadata(self) -> Any:
-        return self._last.initial_metadata()
+        return self._last_call.initial_metadata()
 
     @override
     def trailing_metadata(self) -> Any:
-        return self._last.trailing_metadata()
+        return self._last_call.trailing_metadata()
 
     @override
     def is_active(self) -> bool:
@@ -108,12 +110,16 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
     """The future of a call; a thread of its own makes the retries."""
 
     def __init__(
-        self, retried_call: RetriedCall, attempt: Callable[[], Any], first: Any, clock: Callable[[], float]
+        self,
+        retried_call: RetriedCall,
+        start_attempt: Callable[[], Any],
+        first_call: Any,
+        clock: Callable[[], float],
     ) -> None:
         self._retried_call = retried_call
-        self._attempt = attempt
+        self._start_attempt = start_attempt
         self._clock = clock
-        self._current = first
+        self._current_call = first_call
         self._lock = threading.Lock()
         self._cancel_event = threading.Event()
         #: Result: the attempt that the caller gets.
@@ -123,26 +129,26 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
 
     def _run(self) -> None:
         try:
-            self._last_try_future.set_result(self._last_try())
+            self._last_try_future.set_result(self._wait_for_last_try())
         except BaseException as error:  # noqa: BLE001 - the caller of result() gets any exception
             self._last_try_future.set_exception(error)
 
-    def _last_try(self) -> Any:
+    def _wait_for_last_try(self) -> Any:
         while True:
-            verdict, at = judge(self._retried_call, self._current)
-            if isinstance(verdict, DeadlineExceeded):
-                return TimedOutCall(verdict.details, self._current)
-            if not isinstance(verdict, RetryAfter):
-                return self._current
-            while (remaining := at - self._clock()) > 0 and not self._cancel_event.wait(remaining):
+            decision, retry_at = judge(self._retried_call, self._current_call)
+            if isinstance(decision, DeadlineExceeded):
+                return TimedOutCall(decision.details, self._current_call)
+            if not isinstance(decision, RetryAfter):
+                return self._current_call
+            while (remaining := retry_at - self._clock()) > 0 and not self._cancel_event.wait(remaining):
                 pass  # the wait may end slightly early, but the minimum must be kept
             with self._lock:
                 if self._cancel_event.is_set():
-                    return self._current
+                    return self._current_call
                 try:
-                    self._current = self._attempt()
+                    self._current_call = self._start_attempt()
                 except ValueError:
-                    return self._current  # the channel was closed: return the last attempt
+                    return self._current_call  # the channel was closed: return the last attempt
 
     @override
     def cancel(self) -> bool:
@@ -150,7 +156,7 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
             if self._last_try_future.done():
                 return False
             self._cancel_event.set()
-            self._current.cancel()
+            self._current_call.cancel()
             return True
 
     @override
@@ -171,7 +177,7 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
 
     @override
     def time_remaining(self) -> Any:
-        return self._current.time_remaining()
+        return self._current_call.time_remaining()
 
     @override
     def result(self, timeout: float | None = None) -> Any:

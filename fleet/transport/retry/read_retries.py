@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from fleet.protocol.retry.policy import NO_RETRY, RetryPolicy, RetryReason
 
 #: Reads that are safe to repeat: they change nothing, and their callers have no other source.
-READS = frozenset(
+READ_METHODS = frozenset(
     {
         "/fleet.v1.AgentFeed/ListAgents",
         "/teleport.presence.v1.PresenceService/ListAuthServers",
@@ -19,13 +19,13 @@ READS = frozenset(
     }
 )
 #: Complete reports of agents that are repeated anyway: an auth that receives one twice stores the same.
-REPORTS = frozenset({"/fleet.v1.HeartbeatService/Heartbeat"})
+REPORT_METHODS = frozenset({"/fleet.v1.HeartbeatService/Heartbeat"})
 #: One retry after a lost connection, within the deadline of the call. Seconds.
-DEFAULT = RetryPolicy(frozenset({RetryReason.UNAVAILABLE}), attempts=1, backoff=0.05)
+DEFAULT_READ_RETRIES = RetryPolicy(frozenset({RetryReason.UNAVAILABLE}), attempts=1, backoff=0.05)
 
 
 def policy_by_method(
-    policy: RetryPolicy = DEFAULT, methods: Collection[str] = READS
+    policy: RetryPolicy = DEFAULT_READ_RETRIES, methods: Collection[str] = READ_METHODS
 ) -> Callable[[str], RetryPolicy]:
     """Return the policy function for an interceptor: `policy` for these methods, no retry for others."""
     return lambda method: policy if method in methods else NO_RETRY

@@ -57,7 +57,7 @@ class RetriedCall:
         method = details.method.decode() if isinstance(details.method, bytes) else details.method
         policy = policies if isinstance(policies, RetryPolicy) else policies(method)
         now = clock()
-        self._tries = RetryState(policy, now, details.timeout)
+        self._retry_state = RetryState(policy, now, details.timeout)
         self._budget = budget
         self._clock = clock
         self._chance = chance
@@ -66,28 +66,30 @@ class RetriedCall:
 
     def start(self) -> float | None:
         """Begin an attempt; return its timeout in seconds."""
-        return self._tries.start(self._clock())
+        return self._retry_state.start(self._clock())
 
     @property
     def is_retry(self) -> bool:
         """Return whether the current attempt is a retry."""
-        return self._tries.try_count > 1
+        return self._retry_state.try_count > 1
 
-    def metadata(self, own: Iterable[tuple[str, str | bytes]] | None) -> list[tuple[str, str | bytes]]:
+    def metadata(
+        self, caller_metadata: Iterable[tuple[str, str | bytes]] | None
+    ) -> list[tuple[str, str | bytes]]:
         """Return the caller's metadata; for a retry with the number of earlier attempts (gRFC A6)."""
-        pairs = list(own or ())
-        before = self._tries.try_count - 1
-        return [*pairs, (PREVIOUS_ATTEMPTS, str(before))] if before > 0 else pairs
+        pairs = list(caller_metadata or ())
+        previous_count = self._retry_state.try_count - 1
+        return [*pairs, (PREVIOUS_ATTEMPTS, str(previous_count))] if previous_count > 0 else pairs
 
     def judge(
         self, code: grpc.StatusCode, details: str | None, trailers: Iterable[tuple[str, str | bytes]] | None
     ) -> tuple[RetryDecision, float]:
-        """Return the verdict on an attempt that ended, and when a retry may start (by the clock)."""
+        """Return the decision on an attempt that ended, and when a retry may start (by the clock)."""
         now = self._clock()
         pushback = next((str(value) for key, value in trailers or () if key == PUSHBACK), None)
-        verdict = self._tries.judge(now, self._chance(), code.name, details or "", pushback)
-        if not isinstance(verdict, RetryAfter):
-            return verdict, now
+        decision = self._retry_state.judge(now, self._chance(), code.name, details or "", pushback)
+        if not isinstance(decision, RetryAfter):
+            return decision, now
         if self._budget is not None and not self._budget.allow(now):
             return Finish(), now
-        return verdict, now + verdict.wait
+        return decision, now + decision.wait

@@ -22,7 +22,7 @@ from fleet.protocol.destination.probe_schedule import ProbeSettings
 from fleet.transport.destinations import (
     DestinationPool,
     Destinations,
-    ProbeResponse,
+    ProbeResult,
     VerdictChange,
     log_change,
 )
@@ -38,17 +38,17 @@ class FakeProber:
     """Responds to probes as set, by name."""
 
     def __init__(self) -> None:
-        self.responses: dict[str, ProbeResponse] = {}
+        self.responses: dict[str, ProbeResult] = {}
         self.hanging_names: set[str] = set()
         self.probe_counts: Counter[str] = Counter()
         self.changes: list[VerdictChange] = []
         self.time = 1_000_000.0
 
-    async def probe(self, name: str) -> ProbeResponse:
+    async def probe(self, name: str) -> ProbeResult:
         self.probe_counts[name] += 1
         if name in self.hanging_names:
             await asyncio.Event().wait()
-        return self.responses.get(name, ProbeResponse(ProbeOutcome.SUCCESS))
+        return self.responses.get(name, ProbeResult(ProbeOutcome.SUCCESS))
 
     def now(self) -> float:
         return self.time
@@ -67,8 +67,8 @@ async def create_destinations(prober: FakeProber) -> AsyncIterator[Callable[...,
     def create(probes: ProbeSettings = QUICK, settings: HealthSettings | None = None) -> Destinations:
         destinations = Destinations(
             prober.probe,
-            settings=settings or HealthSettings(),
-            probes=probes,
+            health_settings=settings or HealthSettings(),
+            probe_settings=probes,
             on_change=prober.changes.append,
             now=prober.now,
             chance=lambda: 0.0,
@@ -121,7 +121,7 @@ async def test_failing_probe_leads_to_unhealthy_and_back(
     destinations = create_destinations()
     destinations.set_destinations(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
-    prober.responses["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    prober.responses["a"] = ProbeResult(ProbeOutcome.FAILURE, "refused")
     await eventually(lambda: health(destinations, "a") is Health.UNHEALTHY)
     del prober.responses["a"]
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
@@ -158,7 +158,7 @@ async def test_picks_follow_health(
     """An Unhealthy destination gets nothing while others have capacity; a single one is tried even if
     Unhealthy.
     """
-    prober.responses["b"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    prober.responses["b"] = ProbeResult(ProbeOutcome.FAILURE, "refused")
     destinations = create_destinations()
     destinations.set_destinations(["a", "b"])
     pool = DestinationPool(destinations, {"a": 1, "b": 1})
@@ -240,7 +240,7 @@ async def test_declared_degradation_lasts_until_withdrawn(
 
     destinations.declare_degraded("a")
     assert health(destinations, "a") is Health.DEGRADED
-    destinations.withdraw("a")
+    destinations.withdraw_degraded("a")
 
     assert health(destinations, "a") is Health.HEALTHY
 
@@ -250,7 +250,7 @@ async def test_status_in_a_probe_response_is_a_declaration(
 ) -> None:
     """It lasts for a few failed probes, and a probe without it withdraws it."""
     destinations = create_destinations()
-    prober.responses["a"] = ProbeResponse(
+    prober.responses["a"] = ProbeResult(
         ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy", "kernel update")
     )
     destinations.set_destinations(["a"])
@@ -261,16 +261,16 @@ async def test_status_in_a_probe_response_is_a_declaration(
     assert destination.verdict.drain_request is not None
     assert destination.verdict.drain_request.reason == "kernel update"
 
-    prober.responses["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    prober.responses["a"] = ProbeResult(ProbeOutcome.FAILURE, "refused")
     probe_count = prober.probe_counts["a"]
     await eventually(lambda: prober.probe_counts["a"] > probe_count + 1)
     assert declared_health(destinations) is Health.DEGRADED
     prober.time += 3 * (QUICK.interval + QUICK.timeout) + 1
     await eventually(lambda: declared_health(destinations) is Health.UNKNOWN)
 
-    prober.responses["a"] = ProbeResponse(ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy"))
+    prober.responses["a"] = ProbeResult(ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy"))
     await eventually(lambda: declared_health(destinations) is Health.DEGRADED)
-    prober.responses["a"] = ProbeResponse(ProbeOutcome.SUCCESS, status=EMPTY_STATUS)
+    prober.responses["a"] = ProbeResult(ProbeOutcome.SUCCESS, status=EMPTY_STATUS)
     await eventually(lambda: declared_health(destinations) is Health.UNKNOWN)
     assert destination.verdict.drain_request is None
 
@@ -280,7 +280,7 @@ async def test_retry_picks_another_destination(
 ) -> None:
     """A tried destination is picked again only without alternative."""
     chances = iter([0.0, 0.0, 0.9, 0.0])
-    destinations = Destinations(prober.probe, probes=SINGLE_PROBE, chance=lambda: next(chances, 0.0))
+    destinations = Destinations(prober.probe, probe_settings=SINGLE_PROBE, chance=lambda: next(chances, 0.0))
     destinations.set_destinations(["a", "b"])
     pool = DestinationPool(destinations, {"a": 1, "b": 1})
 
@@ -295,7 +295,7 @@ async def test_retry_picks_another_destination(
 
 async def test_retry_order(prober: FakeProber, create_destinations: Callable[..., Destinations]) -> None:
     """Untried first, then those that responded, then an Unhealthy one, then those that failed."""
-    prober.responses["dead"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
+    prober.responses["dead"] = ProbeResult(ProbeOutcome.FAILURE, "refused")
     destinations = create_destinations()
     destinations.set_destinations(["a", "b", "dead"])
     pool = DestinationPool(destinations, {"a": 1, "b": 1, "dead": 1})
@@ -323,14 +323,14 @@ async def test_failing_prober_is_called_again(
     """The error is logged with its traceback, and the loop continues."""
     failures_left = 2
 
-    async def probe(name: str) -> ProbeResponse:
+    async def probe(name: str) -> ProbeResult:
         nonlocal failures_left
         if failures_left:
             failures_left -= 1
             raise RuntimeError("a bug")
-        return ProbeResponse(ProbeOutcome.SUCCESS)
+        return ProbeResult(ProbeOutcome.SUCCESS)
 
-    destinations = Destinations(probe, probes=QUICK)
+    destinations = Destinations(probe, probe_settings=QUICK)
     destinations.set_destinations(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
@@ -342,7 +342,7 @@ async def test_changes_are_logged(
     prober: FakeProber, create_destinations: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line has the destination, both states, the reason and the probe's error."""
-    prober.responses["a"] = ProbeResponse(ProbeOutcome.FAILURE, "connection refused")
+    prober.responses["a"] = ProbeResult(ProbeOutcome.FAILURE, "connection refused")
     destinations = create_destinations()
     destinations.set_destinations(["a"])
     await eventually(lambda: bool(prober.changes))

@@ -55,14 +55,14 @@ async def test_reader_retries_within_the_deadline(
         note_call(request, context)
 
     monkeypatch.setattr(auth, "note_call", fail_once)
-    reader = connections.reader(auth.address, "auth")
-    assert connections.reader(auth.address, "auth") is reader
+    reader = connections.read_channel(auth.address, "auth")
+    assert connections.read_channel(auth.address, "auth") is reader
     assert await list_instances(replace(make_source_context(connections, auth), channel=reader)) == ()
     auth.calls.clear()
     with pytest.raises(SourceError, match="told to fail"):
         await list_instances(make_source_context(connections, auth))
     await connections.discard(auth.address)
-    assert connections.reader(auth.address, "auth") is not reader
+    assert connections.read_channel(auth.address, "auth") is not reader
 
 
 @pytest.mark.parametrize("certificate", ["auth", "proxy", "gateway", "agent", "console"])
@@ -84,7 +84,7 @@ async def test_server_with_another_roles_certificate_is_refused(
                 await check_health(connections.channel(address, role), timeout=60)
             ).serving_status is not None
             return
-        for channel in (connections.channel(address, role), connections.reader(address, role)):
+        for channel in (connections.channel(address, role), connections.read_channel(address, role)):
             with pytest.raises(SourceError, match="unavailable"):
                 await check_health(channel, timeout=60)
     finally:

@@ -20,7 +20,7 @@ async def discover_from(servicer: Any) -> service_config.ConfigResponse | None:
     await server.start()
     try:
         async with channels.open_channel(f"127.0.0.1:{port}") as channel:
-            return await asyncio.wait_for(service_config.discover(channel), 60.0)
+            return await asyncio.wait_for(service_config.request_service_config(channel), 60.0)
     finally:
         await server.stop(0)
 
@@ -51,6 +51,6 @@ async def test_failed_request_gives_no_response() -> None:
 
 def test_unreadable_response_has_a_problem() -> None:
     """It gives no config."""
-    response = service_config.read(b"\x0a\xff", [(service_config.AUTH_ID_METADATA, "a")])
+    response = service_config.read_response(b"\x0a\xff", [(service_config.AUTH_ID_METADATA, "a")])
     assert (response.config, response.auth_id) == (None, "a")
     assert "is truncated" in response.problem

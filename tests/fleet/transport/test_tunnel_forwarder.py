@@ -36,12 +36,12 @@ async def test_bytes_are_forwarded_and_the_proxy_is_known() -> None:
     """Both directions work to their ends, as in TCP; `via` names the proxy."""
     server = await start_echo_server()
     async with server, forwarder_to(lambda: address_of(server), "proxy-7") as forwarder:
-        assert forwarder.via == ""
+        assert forwarder.proxy_id == ""
         reader, writer = await asyncio.open_connection(*forwarder.address)
         writer.write(b"hello" * 100_000)
         writer.write_eof()
         assert await reader.read() == b"hello" * 100_000
-        assert forwarder.via == "proxy-7"
+        assert forwarder.proxy_id == "proxy-7"
         writer.close()
 
 

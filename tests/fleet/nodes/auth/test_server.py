@@ -139,7 +139,7 @@ async def test_calls_without_backend_are_unavailable_within_its_timeout(
                 await call()
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert "the backend at 127.0.0.1" in (caught.value.details() or "")
-        assert await service_config.discover(channel) is not None
+        assert await service_config.request_service_config(channel) is not None
 
 
 async def test_presence_is_listed_in_pages(plane: Plane) -> None:
@@ -166,7 +166,7 @@ async def test_service_config_has_mode_as_text_and_number(plane: Plane) -> None:
     """The same field holds the mode as a string and, for Teleport's decoders, as the enum's number."""
     auth = await plane.auth(config=ServiceConfig(PolicyMode.RECONNECT, ""))
     async with channel_to(auth.instance.grpc_address) as channel:
-        discovery = await service_config.discover(channel)
+        discovery = await service_config.request_service_config(channel)
         assert discovery is not None
         assert discovery.config == ServiceConfig(PolicyMode.RECONNECT, "")
         assert discovery.auth_id == auth.instance.flags.id
@@ -181,7 +181,7 @@ async def test_server_without_service_config_returns_no_config(plane: Plane) -> 
     """The client keeps the config that it has."""
     proxy = await plane.proxy()
     async with channel_to(proxy.instance.grpc_address) as channel:
-        discovery = await service_config.discover(channel)
+        discovery = await service_config.request_service_config(channel)
     assert discovery is not None
     assert (discovery.config, discovery.auth_id) == (None, "")
 

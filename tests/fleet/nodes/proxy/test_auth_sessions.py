@@ -83,7 +83,7 @@ async def test_agent_uses_another_proxy_when_its_proxy_stops(plane: Plane) -> No
     group = await start_agent_group(plane, first, second)
     (agent,) = group.agents
     await eventually(lambda: bool(agent.auth_id))
-    used_proxy = first if agent.heartbeats.channel.via == first.instance.flags.id else second
+    used_proxy = first if agent.heartbeats.channel.proxy_id == first.instance.flags.id else second
     await plane.stop(used_proxy)
     other_proxy = second if used_proxy is first else first
 

@@ -18,9 +18,9 @@ async def test_proxy_of_the_channel_is_known() -> None:
     auth = await FakeAuth("a").start()
     async with serving_path(lambda: auth.address, "proxy-7") as proxy:
         channel = TunnelledChannel([proxy])
-        assert channel.via == ""
+        assert channel.proxy_id == ""
         await channel.channel_ready()
-        assert channel.via == "proxy-7"
+        assert channel.proxy_id == "proxy-7"
         response = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=30)
         assert response == b"a"
         await channel.close()
@@ -36,7 +36,7 @@ async def test_dead_proxy_is_left(tmp_path: Path) -> None:
             channel = TunnelledChannel([first])
             await channel.channel_ready()
             channel._proxies = [first, second]
-        await eventually(lambda: channel.via == "p2")
+        await eventually(lambda: channel.proxy_id == "p2")
         await channel.channel_ready()
         await channel.close()
     await auth.stop()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from fleet.protocol.retry.policy import NO_RETRY, RetryPolicy
-from fleet.transport.retry.read_retries import DEFAULT, READS, REPORTS, policy_by_method
+from fleet.transport.retry.read_retries import (
+    DEFAULT_READ_RETRIES,
+    READ_METHODS,
+    REPORT_METHODS,
+    policy_by_method,
+)
 from fleet.wire import clusterconfig_pb2, fleet_pb2, presence_pb2
 
 
 def test_reads_are_retried_and_writes_are_not() -> None:
     """Another policy can be set for the same methods."""
     policies = policy_by_method()
-    for method in READS:
-        assert policies(method) is DEFAULT
+    for method in READ_METHODS:
+        assert policies(method) is DEFAULT_READ_RETRIES
     assert policies("/fleet.v1.InstanceAdmin/SetDeclaredStatus") is NO_RETRY
     own_policy = RetryPolicy(attempts=3)
     assert policy_by_method(own_policy)("/fleet.v1.AgentFeed/ListAgents") is own_policy
@@ -26,4 +31,4 @@ def test_read_methods_exist() -> None:
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
-    assert method_paths >= READS | REPORTS
+    assert method_paths >= READ_METHODS | REPORT_METHODS
