@@ -15,7 +15,7 @@ import uvloop
 from fleet.nodes.shared import addresses
 from fleet.transport.http2.backend_dialer import BackendDialer
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import BlockCache, encode
+from fleet.transport.http2.fields import HeaderBlockCache, encode
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -54,7 +54,7 @@ class _Caller:
         self._dialer = dialer
 
     def on_headers(self, head: bytes, *, end: bool) -> None:
-        connection = self._dialer.ready()
+        connection = self._dialer.find_ready_connection()
         assert connection is not None, "the benchmark's server does not go away"
         outward = connection.open(head, end=end)
         outward.listener = _Relay(self._stream)
@@ -75,7 +75,7 @@ class _Caller:
 async def pass_on(to: str) -> None:
     """Listen on a port of the system's choice until ended."""
     options = ConnectionOptions()
-    blocks: BlockCache[bytes] = BlockCache(encode)
+    blocks: HeaderBlockCache[bytes] = HeaderBlockCache(encode)
     dialer = BackendDialer(addresses.parse(to), blocks, options)
     await dialer.dial()
 

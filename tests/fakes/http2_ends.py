@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from fleet.transport.http2 import frames
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
+from fleet.transport.http2.fields import HeaderBlockCache, HeaderFields, encode, plain
 from fleet.transport.http2.frames import ErrorCode, FrameType, SettingId
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -55,7 +55,7 @@ class RecordingTransport(asyncio.Transport):
         written_frames, at = [], 0
         data, self.written_bytes = self.written_bytes.removeprefix(frames.PREFACE), b""
         while at < len(data):
-            length, kind, flags, number = frames.header(data, at)
+            length, kind, flags, number = frames.read_header(data, at)
             at += frames.HEADER_LENGTH + length
             written_frames.append((kind, flags, number, data[at - length : at]))
         return written_frames
@@ -88,7 +88,7 @@ class Endpoint:
         self.transport = RecordingTransport()
         self.recorders: list[StreamRecorder] = []
         self.end_reasons: list[str] = []
-        blocks: BlockCache[HeaderFields] = BlockCache(lambda fields: fields)
+        blocks: HeaderBlockCache[HeaderFields] = HeaderBlockCache(lambda fields: fields)
         self.connection = Http2Connection(
             blocks,
             options or ConnectionOptions(),

@@ -11,7 +11,7 @@ from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.http2.backend_dialer import BackendDialer
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import BlockCache, encode, plain
+from fleet.transport.http2.fields import HeaderBlockCache, encode, plain
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 
@@ -51,7 +51,9 @@ class RawCall:
 async def open_connection(address: str, options: ConnectionOptions | None = None) -> Http2Connection:
     """One connection to a gateway. Close it."""
     options = options or ConnectionOptions(ping_after=3600.0)
-    dialer = BackendDialer(addresses.parse(address), BlockCache(heads.read_response), options, within=60.0)
+    dialer = BackendDialer(
+        addresses.parse(address), HeaderBlockCache(heads.read_response), options, within=60.0
+    )
     return await dialer.dial()
 
 

@@ -14,7 +14,7 @@ import grpc.aio
 from fleet.nodes.gateway.server import Gateway
 from fleet.transport.channels import channel_options
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
+from fleet.transport.http2.fields import HeaderBlockCache, HeaderFields, encode, plain
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -80,7 +80,7 @@ async def run_scripted_backend(
 
     def make_connection() -> Http2Connection:
         connection = Http2Connection(
-            BlockCache(lambda fields: fields), options or ConnectionOptions(), on_stream=begin
+            HeaderBlockCache(lambda fields: fields), options or ConnectionOptions(), on_stream=begin
         )
         connections.append(connection)
         return connection

@@ -28,7 +28,7 @@ from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.grpc_route import BackendRef
 from fleet.transport.destinations import Destinations, ProbeResult
 from fleet.transport.http2.backend_dialer import BackendDialer, DialError
-from fleet.transport.http2.fields import BlockCache, encode, plain
+from fleet.transport.http2.fields import HeaderBlockCache, encode, plain
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 
@@ -66,7 +66,7 @@ class Backends:
         self._tls = tls
         self._server_name = server_name
         self._on_resolved = on_resolved
-        self._head_cache: BlockCache[ResponseHead] = BlockCache(heads.read_response)
+        self._head_cache: HeaderBlockCache[ResponseHead] = HeaderBlockCache(heads.read_response)
         self._refs: frozenset[Ref] = frozenset()
         self._addresses: dict[Ref, tuple[tuple[str, int], ...]] = {}
         #: Errors of lookups, each logged once.
@@ -140,7 +140,7 @@ class Backends:
                 "draining": destination.verdict.drain_request is not None,
                 "probed_at": destination.probed_at,
                 "error": destination.error,
-                "connections": self._dialers[destination.name].connections,
+                "connections": self._dialers[destination.name].connection_count,
             }
             for destination in self.destinations
         ]

@@ -206,7 +206,7 @@ class Call:
         attempt.name = pick.name
         self._attempted_addresses.append(pick.name)
         dialer = self._context.dialer(pick.name)
-        connection = dialer.ready()
+        connection = dialer.find_ready_connection()
         if connection is None:
             self._context.tasks.start(self._dial(attempt, dialer))
         else:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fleet.nodes.shared.watched_files import WatchedFiles
-from fleet.transport.http2.backend_dialer import client_context, server_context
+from fleet.transport.http2.backend_dialer import create_client_tls_context, create_server_tls_context
 from fleet.transport.tls import TLSError, TLSFiles
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ class Certificates:
     def _read(self) -> TLSContexts:
         try:
             return TLSContexts(
-                server_context(self._callers) if self._callers.enabled else None,
-                None if self._backends is None else client_context(self._backends),
+                create_server_tls_context(self._callers) if self._callers.enabled else None,
+                None if self._backends is None else create_client_tls_context(self._backends),
             )
         except OSError as error:
             raise TLSError(str(error)) from error

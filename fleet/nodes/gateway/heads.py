@@ -10,7 +10,7 @@ from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK
 from fleet.transport.http2.fields import HeaderFields, encode, plain
-from fleet.transport.http2.messages import Field
+from fleet.transport.http2.messages import HeaderField
 
 _DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
 _TIMEOUT = b"grpc-timeout"
@@ -64,7 +64,7 @@ def make_request_reader(*, secure: bool) -> Callable[[HeaderFields], RequestHead
 
 def _request(fields: HeaderFields, scheme: bytes) -> RequestHead:
     pseudo: dict[bytes, bytes] = {}
-    fields_to_pass: list[Field] = []
+    fields_to_pass: list[HeaderField] = []
     timeout, content, host = None, b"", b""
     for field in fields:
         name, value, _ = field

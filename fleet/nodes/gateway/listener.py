@@ -32,7 +32,7 @@ from fleet.protocol.retry.route_table import RouteEntry, RouteTable
 from fleet.transport.destinations import DestinationPool, Destinations
 from fleet.transport.http2.backend_dialer import BackendDialer
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import BlockCache, HeaderFields
+from fleet.transport.http2.fields import HeaderBlockCache, HeaderFields
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -66,7 +66,7 @@ class GatewayListener:
         """Start without routes: every call is refused."""
         self._backends = backends
         self._metrics = metrics
-        self._head_cache: BlockCache[RequestHead] = BlockCache(read_head)
+        self._head_cache: HeaderBlockCache[RequestHead] = HeaderBlockCache(read_head)
         self._options = options
         self._picking_settings = picking_settings
         #: Paths of methods with streaming responses, as configured. Their calls are never retried.

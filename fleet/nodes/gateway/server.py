@@ -174,8 +174,10 @@ def _probes(flags: GatewayFlags) -> probe_schedule.ProbeSettings:
 
 def _backend_options(flags: GatewayFlags) -> ConnectionOptions:
     if flags.backend_keepalive is None:
-        return ConnectionOptions(header_list=_BACKEND_HEADER_LIST, ping_without_data=_PING_WITHOUT_DATA)
-    return ConnectionOptions(header_list=_BACKEND_HEADER_LIST, ping_after=flags.backend_keepalive)
+        return ConnectionOptions(
+            max_header_list_size=_BACKEND_HEADER_LIST, ping_interval_without_data=_PING_WITHOUT_DATA
+        )
+    return ConnectionOptions(max_header_list_size=_BACKEND_HEADER_LIST, ping_after=flags.backend_keepalive)
 
 
 async def serve(flags: GatewayFlags) -> None:

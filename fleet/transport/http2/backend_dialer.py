@@ -9,7 +9,7 @@ from typing import Any
 
 from fleet.processes import background
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import BlockCache
+from fleet.transport.http2.fields import HeaderBlockCache
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.tls import TLSError, TLSFiles
 
@@ -18,32 +18,32 @@ ALPN = "h2"
 
 
 #: Maximum number of connections that a call waits for, each full or gone before its turn.
-_DIALS = 64
+_MOST_DIALS = 64
 
 
 class DialError(Exception):
     """A failed connection to a backend; the message says why."""
 
 
-def client_context(files: TLSFiles) -> ssl.SSLContext:
+def create_client_tls_context(files: TLSFiles) -> ssl.SSLContext:
     """Return a TLS context for backends: it verifies their certificates, and shows ours if any. Raises TLSError."""
     try:
         context = ssl.create_default_context(cafile=_text(files.authority))
     except OSError as error:
         raise TLSError(f"cannot use the CA {files.authority}: {error}") from error
     context.set_alpn_protocols([ALPN])
-    _load(context, files)
+    _load_key_pair(context, files)
     return context
 
 
-def server_context(files: TLSFiles) -> ssl.SSLContext:
+def create_server_tls_context(files: TLSFiles) -> ssl.SSLContext:
     """Return a TLS context for clients; with a CA they must show a certificate of it. Raises TLSError."""
     if files.certificate is None or files.key is None:
         raise TLSError("a server with TLS needs a certificate and its key: set both --tls-cert and --tls-key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([ALPN])
-    _load(context, files)
+    _load_key_pair(context, files)
     if files.authority is not None:
         try:
             context.load_verify_locations(files.authority)
@@ -53,7 +53,7 @@ def server_context(files: TLSFiles) -> ssl.SSLContext:
     return context
 
 
-def _load(context: ssl.SSLContext, files: TLSFiles) -> None:
+def _load_key_pair(context: ssl.SSLContext, files: TLSFiles) -> None:
     if (files.certificate is None) != (files.key is None):
         raise TLSError("set both the certificate and its key, or neither")
     if files.certificate is None:
@@ -76,7 +76,7 @@ class BackendDialer:
     def __init__(
         self,
         address: tuple[str, int],
-        cache: BlockCache[Any],
+        cache: HeaderBlockCache[Any],
         options: ConnectionOptions,
         *,
         within: float = 2.0,
@@ -95,7 +95,7 @@ class BackendDialer:
         self._is_closed = False
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         """Number of open connections."""
         return len(self._connections)
 
@@ -103,7 +103,7 @@ class BackendDialer:
         """Use this TLS context for new connections; existing ones stay."""
         self._tls = tls
 
-    def ready(self) -> Http2Connection | None:
+    def find_ready_connection(self) -> Http2Connection | None:
         """Return a connection that takes a call at once; None without one."""
         for connection in self._connections:
             if connection.can_open:
@@ -112,8 +112,8 @@ class BackendDialer:
 
     async def dial(self) -> Http2Connection:
         """Return a connection that takes a call; all callers share one attempt. Raises DialError."""
-        for _ in range(_DIALS):
-            ready = self.ready()
+        for _ in range(_MOST_DIALS):
+            ready = self.find_ready_connection()
             if ready is not None:
                 return ready
             if self._is_closed:
@@ -167,13 +167,13 @@ class BackendDialer:
                 transport, _ = await loop.create_connection(
                     lambda: connection, *self.address, ssl=self._tls, server_hostname=name
                 )
-                _must_be_h2(transport.get_extra_info("ssl_object"))
+                _check_alpn(transport.get_extra_info("ssl_object"))
                 await ready
         except TimeoutError:
             connection.close()
             raise DialError(f"not connected within {self._within:g} s") from None
         except (OSError, ssl.SSLError) as error:
-            raise DialError(_sentence(error)) from error
+            raise DialError(_describe_error(error)) from error
         except DialError:
             connection.close()
             raise
@@ -191,12 +191,12 @@ class BackendDialer:
             self._connections.remove(connection)
 
 
-def _must_be_h2(tls: ssl.SSLObject | None) -> None:
+def _check_alpn(tls: ssl.SSLObject | None) -> None:
     if tls is not None and tls.selected_alpn_protocol() != ALPN:
         raise DialError("the TLS of the backend does not offer HTTP/2")
 
 
-def _sentence(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     return error.strerror or str(error)

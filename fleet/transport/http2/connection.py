@@ -9,9 +9,14 @@ from typing import Any
 from typing_extensions import override
 
 from fleet.transport.http2 import floods, frames, header_blocks
-from fleet.transport.http2.fields import NO_TABLE, BlockCache, Decoder, HeaderListTooLongError
-from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode, FrameType, SettingId
-from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlocks
+from fleet.transport.http2.fields import (
+    ZERO_TABLE_SIZE_UPDATE,
+    HeaderBlockCache,
+    HeaderBlockDecoder,
+    HeaderListTooLongError,
+)
+from fleet.transport.http2.frames import ErrorCode, FrameType, Http2ConnectionError, SettingId
+from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlockAssembler
 from fleet.transport.http2.liveness import Liveness
 from fleet.transport.http2.messages import HeaderListValidity
 from fleet.transport.http2.options import ConnectionOptions
@@ -28,7 +33,7 @@ class Http2Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        cache: BlockCache[Any],
+        cache: HeaderBlockCache[Any],
         options: ConnectionOptions,
         *,
         on_stream: Callable[[Stream, Any], None] | None = None,
@@ -43,37 +48,37 @@ class Http2Connection(asyncio.Protocol):
         self._on_ready = on_ready
         self._on_retire = on_retire
         self._on_end = on_end
-        self._decoder = Decoder(options.header_list)
-        self._block_written = False
+        self._decoder = HeaderBlockDecoder(options.max_header_list_size)
+        self._has_written_block = False
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._unread = b""
         self._unsent: list[bytes] = []
-        self._preface = on_stream is not None
+        self._awaits_preface = on_stream is not None
         self._has_settings = False
         self._streams: dict[int, Stream] = {}
         self._blocked_streams: dict[int, Stream] = {}
-        self._numbers = StreamNumbers(server=on_stream is not None)
-        self._blocks = HeaderBlocks(options.header_list)
-        self._received_bytes = 0
-        self._resets = floods.ResetBudget(self._loop.time)
-        self._idle_frames = floods.IdleFrameBudget(self._loop.time)
+        self._stream_numbers = StreamNumbers(is_server=on_stream is not None)
+        self._header_blocks = HeaderBlockAssembler(options.max_header_list_size)
+        self._bytes_since_window_update = 0
+        self._reset_budget = floods.ResetBudget(self._loop.time)
+        self._idle_frame_budget = floods.IdleFrameBudget(self._loop.time)
         self._liveness = Liveness(
             options.ping_after,
             options.answer_within,
-            options.ping_without_data,
+            options.ping_interval_without_data,
             has_calls=lambda: bool(self._streams) and not self.is_ended,
             send=self.write,
-            on_dead=self._on_frozen,
+            on_dead_peer=self._on_dead_peer,
         )
-        self._initial_window = frames.DEFAULT_WINDOW
-        self._peer_streams = 100 if on_stream is None else 0
+        self._initial_send_window = frames.DEFAULT_WINDOW
+        self._peer_max_streams = 100 if on_stream is None else 0
         self._end_reason = ""
         #: Bytes that may be sent on all streams together.
-        self.window = frames.DEFAULT_WINDOW
-        #: Total bytes the peer has allowed; minus `window`, it is the number of bytes sent.
+        self.send_window = frames.DEFAULT_WINDOW
+        #: Total bytes the peer has allowed; minus `send_window`, it is the number of bytes sent.
         self._granted_bytes = frames.DEFAULT_WINDOW
-        self.peer_frame = frames.DEFAULT_FRAME
+        self.peer_max_frame_size = frames.DEFAULT_FRAME_SIZE
         self.stream_window = options.stream_window
         #: The peer reads too slowly: data is queued.
         self.is_paused = False
@@ -84,7 +89,7 @@ class Http2Connection(asyncio.Protocol):
     # Methods for the user of the connection.
 
     @property
-    def streams(self) -> int:
+    def stream_count(self) -> int:
         """Number of open streams."""
         return len(self._streams)
 
@@ -95,12 +100,12 @@ class Http2Connection(asyncio.Protocol):
             self._has_settings
             and not self.is_retired
             and not self.is_ended
-            and len(self._streams) < self._peer_streams
+            and len(self._streams) < self._peer_max_streams
         )
 
     def open(self, block: bytes, *, end: bool = False) -> Stream:
         """Open a stream with its headers, as a client."""
-        number = self._numbers.next()
+        number = self._stream_numbers.next()
         stream = self._new_stream(number)
         if number > frames.LARGEST_WINDOW - 2:
             self._retire()
@@ -140,34 +145,34 @@ class Http2Connection(asyncio.Protocol):
 
     def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
         """Send a header list."""
-        if not self._block_written:
-            self._block_written = True
-            block = NO_TABLE + block
-        self.write(header_blocks.encode_frames(number, block, self.peer_frame, end=end))
+        if not self._has_written_block:
+            self._has_written_block = True
+            block = ZERO_TABLE_SIZE_UPDATE + block
+        self.write(header_blocks.encode_frames(number, block, self.peer_max_frame_size, end=end))
 
     def write_reset(self, number: int, code: ErrorCode) -> None:
         """Reset a stream."""
-        self._numbers.reset(number, is_local=True)
+        self._stream_numbers.reset(number, is_local=True)
         self.write(frames.rst_stream(number, code))
 
     def count_fault(self) -> None:
-        """Count a stream that a client broke. Raises ConnectionBrokenError when there are too many."""
+        """Count a stream that a client broke. Raises Http2ConnectionError when there are too many."""
         if self._on_stream is not None:
-            self._resets.count()
+            self._reset_budget.count()
 
-    def count_empty(self) -> None:
-        """Count a client's frame without effect. Raises ConnectionBrokenError when there are too many."""
+    def count_idle_frame(self) -> None:
+        """Count a client's frame without effect. Raises Http2ConnectionError when there are too many."""
         if self._on_stream is not None:
-            self._idle_frames.count_other()
+            self._idle_frame_budget.count_other_frame()
 
-    def block(self, stream: Stream) -> None:
+    def add_blocked_stream(self, stream: Stream) -> None:
         """Flush this stream when there is a window again."""
         self._blocked_streams[stream.number] = stream
 
-    def forget(self, stream: Stream) -> None:
+    def remove_stream(self, stream: Stream) -> None:
         """Remove a closed stream."""
         if self._streams.pop(stream.number, None) is not None:
-            self._resets.record_ended_stream()
+            self._reset_budget.record_ended_stream()
         self._blocked_streams.pop(stream.number, None)
         if self.is_retired and not self._streams and not self.is_ended:
             self._end(ErrorCode.NO_ERROR, self._end_reason or "the last call of a retired connection ended")
@@ -182,16 +187,16 @@ class Http2Connection(asyncio.Protocol):
         own_settings = {
             SettingId.HEADER_TABLE_SIZE: 0,
             SettingId.INITIAL_WINDOW_SIZE: options.stream_window,
-            SettingId.MAX_FRAME_SIZE: options.frame,
-            SettingId.MAX_HEADER_LIST_SIZE: options.header_list,
+            SettingId.MAX_FRAME_SIZE: options.max_frame_size,
+            SettingId.MAX_HEADER_LIST_SIZE: options.max_header_list_size,
         }
         if self._on_stream is None:
             own_settings[SettingId.ENABLE_PUSH] = 0
         else:
-            own_settings[SettingId.MAX_CONCURRENT_STREAMS] = options.streams
+            own_settings[SettingId.MAX_CONCURRENT_STREAMS] = options.max_concurrent_streams
         preface = b"" if self._on_stream else frames.PREFACE
-        more = frames.window_update(0, options.connection_window - frames.DEFAULT_WINDOW)
-        self.write(preface + frames.settings(own_settings) + more)
+        window_frame = frames.window_update(0, options.connection_window - frames.DEFAULT_WINDOW)
+        self.write(preface + frames.settings(own_settings) + window_frame)
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -201,21 +206,21 @@ class Http2Connection(asyncio.Protocol):
         buffer = self._unread + data if self._unread else data
         at, size = 0, len(buffer)
         try:
-            if self._preface:
+            if self._awaits_preface:
                 at = self._read_preface(buffer)
-            while size - at >= frames.HEADER_LENGTH and not self._preface and not self.is_ended:
-                length, kind, flags, number = frames.header(buffer, at)
-                if length > self._options.frame:
+            while size - at >= frames.HEADER_LENGTH and not self._awaits_preface and not self.is_ended:
+                length, kind, flags, number = frames.read_header(buffer, at)
+                if length > self._options.max_frame_size:
                     # Text of another protocol reads as a huge frame.
                     reason = "a frame is too long" if self._has_settings else "the peer does not speak HTTP/2"
-                    raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, reason)
+                    raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, reason)
                 begin = at + frames.HEADER_LENGTH
                 if begin + length > size:
                     break
                 at = begin + length
-                self._frame(kind, flags, number, buffer[begin:at])
+                self._on_frame(kind, flags, number, buffer[begin:at])
             self._unread = buffer[at:]
-        except ConnectionBrokenError as error:
+        except Http2ConnectionError as error:
             self._end(error.code, str(error))
 
     @override
@@ -235,56 +240,56 @@ class Http2Connection(asyncio.Protocol):
 
     def _read_preface(self, buffer: bytes) -> int:
         if not frames.PREFACE.startswith(buffer[: len(frames.PREFACE)]):
-            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
         if len(buffer) < len(frames.PREFACE):
             return 0
-        self._preface = False
+        self._awaits_preface = False
         return len(frames.PREFACE)
 
-    def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+    def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self._has_settings and kind != _SETTINGS:
-            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "no HTTP/2: no SETTINGS came first")
-        if self._blocks.pieces:  # most frames come between blocks: the check is cheaper than a call
-            self._blocks.check_order(kind, number)
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "no HTTP/2: no SETTINGS came first")
+        if self._header_blocks.pieces:  # most frames come between blocks: the check is cheaper than a call
+            self._header_blocks.check_order(kind, number)
         if kind == _DATA:
-            self._data(number, flags, payload)
+            self._on_data(number, flags, payload)
         elif kind == _HEADERS:
-            self._headers(self._blocks.add_headers(number, flags, payload))
+            self._on_header_block(self._header_blocks.add_headers(number, flags, payload))
         elif kind == _CONTINUATION:
-            self._headers(self._blocks.add_continuation(flags, payload))
+            self._on_header_block(self._header_blocks.add_continuation(flags, payload))
         else:
-            frames.check(kind, flags, number, len(payload))
+            frames.check_control_frame(kind, flags, number, len(payload))
             if kind == _WINDOW_UPDATE:
-                self._window_update(number, frames.read_uint32(payload) & frames.LARGEST_WINDOW)
+                self._on_window_update(number, frames.read_uint32(payload) & frames.LARGEST_WINDOW)
             else:
-                self._control(kind, flags, number, payload)
+                self._on_control_frame(kind, flags, number, payload)
 
-    def _control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+    def _on_control_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         match kind:
             case FrameType.RST_STREAM:
-                self._rst_stream(number, frames.code_of(frames.read_uint32(payload)))
+                self._on_rst_stream(number, frames.code_of(frames.read_uint32(payload)))
             case FrameType.SETTINGS:
-                self._settings(flags, payload)
+                self._on_settings(flags, payload)
             case FrameType.PUSH_PROMISE:
-                raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "server push is disabled")
+                raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "server push is disabled")
             case FrameType.PING:
-                self._ping(flags, payload)
+                self._on_ping(flags, payload)
             case FrameType.GOAWAY:
-                self._goaway(payload)
+                self._on_goaway(payload)
             case FrameType.PRIORITY:
-                self._priority(number, payload)
+                self._on_priority(number, payload)
             case _:
-                self.count_empty()
+                self.count_idle_frame()
 
-    def _data(self, number: int, flags: int, payload: bytes) -> None:
+    def _on_data(self, number: int, flags: int, payload: bytes) -> None:
         size = len(payload)
-        self._received_bytes += size
-        if self._received_bytes > self._options.connection_window:
-            raise ConnectionBrokenError(ErrorCode.FLOW_CONTROL_ERROR, "data exceeds the connection's window")
-        if self._received_bytes >= self._options.connection_window // 2:
+        self._bytes_since_window_update += size
+        if self._bytes_since_window_update > self._options.connection_window:
+            raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "data exceeds the connection's window")
+        if self._bytes_since_window_update >= self._options.connection_window // 2:
             # Each stream has its own limit; this window only bounds the data of one read.
-            self.write(frames.window_update(0, self._received_bytes))
-            self._received_bytes = 0
+            self.write(frames.window_update(0, self._bytes_since_window_update))
+            self._bytes_since_window_update = 0
         data = frames.strip_padding(payload, flags) if flags & frames.PADDED else payload
         stream = self._streams.get(number)
         if stream is None:
@@ -293,104 +298,108 @@ class Http2Connection(asyncio.Protocol):
         self._liveness.has_data_since_ping = True
         stream.receive_data(data, size, end=bool(flags & frames.END_STREAM))
 
-    def _headers(self, whole: HeaderBlock | None) -> None:
-        if whole is None:
+    def _on_header_block(self, header_block: HeaderBlock | None) -> None:
+        if header_block is None:
             return
-        number, block, end, dependency = whole
+        number, block, end, dependency = header_block
         self._liveness.has_data_since_ping = True
         stream = self._streams.get(number)
-        begins = stream is None and self._on_stream is not None and number > self._numbers.last
-        if begins:
-            self._numbers.open(number)
+        is_new_request = (
+            stream is None and self._on_stream is not None and number > self._stream_numbers.last_opened
+        )
+        if is_new_request:
+            self._stream_numbers.open(number)
         try:
-            head, shape = self._decoder.read(block, self._cache)
+            head, validity = self._decoder.read(block, self._cache)
         except HeaderListTooLongError as error:
-            self._stream_error(number, ErrorCode.ENHANCE_YOUR_CALM, str(error))
+            self._fail_stream(number, ErrorCode.ENHANCE_YOUR_CALM, str(error))
             return
         if dependency and dependency == number:
-            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, "made a stream depend on itself")
-        elif begins:
-            self._begin(number, head, shape, end=end)
+            self._fail_stream(number, ErrorCode.PROTOCOL_ERROR, "made a stream depend on itself")
+        elif is_new_request:
+            self._begin_request(number, head, validity, end=end)
         elif stream is None:
             self._on_late_frame(number)
         else:
-            stream.receive_headers(head, shape, end=end)
+            stream.receive_headers(head, validity, end=end)
 
-    def _begin(self, number: int, head: Any, shape: HeaderListValidity, *, end: bool) -> None:
+    def _begin_request(self, number: int, head: Any, validity: HeaderListValidity, *, end: bool) -> None:
         assert self._on_stream is not None
-        if shape.request_fault:
-            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, shape.request_fault)
+        if validity.request_fault:
+            self._fail_stream(number, ErrorCode.PROTOCOL_ERROR, validity.request_fault)
             return
-        if len(self._streams) >= self._options.streams:
+        if len(self._streams) >= self._options.max_concurrent_streams:
             self.write_reset(number, ErrorCode.REFUSED_STREAM)
             return
         stream = self._new_stream(number)
         self._on_stream(stream, head)
         self._liveness.watch()
         if stream.listener is not None:
-            stream.receive_headers(head, shape, end=end)
+            stream.receive_headers(head, validity, end=end)
 
     def _new_stream(self, number: int) -> Stream:
-        requests = self._on_stream is not None
-        stream = Stream(self, number, self._initial_window, self.stream_window, requests=requests)
+        receives_request = self._on_stream is not None
+        stream = Stream(
+            self, number, self._initial_send_window, self.stream_window, receives_request=receives_request
+        )
         self._streams[number] = stream
         return stream
 
     def _on_late_frame(self, number: int) -> None:
         """Process HEADERS or DATA on a stream that has ended."""
-        if self._numbers.needs_reset(number):
+        if self._stream_numbers.needs_reset(number):
             self.count_fault()
             self.write_reset(number, ErrorCode.STREAM_CLOSED)
 
-    def _rst_stream(self, number: int, code: ErrorCode) -> None:
+    def _on_rst_stream(self, number: int, code: ErrorCode) -> None:
         stream = self._streams.get(number)
         if stream is None:
-            self._numbers.check_not_idle(number)
+            self._stream_numbers.check_not_idle(number)
         if self._on_stream is not None:
-            self._resets.count_client_reset(None if stream is None else stream.deadline_at)
+            self._reset_budget.count_client_reset(None if stream is None else stream.deadline_at)
         if stream is None:
             return
-        self._numbers.reset(number, is_local=False)
+        self._stream_numbers.reset(number, is_local=False)
         listener = stream.drop()
         if listener is not None:
             listener.on_reset(code, "")
 
-    def _settings(self, flags: int, payload: bytes) -> None:
+    def _on_settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
-            self._decoder.settings_acknowledged()
+            self._decoder.on_settings_ack()
             return
         values = frames.read_settings(payload)
         for key, value in values:
             match key:
                 case SettingId.INITIAL_WINDOW_SIZE:
-                    self._new_initial_window(value)
+                    self._set_initial_send_window(value)
                 case SettingId.MAX_FRAME_SIZE:
-                    self.peer_frame = min(value, frames.DEFAULT_FRAME * 4)
+                    self.peer_max_frame_size = min(value, frames.DEFAULT_FRAME_SIZE * 4)
                 case SettingId.MAX_CONCURRENT_STREAMS:
-                    self._peer_streams = value
+                    self._peer_max_streams = value
         self._respond(frames.frame(FrameType.SETTINGS, frames.ACK, 0))
         first, self._has_settings = not self._has_settings, True
         if not first:
-            self.count_empty()
+            self.count_idle_frame()
         elif self._on_stream is None and SettingId.MAX_CONCURRENT_STREAMS not in dict(values):
-            self._peer_streams = frames.LARGEST_WINDOW
+            self._peer_max_streams = frames.LARGEST_WINDOW
         if first and self._on_ready is not None:
             self._on_ready(self)
         self._flush_blocked()
 
-    def _new_initial_window(self, size: int) -> None:
+    def _set_initial_send_window(self, size: int) -> None:
         for stream in self._streams.values():
-            stream.window += size - self._initial_window
-            if stream.window > frames.LARGEST_WINDOW:
-                raise ConnectionBrokenError(ErrorCode.FLOW_CONTROL_ERROR, "a window is too large")
-        self._initial_window = size
+            stream.send_window += size - self._initial_send_window
+            if stream.send_window > frames.LARGEST_WINDOW:
+                raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "a window is too large")
+        self._initial_send_window = size
 
-    def _ping(self, flags: int, payload: bytes) -> None:
+    def _on_ping(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
             self._liveness.record_ping_ack()
             return
         if self._on_stream is not None:
-            self._idle_frames.count_ping(self._granted_bytes - self.window)
+            self._idle_frame_budget.count_ping(self._granted_bytes - self.send_window)
         self._respond(frames.frame(FrameType.PING, frames.ACK, 0, payload))
 
     def _respond(self, data: bytes) -> None:
@@ -398,7 +407,7 @@ class Http2Connection(asyncio.Protocol):
         floods.check_unsent(unsent, len(self._unsent))
         self.write(data)
 
-    def _goaway(self, payload: bytes) -> None:
+    def _on_goaway(self, payload: bytes) -> None:
         last = frames.read_uint32(payload) & frames.LARGEST_WINDOW
         debug_text = (
             payload[8:].decode("ascii", "replace")[:100]
@@ -413,45 +422,45 @@ class Http2Connection(asyncio.Protocol):
             if listener is not None:
                 listener.on_reset(ErrorCode.REFUSED_STREAM, self._end_reason)
 
-    def _window_update(self, number: int, more: int) -> None:
+    def _on_window_update(self, number: int, increment: int) -> None:
         if number == 0:
-            if more == 0:
-                raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "a WINDOW_UPDATE of 0 bytes")
-            self.window += more
-            self._granted_bytes += more
-            if self.window > frames.LARGEST_WINDOW:
-                raise ConnectionBrokenError(ErrorCode.FLOW_CONTROL_ERROR, "connection window too large")
+            if increment == 0:
+                raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a WINDOW_UPDATE of 0 bytes")
+            self.send_window += increment
+            self._granted_bytes += increment
+            if self.send_window > frames.LARGEST_WINDOW:
+                raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "connection window too large")
             self._flush_blocked()
             return
-        if more == 0:
-            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, "sent WINDOW_UPDATE of 0 bytes")
+        if increment == 0:
+            self._fail_stream(number, ErrorCode.PROTOCOL_ERROR, "sent WINDOW_UPDATE of 0 bytes")
             return
         stream = self._streams.get(number)
         if stream is None:
-            self._numbers.check_not_idle(number)
+            self._stream_numbers.check_not_idle(number)
             return
-        stream.window += more
-        if stream.window > frames.LARGEST_WINDOW:
+        stream.send_window += increment
+        if stream.send_window > frames.LARGEST_WINDOW:
             stream.fail(ErrorCode.FLOW_CONTROL_ERROR, "made a window too large")
         elif stream.has_pending_data:
             stream.flush()
 
-    def _priority(self, number: int, payload: bytes) -> None:
+    def _on_priority(self, number: int, payload: bytes) -> None:
         if number == 0:
-            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
         if len(payload) != 5:
-            self._stream_error(number, ErrorCode.FRAME_SIZE_ERROR, "sent PRIORITY with a wrong length")
-        elif frames.dependency(payload, 0) == number:
-            self._stream_error(number, ErrorCode.PROTOCOL_ERROR, "made a stream depend on itself")
-        self.count_empty()
+            self._fail_stream(number, ErrorCode.FRAME_SIZE_ERROR, "sent PRIORITY with a wrong length")
+        elif frames.read_dependency(payload, 0) == number:
+            self._fail_stream(number, ErrorCode.PROTOCOL_ERROR, "made a stream depend on itself")
+        self.count_idle_frame()
 
-    def _stream_error(self, number: int, code: ErrorCode, reason: str) -> None:
-        """Reset a stream, whatever its state; for one that was never opened, raise ConnectionBrokenError."""
+    def _fail_stream(self, number: int, code: ErrorCode, reason: str) -> None:
+        """Reset a stream, whatever its state; for one that was never opened, raise Http2ConnectionError."""
         stream = self._streams.get(number)
         if stream is not None:
             stream.fail(code, reason)
-        elif self._numbers.is_idle(number):
-            raise ConnectionBrokenError(code, reason)
+        elif self._stream_numbers.is_idle(number):
+            raise Http2ConnectionError(code, reason)
         else:
             self.count_fault()
             self.write_reset(number, code)
@@ -477,7 +486,7 @@ class Http2Connection(asyncio.Protocol):
         if self.is_ended:
             return
         if code is not None:
-            self.write(frames.goaway(max(self._numbers.last, 0), code, reason if code else ""))
+            self.write(frames.goaway(max(self._stream_numbers.last_opened, 0), code, reason if code else ""))
         if code is None:
             self._unsent.clear()  # the peer is gone
         self.flush()
@@ -493,7 +502,7 @@ class Http2Connection(asyncio.Protocol):
         if self._on_end is not None:
             self._on_end(self, reason)
 
-    def _on_frozen(self, reason: str) -> None:
+    def _on_dead_peer(self, reason: str) -> None:
         self._end(ErrorCode.NO_ERROR, reason)
         if self._transport is not None:
             self._transport.abort()

@@ -13,20 +13,20 @@ import hpack
 from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
 
 from fleet.transport.http2 import messages
-from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
-from fleet.transport.http2.messages import Field, HeaderListValidity
+from fleet.transport.http2.frames import ErrorCode, Http2ConnectionError
+from fleet.transport.http2.messages import HeaderField, HeaderListValidity
 
-HeaderFields = tuple[Field, ...]
+HeaderFields = tuple[HeaderField, ...]
 
 #: Maximum bytes of a header list, counted as in RFC 9113 section 6.5.2.
-MAX_LIST = 64 * 1024
+LONGEST_HEADER_LIST = 64 * 1024
 #: Beginning of the first block of a connection: its encoder uses no table (RFC 7541 section 6.3). A peer that asked for
 #: a smaller table than the default may expect it.
-NO_TABLE = b"\x20"
+ZERO_TABLE_SIZE_UPDATE = b"\x20"
 #: Maximum number of cached blocks, and maximum bytes of each.
-_CACHE_SIZE, _LONGEST_CACHED = 1024, 2048
+_MOST_CACHED_BLOCKS, _LONGEST_CACHED_BLOCK = 1024, 2048
 
-_STATIC = {
+_STATIC_INDEXES = {
     (b":method", b"POST"): 3,
     (b":scheme", b"http"): 6,
     (b":scheme", b"https"): 7,
@@ -40,7 +40,7 @@ class HeaderListTooLongError(Exception):
     """A header list over the limit: its stream must end, but the connection may continue."""
 
 
-def encode(fields: Iterable[Field]) -> bytes:
+def encode(fields: Iterable[HeaderField]) -> bytes:
     """Return the block of header fields."""
     return b"".join(_encode_field(*field) for field in fields)
 
@@ -50,15 +50,15 @@ def plain(*pairs: tuple[bytes, bytes]) -> HeaderFields:
     return tuple((name, value, False) for name, value in pairs)
 
 
-def _encode_field(name: bytes, value: bytes, secret: bool) -> bytes:
-    index = _STATIC.get((name, value))
+def _encode_field(name: bytes, value: bytes, is_sensitive: bool) -> bytes:
+    index = _STATIC_INDEXES.get((name, value))
     if index is not None:
         return bytes([0x80 | index])
-    prefix = b"\x10" if secret else b"\x00"
-    return b"".join((prefix, _length(len(name)), name, _length(len(value)), value))
+    prefix = b"\x10" if is_sensitive else b"\x00"
+    return b"".join((prefix, _encode_length(len(name)), name, _encode_length(len(value)), value))
 
 
-def _length(number: int) -> bytes:
+def _encode_length(number: int) -> bytes:
     """Return an integer with a prefix of seven bits and no Huffman coding, RFC 7541 section 5.1."""
     if number < 127:
         return bytes([number])
@@ -71,8 +71,8 @@ def _length(number: int) -> bytes:
     return bytes(encoded)
 
 
-class BlockCache(Generic[_T]):
-    """Cache of the values made of blocks, with their shapes; cleared completely when it is full."""
+class HeaderBlockCache(Generic[_T]):
+    """Cache of the values made of blocks, with their validity; cleared completely when it is full."""
 
     def __init__(self, make: Callable[[HeaderFields], _T]) -> None:
         """Use `make`, a function without side effects, to make a value of the fields of a block."""
@@ -85,57 +85,57 @@ class BlockCache(Generic[_T]):
 
     def add(self, block: bytes, fields: HeaderFields, *, keep: bool) -> tuple[_T, HeaderListValidity]:
         """Make the value of a block, and cache it if `keep`."""
-        entry = self._make(fields), messages.shape(fields)
-        if keep and len(block) <= _LONGEST_CACHED:
-            if len(self._entries) >= _CACHE_SIZE:
+        entry = self._make(fields), messages.validate_header_list(fields)
+        if keep and len(block) <= _LONGEST_CACHED_BLOCK:
+            if len(self._entries) >= _MOST_CACHED_BLOCKS:
                 self._entries.clear()
             self._entries[block] = entry
         return entry
 
 
-class Decoder:
+class HeaderBlockDecoder:
     """Decodes the blocks of one connection, in order."""
 
-    def __init__(self, longest: int = MAX_LIST) -> None:
-        """Allow a dynamic table until the peer knows our settings; a header list has at most `longest` bytes."""
-        self._decoder = hpack.Decoder(longest)
-        self._longest = longest
+    def __init__(self, longest_list: int = LONGEST_HEADER_LIST) -> None:
+        """Allow a dynamic table until the peer knows our settings; a header list has at most `longest_list` bytes."""
+        self._decoder = hpack.Decoder(longest_list)
+        self._longest_list = longest_list
         #: True once the meaning of a block depends on that block only.
-        self._pure = False
+        self._is_stateless = False
 
-    def settings_acknowledged(self) -> None:
+    def on_settings_ack(self) -> None:
         """Allow no dynamic table from now on: the peer knows our settings.
 
         A peer that never used its table need not announce the change. One that still uses it breaks the connection.
         """
         self._decoder.header_table_size = self._decoder.max_allowed_table_size = 0
-        self._pure = True
+        self._is_stateless = True
 
-    def read(self, block: bytes, cache: BlockCache[_T]) -> tuple[_T, HeaderListValidity]:
+    def decode(self, block: bytes, cache: HeaderBlockCache[_T]) -> tuple[_T, HeaderListValidity]:
         """Return the value of a block.
 
-        Raises HeaderListTooLongError, or ConnectionBrokenError: then no other block can be decoded.
+        Raises HeaderListTooLongError, or Http2ConnectionError: then no other block can be decoded.
         """
-        if self._pure:
+        if self._is_stateless:
             entry = cache.get(block)
             if entry is not None:
                 return entry
         try:
-            fields = tuple(_field(header) for header in self._decoder.decode(block, raw=True))
+            fields = tuple(_to_field(header) for header in self._decoder.decode(block, raw=True))
         except hpack.OversizedHeaderListError:
-            sentence = f"sent a header list longer than {self._longest} bytes"
-            if self._pure:
+            sentence = f"sent a header list longer than {self._longest_list} bytes"
+            if self._is_stateless:
                 raise HeaderListTooLongError(sentence) from None
             # The unread rest of the block could have changed the table.
-            raise ConnectionBrokenError(ErrorCode.ENHANCE_YOUR_CALM, sentence) from None
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, sentence) from None
         except hpack.HPACKError as error:
-            raise ConnectionBrokenError(
+            raise Http2ConnectionError(
                 ErrorCode.COMPRESSION_ERROR, f"cannot decode header fields: {error}"
             ) from None
         # The block that shrinks the table may refer to it first; the blocks after it cannot.
-        keep, self._pure = self._pure, self._decoder.header_table_size == 0
+        keep, self._is_stateless = self._is_stateless, self._decoder.header_table_size == 0
         return cache.add(block, fields, keep=keep)
 
 
-def _field(header: HeaderTuple) -> Field:
+def _to_field(header: HeaderTuple) -> HeaderField:
     return bytes(header[0]), bytes(header[1]), isinstance(header, NeverIndexedHeaderTuple)

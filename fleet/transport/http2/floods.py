@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
+from fleet.transport.http2.frames import ErrorCode, Http2ConnectionError
 
 #: Maximum unsent bytes to a peer that reads nothing but requires responses (to pings, settings).
-_MAX_UNSENT = 4 * 1024 * 1024
+_MOST_UNSENT_BYTES = 4 * 1024 * 1024
 #: Maximum frames that one turn of the loop may queue for such a peer.
-_MAX_ANSWERS = 20_000
+_MOST_UNSENT_FRAMES = 20_000
 #: Streams that a client resets, or forces us to reset: a burst, and a rate per second (CVE-2023-44487, CVE-2025-8671).
-_RESETS, _RESETS_PER_SECOND = 1_000, 200
+_RESET_BURST, _RESETS_PER_SECOND = 1_000, 200
 #: Seconds by which a request may be read late: the server counts a deadline from the read, the client from its send.
 _DEADLINE_SLACK = 0.1
 #: Frames of a client without effect (CVE-2019-9512, -9513, -9515, -9518). A gRPC client with keep-alives pings at most
 #: every 10 s; one that measures bandwidth pings after data, which is not counted.
-_IDLE, _IDLE_PER_SECOND = 100, 10
+_IDLE_FRAME_BURST, _IDLE_FRAMES_PER_SECOND = 100, 10
 
 
 class EventBudget:
@@ -28,15 +28,15 @@ class EventBudget:
         self._per_second = per_second
         self._sentence = sentence
         self._remaining = float(burst)
-        self._at = clock()
+        self._counted_at = clock()
 
     def count(self) -> None:
-        """Count an event. Raises ConnectionBrokenError when there are too many."""
+        """Count an event. Raises Http2ConnectionError when there are too many."""
         at = self._clock()
-        self._remaining = min(self._burst, self._remaining + (at - self._at) * self._per_second) - 1
-        self._at = at
+        self._remaining = min(self._burst, self._remaining + (at - self._counted_at) * self._per_second) - 1
+        self._counted_at = at
         if self._remaining < 0:
-            raise ConnectionBrokenError(ErrorCode.ENHANCE_YOUR_CALM, self._sentence)
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, self._sentence)
 
 
 class ResetBudget:
@@ -48,29 +48,29 @@ class ResetBudget:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._budget = EventBudget(clock, _RESETS, _RESETS_PER_SECOND, "too many streams were reset")
+        self._budget = EventBudget(clock, _RESET_BURST, _RESETS_PER_SECOND, "too many streams were reset")
         #: Streams that ended here; the client may not know yet, and may reset each of them once.
-        self._ended_count = 0
+        self._ended_stream_count = 0
 
     def record_ended_stream(self) -> None:
         """Record the end of a stream."""
-        self._ended_count += 1
+        self._ended_stream_count += 1
 
     def count(self) -> None:
-        """Count a stream that its client forced us to reset. Raises ConnectionBrokenError."""
+        """Count a stream that its client forced us to reset. Raises Http2ConnectionError."""
         self._budget.count()
 
     def count_client_reset(self, deadline_at: float | None) -> None:
         """Count a reset by the client of a stream with this deadline; None: it had ended.
 
-        Raises ConnectionBrokenError.
+        Raises Http2ConnectionError.
         """
         if deadline_at is None:
-            is_free = self._ended_count > 0
-            self._ended_count -= is_free
+            is_free = self._ended_stream_count > 0
+            self._ended_stream_count -= is_free
         else:
             is_free = self._clock() >= deadline_at - _DEADLINE_SLACK
-            self._ended_count -= 1  # the stream has ended, and cannot be reset again
+            self._ended_stream_count -= 1  # the stream has ended, and cannot be reset again
         if not is_free:
             self._budget.count()
 
@@ -79,29 +79,31 @@ class IdleFrameBudget:
     """Limit of one client for frames without effect."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._pings = EventBudget(
-            clock, _IDLE, _IDLE_PER_SECOND, "too_many_pings"
+        self._ping_budget = EventBudget(
+            clock, _IDLE_FRAME_BURST, _IDLE_FRAMES_PER_SECOND, "too_many_pings"
         )  # gRPC clients recognise this text
-        self._other_frames = EventBudget(clock, _IDLE, _IDLE_PER_SECOND, "too many frames without effect")
-        self._byte_count_at_last_ping = 0
+        self._other_frame_budget = EventBudget(
+            clock, _IDLE_FRAME_BURST, _IDLE_FRAMES_PER_SECOND, "too many frames without effect"
+        )
+        self._sent_bytes_at_last_ping = 0
 
     def count_ping(self, sent_bytes: int) -> None:
         """Count a ping, unless data was sent since the last one (`sent_bytes` is total bytes).
 
-        Raises ConnectionBrokenError.
+        Raises Http2ConnectionError.
         """
-        if sent_bytes == self._byte_count_at_last_ping:
-            self._pings.count()
-        self._byte_count_at_last_ping = sent_bytes
+        if sent_bytes == self._sent_bytes_at_last_ping:
+            self._ping_budget.count()
+        self._sent_bytes_at_last_ping = sent_bytes
 
-    def count_other(self) -> None:
-        """Count SETTINGS, PRIORITY, empty DATA, or a frame of an unknown type. Raises ConnectionBrokenError."""
-        self._other_frames.count()
+    def count_other_frame(self) -> None:
+        """Count SETTINGS, PRIORITY, empty DATA, or a frame of an unknown type. Raises Http2ConnectionError."""
+        self._other_frame_budget.count()
 
 
 def check_unsent(unsent_bytes: int, unsent_frames: int) -> None:
-    """Raise ConnectionBrokenError for a peer that requires responses but does not read them."""
-    if unsent_bytes > _MAX_UNSENT or unsent_frames > _MAX_ANSWERS:
-        raise ConnectionBrokenError(
+    """Raise Http2ConnectionError for a peer that requires responses but does not read them."""
+    if unsent_bytes > _MOST_UNSENT_BYTES or unsent_frames > _MOST_UNSENT_FRAMES:
+        raise Http2ConnectionError(
             ErrorCode.ENHANCE_YOUR_CALM, "the peer does not read the responses that it requires"
         )

@@ -10,8 +10,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_LENGTH = 9
 LARGEST_WINDOW = (1 << 31) - 1
 DEFAULT_WINDOW = 65_535
-DEFAULT_FRAME = 16_384
-LARGEST_FRAME = (1 << 24) - 1
+DEFAULT_FRAME_SIZE = 16_384
+LARGEST_FRAME_SIZE = (1 << 24) - 1
 
 
 class FrameType(IntEnum):
@@ -70,7 +70,7 @@ def code_of(number: int) -> ErrorCode:
     return ErrorCode(number) if number <= max(ErrorCode) else ErrorCode.INTERNAL_ERROR
 
 
-class ConnectionBrokenError(Exception):
+class Http2ConnectionError(Exception):
     """The peer violated the protocol: the connection must end."""
 
     def __init__(self, code: ErrorCode, sentence: str) -> None:
@@ -79,12 +79,12 @@ class ConnectionBrokenError(Exception):
 
 
 #: Frame types of the connection as a whole, RFC 9113 sections 6.5, 6.7 and 6.8.
-_OF_CONNECTION = frozenset({FrameType.SETTINGS, FrameType.PING, FrameType.GOAWAY})
+_CONNECTION_FRAME_TYPES = frozenset({FrameType.SETTINGS, FrameType.PING, FrameType.GOAWAY})
 #: Lengths of frame types with a fixed length.
-_LENGTHS: Mapping[int, int] = {FrameType.RST_STREAM: 4, FrameType.PING: 8, FrameType.WINDOW_UPDATE: 4}
+_FIXED_LENGTHS: Mapping[int, int] = {FrameType.RST_STREAM: 4, FrameType.PING: 8, FrameType.WINDOW_UPDATE: 4}
 
 _HEADER = struct.Struct(">HBBBL")
-_LONG = struct.Struct(">L")
+_UINT32 = struct.Struct(">L")
 _SETTING = struct.Struct(">HL")
 
 
@@ -94,27 +94,27 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return _HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
 
-def header(buffer: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
+def read_header(buffer: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
     """Return the header of a frame: length, kind, flags, stream."""
     high, low, kind, flags, stream = _HEADER.unpack_from(buffer, at)
     return high << 8 | low, kind, flags, stream & 0x7FFF_FFFF
 
 
-def check(kind: int, flags: int, number: int, length: int) -> None:
-    """Check the stream number and the length of a control frame. Raises ConnectionBrokenError.
+def check_control_frame(kind: int, flags: int, number: int, length: int) -> None:
+    """Check the stream number and the length of a control frame. Raises Http2ConnectionError.
 
     DATA, HEADERS, CONTINUATION and PRIORITY have their own rules: a wrong length may affect one stream only.
     """
-    if kind in _OF_CONNECTION and number:
-        raise ConnectionBrokenError(
+    if kind in _CONNECTION_FRAME_TYPES and number:
+        raise Http2ConnectionError(
             ErrorCode.PROTOCOL_ERROR, f"{FrameType(kind).name} must not have a stream number"
         )
-    expected_length = _LENGTHS.get(kind, length)
+    expected_length = _FIXED_LENGTHS.get(kind, length)
     if kind == FrameType.SETTINGS and flags & ACK:
         expected_length = 0
     if length != expected_length:
         name = FrameType(kind).name
-        raise ConnectionBrokenError(
+        raise Http2ConnectionError(
             ErrorCode.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected_length}"
         )
 
@@ -127,61 +127,61 @@ def settings(values: Mapping[SettingId, int]) -> bytes:
 
 
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Return the settings of a SETTINGS payload, in order. Raises ConnectionBrokenError for an invalid value."""
+    """Return the settings of a SETTINGS payload, in order. Raises Http2ConnectionError for an invalid value."""
     if len(payload) % _SETTING.size:
-        raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS frame is truncated")
+        raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS frame is truncated")
     values: list[tuple[int, int]] = list(_SETTING.iter_unpack(payload))
     for key, value in values:
         if key == SettingId.ENABLE_PUSH and value > 1:
-            raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
         if key == SettingId.INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
-            raise ConnectionBrokenError(
+            raise Http2ConnectionError(
                 ErrorCode.FLOW_CONTROL_ERROR, f"an initial window of {value} bytes is not allowed"
             )
-        if key == SettingId.MAX_FRAME_SIZE and not DEFAULT_FRAME <= value <= LARGEST_FRAME:
-            raise ConnectionBrokenError(
+        if key == SettingId.MAX_FRAME_SIZE and not DEFAULT_FRAME_SIZE <= value <= LARGEST_FRAME_SIZE:
+            raise Http2ConnectionError(
                 ErrorCode.PROTOCOL_ERROR, f"a maximum frame size of {value} bytes is not allowed"
             )
     return values
 
 
-def window_update(stream: int, more: int) -> bytes:
+def window_update(stream: int, increment: int) -> bytes:
     """Return a WINDOW_UPDATE frame."""
-    return frame(FrameType.WINDOW_UPDATE, 0, stream, _LONG.pack(more))
+    return frame(FrameType.WINDOW_UPDATE, 0, stream, _UINT32.pack(increment))
 
 
 def rst_stream(stream: int, code: ErrorCode) -> bytes:
     """Return a RST_STREAM frame."""
-    return frame(FrameType.RST_STREAM, 0, stream, _LONG.pack(code))
+    return frame(FrameType.RST_STREAM, 0, stream, _UINT32.pack(code))
 
 
 def goaway(last: int, code: ErrorCode, reason: str = "") -> bytes:
     """Return a GOAWAY frame."""
-    return frame(FrameType.GOAWAY, 0, 0, _LONG.pack(last) + _LONG.pack(code) + reason.encode())
+    return frame(FrameType.GOAWAY, 0, 0, _UINT32.pack(last) + _UINT32.pack(code) + reason.encode())
 
 
 def read_uint32(payload: bytes, at: int = 0) -> int:
-    """Return the four-byte number at a position. Raises ConnectionBrokenError when it is truncated."""
+    """Return the four-byte number at a position. Raises Http2ConnectionError when it is truncated."""
     if len(payload) < at + 4:
-        raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, "a frame is truncated")
-    number: int = _LONG.unpack_from(payload, at)[0]
+        raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "a frame is truncated")
+    number: int = _UINT32.unpack_from(payload, at)[0]
     return number
 
 
 def strip_padding(payload: bytes, flags: int, *, priority: bool = False) -> bytes:
-    """Return a payload without its padding, and without the priority of HEADERS. Raises ConnectionBrokenError."""
+    """Return a payload without its padding, and without the priority of HEADERS. Raises Http2ConnectionError."""
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload:
-            raise ConnectionBrokenError(ErrorCode.FRAME_SIZE_ERROR, "a padded frame is truncated")
+            raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "a padded frame is truncated")
         start, end = 1, end - payload[0]
     if priority and flags & PRIORITY:
         start += 5
     if start > end:
-        raise ConnectionBrokenError(ErrorCode.PROTOCOL_ERROR, "the padding is longer than the frame")
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the padding is longer than the frame")
     return payload[start:end]
 
 
-def dependency(payload: bytes, flags: int) -> int:
-    """Return the dependency in HEADERS with a priority, or in PRIORITY without flags. Raises ConnectionBrokenError."""
+def read_dependency(payload: bytes, flags: int) -> int:
+    """Return the dependency in HEADERS with a priority, or in PRIORITY without flags. Raises Http2ConnectionError."""
     return read_uint32(payload, 1 if flags & PADDED else 0) & LARGEST_WINDOW

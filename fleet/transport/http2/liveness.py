@@ -23,27 +23,27 @@ class Liveness:
         self,
         ping_after: float,
         answer_within: float,
-        without_data: float,
+        ping_interval_without_data: float,
         *,
         has_calls: Callable[[], bool],
         send: Callable[[bytes], None],
-        on_dead: Callable[[str], None],
+        on_dead_peer: Callable[[str], None],
     ) -> None:
         """Start idle. Times are in seconds.
 
-        `without_data` is the minimum time between two pings without data in between. `has_calls` returns whether a call
-        waits for the peer; `on_dead` is called with the reason.
+        `ping_interval_without_data` is the minimum time between two pings without data in between. `has_calls` returns
+        whether a call waits for the peer; `on_dead_peer` is called with the reason.
         """
         self._ping_after = ping_after
         self._answer_within = answer_within
-        self._without_data = without_data
+        self._ping_interval_without_data = ping_interval_without_data
         self._has_calls = has_calls
         self._send = send
-        self._on_dead = on_dead
+        self._on_dead_peer = on_dead_peer
         self._loop = asyncio.get_running_loop()
         self._last_seen_at = self._loop.time()
         #: Time of the last ping; None after its answer.
-        self._pinged_at: float | None = None
+        self._unanswered_ping_at: float | None = None
         self._last_ping_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         #: True if DATA or HEADERS came since the answer to the last ping; set by the connection.
@@ -55,7 +55,7 @@ class Liveness:
 
     def record_ping_ack(self) -> None:
         """Record the answer to our ping."""
-        self._pinged_at = None
+        self._unanswered_ping_at = None
         self.has_data_since_ping = False
 
     def watch(self) -> None:
@@ -73,15 +73,15 @@ class Liveness:
         if not self._has_calls():
             return
         now = self._loop.time()
-        if self._pinged_at is not None and self._last_seen_at < self._pinged_at:
-            self._on_dead(f"no answer to a ping within {self._answer_within:g} s")
+        if self._unanswered_ping_at is not None and self._last_seen_at < self._unanswered_ping_at:
+            self._on_dead_peer(f"no answer to a ping within {self._answer_within:g} s")
             return
         wait = self._ping_after - (now - self._last_seen_at)
         if wait <= 0:
             # At most `ping_after`: data that arrives in the meantime permits an earlier ping.
-            wait = min(self._last_ping_at + self._without_data - now, self._ping_after)
+            wait = min(self._last_ping_at + self._ping_interval_without_data - now, self._ping_after)
             if self.has_data_since_ping or wait <= 0:
-                self._pinged_at = self._last_ping_at = now
+                self._unanswered_ping_at = self._last_ping_at = now
                 self._send(_PING)
                 wait = self._answer_within
         self._timer = self._loop.call_later(wait, self._check)

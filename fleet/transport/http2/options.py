@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet.transport.http2.fields import MAX_LIST
+from fleet.transport.http2.fields import LONGEST_HEADER_LIST
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +15,13 @@ class ConnectionOptions:
     stream_window: int = 256 * 1024
     #: The same for all streams together; each stream has its own limit.
     connection_window: int = 16 * 1024 * 1024
-    frame: int = 64 * 1024
+    max_frame_size: int = 64 * 1024
     #: A header list, counted as in RFC 9113 section 6.5.2; a longer one ends its stream.
-    header_list: int = MAX_LIST
+    max_header_list_size: int = LONGEST_HEADER_LIST
     #: Maximum concurrent calls.
-    streams: int = 1_000
+    max_concurrent_streams: int = 1_000
     #: Silence with open calls after which the peer is pinged, and time for its answer.
     ping_after: float = 10.0
     answer_within: float = 5.0
     #: Minimum time between two pings without data in between.
-    ping_without_data: float = 0.0
+    ping_interval_without_data: float = 0.0

@@ -10,7 +10,7 @@ from fleet.transport.http2 import frames
 from fleet.transport.http2.frames import ErrorCode, FrameType
 from fleet.transport.http2.messages import HeaderListValidity
 
-_TOO_LITTLE = "sent less than its content-length"
+_BODY_TOO_SHORT = "sent less than its content-length"
 
 
 class StreamListener(Protocol):
@@ -19,7 +19,7 @@ class StreamListener(Protocol):
     def on_headers(self, head: Any, *, end: bool) -> None:
         """Process a header list: the head or, with `end`, the trailers.
 
-        `head` comes from the connection's `BlockCache`.
+        `head` comes from the connection's `HeaderBlockCache`.
         """
 
     def on_data(self, data: bytes, *, end: bool) -> None:
@@ -39,8 +39,8 @@ class StreamConnection(Protocol):
     """Interface of the connection for its streams."""
 
     #: Bytes that may be sent on all streams together.
-    window: int
-    peer_frame: int
+    send_window: int
+    peer_max_frame_size: int
     stream_window: int
     #: The peer reads too slowly: data is queued.
     is_paused: bool
@@ -55,15 +55,15 @@ class StreamConnection(Protocol):
         """Reset a stream."""
 
     def count_fault(self) -> None:
-        """Count a stream that its peer broke. Raises ConnectionBrokenError when there are too many."""
+        """Count a stream that its peer broke. Raises Http2ConnectionError when there are too many."""
 
-    def count_empty(self) -> None:
-        """Count an empty DATA frame. Raises ConnectionBrokenError when there are too many."""
+    def count_idle_frame(self) -> None:
+        """Count an empty DATA frame. Raises Http2ConnectionError when there are too many."""
 
-    def block(self, stream: Stream) -> None:
+    def add_blocked_stream(self, stream: Stream) -> None:
         """Flush this stream when there is a window again."""
 
-    def forget(self, stream: Stream) -> None:
+    def remove_stream(self, stream: Stream) -> None:
         """Remove a closed stream."""
 
 
@@ -75,24 +75,30 @@ class Stream:
         "_credit",
         "_credit_source",
         "_has_head",
+        "_is_end_queued",
         "_local_ended",
         "_queue",
-        "_queued_end",
+        "_receives_request",
         "_remaining_length",
         "_remote_ended",
-        "_requests",
         "_trailers",
         "deadline_at",
         "listener",
         "number",
-        "readable",
-        "window",
+        "receive_window",
+        "send_window",
     )
 
     def __init__(
-        self, connection: StreamConnection, number: int, window: int, readable: int, *, requests: bool
+        self,
+        connection: StreamConnection,
+        number: int,
+        send_window: int,
+        receive_window: int,
+        *,
+        receives_request: bool,
     ) -> None:
-        """Create a stream; the peer sends a request on it if `requests`, else a response."""
+        """Create a stream; the peer sends a request on it if `receives_request`, else a response."""
         self._connection = connection
         self.number = number
         #: Stream that the sent bytes came from; credited when they are sent.
@@ -100,11 +106,11 @@ class Stream:
         #: Bytes of credit that were not announced to the peer yet.
         self._credit = 0
         self._queue: deque[bytes] = deque()
-        self._queued_end = False
+        self._is_end_queued = False
         self._trailers: bytes | None = None
         self._local_ended = False
         self._remote_ended = False
-        self._requests = requests
+        self._receives_request = receives_request
         self._has_head = False
         #: Bytes of the body that must still arrive; None without content-length.
         self._remaining_length: int | None = None
@@ -112,19 +118,19 @@ class Stream:
         #: When the deadline of the peer's call has passed, by the loop's clock: from then on it may reset the stream.
         self.deadline_at = math.inf
         #: Bytes that may be sent, by the stream's window; negative after the peer reduced its windows.
-        self.window = window
+        self.send_window = send_window
         #: Bytes that the peer may send.
-        self.readable = readable
+        self.receive_window = receive_window
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Return whether both directions have ended."""
         return self._local_ended and self._remote_ended
 
     @property
     def has_pending_data(self) -> bool:
         """Return whether data waits for a window, or for a peer that reads too slowly."""
-        return bool(self._queue) or self._queued_end or self._trailers is not None
+        return bool(self._queue) or self._is_end_queued or self._trailers is not None
 
     def credit_to(self, source: Stream) -> None:
         """Credit `source` for the bytes sent here, so that its peer may send more."""
@@ -151,20 +157,20 @@ class Stream:
         if (
             self._queue
             or connection.is_paused
-            or size > self.window
-            or size > connection.window
-            or size > connection.peer_frame
+            or size > self.send_window
+            or size > connection.send_window
+            or size > connection.peer_max_frame_size
         ):
             if data:
                 self._queue.append(data)
-            self._queued_end = self._queued_end or end
+            self._is_end_queued = self._is_end_queued or end
             self.flush()
             return
         self._write(data, end=end)
 
     def reset(self, code: ErrorCode) -> None:
         """End both directions at once, without calling the listener."""
-        if self.closed:
+        if self.is_closed:
             return
         self._connection.write_reset(self.number, code)
         self.drop()
@@ -175,7 +181,7 @@ class Stream:
             return
         self._credit += size
         if self._credit >= self._connection.stream_window // 2:
-            self.readable += self._credit
+            self.receive_window += self._credit
             self._connection.write(frames.window_update(self.number, self._credit))
             self._credit = 0
 
@@ -183,25 +189,25 @@ class Stream:
         """Send as much queued data as the windows allow."""
         connection = self._connection
         while self._queue and not connection.is_paused:
-            room = min(self.window, connection.window, connection.peer_frame)
+            room = min(self.send_window, connection.send_window, connection.peer_max_frame_size)
             if room <= 0:
                 break
             data = self._queue.popleft()
             if len(data) > room:
                 self._queue.appendleft(data[room:])
                 data = data[:room]
-            self._write(data, end=self._queued_end and not self._queue and self._trailers is None)
+            self._write(data, end=self._is_end_queued and not self._queue and self._trailers is None)
         if self._queue:
-            connection.block(self)
+            connection.add_blocked_stream(self)
             return
         if self._trailers is not None:
             connection.write_headers(self.number, self._trailers, end=True)
             self._trailers = None
             self._end_local()
-        elif self._queued_end and not self._local_ended:
+        elif self._is_end_queued and not self._local_ended:
             self._write(b"", end=True)
 
-    def receive_headers(self, head: Any, shape: HeaderListValidity, *, end: bool) -> None:
+    def receive_headers(self, head: Any, validity: HeaderListValidity, *, end: bool) -> None:
         """Process a header list of the peer."""
         listener = self.listener
         if listener is None:
@@ -210,17 +216,17 @@ class Stream:
             self.fail(ErrorCode.STREAM_CLOSED, "sent HEADERS after the end of the stream")
             return
         if self._has_head:
-            fault = shape.trailers_fault if end else "sent two header lists before the body"
+            fault = validity.trailers_fault if end else "sent two header lists before the body"
         else:
-            fault = shape.request_fault if self._requests else shape.response_fault
-            if not fault and shape.interim:
+            fault = validity.request_fault if self._receives_request else validity.response_fault
+            if not fault and validity.is_interim:
                 if not end:
                     return
                 fault = "ended with an interim response"
             self._has_head = True
-            self._remaining_length = shape.content_length
+            self._remaining_length = validity.content_length
         if end and self._remaining_length:
-            fault = fault or _TOO_LITTLE
+            fault = fault or _BODY_TOO_SHORT
         if fault:
             self.fail(ErrorCode.PROTOCOL_ERROR, fault)
             return
@@ -236,15 +242,15 @@ class Stream:
         if self._remote_ended:
             self.fail(ErrorCode.STREAM_CLOSED, "sent DATA after the end of the stream")
             return
-        self.readable -= size
-        if self.readable < 0:
+        self.receive_window -= size
+        if self.receive_window < 0:
             self.fail(ErrorCode.FLOW_CONTROL_ERROR, "sent more data than the stream's window")
             return
         if self._remaining_length is not None:
             self._remaining_length -= len(data)
             if self._remaining_length < 0 or (end and self._remaining_length):
                 self.fail(
-                    ErrorCode.PROTOCOL_ERROR, _TOO_LITTLE if end else "sent more than its content-length"
+                    ErrorCode.PROTOCOL_ERROR, _BODY_TOO_SHORT if end else "sent more than its content-length"
                 )
                 return
         if end:
@@ -252,7 +258,7 @@ class Stream:
         elif size > len(data):
             self.release_window(size - len(data))
         if not data and not end:
-            self._connection.count_empty()
+            self._connection.count_idle_frame()
             return
         listener.on_data(data, end=end)
 
@@ -269,14 +275,14 @@ class Stream:
         listener, self.listener = self.listener, None
         self._local_ended = self._remote_ended = True
         self._queue.clear()
-        self._queued_end, self._trailers = False, None
-        self._connection.forget(self)
+        self._is_end_queued, self._trailers = False, None
+        self._connection.remove_stream(self)
         return listener
 
     def _write(self, data: bytes, *, end: bool) -> None:
         size = len(data)
-        self.window -= size
-        self._connection.window -= size
+        self.send_window -= size
+        self._connection.send_window -= size
         self._connection.write(
             frames.frame(FrameType.DATA, frames.END_STREAM if end else 0, self.number, data)
         )
@@ -287,11 +293,11 @@ class Stream:
 
     def _end_local(self) -> None:
         self._local_ended = True
-        self._queued_end = False
+        self._is_end_queued = False
         if self._remote_ended:
-            self._connection.forget(self)
+            self._connection.remove_stream(self)
 
     def _end_remote(self) -> None:
         self._remote_ended = True
         if self._local_ended:
-            self._connection.forget(self)
+            self._connection.remove_stream(self)

@@ -342,7 +342,9 @@ async def test_stream_limit_of_a_connection_is_respected(tmp_path: Path) -> None
                 answer_ok(waiting_stream)
 
     async with (
-        run_scripted_backend(respond_together, options=ConnectionOptions(streams=1)) as address,
+        run_scripted_backend(
+            respond_together, options=ConnectionOptions(max_concurrent_streams=1)
+        ) as address,
         run_gateway_with_call(tmp_path, address, probe_interval=3600.0) as (_, call),
     ):
         assert await asyncio.gather(*(call() for _ in range(5))) == [b"hi"] * 5

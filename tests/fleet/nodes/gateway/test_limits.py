@@ -65,7 +65,7 @@ async def _read_ping_options(folder: Path, **flags: Any) -> tuple[float, float]:
     gateway = Gateway(GatewayFlags(write_routes(folder / "routes.yaml"), **flags))
     options = gateway.backends._options
     await gateway.backends.close()
-    return options.ping_after, options.ping_without_data
+    return options.ping_after, options.ping_interval_without_data
 
 
 async def test_ping_intervals_follow_the_flag(tmp_path: Path) -> None:

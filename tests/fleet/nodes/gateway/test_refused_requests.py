@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
+from fleet.transport.http2.fields import HeaderBlockCache, HeaderFields, encode, plain
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -50,7 +50,7 @@ async def open_connection(folder: Path) -> AsyncIterator[Http2Connection]:
         ready = asyncio.Event()
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Http2Connection(
-                BlockCache(lambda fields: fields), ConnectionOptions(), on_ready=lambda _: ready.set()
+                HeaderBlockCache(lambda fields: fields), ConnectionOptions(), on_ready=lambda _: ready.set()
             ),
             host,
             int(port),

@@ -31,7 +31,7 @@ async def test_call_and_response(server: Endpoint) -> None:
         (FrameType.DATA, 0),
         (FrameType.HEADERS, frames.END_HEADERS | frames.END_STREAM),
     ]
-    assert server.connection.streams == 0
+    assert server.connection.stream_count == 0
 
 
 async def test_bytes_may_arrive_in_any_pieces(server: Endpoint) -> None:
@@ -62,7 +62,7 @@ async def test_long_headers_are_split(client: Endpoint) -> None:
         FrameType.CONTINUATION,
         FrameType.CONTINUATION,
     ]
-    assert max(length for _, length in lengths) == frames.DEFAULT_FRAME
+    assert max(length for _, length in lengths) == frames.DEFAULT_FRAME_SIZE
 
 
 async def test_windows_limit_data(client: Endpoint) -> None:
@@ -144,7 +144,7 @@ async def test_reset_from_either_end(server: Endpoint) -> None:
 
 async def test_too_many_streams_are_refused() -> None:
     """Existing streams continue."""
-    server = Endpoint(server=True, options=ConnectionOptions(streams=1))
+    server = Endpoint(server=True, options=ConnectionOptions(max_concurrent_streams=1))
     server.receive_settings()
     server.receive(headers(1), headers(3))
 
@@ -348,7 +348,7 @@ def test_any_bytes_end_at_most_their_connection(
 
         assert len(endpoint.end_reasons) == endpoint.connection.is_ended
         if endpoint.connection.is_ended:
-            assert endpoint.connection.streams == 0
+            assert endpoint.connection.stream_count == 0
         endpoint.connection.close()
 
     asyncio.run(receive_frames())

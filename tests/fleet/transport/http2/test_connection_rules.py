@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.fields import NO_TABLE, HeaderFields, encode, plain
+from fleet.transport.http2.fields import ZERO_TABLE_SIZE_UPDATE, HeaderFields, encode, plain
 from fleet.transport.http2.frames import ErrorCode, FrameType, SettingId
 from fleet.transport.http2.options import ConnectionOptions
 from tests.fakes.http2_ends import (
@@ -231,7 +231,11 @@ async def test_setting_that_overflows_a_window_ends_the_connection(server: Endpo
 
 async def test_header_table_after_the_acknowledgement_ends_the_connection(server: Endpoint) -> None:
     """Before the acknowledgement of our settings the default size is allowed."""
-    server.receive(headers(1, block=b"\x3f\xe1\x1f" + HEAD), SETTINGS_ACK, headers(3, block=NO_TABLE + HEAD))
+    server.receive(
+        headers(1, block=b"\x3f\xe1\x1f" + HEAD),
+        SETTINGS_ACK,
+        headers(3, block=ZERO_TABLE_SIZE_UPDATE + HEAD),
+    )
     assert len(server.recorders) == 2
 
     server.receive(headers(5, block=b"\x21" + HEAD))
@@ -244,7 +248,7 @@ async def test_first_block_disables_the_header_table(client: Endpoint) -> None:
     client.open()
     blocks = [payload for kind, _, _, payload in client.transport.frames() if kind == FrameType.HEADERS]
 
-    assert blocks == [NO_TABLE + HEAD, HEAD]
+    assert blocks == [ZERO_TABLE_SIZE_UPDATE + HEAD, HEAD]
 
 
 def long_list(size: int) -> HeaderFields:
@@ -268,7 +272,9 @@ async def test_long_header_list_ends_its_stream(server: Endpoint) -> None:
 
 async def test_header_list_limit_is_an_option() -> None:
     """A gateway allows longer lists of its backends, and announces that in its settings."""
-    client = Endpoint(server=False, options=ConnectionOptions(header_list=1024 * 1024, frame=1024 * 1024))
+    client = Endpoint(
+        server=False, options=ConnectionOptions(max_header_list_size=1024 * 1024, max_frame_size=1024 * 1024)
+    )
     client.receive_settings()
     client.receive(SETTINGS_ACK)
     (settings,) = (payload for kind, _, _, payload in client.first_frames if kind == FrameType.SETTINGS)

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.transport.http2.fields import (
-    MAX_LIST,
-    NO_TABLE,
-    BlockCache,
-    Decoder,
+    LONGEST_HEADER_LIST,
+    ZERO_TABLE_SIZE_UPDATE,
+    HeaderBlockCache,
+    HeaderBlockDecoder,
     HeaderFields,
     HeaderListTooLongError,
     encode,
     plain,
 )
-from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
+from fleet.transport.http2.frames import ErrorCode, Http2ConnectionError
 
 
 def identity(fields: HeaderFields) -> HeaderFields:
@@ -57,12 +57,12 @@ def test_equal_blocks_are_decoded_once_without_a_table(
 ) -> None:
     """Without a header table, equal bytes are equal fields."""
     field_lists, record_fields = counted_factory
-    cache, decoder, encoder = BlockCache(record_fields), Decoder(), hpack.Encoder()
+    cache, decoder, encoder = HeaderBlockCache(record_fields), HeaderBlockDecoder(), hpack.Encoder()
     encoder.header_table_size = 0
     fields = [(b":path", b"/a.B/C"), (b"x", b"y")]
 
     blocks = [encoder.encode(fields) for _ in range(4)]
-    decoded_fields = [decoder.read(block, cache)[0] for block in blocks]
+    decoded_fields = [decoder.decode(block, cache)[0] for block in blocks]
 
     assert decoded_fields == [plain(*fields)] * 4
     # The block that disables the table, and the first one after it.
@@ -74,20 +74,20 @@ def test_blocks_with_a_table_are_decoded_each_time(
 ) -> None:
     """With a header table, equal bytes may be different fields."""
     field_lists, record_fields = counted_factory
-    cache, decoder, encoder = BlockCache(record_fields), Decoder(), hpack.Encoder()
+    cache, decoder, encoder = HeaderBlockCache(record_fields), HeaderBlockDecoder(), hpack.Encoder()
 
     for value in (b"1", b"2", b"1", b"1"):
-        assert decoder.read(encoder.encode([(b"x", value)]), cache)[0] == plain((b"x", value))
+        assert decoder.decode(encoder.encode([(b"x", value)]), cache)[0] == plain((b"x", value))
 
     assert len(field_lists) == 4
 
 
 def test_block_cache_is_bounded() -> None:
-    cache, decoder, encoder = BlockCache(identity), Decoder(), hpack.Encoder()
+    cache, decoder, encoder = HeaderBlockCache(identity), HeaderBlockDecoder(), hpack.Encoder()
     encoder.header_table_size = 0
 
     for number in range(3000):
-        decoder.read(encoder.encode([(b"x", str(number).encode())]), cache)
+        decoder.decode(encoder.encode([(b"x", str(number).encode())]), cache)
 
     assert len(cache._entries) <= 1024
 
@@ -95,42 +95,47 @@ def test_block_cache_is_bounded() -> None:
 @pytest.mark.parametrize("block", [b"\xff\xff\xff\xff\xff\xff", b"\xc6", b"\x40\x05ab", b"\x80"])
 def test_invalid_block_ends_the_connection(block: bytes) -> None:
     """The state of the header table would be lost."""
-    with pytest.raises(ConnectionBrokenError):
-        Decoder().read(block, BlockCache(identity))
+    with pytest.raises(Http2ConnectionError):
+        HeaderBlockDecoder().decode(block, HeaderBlockCache(identity))
 
 
 def test_long_list_with_a_table_ends_the_connection() -> None:
-    with pytest.raises(ConnectionBrokenError):
-        Decoder().read(encode(plain((b"x", b"y" * MAX_LIST))), BlockCache(identity))
+    with pytest.raises(Http2ConnectionError):
+        HeaderBlockDecoder().decode(
+            encode(plain((b"x", b"y" * LONGEST_HEADER_LIST))), HeaderBlockCache(identity)
+        )
 
 
 def test_long_list_without_a_table_is_skipped() -> None:
     """Later blocks are still decoded."""
-    decoder, cache = Decoder(), BlockCache(identity)
-    decoder.settings_acknowledged()
+    decoder, cache = HeaderBlockDecoder(), HeaderBlockCache(identity)
+    decoder.on_settings_ack()
     with pytest.raises(HeaderListTooLongError, match="longer than 65536 bytes"):
-        decoder.read(encode(plain((b"x", b"y" * MAX_LIST))), cache)
+        decoder.decode(encode(plain((b"x", b"y" * LONGEST_HEADER_LIST))), cache)
 
-    assert decoder.read(encode(plain((b"x", b"y"))), cache)[0] == plain((b"x", b"y"))
+    assert decoder.decode(encode(plain((b"x", b"y"))), cache)[0] == plain((b"x", b"y"))
 
 
 def test_list_limit_is_an_option() -> None:
-    fields = plain((b"x", b"y" * MAX_LIST))
+    fields = plain((b"x", b"y" * LONGEST_HEADER_LIST))
 
-    assert Decoder(2 * MAX_LIST).read(encode(fields), BlockCache(identity))[0] == fields
+    assert (
+        HeaderBlockDecoder(2 * LONGEST_HEADER_LIST).decode(encode(fields), HeaderBlockCache(identity))[0]
+        == fields
+    )
 
 
 def test_table_after_our_settings_are_acknowledged() -> None:
     """The peer may use no table, or say that it has none; other uses end the connection."""
-    encoder, decoder, cache = hpack.Encoder(), Decoder(), BlockCache(identity)
+    encoder, decoder, cache = hpack.Encoder(), HeaderBlockDecoder(), HeaderBlockCache(identity)
     first, second = (encoder.encode([(b"x", b"y")]) for _ in range(2))
-    decoder.read(first, cache)
-    decoder.settings_acknowledged()
+    decoder.decode(first, cache)
+    decoder.on_settings_ack()
     fields = plain((b"x", b"y"))
-    assert decoder.read(encode(fields), cache)[0] == fields
-    assert decoder.read(NO_TABLE + encode(fields), cache)[0] == fields
+    assert decoder.decode(encode(fields), cache)[0] == fields
+    assert decoder.decode(ZERO_TABLE_SIZE_UPDATE + encode(fields), cache)[0] == fields
 
     for block in (second, b"\x21" + encode(fields)):
-        with pytest.raises(ConnectionBrokenError) as caught:
-            decoder.read(block, cache)
+        with pytest.raises(Http2ConnectionError) as caught:
+            decoder.decode(block, cache)
         assert caught.value.code is ErrorCode.COMPRESSION_ERROR

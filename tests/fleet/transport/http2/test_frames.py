@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode, FrameType, SettingId
+from fleet.transport.http2.frames import ErrorCode, FrameType, Http2ConnectionError, SettingId
 
 
 def test_frame_header_round_trip() -> None:
     encoded = frames.frame(FrameType.DATA, frames.END_STREAM, 7, b"x" * 70_000)
 
-    assert frames.header(encoded, 0) == (70_000, FrameType.DATA, frames.END_STREAM, 7)
+    assert frames.read_header(encoded, 0) == (70_000, FrameType.DATA, frames.END_STREAM, 7)
     assert len(encoded) == frames.HEADER_LENGTH + 70_000
 
 
@@ -20,7 +20,7 @@ def test_settings_round_trip() -> None:
     encoded = frames.settings({SettingId.INITIAL_WINDOW_SIZE: 5, SettingId.MAX_FRAME_SIZE: 20_000})
 
     assert frames.read_settings(encoded[frames.HEADER_LENGTH :]) == [(4, 5), (5, 20_000)]
-    with pytest.raises(ConnectionBrokenError):
+    with pytest.raises(Http2ConnectionError):
         frames.read_settings(encoded[frames.HEADER_LENGTH : -1])
 
 
@@ -35,7 +35,7 @@ def test_padding_and_priority_are_stripped() -> None:
     ("payload", "flags"), [(b"", frames.PADDED), (b"\5ab", frames.PADDED), (b"ab", frames.PRIORITY)]
 )
 def test_invalid_padding_ends_the_connection(payload: bytes, flags: int) -> None:
-    with pytest.raises(ConnectionBrokenError):
+    with pytest.raises(Http2ConnectionError):
         frames.strip_padding(payload, flags, priority=True)
 
 
@@ -46,7 +46,7 @@ def test_frames_with_one_number() -> None:
         frames.read_uint32(frames.rst_stream(3, ErrorCode.CANCEL)[frames.HEADER_LENGTH :]) == ErrorCode.CANCEL
     )
     assert frames.goaway(5, ErrorCode.NO_ERROR, "why").endswith(b"why")
-    with pytest.raises(ConnectionBrokenError):
+    with pytest.raises(Http2ConnectionError):
         frames.read_uint32(b"abc")
 
 
@@ -61,7 +61,7 @@ def test_frames_with_one_number() -> None:
 )
 def test_invalid_settings_end_the_connection(values: dict[SettingId, int], code: ErrorCode) -> None:
     """RFC 9113, section 6.5.2."""
-    with pytest.raises(ConnectionBrokenError) as caught:
+    with pytest.raises(Http2ConnectionError) as caught:
         frames.read_settings(frames.settings(values)[frames.HEADER_LENGTH :])
 
     assert caught.value.code is code
@@ -83,8 +83,8 @@ def test_misplaced_control_frames_end_the_connection(
     kind: FrameType, flags: int, number: int, length: int, code: ErrorCode
 ) -> None:
     """On a stream or on the connection wrongly, or with a wrong length."""
-    with pytest.raises(ConnectionBrokenError) as caught:
-        frames.check(kind, flags, number, length)
+    with pytest.raises(Http2ConnectionError) as caught:
+        frames.check_control_frame(kind, flags, number, length)
 
     assert caught.value.code is code
 
@@ -99,14 +99,14 @@ def test_valid_control_frames_are_accepted() -> None:
         (FrameType.WINDOW_UPDATE, 3, 4),
         (0x77, 9, 9),
     ):
-        frames.check(kind, 0, number, length)
-    frames.check(FrameType.SETTINGS, frames.ACK, 0, 0)
+        frames.check_control_frame(kind, 0, number, length)
+    frames.check_control_frame(FrameType.SETTINGS, frames.ACK, 0, 0)
 
 
 def test_dependency_of_headers() -> None:
     """With and without padding; the exclusive bit is ignored."""
-    assert frames.dependency(b"\x80\0\0\x05\x0fab", frames.PRIORITY) == 5
-    assert frames.dependency(b"\2\0\0\0\x05\x0fab\0\0", frames.PRIORITY | frames.PADDED) == 5
+    assert frames.read_dependency(b"\x80\0\0\x05\x0fab", frames.PRIORITY) == 5
+    assert frames.read_dependency(b"\2\0\0\0\x05\x0fab\0\0", frames.PRIORITY | frames.PADDED) == 5
 
 
 def test_unknown_error_codes_are_internal_errors() -> None:

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.transport.http2 import frames, header_blocks
-from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode, FrameType
-from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlocks
+from fleet.transport.http2.frames import ErrorCode, FrameType, Http2ConnectionError
+from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlockAssembler
 
 
 def read_blocks(data: bytes) -> list[HeaderBlock]:
     """Return the header blocks of encoded frames."""
-    blocks, complete_blocks, at = HeaderBlocks(), [], 0
+    blocks, complete_blocks, at = HeaderBlockAssembler(), [], 0
     while at < len(data):
-        length, kind, flags, number = frames.header(data, at)
+        length, kind, flags, number = frames.read_header(data, at)
         at += frames.HEADER_LENGTH
         payload, at = data[at : at + length], at + length
         blocks.check_order(kind, number)
@@ -45,34 +45,34 @@ def test_blocks_round_trip(header_lists: list[tuple[bytes, bool]], frame_size: i
 
 def test_other_frames_between_the_parts_are_refused() -> None:
     """Neither another frame, nor a CONTINUATION of another stream or without a block."""
-    blocks = HeaderBlocks()
-    with pytest.raises(ConnectionBrokenError, match="CONTINUATION without a header block"):
+    blocks = HeaderBlockAssembler()
+    with pytest.raises(Http2ConnectionError, match="CONTINUATION without a header block"):
         blocks.add_continuation(0, b"x")
     assert blocks.add_headers(1, 0, b"a") is None
     blocks.check_order(FrameType.CONTINUATION, 1)
     for kind, number in ((FrameType.DATA, 1), (FrameType.CONTINUATION, 3), (FrameType.PING, 0)):
-        with pytest.raises(ConnectionBrokenError, match="is interrupted"):
+        with pytest.raises(Http2ConnectionError, match="is interrupted"):
             blocks.check_order(kind, number)
 
 
 @pytest.mark.parametrize("part", [b"", bytes(16_000)])
 def test_block_without_an_end_is_a_flood(part: bytes) -> None:
     """With many empty parts or with few large ones."""
-    blocks = HeaderBlocks()
+    blocks = HeaderBlockAssembler()
     blocks.add_headers(1, 0, b"a")
 
     def add_continuations() -> None:
         for _ in range(100_000):
             blocks.add_continuation(0, part)
 
-    with pytest.raises(ConnectionBrokenError) as caught:
+    with pytest.raises(Http2ConnectionError) as caught:
         add_continuations()
     assert caught.value.code is ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_dependency_of_a_block() -> None:
     """It is in HEADERS, and known once the block is complete."""
-    blocks, payload = HeaderBlocks(), b"\0\0\0\x05\x0fab"
+    blocks, payload = HeaderBlockAssembler(), b"\0\0\0\x05\x0fab"
     flags = frames.PRIORITY | frames.END_HEADERS
 
     assert blocks.add_headers(7, flags, payload) == HeaderBlock(7, b"ab", False, 5)

@@ -22,7 +22,7 @@ class Peer:
             0.0,
             has_calls=lambda: self.has_calls,
             send=self._send,
-            on_dead=self.death_reasons.append,
+            on_dead_peer=self.death_reasons.append,
         )
 
     def _send(self, data: bytes) -> None:
@@ -70,7 +70,7 @@ class Timeline:
         self._data_sent = False
         self._last_ping_at = float("-inf")
         self.liveness = Liveness(
-            10.0, 5.0, 310.0, has_calls=lambda: True, send=self._ping, on_dead=self.death_reasons.append
+            10.0, 5.0, 310.0, has_calls=lambda: True, send=self._ping, on_dead_peer=self.death_reasons.append
         )
         self.liveness._loop = self  # type: ignore[assignment]  # its clock and timers are all that is used
         self.liveness.record_activity()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.transport.http2.fields import plain
-from fleet.transport.http2.messages import shape
+from fleet.transport.http2.messages import validate_header_list
 
 REQUEST = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a.B/C"), (b":authority", b"a.b:1"))
 RESPONSE = ((b":status", b"200"),)
@@ -15,8 +15,11 @@ RESPONSE = ((b":status", b"200"),)
 
 def test_well_formed_messages() -> None:
     """A request, a response and trailers are each valid only as such."""
-    request, response = shape(plain(*REQUEST, (b"te", b"trailers"))), shape(plain(*RESPONSE, (b"x-a", b"b")))
-    trailers = shape(plain((b"grpc-status", b"0"), (b"grpc-message", " nö ".encode())))
+    request, response = (
+        validate_header_list(plain(*REQUEST, (b"te", b"trailers"))),
+        validate_header_list(plain(*RESPONSE, (b"x-a", b"b"))),
+    )
+    trailers = validate_header_list(plain((b"grpc-status", b"0"), (b"grpc-message", " nö ".encode())))
 
     assert not request.request_fault
     assert not response.response_fault
@@ -46,10 +49,8 @@ def test_well_formed_messages() -> None:
 def test_malformed_fields(field: tuple[bytes, bytes], fault: str) -> None:
     """RFC 9113, section 8.2; later valid fields change nothing."""
     for head in (REQUEST, RESPONSE, ()):
-        fields_shape = shape(plain(*head, (b"x-first", b"1"), field, (b"x-last", b"1")))
-        assert {fields_shape.request_fault, fields_shape.response_fault, fields_shape.trailers_fault} == {
-            fault
-        }
+        validity = validate_header_list(plain(*head, (b"x-first", b"1"), field, (b"x-last", b"1")))
+        assert {validity.request_fault, validity.response_fault, validity.trailers_fault} == {fault}
 
 
 @pytest.mark.parametrize(
@@ -70,36 +71,39 @@ def test_malformed_requests(changed_fields: dict[bytes, bytes | None], fault: st
     pairs = {**dict(REQUEST), **changed_fields}
     fields = plain(*((name, value) for name, value in pairs.items() if value is not None))
 
-    assert shape(fields).request_fault == fault
+    assert validate_header_list(fields).request_fault == fault
 
 
 def test_other_methods_are_well_formed() -> None:
-    assert not shape(plain((b":method", b"CONNECT"), (b":authority", b"a:1"))).request_fault
-    assert not shape(plain((b":method", b"OPTIONS"), (b":scheme", b"http"), (b":path", b"*"))).request_fault
+    assert not validate_header_list(plain((b":method", b"CONNECT"), (b":authority", b"a:1"))).request_fault
+    assert not validate_header_list(
+        plain((b":method", b"OPTIONS"), (b":scheme", b"http"), (b":path", b"*"))
+    ).request_fault
 
 
 def test_repeated_pseudo_header_field_is_a_fault() -> None:
     """Even with the same value."""
     for pair in REQUEST:
         fault = f"sent {pair[0].decode()} twice"
-        assert shape(plain(*REQUEST, pair)).request_fault == fault
-    assert shape(plain(*RESPONSE, *RESPONSE)).response_fault == "sent :status twice"
+        assert validate_header_list(plain(*REQUEST, pair)).request_fault == fault
+    assert validate_header_list(plain(*RESPONSE, *RESPONSE)).response_fault == "sent :status twice"
 
 
 def test_content_length() -> None:
     """It may be repeated with the same value; some responses never have a body."""
     length = (b"content-length", b"42")
-    assert shape(plain(*RESPONSE)).content_length is None
-    assert shape(plain(*RESPONSE, length, length)).content_length == 42
-    assert shape(plain(*RESPONSE, length, (b"content-length", b"43"))).response_fault
-    assert shape(plain((b":status", b"304"), length)).content_length is None
-    assert shape(plain((b":status", b"103"), length)).content_length is None
+    assert validate_header_list(plain(*RESPONSE)).content_length is None
+    assert validate_header_list(plain(*RESPONSE, length, length)).content_length == 42
+    assert validate_header_list(plain(*RESPONSE, length, (b"content-length", b"43"))).response_fault
+    assert validate_header_list(plain((b":status", b"304"), length)).content_length is None
+    assert validate_header_list(plain((b":status", b"103"), length)).content_length is None
 
 
 def test_interim_responses() -> None:
     """Only 1xx is interim."""
     are_interim = [
-        shape(plain((b":status", status))).interim for status in (b"100", b"103", b"200", b"1", b"10000")
+        validate_header_list(plain((b":status", status))).is_interim
+        for status in (b"100", b"103", b"200", b"1", b"10000")
     ]
 
     assert are_interim == [True, True, False, False, False]
@@ -108,6 +112,6 @@ def test_interim_responses() -> None:
 @given(st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12), st.booleans()), max_size=8))
 def test_any_list_has_a_shape(fields: list[tuple[bytes, bytes, bool]]) -> None:
     """For any fields; no list is valid as request and as trailers."""
-    fields_shape = shape(fields)
+    validity = validate_header_list(fields)
 
-    assert fields_shape.request_fault or fields_shape.trailers_fault
+    assert validity.request_fault or validity.trailers_fault

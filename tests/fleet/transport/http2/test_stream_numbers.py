@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from fleet.transport.http2 import stream_numbers
-from fleet.transport.http2.frames import ConnectionBrokenError, ErrorCode
+from fleet.transport.http2.frames import ErrorCode, Http2ConnectionError
 from fleet.transport.http2.stream_numbers import StreamNumbers
 
 
 def error_code_of(numbers: StreamNumbers, number: int) -> ErrorCode:
-    with pytest.raises(ConnectionBrokenError) as caught:
+    with pytest.raises(Http2ConnectionError) as caught:
         numbers.needs_reset(number)
     return caught.value.code
 
 
 def test_client_opens_odd_streams() -> None:
     """Each number is the next odd one."""
-    numbers = StreamNumbers(server=False)
+    numbers = StreamNumbers(is_server=False)
 
     assert [numbers.next(), numbers.next()] == [1, 3]
     assert [number for number in range(7) if numbers.is_idle(number)] == [0, 2, 4, 5, 6]
@@ -25,8 +25,8 @@ def test_client_opens_odd_streams() -> None:
 
 def test_server_refuses_even_streams() -> None:
     """They belong to the server, which opens none."""
-    numbers = StreamNumbers(server=True)
-    with pytest.raises(ConnectionBrokenError) as caught:
+    numbers = StreamNumbers(is_server=True)
+    with pytest.raises(Http2ConnectionError) as caught:
         numbers.open(2)
 
     assert caught.value.code is ErrorCode.PROTOCOL_ERROR
@@ -35,7 +35,7 @@ def test_server_refuses_even_streams() -> None:
 @pytest.mark.parametrize("is_server", [True, False])
 def test_frame_of_an_idle_stream_ends_the_connection(is_server: bool) -> None:
     """Number 0, an even one and a future one."""
-    numbers = StreamNumbers(server=is_server)
+    numbers = StreamNumbers(is_server=is_server)
     if is_server:
         numbers.open(1)
     else:
@@ -46,7 +46,7 @@ def test_frame_of_an_idle_stream_ends_the_connection(is_server: bool) -> None:
 
 def test_frames_after_a_reset() -> None:
     """After our reset they are ignored; after the peer's own reset they get a reset."""
-    numbers = StreamNumbers(server=True)
+    numbers = StreamNumbers(is_server=True)
     for number in (1, 3):
         numbers.open(number)
     numbers.reset(1, is_local=True)
@@ -58,17 +58,17 @@ def test_frames_after_a_reset() -> None:
 
 def test_frames_after_an_end() -> None:
     """From a client they end the connection; from a server they may belong to a forgotten reset."""
-    is_server, client = StreamNumbers(server=True), StreamNumbers(server=False)
-    is_server.open(1)
+    server, client = StreamNumbers(is_server=True), StreamNumbers(is_server=False)
+    server.open(1)
     client.next()
 
-    assert error_code_of(is_server, 1) is ErrorCode.STREAM_CLOSED
+    assert error_code_of(server, 1) is ErrorCode.STREAM_CLOSED
     assert client.needs_reset(1)
 
 
 def test_skipped_number_cannot_be_opened() -> None:
     """A stream cannot begin after one with a greater number."""
-    numbers = StreamNumbers(server=True)
+    numbers = StreamNumbers(is_server=True)
     for number in (5, 7, 21):
         numbers.open(number)
 
@@ -79,7 +79,7 @@ def test_skipped_number_cannot_be_opened() -> None:
 def test_forgotten_resets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded, and a frame for a stream that may have been reset does not end the connection."""
     monkeypatch.setattr(stream_numbers, "_MOST_RESETS", 3)
-    numbers = StreamNumbers(server=True)
+    numbers = StreamNumbers(is_server=True)
     for number in range(1, 13, 2):
         numbers.open(number)
         if number <= 9:
