@@ -36,7 +36,9 @@ async def main(address: str) -> None:
     link = TunnelLink(
         lambda: grpc.aio.insecure_channel(address, options=options),
         TunnelSpec(targets=(SERVICE,), handler=accept, name="kitchen"),
-        on_up=lambda is_up, reason: print("registered" if is_up else f"not registered: {reason}", flush=True),
+        on_up_change=lambda is_up, reason: print(
+            "registered" if is_up else f"not registered: {reason}", flush=True
+        ),
     )
     await link.run()
 

@@ -111,7 +111,7 @@ def _client_plan(
     name: str,
     tls: TLSFiles,
 ) -> ClientPlan:
-    link_settings = LinkSettings(probe_every=ping_every, probe_within=ping_timeout)
+    link_settings = LinkSettings(probe_interval=ping_every, probe_within=ping_timeout)
     return ClientPlan(
         server, WireVersion(wire), tls, SessionPolicy(HalfClosePolicy(on_end), idle), link_settings, name
     )

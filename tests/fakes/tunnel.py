@@ -16,8 +16,8 @@ from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import codec, options
-from fleet.transport.tunnel.client import Calls, TunnelClient
-from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession, Handler, dial
+from fleet.transport.tunnel.client import BytesMethod, TunnelClient
+from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession, SessionHandler, dial
 from fleet.transport.tunnel.listener import TunnelListener
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
@@ -117,7 +117,7 @@ class Ground:
 
     def raw(self, channel: grpc.aio.Channel, path: str, *metadata: tuple[str, str]) -> Any:
         """Open a raw call of bytes, for messages that our client never sends."""
-        open_call: Calls = channel.stream_stream(path)
+        open_call: BytesMethod = channel.stream_stream(path)
         call = open_call(metadata=metadata)
         self._ends.callback(call.cancel)
         return call
@@ -157,7 +157,7 @@ async def _end(client: TunnelClient, task: asyncio.Task[None]) -> None:
         await task
 
 
-def taking(serve: Callable[[TunnelStream], Awaitable[None]]) -> Handler:
+def taking(serve: Callable[[TunnelStream], Awaitable[None]]) -> SessionHandler:
     """A handler that takes every session."""
 
     async def take(target: Target) -> AcceptedSession:
@@ -167,7 +167,7 @@ def taking(serve: Callable[[TunnelStream], Awaitable[None]]) -> Handler:
     return take
 
 
-def dial_sessions(port: int, policy: SessionPolicy | None = None) -> Handler:
+def dial_sessions(port: int, policy: SessionPolicy | None = None) -> SessionHandler:
     """A handler that takes every session to one port."""
 
     async def take(target: Target) -> AcceptedSession:
@@ -177,7 +177,7 @@ def dial_sessions(port: int, policy: SessionPolicy | None = None) -> Handler:
     return take
 
 
-def refusing(reason: str) -> Handler:
+def refusing(reason: str) -> SessionHandler:
     """A handler that takes none."""
 
     async def take(target: Target) -> AcceptedSession:
@@ -261,4 +261,4 @@ async def ground(errors: Callable[[], list[str]]) -> AsyncIterator[Ground]:
     assert not unexpected, unexpected
 
 
-REGISTER, TUNNEL = codec.REGISTER, codec.TUNNEL
+REGISTER, TUNNEL = codec.REGISTER_METHOD, codec.TUNNEL_METHOD

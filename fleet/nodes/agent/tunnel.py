@@ -24,7 +24,7 @@ from fleet.processes import background
 from fleet.protocol.networking.keep_alive import KeepAlive, smoothed_rtt
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.handlers import AcceptedSession, Handler
+from fleet.transport.tunnel.handlers import AcceptedSession, SessionHandler
 from fleet.transport.tunnel.stream import TunnelStream, end_reason
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -323,7 +323,7 @@ class Tunnel:
             await self._call.write(frame)
 
 
-def _handler_of(tunnel: Tunnel) -> Handler:
+def _handler_of(tunnel: Tunnel) -> SessionHandler:
     """Return a handler of a tunnel's sessions that holds no reference to the tunnel.
 
     In a reference cycle with its client, a closed tunnel would keep its RPCs, and gRPC its connection, until the next

@@ -33,7 +33,7 @@ from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import ClientConnection, Limits
 from fleet.transport import peers
-from fleet.transport.tunnel.handlers import Handler
+from fleet.transport.tunnel.handlers import SessionHandler
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
@@ -68,7 +68,7 @@ class ReverseTunnels:
         metrics: ProxyMetrics,
         refusals: Refusals,
         reconnect_interval: float = 0.0,
-        auth_handler: Handler | None = None,
+        auth_handler: SessionHandler | None = None,
     ) -> None:
         """Start without tunnels. `reconnect_interval`: seconds between the periodic advice to reconnect; 0: never."""
         self.table = TunnelTable(publisher, keep_alive, metrics, self._on_tunnel_closed)
@@ -112,7 +112,7 @@ class ReverseTunnels:
         caller = peers.caller_of(context)
         return agent_admission.identity_refusal_of(caller, hello.agent_id, hello.name, self._cluster)
 
-    def _make_server(self, wire: WireVersion, auth_handler: Handler | None) -> TunnelServer:
+    def _make_server(self, wire: WireVersion, auth_handler: SessionHandler | None) -> TunnelServer:
         return TunnelServer(
             wire,
             handler=auth_handler,

@@ -117,7 +117,7 @@ async def splice(user: TcpConnection, proxy: TcpConnection, *, wait_for_both: bo
 
 async def _leave(user: TcpConnection, proxy: TcpConnection, inward: asyncio.Task[None]) -> None:
     """End the connection after the user has left: cleanly, if the user closed it cleanly. Raises OSError."""
-    if not user.has_left:
+    if not user.has_closed_cleanly:
         raise ConnectionResetError(str(user.error))
     proxy.write_eof()
     await asyncio.wait((inward,), timeout=_LEAVE_WITHIN)

@@ -103,12 +103,12 @@ async def forward(plan: ClientPlan, forwards: Sequence[LocalForward]) -> None:
 
 
 def _link(plan: ClientPlan, spec: TunnelSpec, up: asyncio.Event) -> TunnelLink:
-    def on_up(is_up: bool, reason: str) -> None:
+    def on_up_change(is_up: bool, reason: str) -> None:
         if is_up:
             up.set()
         log.info("the tunnel is up" if is_up else f"the tunnel is down: {reason}")
 
-    return TunnelLink(plan.open_channel, spec, settings=plan.link_settings, on_up=on_up)
+    return TunnelLink(plan.open_channel, spec, settings=plan.link_settings, on_up_change=on_up_change)
 
 
 async def _listen(link: TunnelLink, local_forward: LocalForward, plan: ClientPlan) -> TunnelListener:

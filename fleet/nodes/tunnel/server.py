@@ -16,7 +16,7 @@ from fleet.transport import channels
 from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import handlers, options
-from fleet.transport.tunnel.handlers import AcceptedSession, Handler
+from fleet.transport.tunnel.handlers import AcceptedSession, SessionHandler
 from fleet.transport.tunnel.listener import TunnelListener
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
@@ -104,7 +104,7 @@ def _log_target_registration(target: Target, is_registered: bool) -> None:
 
 def make_dial_handler(
     services: Mapping[Target, tuple[str, int]], wire: WireVersion, policy: SessionPolicy
-) -> Handler:
+) -> SessionHandler:
     """Return a handler that connects each session to its service. Version 0.1 knows only names."""
     by_name = {target.name: to for target, to in services.items()}
 

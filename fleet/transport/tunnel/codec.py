@@ -23,11 +23,11 @@ from fleet.protocol.tunnel.messages import (
 from fleet.wire import tunnel_pb2, tunnel_v01_pb2
 
 SERVICE = "grpctunnel.Tunnel"
-REGISTER = f"/{SERVICE}/Register"
-TUNNEL = f"/{SERVICE}/Tunnel"
+REGISTER_METHOD = f"/{SERVICE}/Register"
+TUNNEL_METHOD = f"/{SERVICE}/Tunnel"
 
 #: Data{close: true}, in a message of its own: other peers ignore data that comes with it.
-CLOSE = b"\x18\x01"
+CLOSE_MESSAGE = b"\x18\x01"
 
 #: Maximum bytes of a Register message; its longest part is an error text. Larger ones are not parsed.
 _LONGEST_MESSAGE = 65_536
@@ -36,7 +36,7 @@ _LONGEST_MESSAGE = 65_536
 HEADER_ROOM = 6
 _DATA_KEY = 0x12
 
-_MIXED_MESSAGE = (
+_MIXED_MESSAGE_REASON = (
     "a session message must not contain capabilities: they are exchanged once, in the first message"
 )
 
@@ -82,7 +82,7 @@ def _decode_v01(raw: bytes) -> Message:
     if not session.HasField("capabilities"):
         return Session(session.tag, _target(session.target_id), session.accept, session.error)
     if session.tag or session.target_id or session.accept or session.error:
-        return Session(session.tag, _target(session.target_id), malformed_reason=_MIXED_MESSAGE)
+        return Session(session.tag, _target(session.target_id), malformed_reason=_MIXED_MESSAGE_REASON)
     return Capabilities(session.capabilities.handler)
 
 
@@ -118,16 +118,18 @@ def _encode_v02(message: Message) -> bytes:
 
 
 def _decode_v02(raw: bytes) -> Message:
-    op = tunnel_pb2.RegisterOp.FromString(raw)
-    operation = op.WhichOneof("Registration")
+    register_op = tunnel_pb2.RegisterOp.FromString(raw)
+    operation = register_op.WhichOneof("Registration")
     if operation == "target":
-        target = _target(op.target.target, op.target.target_type)
-        return Registration(_op(op.target.op), target, op.target.accept, op.target.error)
+        target = _target(register_op.target.target, register_op.target.target_type)
+        return Registration(
+            _op(register_op.target.op), target, register_op.target.accept, register_op.target.error
+        )
     if operation == "session":
-        target = _target(op.session.target, op.session.target_type)
-        return Session(op.session.tag, target, op.session.accept, op.session.error)
+        target = _target(register_op.session.target, register_op.session.target_type)
+        return Session(register_op.session.tag, target, register_op.session.accept, register_op.session.error)
     if operation == "subscription":
-        subscription = op.subscription
+        subscription = register_op.subscription
         kind = _target("", subscription.target_type).type
         return Subscription(_op(subscription.op), kind, subscription.accept, subscription.error)
     return None
@@ -164,7 +166,7 @@ def tag_of(raw: bytes) -> int:
     return data.tag
 
 
-def header(size: int) -> bytes:
+def data_header(size: int) -> bytes:
     """Return the bytes before a payload of `size` bytes; `size` must be above 0."""
     parts = bytearray((_DATA_KEY,))
     while size > 0x7F:
@@ -176,7 +178,7 @@ def header(size: int) -> bytes:
 
 def data_message(payload: bytes | memoryview) -> bytes:
     """Return a Data message with a payload, which must not be empty."""
-    return b"".join((header(len(payload)), payload))
+    return b"".join((data_header(len(payload)), payload))
 
 
 def read_data(raw: bytes, tag: int | None = None) -> tuple[memoryview, bool]:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.tunnel import codec, pump
 from fleet.transport.tunnel.pump import SessionPolicy
-from fleet.transport.tunnel.stream import CHUNK, TunnelAbortedError, TunnelStream
+from fleet.transport.tunnel.stream import CHUNK_SIZE, TunnelAbortedError, TunnelStream
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class AcceptedSession(Protocol):
 
 #: The register handler of the design "TCP over gRPC Tunnel": accepts a session to a target, or refuses it with
 #: TunnelError. Its result is the handler, so the two cannot be configured separately.
-Handler = Callable[[Target], Awaitable[AcceptedSession]]
+SessionHandler = Callable[[Target], Awaitable[AcceptedSession]]
 
 
 class FunctionSession(AcceptedSession):
@@ -91,76 +91,80 @@ class BridgeSession(AcceptedSession):
 
     @override
     async def serve(self, stream: TunnelStream) -> None:
-        await join(stream, self._target_stream)
+        await bridge_streams(stream, self._target_stream)
 
     @override
     def discard(self) -> None:
         self._target_stream.abort("the caller never opened the session")
 
 
-async def join(caller_stream: TunnelStream, target_stream: TunnelStream) -> None:
+async def bridge_streams(caller_stream: TunnelStream, target_stream: TunnelStream) -> None:
     """Copy bytes between the caller's session and the target's until both end. Raises TunnelAbortedError."""
-    outbound = asyncio.create_task(_copy(caller_stream, target_stream, "caller", "target"))
-    inbound = asyncio.create_task(_copy(target_stream, caller_stream, "target", "caller"))
+    outbound_task = asyncio.create_task(_copy(caller_stream, target_stream, "caller", "target"))
+    inbound_task = asyncio.create_task(_copy(target_stream, caller_stream, "target", "caller"))
     try:
-        await _carry(outbound, inbound, caller_stream, target_stream)
+        await _supervise(outbound_task, inbound_task, caller_stream, target_stream)
     except (TunnelError, asyncio.CancelledError) as error:
         for stream in (caller_stream, target_stream):
             stream.abort(str(error) or "the bridge was stopped, or the caller disconnected")
         raise
     finally:
-        for task in (outbound, inbound):
+        for task in (outbound_task, inbound_task):
             task.cancel()
-        await asyncio.gather(outbound, inbound, return_exceptions=True)
+        await asyncio.gather(outbound_task, inbound_task, return_exceptions=True)
     await asyncio.gather(caller_stream.close(), target_stream.close())
 
 
-async def _carry(
-    outbound: asyncio.Task[None],
-    inbound: asyncio.Task[None],
+async def _supervise(
+    outbound_task: asyncio.Task[None],
+    inbound_task: asyncio.Task[None],
     caller_stream: TunnelStream,
     target_stream: TunnelStream,
 ) -> None:
-    open_calls = {
-        caller_stream.over_future: (caller_stream, "caller"),
-        target_stream.over_future: (target_stream, "target"),
+    end_by_call = {
+        caller_stream.call_over_future: (caller_stream, "caller"),
+        target_stream.call_over_future: (target_stream, "target"),
     }
     while True:
-        for task in (outbound, inbound):
+        for task in (outbound_task, inbound_task):
             if task.done():
                 task.result()
         # A finished end is not read any more: only the end of its call shows that it is gone.
-        for over in [over for over in open_calls if over.done()]:
-            stream, end_name = open_calls.pop(over)
-            if reason := await stream.verdict():
-                raise TunnelAbortedError(_end_error(end_name, reason))
-        if outbound.done() and inbound.done():
+        for over in [over for over in end_by_call if over.done()]:
+            stream, end_name = end_by_call.pop(over)
+            if reason := await stream.failure_reason():
+                raise TunnelAbortedError(_end_error_text(end_name, reason))
+        if outbound_task.done() and inbound_task.done():
             return
         # An end that cannot half-close, or whose call is over, has ended both directions once it says so.
-        if outbound.done() and (not caller_stream.half_close or caller_stream.over_future.done()):
+        if outbound_task.done() and (
+            not caller_stream.can_half_close or caller_stream.call_over_future.done()
+        ):
             return
-        if inbound.done() and (not target_stream.half_close or target_stream.over_future.done()):
+        if inbound_task.done() and (
+            not target_stream.can_half_close or target_stream.call_over_future.done()
+        ):
             return
-        pending_tasks = [task for task in (outbound, inbound) if not task.done()]
-        await asyncio.wait((*pending_tasks, *open_calls), return_when=asyncio.FIRST_COMPLETED)
+        pending_tasks = [task for task in (outbound_task, inbound_task) if not task.done()]
+        await asyncio.wait((*pending_tasks, *end_by_call), return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _copy(source: TunnelStream, sink: TunnelStream, source_name: str, sink_name: str) -> None:
-    while len(payload := await _name_failed_end(source_name, source.receive())):
-        for start in range(0, len(payload), CHUNK):
-            await _name_failed_end(sink_name, sink.send(codec.data_message(payload[start : start + CHUNK])))
-    await _name_failed_end(sink_name, sink.write_eof())
+    while len(payload := await _await_at_end(source_name, source.receive())):
+        for start in range(0, len(payload), CHUNK_SIZE):
+            await _await_at_end(sink_name, sink.send(codec.data_message(payload[start : start + CHUNK_SIZE])))
+    await _await_at_end(sink_name, sink.write_eof())
 
 
-async def _name_failed_end(end_name: str, work: Awaitable[T]) -> T:
+async def _await_at_end(end_name: str, work: Awaitable[T]) -> T:
     """Await `work`; an error names the end at which it happened, because the other end gets it."""
     try:
         return await work
     except TunnelAbortedError as error:
-        raise TunnelAbortedError(_end_error(end_name, str(error))) from None
+        raise TunnelAbortedError(_end_error_text(end_name, str(error))) from None
 
 
-def _end_error(end_name: str, reason: str) -> str:
+def _end_error_text(end_name: str, reason: str) -> str:
     return f"at the {end_name}'s end of the bridge: {reason}"
 
 

@@ -25,7 +25,7 @@ class TunnelListener:
         self._open_session = open_session
         self._policy = policy or SessionPolicy()
         self._server: asyncio.Server | None = None
-        self._sessions: set[asyncio.Task[None]] = set()
+        self._session_tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> Self:
         """Start to listen. Raises OSError."""
@@ -46,14 +46,14 @@ class TunnelListener:
         """Stop listening, and abort open connections."""
         if self._server is not None:
             await stop_listening(self._server)
-        await background.stop(self._sessions)
+        await background.stop(self._session_tasks)
 
     def _on_connection(self, connection: TcpConnection) -> None:
-        task = asyncio.create_task(self._carry(connection), name="tunnelled connection")
-        self._sessions.add(task)
-        task.add_done_callback(self._sessions.discard)
+        task = asyncio.create_task(self._forward(connection), name="tunnelled connection")
+        self._session_tasks.add(task)
+        task.add_done_callback(self._session_tasks.discard)
 
-    async def _carry(self, connection: TcpConnection) -> None:
+    async def _forward(self, connection: TcpConnection) -> None:
         try:
             stream = await self._open_session()
         except TunnelError as error:

@@ -26,7 +26,7 @@ class RegisterMetadata:
 
     #: None if not given.
     wire: WireVersion | None
-    half_close: bool
+    can_half_close: bool
     name: str
     generation: int
 
@@ -44,7 +44,7 @@ def create_register_metadata(wire: WireVersion, name: str, generation: int) -> M
 
 
 def read_register_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> RegisterMetadata:
-    """Return the greeting in a client's metadata. Raises TunnelError."""
+    """Return what a client's metadata says. Raises TunnelError."""
     texts = _texts(metadata)
     version, generation = texts.get(_VERSION), texts.get(_GENERATION, "0")
     if version is not None and version not in {wire.value for wire in WireVersion}:
@@ -55,7 +55,7 @@ def read_register_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> Regis
     return RegisterMetadata(wire, _can_half_close(texts), texts.get(_NAME, ""), int(generation))
 
 
-def response_metadata(token: str) -> Metadata:
+def create_response_metadata(token: str) -> Metadata:
     """Return the metadata of a server's response to Register."""
     return ((_FEATURES, _HALF_CLOSE), (_CONNECTION, token))
 
@@ -66,7 +66,7 @@ def read_response_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> tuple
     return _can_half_close(texts), texts.get(_CONNECTION, "")
 
 
-def stream_metadata(token: str) -> Metadata:
+def create_stream_metadata(token: str) -> Metadata:
     """Return the metadata of a client's Tunnel stream."""
     return ((_CONNECTION, token),) if token else ()
 

@@ -15,14 +15,14 @@ class OutgoingQueue:
     def __init__(self, most_messages: int = _MOST_MESSAGES, most_bytes: int = _MOST_BYTES) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
-        self._bytes = 0
+        self._queued_bytes = 0
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def put(self, raw: bytes) -> bool:
         """Add a message; return False if the queue is full because the other end does not read."""
-        if self._queue.qsize() >= self._most_messages or self._bytes + len(raw) > self._most_bytes:
+        if self._queue.qsize() >= self._most_messages or self._queued_bytes + len(raw) > self._most_bytes:
             return False
-        self._bytes += len(raw)
+        self._queued_bytes += len(raw)
         self._queue.put_nowait(raw)
         return True
 
@@ -33,5 +33,5 @@ class OutgoingQueue:
     async def get(self) -> bytes | None:
         """Wait for the next message and remove it; None at the end."""
         raw = await self._queue.get()
-        self._bytes -= len(raw or b"")
+        self._queued_bytes -= len(raw or b"")
         return raw

@@ -23,22 +23,22 @@ from typing_extensions import override
 
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.tunnel import codec
-from fleet.transport.tunnel.stream import CHUNK, TunnelAbortedError, TunnelStream
+from fleet.transport.tunnel.stream import CHUNK_SIZE, TunnelAbortedError, TunnelStream
 
 log = logging.getLogger(__name__)
 
 #: Buffer of one read from TCP, which becomes one message.
-_READ_BUFFER = bytearray(codec.HEADER_ROOM + CHUNK)
-_VIEW = memoryview(_READ_BUFFER)
-_READ_VIEW = _VIEW[codec.HEADER_ROOM :]
+_READ_BUFFER = bytearray(codec.HEADER_ROOM + CHUNK_SIZE)
+_MESSAGE_VIEW = memoryview(_READ_BUFFER)
+_PAYLOAD_VIEW = _MESSAGE_VIEW[codec.HEADER_ROOM :]
 #: Unsent bytes to TCP above which the tunnel is not read.
-_UNSENT = 1024 * 1024
+_MOST_UNSENT_BYTES = 1024 * 1024
 #: Messages read from TCP while one is in flight; more would only take memory.
-_READ_AHEAD = 2
+_MOST_READ_AHEAD = 2
 #: Maximum seconds until the other end of an idle session agrees to end it.
 _END_WITHIN = 5.0
 #: Interval in seconds in which some unsent bytes of a closing connection must be accepted; else it is aborted.
-_TAKEN_WITHIN = 60.0
+_STALL_TIMEOUT = 60.0
 #: TCP keep-alive: a connection to a host that has vanished is detected after 60 s and four more probes of 15 s.
 _KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 #: SO_LINGER: close with a reset, or normally.
@@ -59,9 +59,9 @@ class HalfClosePolicy(Enum):
 class SessionPolicy:
     """Rules for the end of sessions."""
 
-    closing: HalfClosePolicy = HalfClosePolicy.CLOSE
+    half_close_policy: HalfClosePolicy = HalfClosePolicy.CLOSE
     #: Seconds without a byte in either direction after which a session is closed; None: never.
-    idle: float | None = None
+    idle_timeout: float | None = None
 
 
 class TcpConnection(asyncio.BufferedProtocol):
@@ -77,13 +77,13 @@ class TcpConnection(asyncio.BufferedProtocol):
         #: Why the connection is lost; None while it is open.
         self.error: Exception | None = None
         #: The connection is gone after an orderly end: TLS ends both directions at once.
-        self.has_left = False
+        self.has_closed_cleanly = False
         #: Bytes received from TCP, and bytes sent to it.
         self.received_bytes = 0
         self.sent_bytes = 0
-        self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
-        self._is_write_full = False
+        self._read_waiter: asyncio.Future[None] | None = None
+        self._write_waiter: asyncio.Future[None] | None = None
+        self._is_writing_paused = False
         loop = asyncio.get_running_loop()
         self._now = loop.time
         #: Done when the connection is gone.
@@ -96,27 +96,27 @@ class TcpConnection(asyncio.BufferedProtocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=_UNSENT)
+        self.transport.set_write_buffer_limits(high=_MOST_UNSENT_BYTES)
         # Reset until it is closed in an orderly way: if this process is killed, the peer must not see a normal end.
-        self._linger(_LINGER_RESET)
-        self._keep_alive()
+        self._set_linger(_LINGER_RESET)
+        self._enable_keep_alive()
         if self._on_connection is not None:
             self._on_connection(self)
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _READ_VIEW
+        return _PAYLOAD_VIEW
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
         if self._has_eof:
             return  # this end was closed by us: see write_eof
         self.received_bytes += nbytes
-        head = codec.header(nbytes)
+        head = codec.data_header(nbytes)
         start = codec.HEADER_ROOM - len(head)
-        _VIEW[start : codec.HEADER_ROOM] = head
-        self._messages.append(bytes(_VIEW[start : codec.HEADER_ROOM + nbytes]))
-        if len(self._messages) >= _READ_AHEAD and not self._is_reading_paused:
+        _MESSAGE_VIEW[start : codec.HEADER_ROOM] = head
+        self._messages.append(bytes(_MESSAGE_VIEW[start : codec.HEADER_ROOM + nbytes]))
+        if len(self._messages) >= _MOST_READ_AHEAD and not self._is_reading_paused:
             assert self.transport is not None
             self._is_reading_paused = True
             self.transport.pause_reading()
@@ -129,23 +129,23 @@ class TcpConnection(asyncio.BufferedProtocol):
         assert self.transport is not None
         if self.transport.can_write_eof():
             return True  # half open, as TCP allows
-        self._linger(_LINGER_NOT)  # TLS now closes on its own
+        self._set_linger(_LINGER_NOT)  # TLS now closes on its own
         return False
 
     @override
     def pause_writing(self) -> None:
-        self._is_write_full = True
+        self._is_writing_paused = True
 
     @override
     def resume_writing(self) -> None:
-        self._is_write_full = False
+        self._is_writing_paused = False
         self._wake_writer()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.error = exc or ConnectionResetError("the TCP connection is closed")
-        self.has_left = exc is None and self._has_eof
-        self._is_write_full = False
+        self.has_closed_cleanly = exc is None and self._has_eof
+        self._is_writing_paused = False
         if not self.closed_future.done():
             self.closed_future.set_result(None)
         self._wake_reader()
@@ -156,19 +156,19 @@ class TcpConnection(asyncio.BufferedProtocol):
     @property
     def is_drained(self) -> bool:
         """Return whether the tunnel has sent everything that was read, and waits for more."""
-        return self._reader is not None and not self._messages
+        return self._read_waiter is not None and not self._messages
 
     @property
     def has_unread(self) -> bool:
         """Return whether bytes wait that the tunnel did not take."""
         return bool(self._messages)
 
-    def take_over(self, transport: asyncio.Transport, early: bytes) -> None:
-        """Take over a paused connection; `early` are bytes that its previous protocol has already read."""
+    def take_over(self, transport: asyncio.Transport, early_data: bytes) -> None:
+        """Take over a paused connection; `early_data` are bytes that its previous protocol has already read."""
         self.connection_made(transport)
-        if early:
-            self.received_bytes += len(early)
-            self._messages.append(codec.data_message(early))
+        if early_data:
+            self.received_bytes += len(early_data)
+            self._messages.append(codec.data_message(early_data))
         transport.set_protocol(self)
         transport.resume_reading()
 
@@ -179,11 +179,11 @@ class TcpConnection(asyncio.BufferedProtocol):
                 return None
             if self.error is not None:
                 raise ConnectionResetError(_error_text(self.error))
-            self._reader = asyncio.get_running_loop().create_future()
+            self._read_waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._reader
+                await self._read_waiter
             finally:
-                self._reader = None
+                self._read_waiter = None
         self.last_byte_at = self._now()
         message = self._messages.popleft()
         if self._is_reading_paused and self.error is None:
@@ -195,19 +195,19 @@ class TcpConnection(asyncio.BufferedProtocol):
     async def write(self, payload: memoryview) -> None:
         """Send, and wait while too many bytes are unsent. Raises OSError."""
         assert self.transport is not None
-        if self.has_left:
+        if self.has_closed_cleanly:
             return  # the client has disconnected and does not read it
         if self.error is not None:
             raise ConnectionResetError(_error_text(self.error))
         self.transport.write(payload)
         self.sent_bytes += len(payload)
         self.last_byte_at = self._now()
-        while self._is_write_full:
-            self._writer = asyncio.get_running_loop().create_future()
+        while self._is_writing_paused:
+            self._write_waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._writer
+                await self._write_waiter
             finally:
-                self._writer = None
+                self._write_waiter = None
 
     def write_eof(self) -> None:
         """End the sending direction. asyncio's TLS cannot half-close: then the other direction ends, too."""
@@ -224,29 +224,29 @@ class TcpConnection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after the unsent bytes."""
         if self.transport is not None and not self.transport.is_closing():
-            self._linger(_LINGER_NOT)
+            self._set_linger(_LINGER_NOT)
             self.transport.close()
-            self._cut_if_stalled(sys.maxsize)
+            self._abort_if_stalled(sys.maxsize)
 
     def reset(self) -> None:
         """Close with a reset, so that the client does not take it for a normal end."""
         if self.transport is None or self.transport.is_closing():
             return
-        self._linger(_LINGER_RESET)
+        self._set_linger(_LINGER_RESET)
         self.transport.abort()
 
-    def _cut_if_stalled(self, last_unsent: int) -> None:
+    def _abort_if_stalled(self, previous_unsent_bytes: int) -> None:
         """Abort a closing connection whose peer accepts none of the unsent bytes: it would stay forever."""
         if self.error is not None or self.transport is None:
             return
         unsent = self.transport.get_write_buffer_size()
-        if unsent >= last_unsent:
-            self._linger(_LINGER_RESET)
+        if unsent >= previous_unsent_bytes:
+            self._set_linger(_LINGER_RESET)
             self.transport.abort()
         elif unsent:
-            asyncio.get_running_loop().call_later(_TAKEN_WITHIN, self._cut_if_stalled, unsent)
+            asyncio.get_running_loop().call_later(_STALL_TIMEOUT, self._abort_if_stalled, unsent)
 
-    def _keep_alive(self) -> None:
+    def _enable_keep_alive(self) -> None:
         assert self.transport is not None
         sock = self.transport.get_extra_info("socket")
         if sock.family not in (socket.AF_INET, socket.AF_INET6):
@@ -256,18 +256,18 @@ class TcpConnection(asyncio.BufferedProtocol):
             for option, seconds in _KEEP_ALIVE:
                 sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
-    def _linger(self, option: bytes) -> None:
+    def _set_linger(self, option: bytes) -> None:
         assert self.transport is not None
         with contextlib.suppress(OSError):
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
 
     def _wake_reader(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        if self._read_waiter is not None and not self._read_waiter.done():
+            self._read_waiter.set_result(None)
 
     def _wake_writer(self) -> None:
-        if self._writer is not None and not self._writer.done():
-            self._writer.set_result(None)
+        if self._write_waiter is not None and not self._write_waiter.done():
+            self._write_waiter.set_result(None)
 
 
 def _error_text(error: Exception) -> str:
@@ -284,14 +284,14 @@ async def connect(host: str, port: int, within: float) -> TcpConnection:
 async def pump(connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy | None = None) -> None:
     """Copy both directions until both have ended. Raises TunnelAbortedError unless both ended normally."""
     policy = policy or SessionPolicy()
-    outward = asyncio.create_task(_outward(connection, stream, policy))
-    inward = asyncio.create_task(_inward(connection, stream))
+    outbound_task = asyncio.create_task(_copy_outbound(connection, stream, policy))
+    inbound_task = asyncio.create_task(_copy_inbound(connection, stream))
     try:
-        await _carry(outward, inward, connection, stream, policy)
+        await _supervise(outbound_task, inbound_task, connection, stream, policy)
     except (OSError, TunnelError) as error:
         connection.reset()
         try:
-            await stream.settle()
+            await stream.ensure_tag_sent()
         finally:
             stream.abort(str(error))
         raise TunnelAbortedError(str(error)) from None
@@ -300,89 +300,98 @@ async def pump(connection: TcpConnection, stream: TunnelStream, policy: SessionP
         connection.reset()
         raise
     finally:
-        for task in (outward, inward):
+        for task in (outbound_task, inbound_task):
             task.cancel()
         connection.close()  # before any await: this task may be cancelled again
-        await asyncio.gather(outward, inward, return_exceptions=True)
+        await asyncio.gather(outbound_task, inbound_task, return_exceptions=True)
     await stream.close()
 
 
-async def _carry(
-    outward: asyncio.Task[None],
-    inward: asyncio.Task[None],
+async def _supervise(
+    outbound_task: asyncio.Task[None],
+    inbound_task: asyncio.Task[None],
     connection: TcpConnection,
     stream: TunnelStream,
     policy: SessionPolicy,
 ) -> None:
     loop = asyncio.get_running_loop()
-    while not (inward.done() and (outward.done() or not stream.half_close)):
-        futures = [
+    while not (inbound_task.done() and (outbound_task.done() or not stream.can_half_close)):
+        pending_futures = [
             future
-            for future in (outward, inward, connection.closed_future, stream.over_future)
+            for future in (outbound_task, inbound_task, connection.closed_future, stream.call_over_future)
             if not future.done()
         ]
-        remaining = None if policy.idle is None else connection.last_byte_at + policy.idle - loop.time()
+        remaining = (
+            None
+            if policy.idle_timeout is None
+            else connection.last_byte_at + policy.idle_timeout - loop.time()
+        )
         if remaining is not None and remaining <= 0:
-            await _end_idle(outward, inward, connection, stream)
+            await _end_idle(outbound_task, inbound_task, connection, stream)
             return
-        await asyncio.wait(futures, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
-        for task in (outward, inward):
+        await asyncio.wait(pending_futures, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
+        for task in (outbound_task, inbound_task):
             if task.done():
                 task.result()
-        if connection.error is not None and not inward.done():
-            if not connection.has_left:
+        if connection.error is not None and not inbound_task.done():
+            if not connection.has_closed_cleanly:
                 raise ConnectionResetError(_error_text(connection.error))
-            await _end_after_leave(outward, inward)
+            await _end_after_close(outbound_task, inbound_task)
             return
-        if stream.over_future.done() and not outward.done():
+        if stream.call_over_future.done() and not outbound_task.done():
             # The call may have no reader any more, as with a finished end: only this shows that it is over.
-            await _end_with_call(inward, connection, stream)
+            await _end_with_call(inbound_task, connection, stream)
             return
 
 
-async def _end_after_leave(outward: asyncio.Task[None], inward: asyncio.Task[None]) -> None:
-    await asyncio.wait((outward, inward), timeout=_END_WITHIN)
-    if not inward.done():
+async def _end_after_close(outbound_task: asyncio.Task[None], inbound_task: asyncio.Task[None]) -> None:
+    await asyncio.wait((outbound_task, inbound_task), timeout=_END_WITHIN)
+    if not inbound_task.done():
         raise TunnelAbortedError("the client disconnected before the other end had finished")
-    for task in (outward, inward):
+    for task in (outbound_task, inbound_task):
         if task.done():
             task.result()
 
 
-async def _end_with_call(inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream) -> None:
-    if reason := await stream.verdict():
+async def _end_with_call(
+    inbound_task: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream
+) -> None:
+    if reason := await stream.failure_reason():
         raise TunnelAbortedError(reason)
-    await inward  # data that arrived before the end
+    await inbound_task  # data that arrived before the end
     if connection.has_unread or not (connection.is_drained or stream.is_finished):
         raise TunnelAbortedError("the other end closed the session before it received all data")
 
 
 async def _end_idle(
-    outward: asyncio.Task[None], inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream
+    outbound_task: asyncio.Task[None],
+    inbound_task: asyncio.Task[None],
+    connection: TcpConnection,
+    stream: TunnelStream,
 ) -> None:
-    if not outward.done() and not connection.is_drained:
+    if not outbound_task.done() and not connection.is_drained:
         # No message may be sent beside the one in flight, and an orderly end would lose that one.
         raise TunnelAbortedError(
             "the session was idle, and the other end does not read the data that was sent"
         )
-    outward.cancel()
+    outbound_task.cancel()
     await stream.write_eof()
-    await asyncio.wait((inward,), timeout=_END_WITHIN)
-    if not inward.done():
+    await asyncio.wait((inbound_task,), timeout=_END_WITHIN)
+    if not inbound_task.done():
         raise TunnelAbortedError("the session was idle, and the other end did not agree to close it")
     if connection.has_unread:
         raise TunnelAbortedError("data arrived after the session was closed as idle")
     connection.write_eof()
 
 
-async def _outward(connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy) -> None:
+async def _copy_outbound(connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy) -> None:
     while (message := await connection.read()) is not None:
         await stream.send(message)
-    if stream.half_close or policy.closing is HalfClosePolicy.CLOSE:
+    if stream.can_half_close or policy.half_close_policy is HalfClosePolicy.CLOSE:
         await stream.write_eof()
 
 
-async def _inward(connection: TcpConnection, stream: TunnelStream) -> None:
+async def _copy_inbound(connection: TcpConnection, stream: TunnelStream) -> None:
     while len(payload := await stream.receive()):
         await connection.write(payload)
     connection.write_eof()

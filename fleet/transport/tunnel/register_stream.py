@@ -27,41 +27,41 @@ class RegisterStream:
         self.call: Any = None
         #: Queued messages; None ends the stream.
         self.outgoing_queue = OutgoingQueue()
-        self.waiters: dict[int, asyncio.Future[ClientStream]] = {}
+        self.session_waiters: dict[int, asyncio.Future[ClientStream]] = {}
         #: Changes of a target without a response, and the caller that waits for each. The server responds in order.
-        self.changes: dict[Target, deque[asyncio.Future[None] | None]] = {}
+        self.change_waiters: dict[Target, deque[asyncio.Future[None] | None]] = {}
         self.rejected_targets: dict[Target, str] = {}
         self.is_connected = False
-        self.up = asyncio.Event()
+        self.up_event = asyncio.Event()
         self.has_metadata = False
-        self.half_close = False
+        self.can_half_close = False
         self.token = ""
         self.timer: asyncio.TimerHandle | None = None
         #: Tags of sessions that the server requested, until their streams are open or refused.
         self.pending_tags: set[int] = set()
-        self._set_up = asyncio.Event()
+        self._set_up_event = asyncio.Event()
         #: Tasks that report streams which did not reach the server.
-        self.refusals: set[asyncio.Task[None]] = set()
+        self.refusal_tasks: set[asyncio.Task[None]] = set()
         #: The server is closing the connection; the client is leaving it.
         self.has_goaway = False
         self.is_leaving = False
         self.end_event = asyncio.Event()
 
     def update_up(self) -> None:
-        """Set `up` once the client is registered."""
-        if self.is_connected and self.state.ready and not self.changes:
-            self.up.set()
+        """Set `up_event` once the client is registered."""
+        if self.is_connected and self.state.ready and not self.change_waiters:
+            self.up_event.set()
 
     def on_session_set_up(self, tag: int) -> None:
         """Record that the stream of a session that the server requested is open, or refused."""
         self.pending_tags.discard(tag)
-        self._set_up.set()
+        self._set_up_event.set()
 
     async def wait_until_answered(self) -> None:
         """Wait until every request of the server has an answer."""
         while self.pending_tags:
-            self._set_up.clear()
-            await self._set_up.wait()
+            self._set_up_event.clear()
+            await self._set_up_event.wait()
 
     def send(self, raw: bytes) -> None:
         """Queue a message; end the tunnel if the server does not read."""
@@ -69,41 +69,41 @@ class RegisterStream:
             log.warning("the tunnel server does not read its Register stream: ending the tunnel")
             self.call.cancel()
 
-    def add_waiter(self, target: Target, waiter: asyncio.Future[None] | None) -> None:
+    def add_change_waiter(self, target: Target, waiter: asyncio.Future[None] | None) -> None:
         """Record a change of a target that the server will answer."""
-        self.changes.setdefault(target, deque()).append(waiter)
+        self.change_waiters.setdefault(target, deque()).append(waiter)
 
-    def pop_waiter(self, target: Target) -> asyncio.Future[None] | None:
+    def pop_change_waiter(self, target: Target) -> asyncio.Future[None] | None:
         """Record the response to the oldest change of a target; return its waiter, if any."""
-        changes = self.changes.get(target)
-        if not changes:
+        waiters = self.change_waiters.get(target)
+        if not waiters:
             return None
-        waiter = changes.popleft()
-        if not changes:
-            del self.changes[target]
+        waiter = waiters.popleft()
+        if not waiters:
+            del self.change_waiters[target]
         return waiter
 
-    def fail(self, tag: int, error: str) -> None:
+    def fail_session(self, tag: int, error: str) -> None:
         """Fail the caller that waits for a session."""
-        waiter = self.waiters.get(tag)
+        waiter = self.session_waiters.get(tag)
         if waiter is not None and not waiter.done():
             waiter.set_exception(TunnelError(error))
 
-    def finish(self) -> None:
+    def fail_waiters(self) -> None:
         """Fail all waiting callers, because the stream has ended."""
         reason = "the tunnel connection ended"
         for effect in self.state.end(reason):
             assert isinstance(effect, SessionFailed)
-            self.fail(effect.tag, effect.error)
-        for waiters in self.changes.values():
+            self.fail_session(effect.tag, effect.error)
+        for waiters in self.change_waiters.values():
             for waiter in waiters:
                 if waiter is not None and not waiter.done():
                     waiter.set_exception(TunnelError(reason))
         if self.timer is not None:
             self.timer.cancel()
-        self.up.set()
+        self.up_event.set()
 
-    async def write(self) -> None:
+    async def write_queued(self) -> None:
         """Send queued messages until None; the reader of the stream notices when it breaks."""
         with contextlib.suppress(grpc.aio.BaseError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await self.call.wait_for_connection()

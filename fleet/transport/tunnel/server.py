@@ -34,7 +34,7 @@ from fleet.protocol.tunnel.server_state import (
     TargetRemoved,
 )
 from fleet.transport.tunnel import codec, metadata
-from fleet.transport.tunnel.handlers import AcceptedSession, BridgeSession, Handler, call_back
+from fleet.transport.tunnel.handlers import AcceptedSession, BridgeSession, SessionHandler, call_back
 from fleet.transport.tunnel.outgoing_queue import OutgoingQueue
 from fleet.transport.tunnel.stream import ServerStream, TunnelStream
 
@@ -45,22 +45,22 @@ Context = grpc.aio.ServicerContext[Any, Any]
 #: Seconds within which a Tunnel stream must send its tag.
 _TAG_WITHIN = 10.0
 #: Seconds in which a client can read the pending messages of a Register stream that is ending.
-_SAID_WITHIN = 5.0
+_FINISH_WITHIN = 5.0
 
 
 class _Client:
     """State and I/O of one Register stream."""
 
-    def __init__(self, connection: ClientConnection, half_close: bool) -> None:
+    def __init__(self, connection: ClientConnection, can_half_close: bool) -> None:
         self.connection = connection
-        self.half_close = half_close
+        self.can_half_close = can_half_close
         self.token = secrets.token_urlsafe(16)
         self.outgoing_queue = OutgoingQueue()
         #: Sessions of the client that the handler accepted, until their streams open.
         self.accepted_sessions: dict[int, AcceptedSession] = {}
         self.handler_tasks: dict[int, asyncio.Task[None]] = {}
         self.streams: set[ServerStream] = set()
-        self.task = asyncio.current_task()
+        self.register_task = asyncio.current_task()
         self.end_reason = ""
         self.end_timer: asyncio.TimerHandle | None = None
 
@@ -68,14 +68,14 @@ class _Client:
         """End the Register stream after its pending messages, within a few seconds."""
         self.end_reason = self.end_reason or reason
         self.outgoing_queue.end()
-        if self.task is not None and self.end_timer is None:
-            self.end_timer = asyncio.get_running_loop().call_later(_SAID_WITHIN, self.task.cancel)
+        if self.register_task is not None and self.end_timer is None:
+            self.end_timer = asyncio.get_running_loop().call_later(_FINISH_WITHIN, self.register_task.cancel)
 
     def send(self, raw: bytes) -> None:
         """Queue a message; end the call of a client that does not read."""
-        if not self.outgoing_queue.put(raw) and self.task is not None:
+        if not self.outgoing_queue.put(raw) and self.register_task is not None:
             log.warning("a tunnel client does not read its Register stream: ending its call")
-            self.task.cancel()
+            self.register_task.cancel()
 
 
 class TunnelServer:
@@ -85,7 +85,7 @@ class TunnelServer:
         self,
         wire: WireVersion = WireVersion.V0_2,
         *,
-        handler: Handler | None = None,
+        handler: SessionHandler | None = None,
         local: Iterable[Target] | None = None,
         bridge: bool = False,
         may_claim: Callable[[Peer, Target], bool] | None = None,
@@ -109,7 +109,7 @@ class TunnelServer:
             has_handler=handler is not None,
             local=None if local is None else frozenset(local),
             bridge=bridge,
-            may_claim=None if may_claim is None else _guard(may_claim),
+            may_claim=None if may_claim is None else _deny_on_error(may_claim),
             is_silent=is_silent,
             limits=self._limits,
         )
@@ -118,7 +118,7 @@ class TunnelServer:
         self._on_client = on_client
         self._on_capabilities = on_capabilities
         self._clients: dict[ClientConnection, _Client] = {}
-        self._tokens: dict[str, _Client] = {}
+        self._clients_by_token: dict[str, _Client] = {}
         self._waiters: dict[ServerRequest, asyncio.Future[TunnelStream]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -141,7 +141,7 @@ class TunnelServer:
         request, effects = self._state.open(target, time.monotonic(), to)
         waiter: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
         self._waiters[request] = waiter
-        self._do(effects)
+        self._apply_effects(effects)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -158,28 +158,28 @@ class TunnelServer:
         """Serve a client's Register stream until it ends."""
         try:
             connection, effects = self._state.connect(
-                _key(context), register_metadata.peer(_identity(context))
+                _connection_key(context), register_metadata.peer(_identity(context))
             )
         except TunnelError as error:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, str(error))
-        client = _Client(connection, register_metadata.half_close)
+        client = _Client(connection, register_metadata.can_half_close)
         self._clients[connection] = client
-        self._tokens[client.token] = client
-        self._do(effects)  # before any read: a response must not overtake these messages
+        self._clients_by_token[client.token] = client
+        self._apply_effects(effects)  # before any read: a response must not overtake these messages
         reader = asyncio.create_task(self._read(client, context), name="tunnel register")
         reader.add_done_callback(
             lambda _: client.end("")
         )  # whatever ended it, the client does not read any more
         call_back(self._on_client, connection, True)
         try:
-            await context.send_initial_metadata(metadata.response_metadata(client.token))
+            await context.send_initial_metadata(metadata.create_response_metadata(client.token))
             while (raw := await client.outgoing_queue.get()) is not None:
                 await context.write(raw)
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
             log.debug("a Register stream broke: %s", error)
         finally:
             reader.cancel()
-            self._leave(client)
+            self._remove_client(client)
         if client.end_reason:
             with contextlib.suppress(grpc.aio.InternalError):  # the client is gone
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, client.end_reason)
@@ -189,7 +189,7 @@ class TunnelServer:
             while (raw := await context.read()) is not grpc.aio.EOF:
                 message = codec.decode(self.wire, raw)
                 is_first = self.wire is WireVersion.V0_1 and client.connection.has_handler is None
-                self._do(self._state.receive(client.connection, message, time.monotonic()))
+                self._apply_effects(self._state.receive(client.connection, message, time.monotonic()))
                 if is_first:
                     call_back(self._on_capabilities, client.connection)
                 _discard_withdrawn(client)
@@ -202,17 +202,17 @@ class TunnelServer:
             log.exception("reading a Register stream failed")
             client.end("internal error of the tunnel server")
 
-    def _leave(self, client: _Client) -> None:
-        client.task = None
+    def _remove_client(self, client: _Client) -> None:
+        client.register_task = None
         if client.end_timer is not None:
             client.end_timer.cancel()
         del self._clients[client.connection]
-        del self._tokens[client.token]
+        del self._clients_by_token[client.token]
         for task in client.handler_tasks.values():
             task.cancel()
         for tag in list(client.accepted_sessions):
             _discard(client, tag)
-        self._do(self._state.disconnect(client.connection))
+        self._apply_effects(self._state.disconnect(client.connection))
         call_back(self._on_client, client.connection, False)
 
     # -- Tunnel ----------------------------------------------------------------------------------
@@ -220,11 +220,13 @@ class TunnelServer:
     def find_connection(self, context: Context) -> ClientConnection | None:
         """Return the connection to which a Tunnel stream belongs; None without one."""
         token = metadata.token_of(context.invocation_metadata() or ())
-        client = self._tokens.get(token) if token else None
+        client = self._clients_by_token.get(token) if token else None
         if client is None:
-            return self._state.connection(_key(context))
+            return self._state.connection(_connection_key(context))
         # On another connection, the certificate must identify the same client, too.
-        if client.connection.key == _key(context) or client.connection.peer.identity == _identity(context):
+        if client.connection.key == _connection_key(context) or client.connection.peer.identity == _identity(
+            context
+        ):
             return client.connection
         return None
 
@@ -237,7 +239,7 @@ class TunnelServer:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         target = request.target if isinstance(request, ServerRequest) else request
         session = client.accepted_sessions.pop(tag, None)
-        stream = ServerStream(context, target, tag, half_close=client.half_close)
+        stream = ServerStream(context, target, tag, can_half_close=client.can_half_close)
         stream.on_fault = lambda reason: client.send(
             codec.encode(self.wire, Session(tag, target, error=reason))
         )
@@ -247,7 +249,7 @@ class TunnelServer:
             await context.send_initial_metadata(())
             if isinstance(request, ServerRequest):
                 self._deliver(request, stream)
-                await asyncio.wait((stream.over_future,))
+                await asyncio.wait((stream.call_over_future,))
             else:
                 assert session is not None, "a session is taken before it is accepted"
                 served_session, session = session, None
@@ -278,7 +280,7 @@ class TunnelServer:
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def _do(self, effects: Iterable[Effect]) -> None:
+    def _apply_effects(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, SendToClient):
                 self._send(effect)
@@ -318,7 +320,7 @@ class TunnelServer:
         effects = self._state.respond(effect.connection, effect.tag, error)
         if not effects:
             _discard(client, effect.tag)  # the request was dropped
-        self._do(effects)
+        self._apply_effects(effects)
 
     async def _bridge(self, target: Target) -> AcceptedSession:
         return BridgeSession(await self.open_session(target))
@@ -331,7 +333,7 @@ class TunnelServer:
 
     def _expire(self) -> None:
         self._timer = None
-        self._do(self._state.expire(time.monotonic()))
+        self._apply_effects(self._state.expire(time.monotonic()))
         for client in self._clients.values():
             _discard_withdrawn(client)
 
@@ -355,7 +357,7 @@ def _discard(client: _Client, tag: int) -> None:
         call_back(session.discard)
 
 
-def _guard(may_claim: Callable[[Peer, Target], bool]) -> Callable[[Peer, Target], bool]:
+def _deny_on_error(may_claim: Callable[[Peer, Target], bool]) -> Callable[[Peer, Target], bool]:
     """Return a rule that denies if `may_claim` raises an exception."""
 
     def rule(peer: Peer, target: Target) -> bool:
@@ -382,16 +384,16 @@ async def _serve(session: AcceptedSession, stream: ServerStream) -> None:
 
 def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers: TunnelServer) -> None:
     """Add the tunnel service to a gRPC server: `default` for clients that do not send their version."""
-    by_wire = {tunnel.wire: tunnel for tunnel in (default, *other_servers)}
+    servers_by_wire = {tunnel.wire: tunnel for tunnel in (default, *other_servers)}
 
     async def register(_: object, context: Context) -> None:
         try:
             register_metadata = metadata.read_register_metadata(context.invocation_metadata() or ())
         except TunnelError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        tunnel = by_wire.get(register_metadata.wire or default.wire)
+        tunnel = servers_by_wire.get(register_metadata.wire or default.wire)
         if tunnel is None:
-            versions = " and ".join(sorted(wire.value for wire in by_wire))
+            versions = " and ".join(sorted(wire.value for wire in servers_by_wire))
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, f"this listener only supports version {versions}"
             )
@@ -406,7 +408,7 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the tag was not received in time")
         except TunnelError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        for owner in by_wire.values():
+        for owner in servers_by_wire.values():
             connection = owner.find_connection(context)
             if connection is not None:
                 await owner.tunnel(connection, tag, context)
@@ -423,13 +425,16 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(codec.SERVICE, handlers),))
 
 
-def _key(context: Context) -> Hashable:
+def _connection_key(context: Context) -> Hashable:
     # host:port of the client: the same for all streams of one TCP connection, and different for all others.
     return context.peer()
 
 
 def _identity(context: Context) -> tuple[str, ...]:
     """Return the names that the client's certificate proves: its common name and its alternative names."""
-    proven = context.auth_context()
-    names = [*proven.get("x509_common_name", ()), *proven.get("x509_subject_alternative_name", ())]
+    auth_context = context.auth_context()
+    names = [
+        *auth_context.get("x509_common_name", ()),
+        *auth_context.get("x509_subject_alternative_name", ()),
+    ]
     return tuple(dict.fromkeys(name.decode(errors="replace") for name in names))

@@ -21,12 +21,12 @@ from fleet.transport.tunnel import codec
 
 #: Maximum bytes in one of our messages: large ones are cheapest, a quarter per byte less than 256 KiB. Every peer
 #: accepts this size: gRPC's limit is 4 MiB unless raised.
-CHUNK = 1024 * 1024
+CHUNK_SIZE = 1024 * 1024
 #: Seconds for which a client waits until the server ends the call after both ends have finished. If this is too short,
 #: data in flight on a slow connection is lost.
 _END_WITHIN = 30.0
 #: Seconds for which the server waits for the end of a client that can half-close, after its own end.
-_LAST_WORD_WITHIN = 5.0
+_CLIENT_END_WITHIN = 5.0
 #: Seconds within which a call's first message reaches the server's program, so that its end cannot overtake it.
 _TAG_WITHIN = 0.25
 #: A server cannot distinguish these: gRPC only shows the end of the call.
@@ -49,19 +49,19 @@ class _CallEndedError(TunnelAbortedError):
 class TunnelStream(ABC):
     """A session at either end. One task may read and one may write at a time."""
 
-    def __init__(self, target: Target, tag: int, *, half_close: bool) -> None:
+    def __init__(self, target: Target, tag: int, *, can_half_close: bool) -> None:
         self.target = target
         self.tag = tag
         #: The other end still sends after our end, and still receives after its own.
-        self.half_close = half_close
+        self.can_half_close = can_half_close
         #: The other end has ended its direction.
         self.is_remote_finished = False
         #: This end has ended its direction.
         self.is_finished = False
-        self.end_event = asyncio.Event()
+        self.closed_event = asyncio.Event()
         #: Done when the call is over, whoever ended it. Do not await it directly: cancellation would cancel it for all.
         loop = asyncio.get_running_loop()
-        self.over_future: asyncio.Future[None] = loop.create_future()
+        self.call_over_future: asyncio.Future[None] = loop.create_future()
         self._now = loop.time
         #: When the other end last sent something, by the loop's clock.
         self.last_seen_at = loop.time()
@@ -84,11 +84,11 @@ class TunnelStream(ABC):
         if self._read_task is not None:
             read_task, self._read_task = self._read_task, None
             return await read_task
-        return await self._payload()
+        return await self._receive_payload()
 
-    async def _payload(self) -> memoryview:
+    async def _receive_payload(self) -> memoryview:
         while not self.is_remote_finished:
-            payload, is_finished = self._read(await self._receive())
+            payload, is_finished = self._decode(await self._receive())
             self.last_seen_at = self._now()
             if is_finished:
                 self.is_remote_finished = True
@@ -96,7 +96,7 @@ class TunnelStream(ABC):
                 return payload
         return memoryview(b"")
 
-    def _read(self, raw: bytes) -> tuple[memoryview, bool]:
+    def _decode(self, raw: bytes) -> tuple[memoryview, bool]:
         try:
             return codec.read_data(raw, self.tag)
         except TunnelError as error:
@@ -117,31 +117,31 @@ class TunnelStream(ABC):
         """Complete the session after both directions have ended."""
 
     @abstractmethod
-    async def verdict(self) -> str:
+    async def failure_reason(self) -> str:
         """Return, once the call is over, why it failed; empty if it ended normally."""
 
-    def _set_over(self) -> None:
-        if not self.over_future.done():
-            self.over_future.set_result(None)
+    def _set_call_over(self) -> None:
+        if not self.call_over_future.done():
+            self.call_over_future.set_result(None)
 
     # -- the byte stream -------------------------------------------------------------------------
 
     async def read(self, limit: int = -1) -> bytes:
         """Return available bytes, at most `limit`; empty at the end. Raises TunnelAbortedError."""
         if not self._rest:
-            self._rest = await self._next()
+            self._rest = await self._next_payload()
         chunk = self._rest if limit < 0 else self._rest[:limit]
         self._rest = self._rest[len(chunk) :]
         return bytes(chunk)
 
-    async def _next(self) -> memoryview:
+    async def _next_payload(self) -> memoryview:
         # Cancelling the read would end the whole call, so it has a task of its own.
-        if self.end_event.is_set():
+        if self.closed_event.is_set():
             raise TunnelAbortedError(self.abort_reason or "the session was closed")
         if self._read_task is None:
-            self._read_task = asyncio.create_task(self._payload())
-            self._read_task.add_done_callback(_forget)
-        end_task = asyncio.create_task(self.end_event.wait())
+            self._read_task = asyncio.create_task(self._receive_payload())
+            self._read_task.add_done_callback(_retrieve_exception)
+        end_task = asyncio.create_task(self.closed_event.wait())
         try:
             await asyncio.wait((self._read_task, end_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -155,10 +155,10 @@ class TunnelStream(ABC):
         """Send, and wait until gRPC has accepted it. Raises TunnelAbortedError; TunnelError after `write_eof`."""
         view = memoryview(payload)
         async with self._write_lock:
-            for start in range(0, len(view), CHUNK):
+            for start in range(0, len(view), CHUNK_SIZE):
                 if self.is_finished:
                     raise TunnelError("this end has already finished sending")
-                await self.send(codec.data_message(view[start : start + CHUNK]))
+                await self.send(codec.data_message(view[start : start + CHUNK_SIZE]))
 
     async def write_eof(self) -> None:
         """End this direction; with peers other than Refloat's this ends both."""
@@ -171,11 +171,11 @@ class TunnelStream(ABC):
         """End both directions normally."""
         with contextlib.suppress(TunnelError):
             await self.write_eof()
-        self.end_event.set()
+        self.closed_event.set()
         await self._finish()
 
     @abstractmethod
-    async def settle(self) -> None:
+    async def ensure_tag_sent(self) -> None:
         """Before aborting a session that was just opened, make sure that the other end received its tag."""
 
     @abstractmethod
@@ -183,17 +183,17 @@ class TunnelStream(ABC):
         """End both directions at once, and inform the other end."""
 
     async def _send_end(self) -> None:
-        await self.send(codec.CLOSE)
+        await self.send(codec.CLOSE_MESSAGE)
 
 
 class ClientStream(TunnelStream):
     """A session at the client, which opens the call; the server ends it."""
 
-    def __init__(self, call: Any, target: Target, tag: int, *, half_close: bool) -> None:
-        super().__init__(target, tag, half_close=half_close)
+    def __init__(self, call: Any, target: Target, tag: int, *, can_half_close: bool) -> None:
+        super().__init__(target, tag, can_half_close=can_half_close)
         self._call = call
         self._opened_at = self.last_seen_at
-        call.add_done_callback(lambda _: self._set_over())
+        call.add_done_callback(lambda _: self._set_call_over())
 
     @property
     def is_unacknowledged(self) -> bool:
@@ -201,7 +201,7 @@ class ClientStream(TunnelStream):
         return self.last_seen_at == self._opened_at
 
     @property
-    def age(self) -> float:
+    def age_seconds(self) -> float:
         """Seconds since the session was opened."""
         return self._now() - self._opened_at
 
@@ -215,7 +215,7 @@ class ClientStream(TunnelStream):
             kind = _CallEndedError if is_call_end else TunnelAbortedError
             raise kind(end_reason(error.code(), error.details())) from None
         except asyncio.InvalidStateError:
-            reason = await self.verdict()
+            reason = await self.failure_reason()
             raise (TunnelAbortedError(reason) if reason else _CallEndedError(_SESSION_CLOSED)) from None
         except asyncio.CancelledError:
             self._raise_if_aborted()
@@ -242,7 +242,7 @@ class ClientStream(TunnelStream):
         # A call that has ended needs no end from this side.
         with contextlib.suppress(_CallEndedError):
             await super()._send_end()
-            if self.half_close:
+            if self.can_half_close:
                 await self._call.done_writing()
 
     @override
@@ -256,17 +256,17 @@ class ClientStream(TunnelStream):
             try:
                 with contextlib.suppress(asyncio.InvalidStateError):
                     await self._call.done_writing()
-                await asyncio.wait((self.over_future,), timeout=_END_WITHIN)
+                await asyncio.wait((self.call_over_future,), timeout=_END_WITHIN)
             finally:
                 self._call.cancel()
                 if drain_task is not None:
                     await asyncio.wait((drain_task,))
 
     @override
-    async def settle(self) -> None:
+    async def ensure_tag_sent(self) -> None:
         """Wait until the tag was sent: a call cancelled earlier may reach the server without it."""
         if self.is_unacknowledged:
-            await asyncio.wait((self.over_future,), timeout=self._opened_at + _TAG_WITHIN - self._now())
+            await asyncio.wait((self.call_over_future,), timeout=self._opened_at + _TAG_WITHIN - self._now())
 
     async def _drain(self) -> None:
         if self._read_task is not None:
@@ -278,16 +278,16 @@ class ClientStream(TunnelStream):
     @override
     def abort(self, reason: str) -> None:
         self.abort_reason = self.abort_reason or reason
-        self.end_event.set()
+        self.closed_event.set()
         self._call.cancel()
 
     def _raise_if_aborted(self) -> None:
         """Raise TunnelAbortedError for a CancelledError that comes from cancelling the call, not the task."""
-        if not is_cancelled():
+        if not is_being_cancelled():
             raise TunnelAbortedError(self.abort_reason or "this end aborted the session") from None
 
     @override
-    async def verdict(self) -> str:
+    async def failure_reason(self) -> str:
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return ""
@@ -295,12 +295,12 @@ class ClientStream(TunnelStream):
 
 
 class ServerStream(TunnelStream):
-    """A session at the server: the call lasts until `over_future` is done."""
+    """A session at the server: the call lasts until `call_over_future` is done."""
 
     def __init__(
-        self, context: grpc.aio.ServicerContext[Any, Any], target: Target, tag: int, *, half_close: bool
+        self, context: grpc.aio.ServicerContext[Any, Any], target: Target, tag: int, *, can_half_close: bool
     ) -> None:
-        super().__init__(target, tag, half_close=half_close)
+        super().__init__(target, tag, can_half_close=can_half_close)
         self._context = context
 
     @override
@@ -329,30 +329,30 @@ class ServerStream(TunnelStream):
         gRPC drops what a client has not read yet if the client writes after the end of its call: a response, especially
         a short one to a client that has nothing to send. If data comes instead of that end, the call ends at once.
         """
-        if self.half_close and not self.is_remote_finished and not self.over_future.done():
+        if self.can_half_close and not self.is_remote_finished and not self.call_over_future.done():
             if self._read_task is None:
-                self._read_task = asyncio.create_task(self._payload())
-                self._read_task.add_done_callback(_forget)
+                self._read_task = asyncio.create_task(self._receive_payload())
+                self._read_task.add_done_callback(_retrieve_exception)
             await asyncio.wait(
-                (self._read_task, self.over_future),
-                timeout=_LAST_WORD_WITHIN,
+                (self._read_task, self.call_over_future),
+                timeout=_CLIENT_END_WITHIN,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-        self._set_over()
+        self._set_call_over()
 
     @override
-    async def verdict(self) -> str:
+    async def failure_reason(self) -> str:
         return self.abort_reason
 
     @override
     def abort(self, reason: str) -> None:
-        if not self.over_future.done():
+        if not self.call_over_future.done():
             self.abort_reason = reason
-        self.end_event.set()
-        self._set_over()
+        self.closed_event.set()
+        self._set_call_over()
 
     @override
-    async def settle(self) -> None:
+    async def ensure_tag_sent(self) -> None:
         """Do nothing: the client opened the call, so it knows the tag."""
 
     def on_client_gone(self) -> None:
@@ -371,12 +371,12 @@ def end_reason(code: grpc.StatusCode, details: str | None) -> str:
     return details or code.name
 
 
-def is_cancelled() -> bool:
+def is_being_cancelled() -> bool:
     """Return whether the current task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def _forget(task: asyncio.Task[memoryview]) -> None:
+def _retrieve_exception(task: asyncio.Task[memoryview]) -> None:
     if not task.cancelled():
         task.exception()  # retrieve the exception: the task has no reader any more

@@ -137,7 +137,7 @@ async def test_agents_feed_is_full_after_data_loss(backend: Backend) -> None:
     """The epoch is another one."""
     await backend.put_agent(agent("a"), "auth-1")
     first = await backend.list_agents("", 0, 0)
-    for key in await backend._redis.keys(f"{backend._space}:*"):
+    for key in await backend._redis.keys(f"{backend._key_prefix}:*"):
         await backend._redis.delete(key)
     await backend.put_agent(agent("b"), "auth-1")
     second = await backend.list_agents(first.epoch, first.revision, 0)
@@ -150,7 +150,7 @@ async def test_agents_feed_is_full_after_too_many_removals(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a limited number of removals is kept."""
-    monkeypatch.setattr(backend_module, "_REMOVALS", 1)
+    monkeypatch.setattr(backend_module, "_MOST_REMOVED_IDS", 1)
     for name in "abc":
         await backend.put_agent(agent(name), "auth-1")
     first_page = await backend.list_agents("", 0, 0)

@@ -66,4 +66,4 @@ async def test_restore_cancels_the_expiry() -> None:
     declared_status.degrade("for good")
     assert declared_status.degraded_declaration is not None
     assert declared_status.degraded_declaration.expires_at is None
-    assert declared_status._expiry is None
+    assert declared_status._expiry_timer is None

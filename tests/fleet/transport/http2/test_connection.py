@@ -251,7 +251,7 @@ async def test_unknown_frames_and_settings_are_ignored(server: Endpoint) -> None
 @pytest.mark.parametrize("peer_frames", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"])
 async def test_peer_without_http2_is_disconnected(peer_frames: bytes) -> None:
     endpoint = Endpoint(server=True)
-    endpoint.connection._preface = True
+    endpoint.connection._awaits_preface = True
     endpoint.receive(peer_frames)
 
     assert endpoint.end_reasons == ["the peer does not speak HTTP/2"]

@@ -85,6 +85,6 @@ def test_forgotten_resets(monkeypatch: pytest.MonkeyPatch) -> None:
         if number <= 9:
             numbers.reset(number, is_local=True)
 
-    assert len(numbers._reset) == 3
+    assert len(numbers._reset_streams) == 3
     assert [numbers.needs_reset(number) for number in (1, 3, 5, 9)] == [True, True, False, False]
     assert error_code_of(numbers, 11) is ErrorCode.STREAM_CLOSED

@@ -105,7 +105,7 @@ async def test_cancel_during_a_wait(backend: FailingBackend, channel: grpc.Chann
     callbacks: list[Any] = []
     future.add_callback(lambda: callbacks.append(True))
     await eventually(lambda: backend.count(instructions) == 1)
-    await eventually(lambda: future._current.done())
+    await eventually(lambda: future._current_call.done())
 
     assert future.cancel()
     await eventually(lambda: callbacks == [True])
@@ -132,7 +132,7 @@ async def test_channel_closes_during_a_wait(channel: grpc.Channel) -> None:
     )
     retrying_channel = grpc.intercept_channel(channel, interceptor)
     future = retrying_channel.unary_unary(UNARY).future(b"x", metadata=failure_metadata(code="INTERNAL"))
-    await eventually(lambda: future._current.done())
+    await eventually(lambda: future._current_call.done())
     channel.close()
     is_closed.set()
 

@@ -97,7 +97,9 @@ async def test_pending_sessions_fail_when_the_tunnel_ends(ground: Ground) -> Non
     tunnel_client = await ground.client(await ground.server(TunnelServer(handler=hang)))
     session_task = asyncio.create_task(tunnel_client.client.open_session(SSH))
     await eventually(
-        lambda: bool(tunnel_client.client._register_stream and tunnel_client.client._register_stream.waiters)
+        lambda: bool(
+            tunnel_client.client._register_stream and tunnel_client.client._register_stream.session_waiters
+        )
     )
     tunnel_client.client.stop()
     with pytest.raises(TunnelError, match="connection ended"):
@@ -125,7 +127,7 @@ async def test_subscriber_gets_changes_of_others_targets(ground: Ground) -> None
         address,
         Target("own"),
         subscribe=[""],
-        on_news=lambda target, is_present: changes.append((target, is_present)),
+        on_target_change=lambda target, is_present: changes.append((target, is_present)),
     )
     await eventually(lambda: changes == [(SSH, True)])
     await owner.client.add_target(Target("late"))
@@ -195,7 +197,7 @@ async def test_failing_callback_does_not_affect_the_tunnel(ground: Ground) -> No
 
     address = await ground.server(TunnelServer(bridge=True, handler=taking(echo), local=[Target("local")]))
     await ground.client(address, SSH, handler=taking(echo))
-    tunnel_client = await ground.client(address, subscribe=[""], on_news=record_and_fail)
+    tunnel_client = await ground.client(address, subscribe=[""], on_target_change=record_and_fail)
     await eventually(lambda: changed_targets == [Target("local"), SSH])
     stream = await tunnel_client.client.open_session(Target("local"))
     await still_works(stream)

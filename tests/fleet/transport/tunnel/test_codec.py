@@ -123,7 +123,7 @@ def test_other_first_message_is_refused(raw: bytes, error: str) -> None:
 )
 def test_header_matches_protobuf(size: int) -> None:
     """At every length whose size takes one byte more."""
-    header = codec.header(size)
+    header = codec.data_header(size)
 
     assert len(header) <= codec.HEADER_ROOM
     if size <= 2**23:
@@ -140,8 +140,8 @@ def test_law_payload_round_trips(payload: bytes) -> None:
 
 def test_close_has_no_data() -> None:
     """Other implementations would drop data in it."""
-    assert tunnel_pb2.Data(close=True).SerializeToString() == codec.CLOSE
-    assert codec.read_data(codec.CLOSE) == (b"", True)
+    assert tunnel_pb2.Data(close=True).SerializeToString() == codec.CLOSE_MESSAGE
+    assert codec.read_data(codec.CLOSE_MESSAGE) == (b"", True)
 
 
 @given(st.one_of(st.binary(max_size=40), st.binary(max_size=40).map(lambda raw: b"\x12" + raw)))

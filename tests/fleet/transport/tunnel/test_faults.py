@@ -448,5 +448,5 @@ async def test_hundred_clients_leave_nothing_behind(ground: Ground) -> None:
 
     for start in range(0, 100, 20):
         await asyncio.gather(*(run_client(start + number) for number in range(20)))
-    await eventually(lambda: not (tunnel._clients or tunnel._tokens or tunnel.targets()))
+    await eventually(lambda: not (tunnel._clients or tunnel._clients_by_token or tunnel.targets()))
     assert not tunnel._state._connections

@@ -120,7 +120,7 @@ def test_data_message_has_these_bytes(size: int, header: str) -> None:
     content = bytes(range(256)) * (size // 256 + 1)
     raw = bytes.fromhex(header) + content[:size]
     assert codec.data_message(content[:size]) == raw
-    assert codec.header(size) == bytes.fromhex(header)
+    assert codec.data_header(size) == bytes.fromhex(header)
     payload, is_closing = codec.read_data(raw)
     assert (bytes(payload), is_closing) == (content[:size], False)
 
@@ -153,4 +153,4 @@ def test_invalid_data_bytes_are_refused(raw: str) -> None:
 
 
 def test_close_message_has_these_bytes() -> None:
-    assert bytes.fromhex("1801") == codec.CLOSE
+    assert bytes.fromhex("1801") == codec.CLOSE_MESSAGE

@@ -64,8 +64,8 @@ async def test_bridge_whose_caller_vanishes_aborts_the_target(ground: Ground) ->
     await caller.client.close()
     async with asyncio.timeout(60):
         target_stream = await stream_future
-        await asyncio.wait((target_stream.over_future,))
-        assert "caller" in await target_stream.verdict()
+        await asyncio.wait((target_stream.call_over_future,))
+        assert "caller" in await target_stream.failure_reason()
     await eventually(lambda: no_sessions(tunnel))
 
 
@@ -84,8 +84,8 @@ async def test_bridge_whose_finished_target_dies_aborts_the_caller(ground: Groun
     assert await stream.read() == b""
     await owner.client.close()
     async with asyncio.timeout(60):
-        await asyncio.wait((stream.over_future,))
-        assert "at the target's end of the bridge" in await stream.verdict()
+        await asyncio.wait((stream.call_over_future,))
+        assert "at the target's end of the bridge" in await stream.failure_reason()
 
 
 def test_failing_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.waiting import eventually
 
 ECHO = Target("echo", "TEST")
-FAST_SETTINGS = LinkSettings(backoff=Backoff(first=0.02, most=0.1), up_within=5.0, probe_every=None)
+FAST_SETTINGS = LinkSettings(backoff=Backoff(first=0.02, most=0.1), up_within=5.0, probe_interval=None)
 
 
 @dataclass
@@ -71,7 +71,10 @@ async def run_link(
     events = LinkEvents()
     spec = TunnelSpec(targets=(ECHO,), handler=accept_session, name=name)
     link = TunnelLink(
-        lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, settings=link_settings, on_up=events.record
+        lambda: channels.open_channel(f"127.0.0.1:{port}"),
+        spec,
+        settings=link_settings,
+        on_up_change=events.record,
     )
     run_task = asyncio.create_task(link.run())
     try:
@@ -134,7 +137,7 @@ async def test_link_moves_its_target_if_the_server_refuses_duplicates() -> None:
 
 async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
     """A server that accepts bytes and does not respond is left after the probe's timeout."""
-    link_settings = LinkSettings(backoff=FAST_SETTINGS.backoff, probe_every=0.05, probe_within=0.2)
+    link_settings = LinkSettings(backoff=FAST_SETTINGS.backoff, probe_interval=0.05, probe_within=0.2)
     async with run_server() as (_, port):
         forward = Forward("server", ("127.0.0.1", 0), ("127.0.0.1", port))
         await forward.start()
@@ -152,7 +155,7 @@ async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
 
 async def test_link_with_a_frozen_server_aborts_its_sessions() -> None:
     """They would hang until TCP times out."""
-    link_settings = LinkSettings(backoff=FAST_SETTINGS.backoff, probe_every=0.05, probe_within=1.0)
+    link_settings = LinkSettings(backoff=FAST_SETTINGS.backoff, probe_interval=0.05, probe_within=1.0)
     stream_future: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
 
     async def hold(stream: TunnelStream) -> None:
@@ -177,7 +180,7 @@ async def test_link_with_a_frozen_server_aborts_its_sessions() -> None:
             await tunnel.open_session(ECHO)
             stream = await stream_future
             await forward.change(mode=ForwardMode.HOLD)
-            await eventually(stream.over_future.done)
+            await eventually(stream.call_over_future.done)
         finally:
             run_task.cancel()
             await asyncio.wait((run_task,))
@@ -215,8 +218,8 @@ async def test_open_session_waits_again_if_the_link_went_down() -> None:
         )
         session_task = asyncio.create_task(link.open_session(ECHO, within=0.2))
         await asyncio.sleep(0)
-        link._up.set()
-        link._up.clear()
+        link._up_event.set()
+        link._up_event.clear()
         try:
             await session_task
         except TimeoutError:
@@ -233,7 +236,10 @@ async def test_link_whose_callback_fails_stays_up(caplog: pytest.LogCaptureFixtu
     async with run_server() as (tunnel, port):
         spec = TunnelSpec(targets=(ECHO,), handler=accept_session, name="host-1")
         link = TunnelLink(
-            lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, settings=FAST_SETTINGS, on_up=fail
+            lambda: channels.open_channel(f"127.0.0.1:{port}"),
+            spec,
+            settings=FAST_SETTINGS,
+            on_up_change=fail,
         )
         run_task = asyncio.create_task(link.run())
         try:
@@ -267,7 +273,7 @@ async def test_link_retries_a_target_of_another_client() -> None:
 
 async def test_link_gets_its_target_back_from_its_own_stale_registration() -> None:
     """The server does not know that the connection is lost; the link gets the target once it does."""
-    link_settings = LinkSettings(backoff=FAST_SETTINGS.backoff, probe_every=0.1, probe_within=1.0)
+    link_settings = LinkSettings(backoff=FAST_SETTINGS.backoff, probe_interval=0.1, probe_within=1.0)
     async with run_server() as (tunnel, port):
         forwards = [Forward(name, ("127.0.0.1", 0), ("127.0.0.1", port)) for name in ("lost", "new")]
         for forward in forwards:

@@ -18,7 +18,7 @@ def test_register_metadata_round_trips(wire: WireVersion, name: str, generation:
         metadata.create_register_metadata(wire, name, generation)
     )
 
-    assert register_metadata == RegisterMetadata(wire, half_close=True, name=name, generation=generation)
+    assert register_metadata == RegisterMetadata(wire, can_half_close=True, name=name, generation=generation)
     assert register_metadata.peer(("a.example",)) == Peer(("a.example",), name, generation)
 
 
@@ -26,14 +26,14 @@ def test_other_register_metadata_is_ignored() -> None:
     entries = (("user-agent", "grpc-go/1.60"), ("x-refloat-features-bin", b"half-close"))
 
     assert metadata.read_register_metadata(entries) == RegisterMetadata(
-        None, half_close=False, name="", generation=0
+        None, can_half_close=False, name="", generation=0
     )
 
 
 def test_features_are_a_comma_separated_list() -> None:
     """Unknown features are ignored; a longer word is another feature."""
     for features, expected in (("zip,half-close", True), ("half-closed", False), ("", False)):
-        assert metadata.read_register_metadata([("x-refloat-features", features)]).half_close is expected
+        assert metadata.read_register_metadata([("x-refloat-features", features)]).can_half_close is expected
 
 
 @pytest.mark.parametrize("version", ["0.3", "", "latest", "0.2 "])
@@ -51,14 +51,14 @@ def test_invalid_generation_is_refused(generation: str) -> None:
 
 def test_response_metadata_round_trips() -> None:
     """It has the token that the client's Tunnel streams repeat."""
-    assert metadata.read_response_metadata(metadata.response_metadata("t0ken")) == (True, "t0ken")
-    assert metadata.token_of(metadata.stream_metadata("t0ken")) == "t0ken"
+    assert metadata.read_response_metadata(metadata.create_response_metadata("t0ken")) == (True, "t0ken")
+    assert metadata.token_of(metadata.create_stream_metadata("t0ken")) == "t0ken"
 
 
 def test_other_response_metadata_is_ignored() -> None:
     """Without a token none is sent."""
     assert metadata.read_response_metadata((("trailer", "x"),)) == (False, "")
-    assert metadata.stream_metadata("") == ()
+    assert metadata.create_stream_metadata("") == ()
     assert metadata.token_of((("x-refloat-connection-bin", b"t0ken"),)) == ""
 
 

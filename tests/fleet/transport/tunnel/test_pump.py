@@ -132,7 +132,9 @@ async def test_target_that_is_gone_resets_the_user(ground: Ground) -> None:
 
 async def test_idle_session_is_closed_in_an_orderly_way(ground: Ground) -> None:
     """Both TCP ends get an end of stream, not a reset."""
-    port, tunnel = await forwarded_port(ground, await ground.service(echo_tcp), SessionPolicy(idle=1.0))
+    port, tunnel = await forwarded_port(
+        ground, await ground.service(echo_tcp), SessionPolicy(idle_timeout=1.0)
+    )
     reader, writer = await ground.connect(port)
     writer.write(b"once")
     async with asyncio.timeout(60):
@@ -192,9 +194,9 @@ async def test_end_of_sending_with_a_peer_that_cannot_half_close(
         await ground.server(tunnel), SSH, handler=dial_sessions(await ground.service(respond_later))
     )
     for registered_client in tunnel._clients.values():
-        registered_client.half_close = False
+        registered_client.can_half_close = False
     assert tunnel_client.client._register_stream is not None
-    tunnel_client.client._register_stream.half_close = False
+    tunnel_client.client._register_stream.can_half_close = False
     port = await ground.listen(lambda: tunnel.open_session(SSH), SessionPolicy(half_close_policy))
     reader, writer = await ground.connect(port)
     writer.write(b"hello")
@@ -349,7 +351,7 @@ async def test_idle_session_with_bytes_on_their_way_is_an_abort(ground: Ground) 
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         await asyncio.Event().wait()
 
-    policy = SessionPolicy(idle=0.3)
+    policy = SessionPolicy(idle_timeout=0.3)
     tunnel = TunnelServer()
     await ground.client(
         await ground.server(tunnel),
@@ -400,7 +402,7 @@ async def test_connection_that_takes_nothing_more_is_cut_when_it_is_closed(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unsent bytes wait for a slow peer, but not for one that reads nothing; keep-alive detects a lost one."""
-    monkeypatch.setattr(pump_module, "_TAKEN_WITHIN", 0.05)
+    monkeypatch.setattr(pump_module, "_STALL_TIMEOUT", 0.05)
 
     async def serve_without_reading(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         del writer

@@ -304,7 +304,7 @@ async def test_callback_that_raises_leaves_no_registration_behind(ground: Ground
     await still_works(stream)
     await stream.close()
     await tunnel_client.client.close()
-    await eventually(lambda: not tunnel._clients and not tunnel._tokens and not tunnel.targets())
+    await eventually(lambda: not tunnel._clients and not tunnel._clients_by_token and not tunnel.targets())
     assert not tunnel._state._connections
 
 
@@ -347,7 +347,7 @@ async def test_failing_register_reader_ends_its_client(
 
 async def test_client_that_reads_nothing_is_ended(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Register stream is full, so it does not get the reason: it still ends, and its target is free."""
-    monkeypatch.setattr(server_module, "_SAID_WITHIN", 0.2)
+    monkeypatch.setattr(server_module, "_FINISH_WITHIN", 0.2)
     tunnel = TunnelServer()
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
     await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
@@ -413,8 +413,8 @@ async def test_tunnel_stream_without_a_tag_times_out(ground: Ground, monkeypatch
     monkeypatch.setattr(server_module, "_TAG_WITHIN", 0.2)
     channel = ground.channel(await ground.server(TunnelServer()))
     await ground.client("", SSH, channel=channel, handler=taking(echo))
-    is_silent = ground.raw(channel, TUNNEL)
-    assert await failure_of(is_silent) == (
+    silent_call = ground.raw(channel, TUNNEL)
+    assert await failure_of(silent_call) == (
         grpc.StatusCode.DEADLINE_EXCEEDED,
         "the tag was not received in time",
     )

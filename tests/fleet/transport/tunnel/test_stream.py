@@ -123,7 +123,7 @@ async def _cancel_read_and_abort(pair: Pair, aborting_side: str) -> None:
     read_task.cancel()
     await asyncio.wait((read_task,))
     other_stream.abort("enough")
-    await eventually(stream.over_future.done)
+    await eventually(stream.call_over_future.done)
 
 
 async def test_write_after_the_server_closed_is_refused(ground: Ground) -> None:
@@ -133,18 +133,18 @@ async def test_write_after_the_server_closed_is_refused(ground: Ground) -> None:
     assert await pair.client.read() == b""
     await pair.client.write(b"data instead of an end")
     await close_task
-    await eventually(pair.client.over_future.done)
+    await eventually(pair.client.call_over_future.done)
     with pytest.raises(TunnelAbortedError, match="the other end has closed the session"):
         await pair.client.write(b"x")
 
 
 async def test_simultaneous_ends_are_orderly(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that did not wait has closed both directions: nothing was lost, so there is no abort."""
-    monkeypatch.setattr("fleet.transport.tunnel.stream._LAST_WORD_WITHIN", 0.0)
+    monkeypatch.setattr("fleet.transport.tunnel.stream._CLIENT_END_WITHIN", 0.0)
     pair = await ground.pair()
     await pair.server.close()
     assert await pair.client.read() == b""
-    await eventually(pair.client.over_future.done)
+    await eventually(pair.client.call_over_future.done)
     await pair.client.write_eof()
     await pair.client.close()
 
@@ -166,7 +166,7 @@ async def test_client_that_ends_late_reads_the_whole_response(ground: Ground, wi
         is_sent.clear()
         stream = await tunnel_client.client.open_session(SSH)
         await is_sent.wait()
-        await asyncio.wait((stream.over_future,), timeout=0.02)  # time for an early end of the call
+        await asyncio.wait((stream.call_over_future,), timeout=0.02)  # time for an early end of the call
         await stream.write_eof()
         assert await stream.read() == b"the answer"
         assert await stream.read() == b""

@@ -124,7 +124,7 @@ async def test_our_server_opens_sessions_of_their_client(peers: StrictPeers, wir
     client, _ = await peers.client(address, wire, PAIR, handler=strict_stream.echo)
     for turn in range(3):
         stream = await open_session(tunnel, wire)
-        assert not stream.half_close
+        assert not stream.can_half_close
         write_task = asyncio.create_task(stream.write(LARGE_DATA))
         data = bytearray()
         async with asyncio.timeout(60):
@@ -446,7 +446,9 @@ async def test_our_clients_are_bridged_by_their_server(peers: StrictPeers) -> No
     server, address = await peers.server(WireVersion.V0_2)
     changes: list[tuple[Target, bool]] = []
     caller = await peers.ground.client(
-        address, subscribe=[""], on_news=lambda target, is_present: changes.append((target, is_present))
+        address,
+        subscribe=[""],
+        on_target_change=lambda target, is_present: changes.append((target, is_present)),
     )
     owner = await start_our_client(peers, address, WireVersion.V0_2, taking(echo))
     await eventually(lambda: changes == [(Target(*PAIR), True)])
