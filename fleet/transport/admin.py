@@ -240,13 +240,13 @@ class NodePoliciesClient:
         self._stub = fleet_pb2_grpc.NodePoliciesStub(channel)
         self._within = within
 
-    async def set(self, revision: str, values: Mapping[str, str]) -> str:
-        """Set the policies for the instance's next start to exactly `values`; return their revision.
+    async def set(self, revision: str, policy_values: Mapping[str, str]) -> str:
+        """Set the policies for the instance's next start to exactly `policy_values`; return their revision.
 
         Raises RevisionConflictError when its accepted policies do not have `revision`, or when it has no data folder to
         store them.
         """
-        request = fleet_pb2.SetPoliciesRequest(revision=revision, values=dict(values))
+        request = fleet_pb2.SetPoliciesRequest(revision=revision, values=dict(policy_values))
         response = await _await_response(self._stub.SetPolicies(request, timeout=self._within))
         return str(response.revision)
 

@@ -97,14 +97,14 @@ class Backend:
         *,
         prefix: str = "nodes",
         password: str | None = None,
-        on_unreadable: Callable[[str, str], None] = lambda name, reason: None,
+        on_unreadable_resource: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:
         """Configure the client; it connects on first use. Raises ValueError for an invalid redis URL.
 
-        `password` is used if the URL has none. `on_unreadable` is called with the name of each resource that cannot be
-        read, and why; it is left out of the list.
+        `password` is used if the URL has none. `on_unreadable_resource` is called with the name of each resource that
+        cannot be read, and why; it is left out of the list.
         """
-        self._on_unreadable = on_unreadable
+        self._on_unreadable_resource = on_unreadable_resource
         self.address = url.rpartition("@")[2].removeprefix("redis://")
         self._key_prefix = ":".join((prefix, cluster))
         self._pool: BackendConnectionPool = BackendConnectionPool.from_url(
@@ -311,7 +311,7 @@ class Backend:
         try:
             return kind.FromString(body)
         except DecodeError as error:
-            self._on_unreadable(name, str(error))
+            self._on_unreadable_resource(name, str(error))
             return None
 
     def _parse_entry(self, body: bytes, expires_in_ms: int) -> fleet_pb2.AgentEntry | None:

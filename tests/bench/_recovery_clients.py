@@ -58,11 +58,11 @@ class Client:
     async def await_other_auth(self, sick: str) -> float:
         """Return the moment when another auth first responded to an RPC."""
         ask_name = self.channel.unary_unary(NAME_METHOD)
-        before = self.channel.connection
+        before = self.channel.connection_id
         while True:
             self._change_event.clear()
-            if self.channel.connection != before:
-                before = self.channel.connection
+            if self.channel.connection_id != before:
+                before = self.channel.connection_id
                 answer: bytes = await ask_name(b"", timeout=_TIMEOUT)
                 if answer.decode() != sick:
                     return time.monotonic()

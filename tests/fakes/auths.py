@@ -47,7 +47,7 @@ class FakeAuth:
         self._server: grpc.aio.Server | None = None
         self.port = 0
         #: Set by tests that reach it through a proxy.
-        self.passage: TunnelForwarder | None = None
+        self.forwarder: TunnelForwarder | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -57,7 +57,7 @@ class FakeAuth:
     @property
     def reached_at(self) -> tuple[str, int]:
         """Where clients find it: its own address, or that of the way through a proxy."""
-        return self.address if self.passage is None else self.passage.address
+        return self.address if self.forwarder is None else self.forwarder.address
 
     async def start(self) -> FakeAuth:
         """Listen; after a stop, on the port it had."""

@@ -31,9 +31,9 @@ class InThreads:
         return self._channel.policy
 
     @property
-    def moves(self) -> int:
+    def move_count(self) -> int:
         """Return how often the channel changed its connection."""
-        return self._channel.moves
+        return self._channel.move_count
 
     def get_state(self) -> grpc.ChannelConnectivity:
         """Return the state that subscribers got last."""

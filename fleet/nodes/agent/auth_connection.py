@@ -64,7 +64,7 @@ class Heartbeats:
         self._wakeup = asyncio.Event()
         # Set when heartbeats go over another connection than the last one did.
         self._channel_changed = asyncio.Event()
-        self._connection = channel.connection
+        self._connection = channel.connection_id
         self._is_failing = False
         # Set while no heartbeat is in progress.
         self._idle = asyncio.Event()
@@ -109,7 +109,7 @@ class Heartbeats:
         """Send heartbeats over another channel from now on, whose auth has accepted one. Return the old channel."""
         old_channel, self._channel = self._channel, channel
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
-        self._connection = channel.connection
+        self._connection = channel.connection_id
         self.last_auth_id = auth_id
         self._channel_changed.set()
         self.heartbeat_soon()
@@ -125,8 +125,8 @@ class Heartbeats:
 
     def connection_changed(self) -> None:
         """Send a heartbeat soon, because the channel has another connection or another policy."""
-        if self._channel.connection != self._connection:
-            self._connection = self._channel.connection
+        if self._channel.connection_id != self._connection:
+            self._connection = self._channel.connection_id
             self._channel_changed.set()
         self.heartbeat_soon()
 
@@ -211,5 +211,5 @@ class Heartbeats:
             resource.policy.mode = policy.mode
             resource.policy.health_check = policy.health_check
             resource.policy.auth_id = policy.auth_id
-            resource.policy.read_age_ms = int((now - policy.read_at) * 1000)
+            resource.policy.read_age_ms = int((now - policy.received_at) * 1000)
         return resource

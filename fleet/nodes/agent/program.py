@@ -199,8 +199,8 @@ class Agent:
         common: dict[str, Any] = {
             "name": f"auth connection of {self.identity.name}",
             "on_change": lambda: self._auth_connection_changed(channel),
-            "on_leave": lambda reason: metrics.auth_failovers.labels(reason).inc(),
-            "on_unreadable": metrics.refused_messages.labels("service-config").inc,
+            "on_retire": lambda reason: metrics.auth_failovers.labels(reason).inc(),
+            "on_unreadable_policy": metrics.refused_messages.labels("service-config").inc,
             "interceptors": [RetryInterceptor(policy_by_method(methods=REPORT_METHODS))],
         }
         if flags.auth_via_proxy:

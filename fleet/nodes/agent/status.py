@@ -84,7 +84,7 @@ def _policy(policy: ChannelPolicy, now: float) -> dict[str, Any]:
         "mode": str(policy.mode),
         "health_check": policy.health_check,
         "auth_id": policy.auth_id,
-        "read_age_ms": _ms(now - policy.read_at),
+        "read_age_ms": _ms(now - policy.received_at),
         "problem": policy.problem,
     }
 

@@ -114,7 +114,7 @@ class Instance:
                 flags.cluster,
                 prefix=flags.backend_prefix,
                 password=_password(flags.backend_password_file),
-                on_unreadable=self.refuse_resource,
+                on_unreadable_resource=self.refuse_resource,
             )
         except ValueError as error:
             raise lifecycle.NodeStartError(f"--backend {flags.backend!r}: {error}") from None

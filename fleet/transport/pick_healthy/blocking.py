@@ -35,7 +35,7 @@ from fleet.transport.pick_healthy.events import (
     ChannelPolicy,
     ConfigUpdate,
     Event,
-    OnLeave,
+    OnRetire,
     ServiceUnknown,
     call_back,
     connectivity_of,
@@ -43,7 +43,7 @@ from fleet.transport.pick_healthy.events import (
     is_answer,
     log_retired,
     log_unknown_service,
-    log_unreadable,
+    log_unreadable_policy,
     policy_of,
 )
 
@@ -59,24 +59,24 @@ class BlockingPickHealthyChannel(grpc.Channel):
         settings: BalancerSettings = DEFAULTS,
         *,
         name: str = "channel",
-        on_leave: OnLeave = lambda reason: None,
-        on_unreadable: Callable[[], None] = lambda: None,
+        on_retire: OnRetire = lambda reason: None,
+        on_unreadable_policy: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the channel; the first RPC or subscription opens the first connection.
 
-        `open_connection` creates a channel with its own connection; True shuffles its addresses. `on_leave` is called,
-        from the deciding thread, for every connection that the balancer retires, and `on_unreadable` for every
+        `open_connection` creates a channel with its own connection; True shuffles its addresses. `on_retire` is called,
+        from the deciding thread, for every connection that the balancer retires, and `on_unreadable_policy` for every
         unreadable policy of a server.
         """
         self._name = name
-        self._on_leave = on_leave
-        self._on_unreadable = on_unreadable
+        self._on_retire = on_retire
+        self._on_unreadable_policy = on_unreadable_policy
         # Ids of auths whose unreadable policy was logged.
         self._logged_auth_ids: set[str] = set()
         # Unknown health services that were logged.
-        self._unknown_services: set[str] = set()
+        self._logged_services: set[str] = set()
         #: Number of moves to another connection.
-        self.moves = 0
+        self.move_count = 0
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
         self._connections: dict[int, BlockingConnection] = {}
@@ -96,15 +96,15 @@ class BlockingPickHealthyChannel(grpc.Channel):
         """The policy in force; None before a server has sent one."""
         return self._policy
 
-    def begin(self) -> BlockingConnection:
-        """Return the connection for a new RPC; call its `end` afterwards. Raises ValueError on a closed channel."""
+    def pick(self) -> BlockingConnection:
+        """Return the connection for a new RPC; call its `end_rpc` afterwards. Raises ValueError on a closed channel."""
         self._start()
         while True:
             with self._lock:
                 connection = self._picked_connection
             if self._is_closed or connection is None:
                 raise ValueError("Cannot invoke RPC on closed channel!")
-            if connection.begin():
+            if connection.begin_rpc():
                 return connection
 
     @override
@@ -135,19 +135,19 @@ class BlockingPickHealthyChannel(grpc.Channel):
 
     @override
     def unary_unary(self, *args: Any, **kwargs: Any) -> BlockingUnaryUnary:
-        return BlockingUnaryUnary(self.begin, *args, **kwargs)
+        return BlockingUnaryUnary(self.pick, *args, **kwargs)
 
     @override
     def unary_stream(self, *args: Any, **kwargs: Any) -> BlockingUnaryStream:
-        return BlockingUnaryStream(self.begin, *args, **kwargs)
+        return BlockingUnaryStream(self.pick, *args, **kwargs)
 
     @override
     def stream_unary(self, *args: Any, **kwargs: Any) -> BlockingStreamUnary:
-        return BlockingStreamUnary(self.begin, *args, **kwargs)
+        return BlockingStreamUnary(self.pick, *args, **kwargs)
 
     @override
     def stream_stream(self, *args: Any, **kwargs: Any) -> BlockingStreamStream:
-        return BlockingStreamStream(self.begin, *args, **kwargs)
+        return BlockingStreamStream(self.pick, *args, **kwargs)
 
     @override
     def __enter__(self) -> Self:
@@ -161,7 +161,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
         with self._lock:
             if self._thread is not None or self._is_closed:
                 return
-            self._do(self._balancer.start())
+            self._execute(self._balancer.start())
             self._picked_connection = self._connections[self._balancer.picked_id]
             self._thread = threading.Thread(target=self._run, daemon=True, name="pick-healthy channel")
             self._thread.start()
@@ -171,13 +171,13 @@ class BlockingPickHealthyChannel(grpc.Channel):
             now = time.monotonic()
             event: tuple[BlockingConnection, Event] | None = None
             try:
-                event = self._events.get(timeout=self._until_next(now))
+                event = self._events.get(timeout=self._seconds_until_next(now))
                 if event is None:
                     break
                 commands = self._on_event(*event)
             except queue.Empty:
                 commands = self._balancer.wake(time.monotonic(), random.random())
-            self._do(commands)
+            self._execute(commands)
             self._drain(time.monotonic())
             self._notify()
         connections = [
@@ -190,7 +190,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
         for connection in connections:
             connection.join()
 
-    def _until_next(self, now: float) -> float | None:
+    def _seconds_until_next(self, now: float) -> float | None:
         times = [
             at
             for at in (self._balancer.wake_at, *(at for at, _ in self._retiring_connections))
@@ -201,15 +201,15 @@ class BlockingPickHealthyChannel(grpc.Channel):
     def _on_event(self, connection: BlockingConnection, event: Event) -> list[Command]:
         now = time.monotonic()
         if isinstance(event, ServiceUnknown):
-            log_unknown_service(self._name, event, self._unknown_services)
+            log_unknown_service(self._name, event, self._logged_services)
         if isinstance(event, ConfigUpdate) and event.life == connection.life:
             if is_answer(event) or connection.config_response is None:
-                connection.config_response, connection.read_at = event.response, now
-            if log_unreadable(self._name, event.response, self._logged_auth_ids):
-                call_back(self._on_unreadable)
+                connection.config_response, connection.policy_received_at = event.response, now
+            if log_unreadable_policy(self._name, event.response, self._logged_auth_ids):
+                call_back(self._on_unreadable_policy)
         return decide(self._balancer, connection.number, event, now, random.random())
 
-    def _do(self, commands: list[Command]) -> None:
+    def _execute(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, OpenConnection):
                 channel = self._open_connection(command.should_shuffle)
@@ -218,19 +218,22 @@ class BlockingPickHealthyChannel(grpc.Channel):
                 )
                 active = self._connections.get(self._balancer.active_id)
                 if active is not None:  # its policy is in force until the server sends its own
-                    connection.config_response, connection.read_at = active.config_response, active.read_at
+                    connection.config_response, connection.policy_received_at = (
+                        active.config_response,
+                        active.policy_received_at,
+                    )
                 self._connections[command.connection] = connection
             elif isinstance(command, RequestConfig):
                 self._connections[command.connection].request_config(command.life)
             elif isinstance(command, WatchHealth):
-                self._connections[command.connection].watch(command.life, command.service)
+                self._connections[command.connection].watch_health(command.life, command.service)
             else:
-                self._leave(command)
+                self._retire_by_command(command)
 
-    def _leave(self, command: RetireConnection) -> None:
-        self.moves += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
+    def _retire_by_command(self, command: RetireConnection) -> None:
+        self.move_count += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
         log_retired(self._name, command.reason)
-        call_back(self._on_leave, command.reason)
+        call_back(self._on_retire, command.reason)
         connection = self._connections.pop(command.connection)
         with self._lock:
             self._picked_connection = self._connections[self._balancer.picked_id]
@@ -257,6 +260,6 @@ class BlockingPickHealthyChannel(grpc.Channel):
             self._state = state
         # After the state: a caller that sees a new policy must also see the new state.
         active = self._connections[self._balancer.active_id]
-        self._policy = policy_of(self._balancer, active.config_response, active.read_at)
+        self._policy = policy_of(self._balancer, active.config_response, active.policy_received_at)
         for subscriber in subscribers:
             call_back(subscriber, state)

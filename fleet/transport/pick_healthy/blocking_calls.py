@@ -14,51 +14,51 @@ class _BlockingMethod:
     #: Name of the grpc.Channel method that creates this kind of RPC method.
     kind: ClassVar[str]
 
-    def __init__(self, begin: Callable[[], BlockingConnection], *args: Any, **kwargs: Any) -> None:
-        self._begin = begin
-        self._args = args
-        self._kwargs = kwargs
+    def __init__(self, pick: Callable[[], BlockingConnection], *args: Any, **kwargs: Any) -> None:
+        self._pick = pick
+        self._method_args = args
+        self._method_kwargs = kwargs
 
-    def _wait(self, method_name: str, args: Any, kwargs: Any) -> Any:
-        connection = self._begin()
+    def _call_and_wait(self, method_name: str, args: Any, kwargs: Any) -> Any:
+        connection = self._pick()
         try:
             return getattr(self._method(connection), method_name)(*args, **kwargs)
         finally:
-            connection.end()
+            connection.end_rpc()
 
-    def _start(self, method_name: str, args: Any, kwargs: Any) -> Any:
-        connection = self._begin()
+    def _start_call(self, method_name: str, args: Any, kwargs: Any) -> Any:
+        connection = self._pick()
         try:
             call = getattr(self._method(connection), method_name)(*args, **kwargs)
         except BaseException:
-            connection.end()
+            connection.end_rpc()
             raise
-        if not call.add_callback(connection.end):
-            connection.end()
+        if not call.add_callback(connection.end_rpc):
+            connection.end_rpc()
         return call
 
     def _method(self, connection: BlockingConnection) -> Any:
-        return getattr(connection.channel, self.kind)(*self._args, **self._kwargs)
+        return getattr(connection.channel, self.kind)(*self._method_args, **self._method_kwargs)
 
 
 class _Unary(_BlockingMethod):
     """RPC method with a single response: wait for it, or get a future."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._wait("__call__", args, kwargs)
+        return self._call_and_wait("__call__", args, kwargs)
 
     def with_call(self, *args: Any, **kwargs: Any) -> Any:
-        return self._wait("with_call", args, kwargs)
+        return self._call_and_wait("with_call", args, kwargs)
 
     def future(self, *args: Any, **kwargs: Any) -> Any:
-        return self._start("future", args, kwargs)
+        return self._start_call("future", args, kwargs)
 
 
 class _Stream(_BlockingMethod):
     """RPC method with a stream of responses."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._start("__call__", args, kwargs)
+        return self._start_call("__call__", args, kwargs)
 
 
 class BlockingUnaryUnary(_Unary, grpc.UnaryUnaryMultiCallable):  # type: ignore[type-arg]

@@ -19,7 +19,7 @@ from fleet.transport.pick_healthy.events import (
     Event,
     HealthUpdate,
     event_of_status,
-    wait_again,
+    seconds_before_retry,
 )
 from fleet.transport.service_config import GET_CONFIG_METHOD, ConfigResponse, read_response
 
@@ -41,32 +41,32 @@ class BlockingConnection:
         self.life = 0
         #: Policy that its server sent, and when, by the monotonic clock.
         self.config_response: ConfigResponse | None = None
-        self.read_at: float | None = None
+        self.policy_received_at: float | None = None
         self._lock = threading.Lock()
-        self._rpcs = 0
+        self._rpc_count = 0
         self._is_retired = False
         #: Running calls (service config request, health watch), by the event that ends their thread.
         self._calls: dict[threading.Event, Any] = {}
         self._watch_cancel_event: threading.Event | None = None
-        self._closing: threading.Thread | None = None
+        self._close_thread: threading.Thread | None = None
         self._stop_event = threading.Event()
         self._follow_thread = threading.Thread(target=self._follow, daemon=True, name=f"state of {number}")
         self._follow_thread.start()
 
-    def begin(self) -> bool:
+    def begin_rpc(self) -> bool:
         """Count a new RPC; False if the connection was retired: use the one that is picked now."""
         with self._lock:
             if self._is_retired:
                 return False
-            self._rpcs += 1
+            self._rpc_count += 1
             return True
 
-    def end(self) -> None:
+    def end_rpc(self) -> None:
         """Count the end of an RPC; the last one closes a retired connection."""
         with self._lock:
-            self._rpcs -= 1
-            over = self._is_retired and self._rpcs == 0
-        if over:
+            self._rpc_count -= 1
+            is_over = self._is_retired and self._rpc_count == 0
+        if is_over:
             self.close()
 
     def request_config(self, life: int) -> None:
@@ -74,14 +74,14 @@ class BlockingConnection:
         self.life = life
         self._start_thread(lambda cancel_event: self._request_config(life, cancel_event))
 
-    def watch(self, life: int, service: str | None) -> None:
+    def watch_health(self, life: int, service: str | None) -> None:
         """Watch the health of one service, until the connection is lost; None: watch none."""
         if self._watch_cancel_event is not None:
             self._cancel_call(self._watch_cancel_event)
             self._watch_cancel_event = None
         if service is not None:
             self._watch_cancel_event = self._start_thread(
-                lambda cancel_event: self._watch(life, service, cancel_event)
+                lambda cancel_event: self._watch_health(life, service, cancel_event)
             )
 
     def retire(self) -> None:
@@ -90,28 +90,30 @@ class BlockingConnection:
         self._cancel_calls()
         with self._lock:
             self._is_retired = True
-            over = self._rpcs == 0
-        if over:
+            is_over = self._rpc_count == 0
+        if is_over:
             self.close()
 
     def close(self) -> None:
         """Close with all RPCs, in a separate thread: see `_close`."""
         with self._lock:
-            if self._closing is not None:
+            if self._close_thread is not None:
                 return
-            self._closing = threading.Thread(target=self._close, daemon=True, name=f"end of {self.number}")
-        self._closing.start()
+            self._close_thread = threading.Thread(
+                target=self._close, daemon=True, name=f"end of {self.number}"
+            )
+        self._close_thread.start()
 
     def join(self) -> None:
         """Wait until the connection is closed."""
-        if self._closing is not None:
-            self._closing.join()
+        if self._close_thread is not None:
+            self._close_thread.join()
 
     @property
     def is_over(self) -> bool:
         """Return whether the connection was retired and has no RPCs any more."""
         with self._lock:
-            return self._is_retired and self._rpcs == 0
+            return self._is_retired and self._rpc_count == 0
 
     def _follow(self) -> None:
         """Report every change of the state, and keep the channel connected.
@@ -120,14 +122,14 @@ class BlockingConnection:
         thread goes from READY to READY without a callback, and the new server would never be asked for its policy.
         """
         core: Any = self.channel._channel  # type: ignore[attr-defined]  # noqa: SLF001 - see above
-        last = None
+        last_connectivity = None
         while not self._stop_event.is_set():
             state = core.check_connectivity_state(True)
             connectivity = _common.CYGRPC_CONNECTIVITY_STATE_TO_CHANNEL_CONNECTIVITY[state]
-            if connectivity is not last or connectivity is grpc.ChannelConnectivity.READY:
+            if connectivity is not last_connectivity or connectivity is grpc.ChannelConnectivity.READY:
                 self._cancel_calls()
                 self._report(self, ConnectivityChange(connectivity))
-            last = connectivity
+            last_connectivity = connectivity
             while not core.watch_connectivity_state(state, time.time() + _STATE_POLL).success:
                 if self._stop_event.is_set():
                     return
@@ -169,7 +171,7 @@ class BlockingConnection:
 
     def _request_config(self, life: int, cancel_event: threading.Event) -> None:
         get_config: Any = self.channel.unary_unary(GET_CONFIG_METHOD)
-        tries = 0
+        try_count = 0
         while not cancel_event.is_set():
             call = get_config.future(b"")
             self._set_call(call, cancel_event)
@@ -186,20 +188,20 @@ class BlockingConnection:
             self._report(self, ConfigUpdate(life, response))
             if response is not None:
                 return
-            cancel_event.wait(wait_again(tries, random.random()))
-            tries += 1
+            cancel_event.wait(seconds_before_retry(try_count, random.random()))
+            try_count += 1
 
-    def _watch(self, life: int, service: str, cancel_event: threading.Event) -> None:
-        """Watch health as `Connection._watch` does."""
+    def _watch_health(self, life: int, service: str, cancel_event: threading.Event) -> None:
+        """Watch health as `AioConnection._watch_health` does."""
         stub = health_pb2_grpc.HealthStub(self.channel)
-        tries = 0
+        try_count = 0
         while not cancel_event.is_set():
             call = stub.Watch(health_pb2.HealthCheckRequest(service=service))
             self._set_call(call, cancel_event)
             try:
                 for response in call:
                     self._report(self, event_of_status(life, service, response.status))
-                    tries = 0
+                    try_count = 0
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     self._report(
@@ -209,5 +211,5 @@ class BlockingConnection:
             if cancel_event.wait(_LOSS_SHOWS_WITHIN):
                 return
             self._report(self, HealthUpdate(life, service, ServerHealth.UNHEALTHY))
-            cancel_event.wait(wait_again(tries, random.random()))
-            tries += 1
+            cancel_event.wait(seconds_before_retry(try_count, random.random()))
+            try_count += 1

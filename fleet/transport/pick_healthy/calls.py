@@ -17,8 +17,8 @@ class _AioMethod:
 
     def __init__(self, pick: Callable[[], AioConnection], *args: Any, **kwargs: Any) -> None:
         self._pick = pick
-        self._args = args
-        self._kwargs = kwargs
+        self._method_args = args
+        self._method_kwargs = kwargs
         # Method of the last picked connection: stubs are created once, since moves are rare.
         self._connection: AioConnection | None = None
         self._method: Callable[..., Any] | None = None
@@ -27,7 +27,7 @@ class _AioMethod:
         connection = self._pick()
         if self._method is None or connection is not self._connection:
             self._connection = connection
-            self._method = getattr(connection.channel, self.kind)(*self._args, **self._kwargs)
+            self._method = getattr(connection.channel, self.kind)(*self._method_args, **self._method_kwargs)
         call = self._method(*args, **kwargs)
         connection.calls.add(call)
         return call

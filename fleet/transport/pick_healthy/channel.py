@@ -30,7 +30,7 @@ from fleet.transport.pick_healthy.events import (
     ChannelPolicy,
     ConfigUpdate,
     Event,
-    OnLeave,
+    OnRetire,
     ServiceUnknown,
     call_back,
     connectivity_of,
@@ -38,7 +38,7 @@ from fleet.transport.pick_healthy.events import (
     is_answer,
     log_retired,
     log_unknown_service,
-    log_unreadable,
+    log_unreadable_policy,
     policy_of,
 )
 
@@ -53,25 +53,25 @@ class PickHealthyChannel(grpc.aio.Channel):
         *,
         name: str = "channel",
         on_change: Callable[[], None] = lambda: None,
-        on_leave: OnLeave = lambda reason: None,
-        on_unreadable: Callable[[], None] = lambda: None,
+        on_retire: OnRetire = lambda reason: None,
+        on_unreadable_policy: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the channel; `connect`, or the first RPC, opens the first connection.
 
         `open_connection` creates a channel with its own connection; True shuffles its addresses. `on_change` is called
-        when new RPCs use another connection or another policy is in force, `on_leave` for every connection that the
-        balancer retires, and `on_unreadable` for every unreadable policy of a server.
+        when new RPCs use another connection or another policy is in force, `on_retire` for every connection that the
+        balancer retires, and `on_unreadable_policy` for every unreadable policy of a server.
         """
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
         self._name = name
         self._on_change = on_change
-        self._on_leave = on_leave
-        self._on_unreadable = on_unreadable
+        self._on_retire = on_retire
+        self._on_unreadable_policy = on_unreadable_policy
         # Ids of auths whose unreadable policy was logged.
         self._logged_auth_ids: set[str] = set()
         # Unknown health services that were logged.
-        self._unknown_services: set[str] = set()
+        self._logged_services: set[str] = set()
         self._connections: dict[int, AioConnection] = {}
         self._retiring_connections: dict[asyncio.Task[None], AioConnection] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -80,11 +80,11 @@ class PickHealthyChannel(grpc.aio.Channel):
         self._is_closed = False
         # Futures of tasks that wait for a state change.
         self._waiters: set[asyncio.Future[None]] = set()
-        self._last_notified: object = None
+        self._last_notified_state: object = None
         #: Set once a request for a policy was answered or failed.
         self.config_response_event = asyncio.Event()
         #: Number of moves to another connection.
-        self.moves = 0
+        self.move_count = 0
 
     @property
     def policy(self) -> ChannelPolicy | None:
@@ -92,16 +92,16 @@ class PickHealthyChannel(grpc.aio.Channel):
         connection = self._connections.get(self._balancer.active_id)
         if connection is None:
             return None
-        return policy_of(self._balancer, connection.config_response, connection.read_at)
+        return policy_of(self._balancer, connection.config_response, connection.policy_received_at)
 
     @property
-    def connection(self) -> tuple[int, int]:
+    def connection_id(self) -> tuple[int, int]:
         """Identifier of the TCP connection that carries new RPCs."""
         picked_connection = self._connections.get(self._balancer.picked_id)
         return self._balancer.picked_id, 0 if picked_connection is None else picked_connection.life
 
     @property
-    def carrier(self) -> grpc.aio.Channel | None:
+    def picked_channel(self) -> grpc.aio.Channel | None:
         """The gRPC channel that carries new RPCs; None before the first one."""
         picked_connection = self._connections.get(self._balancer.picked_id)
         return None if picked_connection is None else picked_connection.channel
@@ -111,14 +111,14 @@ class PickHealthyChannel(grpc.aio.Channel):
         """Id of the proxy that new RPCs go through; empty without a proxy."""
         return ""
 
-    async def close_connection(self, channel: grpc.aio.Channel) -> None:
+    async def close_channel(self, channel: grpc.aio.Channel) -> None:
         """Close a gRPC channel without RPCs, and what it depends on."""
         await channel.close()
 
     def connect(self) -> None:
         """Open the first connection unless there is one. Raises what `open_connection` raises."""
         if not self._connections and not self._is_closed:
-            self._do(self._balancer.start())
+            self._execute(self._balancer.start())
 
     def pick(self) -> AioConnection:
         """Return the connection for a new RPC. Raises UsageError when the channel is closed."""
@@ -207,44 +207,47 @@ class PickHealthyChannel(grpc.aio.Channel):
             return  # the connection was removed, but its tasks are not cancelled yet
         now = time.monotonic()
         if isinstance(event, ServiceUnknown):
-            log_unknown_service(self._name, event, self._unknown_services)
+            log_unknown_service(self._name, event, self._logged_services)
         if isinstance(event, ConfigUpdate):
             if is_answer(event) or connection.config_response is None:
-                connection.config_response, connection.read_at = event.response, now
+                connection.config_response, connection.policy_received_at = event.response, now
             self.config_response_event.set()
-            if log_unreadable(self._name, event.response, self._logged_auth_ids):
-                call_back(self._on_unreadable)
-        self._do(decide(self._balancer, connection.number, event, now, random.random()))
+            if log_unreadable_policy(self._name, event.response, self._logged_auth_ids):
+                call_back(self._on_unreadable_policy)
+        self._execute(decide(self._balancer, connection.number, event, now, random.random()))
         if not self._balancer.is_undecided(connection.number):
             connection.release_slot()
 
     def _wake(self) -> None:
         self._timer = self._timer_at = None
-        self._do(self._balancer.wake(time.monotonic(), random.random()))
+        self._execute(self._balancer.wake(time.monotonic(), random.random()))
 
-    def _do(self, commands: list[Command]) -> None:
+    def _execute(self, commands: list[Command]) -> None:
         """Execute the balancer's commands."""
         for command in commands:
             if isinstance(command, OpenConnection):
                 channel = self._open_connection(command.should_shuffle)
-                connection = AioConnection(command.connection, channel, self._on_event, self.close_connection)
+                connection = AioConnection(command.connection, channel, self._on_event, self.close_channel)
                 active = self._connections.get(self._balancer.active_id)
                 if active is not None:  # its policy is in force until the server sends its own
-                    connection.config_response, connection.read_at = active.config_response, active.read_at
+                    connection.config_response, connection.policy_received_at = (
+                        active.config_response,
+                        active.policy_received_at,
+                    )
                 self._connections[command.connection] = connection
             elif isinstance(command, RequestConfig):
                 self._connections[command.connection].request_config(command.life)
             elif isinstance(command, WatchHealth):
-                self._connections[command.connection].watch(command.life, command.service)
+                self._connections[command.connection].watch_health(command.life, command.service)
             else:
-                self._leave(command)
-        self._arm()
+                self._retire_by_command(command)
+        self._set_timer()
         self._notify()
 
-    def _leave(self, command: RetireConnection) -> None:
-        self.moves += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
+    def _retire_by_command(self, command: RetireConnection) -> None:
+        self.move_count += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
         log_retired(self._name, command.reason)
-        call_back(self._on_leave, command.reason)
+        call_back(self._on_retire, command.reason)
         self._retire(command.connection, command.within)
 
     def _retire(self, number: int, within: float | None) -> None:
@@ -253,7 +256,7 @@ class PickHealthyChannel(grpc.aio.Channel):
         self._retiring_connections[task] = connection
         task.add_done_callback(self._retiring_connections.pop)
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         at = None if self._is_closed else self._balancer.wake_at
         if at == self._timer_at:
             return
@@ -268,12 +271,12 @@ class PickHealthyChannel(grpc.aio.Channel):
     def _notify(self) -> None:
         """Notify the user of the channel of a change, and all tasks that wait."""
         active = self._connections.get(self._balancer.active_id)
-        policy = None if active is None else (active.config_response, active.read_at)
-        before, self._last_notified = (
-            self._last_notified,
-            (self.connection, policy, self._balancer.mode, self._balancer.health_check),
+        policy = None if active is None else (active.config_response, active.policy_received_at)
+        before, self._last_notified_state = (
+            self._last_notified_state,
+            (self.connection_id, policy, self._balancer.mode, self._balancer.health_check),
         )
-        if before != self._last_notified:
+        if before != self._last_notified_state:
             call_back(self._on_change)
         self._wake_waiters()
 

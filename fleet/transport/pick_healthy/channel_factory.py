@@ -14,13 +14,13 @@ from fleet.transport import channels
 from fleet.transport.channels import GrpcOptions, KeepaliveSettings
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
-from fleet.transport.pick_healthy.events import OnLeave
+from fleet.transport.pick_healthy.events import OnRetire
 from fleet.transport.tls import TLSFiles, channel_credentials
 
 Addresses = Sequence[Address]
 
 #: One name may have several addresses: gRPC itself shuffles those (gRFC A62).
-_SHUFFLE = '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'
+_SHUFFLE_CONFIG = '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'
 
 
 class _ConnectionFactory:
@@ -42,13 +42,13 @@ class _ConnectionFactory:
             if tls.server_name:
                 self._options.append(("grpc.ssl_target_name_override", tls.server_name))
 
-    def target(self, shuffle: bool) -> tuple[str, GrpcOptions]:
+    def next_target(self, shuffle: bool) -> tuple[str, GrpcOptions]:
         """Return the target and the options of the next connection."""
         if not shuffle and not self._order.has_started:
             return channels.target_of(self._order.first_order()), self._options
         target = channels.target_of(addresses := self._order.next_order(random.shuffle))
         if len(addresses) == 1:
-            return target, [*self._options, ("grpc.service_config", _SHUFFLE)]
+            return target, [*self._options, ("grpc.service_config", _SHUFFLE_CONFIG)]
         return target, self._options
 
 
@@ -60,8 +60,8 @@ def open_channel(
     *,
     name: str = "channel",
     on_change: Callable[[], None] = lambda: None,
-    on_leave: OnLeave = lambda reason: None,
-    on_unreadable: Callable[[], None] = lambda: None,
+    on_retire: OnRetire = lambda reason: None,
+    on_unreadable_policy: Callable[[], None] = lambda: None,
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     order: AddressOrder | None = None,
 ) -> PickHealthyChannel:
@@ -71,21 +71,23 @@ def open_channel(
 
     Raises ValueError for addresses that cannot be combined, and TLSError.
     """
-    opener = _ConnectionFactory(addresses, tls, keepalive, order)
+    factory = _ConnectionFactory(addresses, tls, keepalive, order)
 
     def open_connection(shuffle: bool) -> grpc.aio.Channel:
-        target, options = opener.target(shuffle)
-        if opener.credentials is None:
+        target, options = factory.next_target(shuffle)
+        if factory.credentials is None:
             return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
-        return grpc.aio.secure_channel(target, opener.credentials, options=options, interceptors=interceptors)
+        return grpc.aio.secure_channel(
+            target, factory.credentials, options=options, interceptors=interceptors
+        )
 
     return PickHealthyChannel(
         open_connection,
         settings,
         name=name,
         on_change=on_change,
-        on_leave=on_leave,
-        on_unreadable=on_unreadable,
+        on_retire=on_retire,
+        on_unreadable_policy=on_unreadable_policy,
     )
 
 
@@ -96,18 +98,18 @@ def open_blocking_channel(
     settings: BalancerSettings = DEFAULTS,
     *,
     name: str = "channel",
-    on_leave: OnLeave = lambda reason: None,
-    on_unreadable: Callable[[], None] = lambda: None,
+    on_retire: OnRetire = lambda reason: None,
+    on_unreadable_policy: Callable[[], None] = lambda: None,
 ) -> BlockingPickHealthyChannel:
     """Return the same channel for grpc's blocking API."""
-    opener = _ConnectionFactory(addresses, tls, keepalive)
+    factory = _ConnectionFactory(addresses, tls, keepalive)
 
     def open_connection(shuffle: bool) -> grpc.Channel:
-        target, options = opener.target(shuffle)
-        if opener.credentials is None:
+        target, options = factory.next_target(shuffle)
+        if factory.credentials is None:
             return grpc.insecure_channel(target, options=options)
-        return grpc.secure_channel(target, opener.credentials, options=options)
+        return grpc.secure_channel(target, factory.credentials, options=options)
 
     return BlockingPickHealthyChannel(
-        open_connection, settings, name=name, on_leave=on_leave, on_unreadable=on_unreadable
+        open_connection, settings, name=name, on_retire=on_retire, on_unreadable_policy=on_unreadable_policy
     )

@@ -23,7 +23,7 @@ from fleet.transport.pick_healthy.events import (
     Event,
     HealthUpdate,
     event_of_status,
-    wait_again,
+    seconds_before_retry,
 )
 from fleet.transport.service_config import ConfigResponse, request_service_config
 
@@ -53,36 +53,38 @@ class AioConnection:
         self.life = 0
         #: Policy that its server sent, and when, by the monotonic clock.
         self.config_response: ConfigResponse | None = None
-        self.read_at: float | None = None
+        self.policy_received_at: float | None = None
         #: RPCs on the connection; ended ones disappear on their own.
         self.calls: weakref.WeakSet[grpc.aio.Call] = weakref.WeakSet()
-        self._slots = connect_slots.of_this_loop()
-        self._slot: ConnectSlot | None = None
+        self._connect_slots = connect_slots.of_this_loop()
+        self._connect_slot: ConnectSlot | None = None
         # True: a caller waits for the end, so the connection closes without waiting for quiet.
         self._skips_quiet = False
-        self._quiet: asyncio.Future[None] | None = None
+        self._quiet_future: asyncio.Future[None] | None = None
         self._follow_task = background.start(self._follow(), name="state of a connection")
         self._config_task: asyncio.Task[None] | None = None
-        self._watch_task: asyncio.Task[None] | None = None
+        self._health_task: asyncio.Task[None] | None = None
 
     def request_config(self, life: int) -> None:
         """Request the service config, until there is a response or the connection is lost."""
         self.life = life
         self._config_task = background.start(self._request_config(life), name="policy of a connection")
 
-    def watch(self, life: int, service: str | None) -> None:
+    def watch_health(self, life: int, service: str | None) -> None:
         """Watch the health of one service, until the connection is lost; None: watch none."""
-        if self._watch_task is not None:
-            self._watch_task.cancel()
-        self._watch_task = None
+        if self._health_task is not None:
+            self._health_task.cancel()
+        self._health_task = None
         if service is not None:
-            self._watch_task = background.start(self._watch(life, service), name="health of a connection")
+            self._health_task = background.start(
+                self._watch_health(life, service), name="health of a connection"
+            )
 
     def release_slot(self) -> None:
         """Free the connect slot, because the health of the connection is known."""
-        if self._slot is not None:
-            self._slot.end()
-            self._slot = None
+        if self._connect_slot is not None:
+            self._connect_slot.end()
+            self._connect_slot = None
 
     async def retire(self, within: float | None) -> None:
         """Close the connection when its RPCs have ended; end them after `within` seconds unless that is None."""
@@ -91,12 +93,12 @@ class AioConnection:
         pending_calls = [call for call in self.calls if not call.done()]
         if not pending_calls and not self._skips_quiet:
             # No caller waits for the end, and others wait for a connection.
-            self._quiet = self._slots.quiet()
-            await self._quiet
+            self._quiet_future = self._connect_slots.quiet_future()
+            await self._quiet_future
         self._cancel_tasks()
-        ends = [asyncio.create_task(_end_of(call)) for call in pending_calls]
-        if ends:
-            await asyncio.wait(ends, timeout=within)
+        end_tasks = [asyncio.create_task(_wait_for_end(call)) for call in pending_calls]
+        if end_tasks:
+            await asyncio.wait(end_tasks, timeout=within)
         cancelled_count = sum(call.cancel() for call in pending_calls)
         if cancelled_count:
             log.info(
@@ -105,49 +107,49 @@ class AioConnection:
                 within,
             )
         await self._close(self.channel)
-        if ends:
-            await asyncio.wait(ends)
+        if end_tasks:
+            await asyncio.wait(end_tasks)
 
     def end_calls(self) -> None:
         """End all RPCs on the connection; if it is retired, it then closes."""
         self._skips_quiet = True
-        if self._quiet is not None and not self._quiet.done():
-            self._quiet.set_result(None)
+        if self._quiet_future is not None and not self._quiet_future.done():
+            self._quiet_future.set_result(None)
         for call in list(self.calls):
             call.cancel()
 
     async def _follow(self) -> None:
         # An RPC on this connection makes it connect before its turn.
-        self._slot = await self._slots.take()
-        last = grpc.ChannelConnectivity.IDLE
+        self._connect_slot = await self._connect_slots.take()
+        last_state = grpc.ChannelConnectivity.IDLE
         while True:
             state = self.channel.get_state(try_to_connect=True)
             # READY after READY: it was lost and made again before this check.
-            if state is not last or state is grpc.ChannelConnectivity.READY:
+            if state is not last_state or state is grpc.ChannelConnectivity.READY:
                 self._cancel_tasks()
-                if self._slot is not None and state is grpc.ChannelConnectivity.READY:
-                    self._slot.extend()
+                if self._connect_slot is not None and state is grpc.ChannelConnectivity.READY:
+                    self._connect_slot.extend()
                 self._report(self, ConnectivityChange(state))
-            last = state
+            last_state = state
             await self.channel.wait_for_state_change(state)
 
     def _cancel_tasks(self) -> None:
-        for task in (self._config_task, self._watch_task):
+        for task in (self._config_task, self._health_task):
             if task is not None:
                 task.cancel()
-        self._config_task = self._watch_task = None
+        self._config_task = self._health_task = None
 
     async def _request_config(self, life: int) -> None:
-        tries = 0
+        try_count = 0
         while True:
             response = await request_service_config(self.channel)
             self._report(self, ConfigUpdate(life, response))
             if response is not None:
                 return
-            await asyncio.sleep(wait_again(tries, random.random()))
-            tries += 1
+            await asyncio.sleep(seconds_before_retry(try_count, random.random()))
+            try_count += 1
 
-    async def _watch(self, life: int, service: str) -> None:
+    async def _watch_health(self, life: int, service: str) -> None:
         """Watch health as https://github.com/grpc/grpc/blob/master/doc/health-checking.md says for clients: no health
         service means healthy; a broken watch means unhealthy and is started again."""
         # A stub would create three methods, and each costs as much as a call.
@@ -156,12 +158,12 @@ class AioConnection:
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
         )
-        tries = 0
+        try_count = 0
         while True:
             try:
                 async for response in watch(health_pb2.HealthCheckRequest(service=service)):
                     self._report(self, event_of_status(life, service, response.status))
-                    tries = 0
+                    try_count = 0
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     self._report(
@@ -170,9 +172,9 @@ class AioConnection:
                     return
             await asyncio.sleep(_LOSS_SHOWS_WITHIN)
             self._report(self, HealthUpdate(life, service, ServerHealth.UNHEALTHY))
-            await asyncio.sleep(wait_again(tries, random.random()))
-            tries += 1
+            await asyncio.sleep(seconds_before_retry(try_count, random.random()))
+            try_count += 1
 
 
-async def _end_of(call: grpc.aio.Call) -> None:
+async def _wait_for_end(call: grpc.aio.Call) -> None:
     await call.code()

@@ -16,10 +16,10 @@ from fleet.transport.service_config import ConfigResponse
 log = logging.getLogger(__name__)
 
 #: Called with the reason when a connection is retired.
-OnLeave = Callable[[RetireReason], None]
+OnRetire = Callable[[RetireReason], None]
 
 #: Seconds until a failed request or watch is repeated, doubled each time up to the ceiling.
-_RETRY_WAITS = (1.0, 16.0)
+_RETRY_WAIT_RANGE = (1.0, 16.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ChannelPolicy:
     #: Id of the auth that sent it; empty if unknown.
     auth_id: str
     #: When it was received, by the monotonic clock.
-    read_at: float
+    received_at: float
     #: The policy's health service if the server does not know it: the health of the whole server is watched instead.
     unknown_service: str | None = None
 
@@ -104,13 +104,13 @@ def decide(balancer: Balancer, number: int, event: Event, now: float, chance: fl
 
 
 def policy_of(
-    balancer: Balancer, response: ConfigResponse | None, read_at: float | None
+    balancer: Balancer, response: ConfigResponse | None, received_at: float | None
 ) -> ChannelPolicy | None:
     """Return the policy in force on a channel; None before a server has sent one."""
-    if response is None or read_at is None:
+    if response is None or received_at is None:
         return None
     return ChannelPolicy(
-        balancer.mode, balancer.health_check, response.auth_id, read_at, balancer.unknown_service
+        balancer.mode, balancer.health_check, response.auth_id, received_at, balancer.unknown_service
     )
 
 
@@ -141,7 +141,7 @@ def connectivity_of(balancer: Balancer) -> grpc.ChannelConnectivity:
 
 
 #: Log texts for a retired connection. Failed attempts repeat, so they are logged at level DEBUG.
-_SENTENCES = {
+_RETIRE_LOGS = {
     RetireReason.MOVED: (logging.INFO, "moved to another connection: the old one was unhealthy or lost"),
     RetireReason.RENEWED: (logging.INFO, "moved to a new connection as scheduled"),
     RetireReason.RECOVERED: (logging.INFO, "stays on its connection, which became healthy before the backup"),
@@ -158,11 +158,11 @@ _SENTENCES = {
 
 def log_retired(name: str, reason: RetireReason) -> None:
     """Log that a connection of a channel was retired, and why."""
-    level, sentence = _SENTENCES[reason]
+    level, sentence = _RETIRE_LOGS[reason]
     log.log(level, "balancer.%s: %s %s", reason, name, sentence)
 
 
-def log_unreadable(name: str, response: ConfigResponse | None, logged_auth_ids: set[str]) -> bool:
+def log_unreadable_policy(name: str, response: ConfigResponse | None, logged_auth_ids: set[str]) -> bool:
     """Log an unreadable policy, once per server; return whether it was unreadable."""
     if response is None or not response.problem:
         return False
@@ -192,7 +192,7 @@ def _unknown_sentence(service: str) -> str:
     )
 
 
-def wait_again(tries: int, chance: float) -> float:
+def seconds_before_retry(try_count: int, chance: float) -> float:
     """Return the seconds to wait before a failed request or watch is repeated."""
-    least, most = _RETRY_WAITS
-    return min(least * 2.0 ** min(tries, 32), most) * (1 + chance / 2)
+    least, most = _RETRY_WAIT_RANGE
+    return min(least * 2.0 ** min(try_count, 32), most) * (1 + chance / 2)

@@ -1,4 +1,4 @@
-"""The grpc.aio channel to auths through proxies: every connection of the balancer has its own passage."""
+"""The grpc.aio channel to auths through proxies: every connection of the balancer has its own forwarder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fleet.transport import channels
 from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import Addresses
-from fleet.transport.pick_healthy.events import OnLeave
+from fleet.transport.pick_healthy.events import OnRetire
 from fleet.transport.tls import TLSFiles, channel_credentials
 from fleet.transport.tunnel_forwarder import TunnelForwarder
 
-#: Timeout of a handshake through a tunnel, milliseconds; the passage itself gives up earlier.
+#: Timeout of a handshake through a tunnel, milliseconds; the forwarder itself gives up earlier.
 _CONNECT_WITHIN_MS = 10_000
 
 
@@ -33,25 +33,25 @@ class TunnelledChannel(PickHealthyChannel):
         *,
         name: str = "channel",
         on_change: Callable[[], None] = lambda: None,
-        on_leave: OnLeave = lambda reason: None,
-        on_unreadable: Callable[[], None] = lambda: None,
+        on_retire: OnRetire = lambda reason: None,
+        on_unreadable_policy: Callable[[], None] = lambda: None,
         interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     ) -> None:
         """Create the channel. Raises TLSError, and ValueError without addresses."""
         super().__init__(
-            self._open_tunnelled,
+            self._open_tunnelled_connection,
             settings,
             name=name,
             on_change=on_change,
-            on_leave=on_leave,
-            on_unreadable=on_unreadable,
+            on_retire=on_retire,
+            on_unreadable_policy=on_unreadable_policy,
         )
-        self._proxies = list(addresses)
+        self._proxy_addresses = list(addresses)
         self._tls = tls
         self._keepalive = keepalive
         self._interceptors = interceptors
         self._forwarders: dict[grpc.aio.Channel, TunnelForwarder] = {}
-        for address in self._proxies:
+        for address in self._proxy_addresses:
             channels.target_of([address])
         if tls is not None and tls.enabled:
             channel_credentials(tls)  # report unusable files now, not at a later attempt
@@ -60,31 +60,31 @@ class TunnelledChannel(PickHealthyChannel):
     @override
     def proxy_id(self) -> str:
         """Id of the proxy that new RPCs go through; empty until known."""
-        forwarder = None if self.carrier is None else self._forwarders.get(self.carrier)
+        forwarder = None if self.picked_channel is None else self._forwarders.get(self.picked_channel)
         return "" if forwarder is None else forwarder.proxy_id
 
     @override
-    async def close_connection(self, channel: grpc.aio.Channel) -> None:
-        await super().close_connection(channel)
+    async def close_channel(self, channel: grpc.aio.Channel) -> None:
+        await super().close_channel(channel)
         await self._forwarders.pop(channel).close()
 
-    def _open_tunnelled(self, shuffle: bool) -> grpc.aio.Channel:
+    def _open_tunnelled_connection(self, shuffle: bool) -> grpc.aio.Channel:
         del shuffle  # each connection uses a random proxy, and the proxy chooses the auth
         forwarder = TunnelForwarder(self._open_proxy_channel)
-        more: list[tuple[str, int | str]] = [("grpc.min_reconnect_backoff_ms", _CONNECT_WITHIN_MS)]
+        extra_options: list[tuple[str, int | str]] = [("grpc.min_reconnect_backoff_ms", _CONNECT_WITHIN_MS)]
         tls = None if self._tls is None else self._tls.for_role("auth")
         target = channels.target_of([forwarder.address])
         channel = channels.open_channel(
-            target, tls, self._keepalive, extra_options=more, interceptors=self._interceptors
+            target, tls, self._keepalive, extra_options=extra_options, interceptors=self._interceptors
         )
         self._forwarders[channel] = forwarder
         return channel
 
     def _open_proxy_channel(self) -> grpc.aio.Channel:
-        shuffled_proxies = random.sample(self._proxies, len(self._proxies))
+        shuffled_addresses = random.sample(self._proxy_addresses, len(self._proxy_addresses))
         try:
-            target = channels.target_of(shuffled_proxies)  # gRPC skips an address that refuses at once
+            target = channels.target_of(shuffled_addresses)  # gRPC skips an address that refuses at once
         except ValueError:
-            target = channels.target_of(shuffled_proxies[:1])  # a host name cannot be combined with others
+            target = channels.target_of(shuffled_addresses[:1])  # a host name cannot be combined with others
         tls = None if self._tls is None else self._tls.for_role("proxy")
         return channels.open_channel(target, tls, self._keepalive)

@@ -219,14 +219,12 @@ class TunnelServer:
 
     def find_connection(self, context: Context) -> ClientConnection | None:
         """Return the connection to which a Tunnel stream belongs; None without one."""
-        token = metadata.token_of(context.invocation_metadata() or ())
+        token, key = metadata.token_of(context.invocation_metadata() or ()), _connection_key(context)
         client = self._clients_by_token.get(token) if token else None
         if client is None:
-            return self._state.connection(_connection_key(context))
+            return self._state.connection(key)
         # On another connection, the certificate must identify the same client, too.
-        if client.connection.key == _connection_key(context) or client.connection.peer.identity == _identity(
-            context
-        ):
+        if client.connection.key == key or client.connection.peer.identity == _identity(context):
             return client.connection
         return None
 

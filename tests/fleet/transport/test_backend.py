@@ -286,7 +286,10 @@ async def test_unreadable_resources_are_left_out(valkey_url: str, prefix: str) -
     """They are reported by name; an unreadable networking config raises an error."""
     unreadable_names: list[str] = []
     backend = Backend(
-        valkey_url, "default", prefix=prefix, on_unreadable=lambda name, reason: unreadable_names.append(name)
+        valkey_url,
+        "default",
+        prefix=prefix,
+        on_unreadable_resource=lambda name, reason: unreadable_names.append(name),
     )
     await backend.put_instance("proxy", server("a"), 60.0)
     await backend.put_instance("proxy", server("b"), 60.0)

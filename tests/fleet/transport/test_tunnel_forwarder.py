@@ -84,5 +84,7 @@ async def test_close_resets_connections() -> None:
         with pytest.raises(OSError, match=r"[Cc]onnect"):
             await asyncio.open_connection(*forwarder_address)
         await eventually(
-            lambda: not [task for task in asyncio.all_tasks() - tasks_before if "passage" in repr(task)]
+            lambda: (
+                not [task for task in asyncio.all_tasks() - tasks_before if "tunnel forwarder" in repr(task)]
+            )
         )

@@ -31,7 +31,7 @@ async def auths(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., A
             auth = await FakeAuth(name, *args, **kwargs).start()
             running_auths.append(auth)
             if request.param == "proxy":
-                auth.passage = await stack.enter_async_context(forwarder_to(lambda: auth.address))
+                auth.forwarder = await stack.enter_async_context(forwarder_to(lambda: auth.address))
             return auth
 
         yield start

@@ -126,13 +126,13 @@ async def test_old_connection_recovers_first(auths: Auths, channels: Any) -> Non
     auth = await auths("a")
     channel = channels(auth, settings=BalancerSettings(first_wait=0.0, base=30.0))
     await await_policy(channel)
-    before = channel.connection
+    before = channel.connection_id
     auth.set_health(healthy=False)
     await eventually(lambda: auth.watches == 2)
     auth.set_health(healthy=True)
     await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
-    await eventually(lambda: channel._balancer.backup_id is None or channel.moves == 1)
-    assert (channel.connection, channel.moves) in ((before, 0), ((1, 1), 1))
+    await eventually(lambda: channel._balancer.backup_id is None or channel.move_count == 1)
+    assert (channel.connection_id, channel.move_count) in ((before, 0), ((1, 1), 1))
     assert len(channel._connections) == 1
 
 
@@ -140,7 +140,9 @@ async def test_changes_are_reported(auths: Auths, channels: Any) -> None:
     """Only a new connection and a new policy are reported."""
     first, second = await auths("a"), await auths("b")
     changes: list[Any] = []
-    channel = channels(first, second, on_change=lambda: changes.append((channel.connection, channel.policy)))
+    channel = channels(
+        first, second, on_change=lambda: changes.append((channel.connection_id, channel.policy))
+    )
     await await_policy(channel)
     first.set_health(healthy=False)
     await wait_for_auth(channel, "b")

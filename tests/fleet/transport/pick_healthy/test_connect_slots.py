@@ -14,8 +14,8 @@ from tests.fakes.waiting import eventually
 @pytest.fixture
 def slots(monkeypatch: pytest.MonkeyPatch) -> ConnectSlots:
     """Two slots without a time limit."""
-    monkeypatch.setattr(connect_slots, "_AT_ONCE", 2)
-    monkeypatch.setattr(connect_slots, "_HOLD", 600.0)
+    monkeypatch.setattr(connect_slots, "_MOST_ACTIVE_SLOTS", 2)
+    monkeypatch.setattr(connect_slots, "_SLOT_TIMEOUT", 600.0)
     return ConnectSlots()
 
 
@@ -53,8 +53,8 @@ async def test_cancelled_requests_are_skipped(slots: ConnectSlots) -> None:
 
 async def test_slow_connections_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a server does not respond, other connections begin without waiting for an end."""
-    monkeypatch.setattr(connect_slots, "_AT_ONCE", 1)
-    monkeypatch.setattr(connect_slots, "_HOLD", 0.01)
+    monkeypatch.setattr(connect_slots, "_MOST_ACTIVE_SLOTS", 1)
+    monkeypatch.setattr(connect_slots, "_SLOT_TIMEOUT", 0.01)
     slots = ConnectSlots()
     _, waiting_tasks = await request_slots(slots, 10)
     await eventually(lambda: all(task.done() for task in waiting_tasks))
@@ -63,12 +63,12 @@ async def test_slow_connections_do_not_block_others(monkeypatch: pytest.MonkeyPa
 
 async def test_connected_slot_is_held_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is held longer than an unconnected one, but not for ever."""
-    monkeypatch.setattr(connect_slots, "_AT_ONCE", 1)
-    monkeypatch.setattr(connect_slots, "_HOLD", 600.0)
+    monkeypatch.setattr(connect_slots, "_MOST_ACTIVE_SLOTS", 1)
+    monkeypatch.setattr(connect_slots, "_SLOT_TIMEOUT", 600.0)
     slots = ConnectSlots()
     first_slot = await slots.take()
     (_, (waiting_task,)) = await request_slots(slots, 1)
-    monkeypatch.setattr(connect_slots, "_HOLD_CONNECTED", 0.05)
+    monkeypatch.setattr(connect_slots, "_CONNECTED_SLOT_TIMEOUT", 0.05)
     first_slot.extend()
     first_slot.extend()
     await waiting_task
@@ -77,9 +77,9 @@ async def test_connected_slot_is_held_longer(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_quiet_waits_for_the_last_connection(slots: ConnectSlots) -> None:
     """Without connections it returns at once."""
-    await slots.quiet()
+    await slots.quiet_future()
     active_slots, waiting_tasks = await request_slots(slots, 3)
-    quiet_future = slots.quiet()
+    quiet_future = slots.quiet_future()
     for slot in active_slots:
         slot.end()
     last_slot = await waiting_tasks[0]
@@ -92,7 +92,7 @@ async def test_quiet_has_a_time_limit(slots: ConnectSlots, monkeypatch: pytest.M
     """A loop that always connects does not keep old connections for ever."""
     monkeypatch.setattr(connect_slots, "_QUIET_WITHIN", 0.01)
     await request_slots(slots, 2)
-    await slots.quiet()
+    await slots.quiet_future()
 
 
 async def test_each_loop_has_its_slots() -> None:

@@ -44,7 +44,7 @@ async def test_old_connection_is_closed_after_its_last_stream(
     first, second = await auths("a"), await auths("b")
     forward, second_forward = await forwards(first), await forwards(second)
     retire_reasons: list[RetireReason] = []
-    channel = channels(forward, second_forward, on_leave=retire_reasons.append)
+    channel = channels(forward, second_forward, on_retire=retire_reasons.append)
     await await_policy(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
@@ -88,7 +88,7 @@ async def test_goaway_of_the_current_connection(auths: Auths, channels: Any) -> 
     await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
     assert second.configs_asked == 1
     # The balancer did not move: pick_first itself found another server, where health is watched.
-    assert channel.moves == 0
+    assert channel.move_count == 0
     await eventually(lambda: channel.policy.health_check)
 
 

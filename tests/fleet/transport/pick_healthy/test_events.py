@@ -27,9 +27,9 @@ from fleet.transport.pick_healthy.events import (
     is_answer,
     log_retired,
     log_unknown_service,
-    log_unreadable,
+    log_unreadable_policy,
     policy_of,
-    wait_again,
+    seconds_before_retry,
 )
 from fleet.transport.service_config import ConfigResponse
 
@@ -67,8 +67,14 @@ def test_every_grpc_state_is_converted() -> None:
 
 def test_waits_between_config_requests_grow_to_a_ceiling() -> None:
     """1 s to 16 s, plus up to a half."""
-    assert [wait_again(attempts, 0.0) for attempts in (0, 1, 4, 9, 10_000)] == [1.0, 2.0, 16.0, 16.0, 16.0]
-    assert wait_again(0, 0.5) == 1.25
+    assert [seconds_before_retry(attempts, 0.0) for attempts in (0, 1, 4, 9, 10_000)] == [
+        1.0,
+        2.0,
+        16.0,
+        16.0,
+        16.0,
+    ]
+    assert seconds_before_retry(0, 0.5) == 1.25
 
 
 def test_every_retire_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,10 +95,10 @@ def test_unreadable_response_is_logged_once_per_auth(caplog: pytest.LogCaptureFi
     """Every unreadable response counts; valid and missing ones do not."""
     logged_auths: set[str] = set()
     for auth in ("a", "b", "a"):
-        assert log_unreadable("channel", ConfigResponse(None, auth, "it is truncated"), logged_auths)
+        assert log_unreadable_policy("channel", ConfigResponse(None, auth, "it is truncated"), logged_auths)
     assert caplog.text.count("service-config.unreadable") == 2
     for response in (None, ConfigResponse(None), ConfigResponse(ServiceConfig(), "c")):
-        assert not log_unreadable("channel", response, logged_auths)
+        assert not log_unreadable_policy("channel", response, logged_auths)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ async def test_failing_callback_does_not_affect_the_channel(
         raise KeyError(reason)
 
     first, second = await auths("a"), await auths("b")
-    channel = channels(first, second, on_leave=fail)
+    channel = channels(first, second, on_retire=fail)
     await await_policy(channel)
     assert await responding_auth(channel) == "a"
     first.set_health(healthy=False)
@@ -126,7 +126,7 @@ async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) 
     # Calls move first; `policy` changes after that, in another thread for the blocking channel.
     await eventually(lambda: channel.policy.auth_id == "b")
     await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
-    assert channel.moves == 1
+    assert channel.move_count == 1
     await second.stop()
     # Only the unhealthy server is left, which is better than none.
     assert await responding_auth_after_a_loss(channel) == "a"
@@ -191,7 +191,7 @@ async def test_unhealthy_connection_is_used_without_alternative(auths: Auths, ch
     for _ in range(20):
         assert await responding_auth(channel) == "a"
     assert channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-    assert channel.moves == 0
+    assert channel.move_count == 0
 
 
 async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, channels: Any) -> None:
@@ -200,7 +200,7 @@ async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, c
     first_forward, second_forward = await forwards(first), await forwards(second)
     await second_forward.change(mode=ForwardMode.HOLD)
     retire_reasons: list[RetireReason] = []
-    channel = channels(first_forward, second_forward, on_leave=retire_reasons.append)
+    channel = channels(first_forward, second_forward, on_retire=retire_reasons.append)
     await await_policy(channel)
     first.set_health(healthy=False)
     await eventually(lambda: second_forward.accepted_count > 0)
@@ -208,7 +208,7 @@ async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, c
     await await_policy(channel)
     await eventually(lambda: retire_reasons[-1:] == [RetireReason.RECOVERED])
     assert set(retire_reasons[:-1]) <= {RetireReason.REPLACED}
-    assert channel.moves == 0
+    assert channel.move_count == 0
     assert await responding_auth(channel) == "a"
     await second_forward.change(mode=ForwardMode.PASS)  # the forward detects the end of its client
     await eventually(lambda: (len(first_forward.links), len(second_forward.links)) == (1, 0))
@@ -239,7 +239,7 @@ async def test_failed_config_request_is_repeated(
 ) -> None:
     """Calls succeed meanwhile."""
     for kind in ("connection", "blocking_connection"):
-        monkeypatch.setattr(f"fleet.transport.pick_healthy.{kind}.wait_again", lambda *_: 0.05)
+        monkeypatch.setattr(f"fleet.transport.pick_healthy.{kind}.seconds_before_retry", lambda *_: 0.05)
     auth = await auths("a")
     auth.config_fails = grpc.StatusCode.UNAVAILABLE
     channel = channels(auth)
@@ -255,12 +255,12 @@ async def test_restarted_server_gets_one_config_request(auths: Auths, channels: 
     auth = await auths("a")
     channel = channels(auth)
     await await_policy(channel)
-    read_at_before = channel.policy.read_at
+    received_at_before = channel.policy.received_at
     await auth.stop()
     await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
     await auth.start()
     await await_policy(channel)
-    await eventually(lambda: channel.policy.read_at > read_at_before)
+    await eventually(lambda: channel.policy.received_at > received_at_before)
     assert auth.configs_asked == 2
 
 
@@ -271,7 +271,7 @@ async def test_periodic_reconnect(auths: Auths, channels: Any) -> None:
     await await_policy(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
-    await eventually(lambda: channel.moves >= 2)
+    await eventually(lambda: channel.move_count >= 2)
     assert await responding_auth(channel) == "a"
     auth.streams[0].put_nowait(b"still here")
     assert await stream.read() == b"still here"
@@ -284,7 +284,7 @@ async def test_unreadable_policy_is_logged_and_counted(
     auth = await auths("a")
     auth.config_is_garbage = True
     refusals: list[None] = []
-    channel = channels(auth, on_unreadable=lambda: refusals.append(None))
+    channel = channels(auth, on_unreadable_policy=lambda: refusals.append(None))
     await await_policy(channel)
     assert await responding_auth(channel) == "a"
     assert len(refusals) == 1
@@ -303,7 +303,7 @@ async def test_unhealthy_backup_without_a_policy_is_not_used(auths: Auths, chann
     second.set_health(healthy=False)
     first.set_health(healthy=False)
     await eventually(lambda: second.configs_asked > 2 and second.watches > 2)
-    assert channel.moves == 0
+    assert channel.move_count == 0
     assert await responding_auth(channel) == "a"
     first.set_health(healthy=True)
     await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
@@ -318,7 +318,7 @@ async def test_healthy_backup_without_a_policy_is_used(auths: Auths, channels: A
     second.config_fails = grpc.StatusCode.INTERNAL
     first.set_health(healthy=False)
     await wait_for_auth(channel, "b")
-    await eventually(lambda: channel.moves == 1)
+    await eventually(lambda: channel.move_count == 1)
     policy = channel.policy
     assert (policy.mode, policy.health_check, policy.auth_id) == (
         service_config.PickHealthyMode.RECONNECT,
@@ -374,7 +374,7 @@ async def test_unknown_health_service_falls_back_to_the_whole_server(
     await eventually(
         lambda: channel.policy.problem.startswith("SERVICE_UNKNOWN: no health service 'fleet.Agents'")
     )
-    assert (channel.moves, second.configs_asked, channel.policy.health_check) == (0, 0, True)
+    assert (channel.move_count, second.configs_asked, channel.policy.health_check) == (0, 0, True)
     assert caplog.text.count("health.service-unknown") == 1
     first.set_health(healthy=False)
     await wait_for_auth(channel, "b")
