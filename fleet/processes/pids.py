@@ -19,7 +19,7 @@ class ProcessState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ProcessUsage:
     """Resource usage of a process."""
 
     #: Resident memory, bytes.
@@ -51,13 +51,15 @@ def state(pid: int, expected_start_ticks: int | None = None) -> ProcessState:
     return ProcessState.FROZEN if fields[0] in "Tt" else ProcessState.RUNNING
 
 
-def usage(pid: int) -> Usage | None:
+def usage(pid: int) -> ProcessUsage | None:
     """Return the resource usage of `pid`; None if it is not available."""
     fields = _stat(pid)
     if not fields:
         return None
     ticks = int(fields[11]) + int(fields[12])
-    return Usage(rss=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), cpu=ticks / os.sysconf("SC_CLK_TCK"))
+    return ProcessUsage(
+        rss=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), cpu=ticks / os.sysconf("SC_CLK_TCK")
+    )
 
 
 def _stat(pid: int) -> list[str]:

@@ -40,10 +40,10 @@ _MOST_BYTES_PER_PAGE = 2 * 1024 * 1024
 #: redis-py's TimeoutError is not among them.
 _LOST_CONNECTION_ERRORS = (redis.ConnectionError, OSError, RuntimeError)
 
-Kind = Literal["auth", "proxy"]
+AuthOrProxy = Literal["auth", "proxy"]
 _Resource = TypeVar("_Resource", types_pb2.ServerV2, fleet_pb2.AgentEntry)
 #: Condition of a write: none, that nothing is stored, or that the stored revision is the given one.
-Condition = Literal["any", "absent", "is"]
+WriteCondition = Literal["any", "absent", "is"]
 
 
 class BackendUnavailableError(Exception):
@@ -133,7 +133,7 @@ class Backend:
         """Close all connections."""
         await self._redis.aclose()
 
-    async def put_instance(self, kind: Kind, server: types_pb2.ServerV2, ttl: float) -> None:
+    async def put_instance(self, kind: AuthOrProxy, server: types_pb2.ServerV2, ttl: float) -> None:
         """Write the resource of an auth or a proxy; it expires in `ttl` seconds. Raises BackendUnavailableError."""
         name = server.metadata.name
         await self._write(
@@ -142,12 +142,12 @@ class Backend:
             [server.SerializeToString(), _milliseconds(ttl), name],
         )
 
-    async def delete_instance(self, kind: Kind, name: str) -> bool:
+    async def delete_instance(self, kind: AuthOrProxy, name: str) -> bool:
         """Delete the resource of an auth or a proxy; return whether there was one. Raises BackendUnavailableError."""
         keys = [self._key(kind, name), self._key(f"{kind}s")]
         return bool(await self._write(self._delete_instance_script, keys, [name]))
 
-    async def list_instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
+    async def list_instances(self, kind: AuthOrProxy) -> tuple[types_pb2.ServerV2, ...]:
         """Return every unexpired auth or proxy that can be read, by name. Raises BackendUnavailableError."""
         reply = await self._read_script(
             self._list_instances_script, [self._key(f"{kind}s")], [self._key(kind, "")]
@@ -255,7 +255,10 @@ class Backend:
         return "" if revision is None else str(revision.decode(errors="replace"))
 
     async def put_networking_config(
-        self, config: types_pb2.ClusterNetworkingConfigV2, condition: Condition = "any", revision: str = ""
+        self,
+        config: types_pb2.ClusterNetworkingConfigV2,
+        condition: WriteCondition = "any",
+        revision: str = "",
     ) -> bool:
         """Write the networking config if the condition holds; return whether it was written.
 

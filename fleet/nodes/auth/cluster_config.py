@@ -24,7 +24,7 @@ from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfigError, Origin
 from fleet.transport import networking_config, peers
-from fleet.transport.backend import Backend, BackendUnavailableError, Condition, UnreadableResourceError
+from fleet.transport.backend import Backend, BackendUnavailableError, UnreadableResourceError, WriteCondition
 from fleet.transport.networking_config import Message
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc
 
@@ -149,7 +149,7 @@ class ClusterConfigServicer:
             await abort_unavailable(context, error)
 
     async def _put(
-        self, message: Message, context: Context, condition: Condition = "any", revision: str = ""
+        self, message: Message, context: Context, condition: WriteCondition = "any", revision: str = ""
     ) -> bool:
         try:
             with self._instance.measure_write("networking-config"):
@@ -227,7 +227,7 @@ class InitialConfig:
         Raises BackendUnavailableError.
         """
         networking_config.finalize(self.message, self.origin, _new_revision())
-        condition: Condition = "any" if self.origin is Origin.CONFIG_FILE else "absent"
+        condition: WriteCondition = "any" if self.origin is Origin.CONFIG_FILE else "absent"
         await backend.put_networking_config(self.message, condition)
 
 

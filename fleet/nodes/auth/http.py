@@ -25,14 +25,14 @@ from fleet.nodes.shared.instance import LONGEST_ID, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL, HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from fleet.protocol.recovery import announce
-from fleet.transport.backend import BackendUnavailableError, Kind
+from fleet.transport.backend import AuthOrProxy, BackendUnavailableError
 from fleet.transport.http_close import Receive, Scope, Send
 from fleet.transport.peers import Caller
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
 
-_KINDS: dict[Kind, str] = {"auth": "auth_server", "proxy": "proxy"}
+_KINDS: dict[AuthOrProxy, str] = {"auth": "auth_server", "proxy": "proxy"}
 #: Largest accepted request body, in bytes.
 _LARGEST = 262_144
 #: Longest TTL of a resource, seconds. Longer ones are a mistake.
@@ -130,7 +130,9 @@ class AuthHTTP:
         if refusal:
             raise HTTPError(403, refusal)
 
-    def _demand_proof(self, caller: Caller | None, kind: Kind, instance_id: str, hostname: str = "") -> None:
+    def _demand_proof(
+        self, caller: Caller | None, kind: AuthOrProxy, instance_id: str, hostname: str = ""
+    ) -> None:
         cluster = self._instance.flags.cluster
         refusal = instance_admission.identity_refusal_of(caller, kind, instance_id, cluster, hostname)
         if refusal:
@@ -156,7 +158,7 @@ class AuthHTTP:
     async def _upsert_auth_server(self, caller: Caller | None, body: Document) -> Document:
         return await self._upsert("auth", caller, body)
 
-    async def _upsert(self, kind: Kind, caller: Caller | None, body: Document) -> Document:
+    async def _upsert(self, kind: AuthOrProxy, caller: Caller | None, body: Document) -> Document:
         server = _server(kind, body.get("server"))
         self._demand_proof(caller, kind, server.metadata.name, server.spec.hostname)
         # The auth that writes the resource sets this label itself, whatever the sender says.
@@ -291,7 +293,7 @@ def _name(name: object, field_path: str) -> str:
     return name
 
 
-def _server(kind: Kind, document: object) -> types_pb2.ServerV2:
+def _server(kind: AuthOrProxy, document: object) -> types_pb2.ServerV2:
     if not isinstance(document, dict):
         raise HTTPError(400, "server: missing")
     try:

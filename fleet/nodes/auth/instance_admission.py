@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from fleet.nodes.shared import flags, operators
 from fleet.protocol import text_limits
-from fleet.transport.backend import Kind
+from fleet.transport.backend import AuthOrProxy
 from fleet.transport.peers import Caller
 from fleet.transport.tls import SHARED_NAMES
 from fleet.wire import types_pb2
@@ -40,7 +40,7 @@ def refusal_of(call: str, caller: Caller | None, host: str, *, allow_anonymous: 
 
 
 def identity_refusal_of(
-    caller: Caller | None, kind: Kind, instance_id: str, cluster: str, name: str = ""
+    caller: Caller | None, kind: AuthOrProxy, instance_id: str, cluster: str, name: str = ""
 ) -> str:
     """Return why a caller may not write an instance's resource; empty if it may.
 

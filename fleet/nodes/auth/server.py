@@ -31,7 +31,7 @@ from fleet.protocol.policies.switches import SwitchError
 from fleet.protocol.recovery import announce, service_config
 from fleet.protocol.recovery.service_config import ServiceConfig, ServiceConfigError
 from fleet.transport import http_close, peers
-from fleet.transport.backend import BackendUnavailableError, Kind, UnreadableResourceError
+from fleet.transport.backend import AuthOrProxy, BackendUnavailableError, UnreadableResourceError
 from fleet.transport.networking_config import Message
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import (
@@ -242,7 +242,7 @@ class PresenceServicer:
         return presence_pb2.ListProxyServersResponse(servers=servers, next_page_token=token)
 
     async def _page(
-        self, kind: Kind, size: int, token: str, context: Context
+        self, kind: AuthOrProxy, size: int, token: str, context: Context
     ) -> tuple[Sequence[types_pb2.ServerV2], str]:
         await self._response_limiter.admit(context)
         try:

@@ -30,7 +30,7 @@ from fleet.protocol import durations, text_limits
 from fleet.protocol.instance_labels import DIAG_LABEL, DRAINING_LABEL, REGION_LABEL, TTL_LABEL
 from fleet.protocol.recovery import announce
 from fleet.transport import channels, diag
-from fleet.transport.backend import Backend, BackendTimeoutError, BackendUnavailableError, Kind
+from fleet.transport.backend import AuthOrProxy, Backend, BackendTimeoutError, BackendUnavailableError
 from fleet.transport.declared_status import DeclaredStatus
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessHealth
@@ -98,9 +98,9 @@ class Presence(Protocol):
 class Instance:
     """An auth or proxy without the services of its role: add those to `server` before `start`."""
 
-    def __init__(self, kind: Kind, flags: InstanceFlags) -> None:
+    def __init__(self, kind: AuthOrProxy, flags: InstanceFlags) -> None:
         """Raises NodeStartError if the backend address is invalid."""
-        self.kind: Kind = kind
+        self.kind: AuthOrProxy = kind
         self.flags = flags
         self.schedule = announce.schedule(flags.announce_ttl, random.random())
         self.process = ProcessHealth(self.schedule.tick)

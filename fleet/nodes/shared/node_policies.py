@@ -28,7 +28,7 @@ from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import PolicyError, PolicyValue
 from fleet.protocol.recovery import announce
 from fleet.protocol.recovery.announce import AnnounceError
-from fleet.transport.backend import Kind
+from fleet.transport.backend import AuthOrProxy
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ def load_with_ttl(
 
 
 def run_instance(
-    role: Kind,
+    role: AuthOrProxy,
     serve: Callable[[InstanceFlags, Policies], Coroutine[Any, Any, list[str] | None]],
     *,
     id_: str | None,
