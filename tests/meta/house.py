@@ -306,7 +306,7 @@ _AWAITED = {
     ("fleet/nodes/agent/program.py", "self._tasks"): "AgentGroup asks each agent at every tick of its clock",
     ("fleet/nodes/proxy/auth_sessions.py", "self._refresh_task"): "each call that needs the auths awaits it",
     ("fleet/monitoring/pollers/probe.py", "self._tasks"): "the end of the probe gathers both",
-    ("fleet/transport/tunnel/link.py", "self._run"): "the end of the attempt is its result",
+    ("fleet/transport/tunnel/link.py", "self._run_task"): "the end of the connection is its result",
 }
 
 

@@ -8,13 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from fleet.transport.http2 import floods, frames, header_blocks
-from fleet.transport.http2.fields import (
-    ZERO_TABLE_SIZE_UPDATE,
-    HeaderBlockCache,
-    HeaderBlockDecoder,
-    HeaderListTooLongError,
-)
+from fleet.transport.http2 import fields, floods, frames, header_blocks
+from fleet.transport.http2.fields import HeaderBlockCache, HeaderBlockDecoder, HeaderListTooLongError
 from fleet.transport.http2.frames import ErrorCode, FrameType, Http2ConnectionError, SettingId
 from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlockAssembler
 from fleet.transport.http2.liveness import Liveness
@@ -58,7 +53,7 @@ class Http2Connection(asyncio.Protocol):
         self._has_settings = False
         self._streams: dict[int, Stream] = {}
         self._blocked_streams: dict[int, Stream] = {}
-        self._stream_numbers = StreamNumbers(is_server=on_stream is not None)
+        self._numbers = StreamNumbers(is_server=on_stream is not None)
         self._header_blocks = HeaderBlockAssembler(options.max_header_list_size)
         self._bytes_since_window_update = 0
         self._reset_budget = floods.ResetBudget(self._loop.time)
@@ -105,7 +100,7 @@ class Http2Connection(asyncio.Protocol):
 
     def open(self, block: bytes, *, end: bool = False) -> Stream:
         """Open a stream with its headers, as a client."""
-        number = self._stream_numbers.next()
+        number = self._numbers.next()
         stream = self._new_stream(number)
         if number > frames.LARGEST_WINDOW - 2:
             self._retire()
@@ -147,12 +142,12 @@ class Http2Connection(asyncio.Protocol):
         """Send a header list."""
         if not self._has_written_block:
             self._has_written_block = True
-            block = ZERO_TABLE_SIZE_UPDATE + block
+            block = fields.ZERO_TABLE_SIZE_UPDATE + block
         self.write(header_blocks.encode_frames(number, block, self.peer_max_frame_size, end=end))
 
     def write_reset(self, number: int, code: ErrorCode) -> None:
         """Reset a stream."""
-        self._stream_numbers.reset(number, is_local=True)
+        self._numbers.reset(number, is_local=True)
         self.write(frames.rst_stream(number, code))
 
     def count_fault(self) -> None:
@@ -304,19 +299,17 @@ class Http2Connection(asyncio.Protocol):
         number, block, end, dependency = header_block
         self._liveness.has_data_since_ping = True
         stream = self._streams.get(number)
-        is_new_request = (
-            stream is None and self._on_stream is not None and number > self._stream_numbers.last_opened
-        )
-        if is_new_request:
-            self._stream_numbers.open(number)
+        is_request = stream is None and self._on_stream is not None and number > self._numbers.last_opened
+        if is_request:
+            self._numbers.open(number)
         try:
-            head, validity = self._decoder.read(block, self._cache)
+            head, validity = self._decoder.decode(block, self._cache)
         except HeaderListTooLongError as error:
             self._fail_stream(number, ErrorCode.ENHANCE_YOUR_CALM, str(error))
             return
         if dependency and dependency == number:
             self._fail_stream(number, ErrorCode.PROTOCOL_ERROR, "made a stream depend on itself")
-        elif is_new_request:
+        elif is_request:
             self._begin_request(number, head, validity, end=end)
         elif stream is None:
             self._on_late_frame(number)
@@ -338,28 +331,26 @@ class Http2Connection(asyncio.Protocol):
             stream.receive_headers(head, validity, end=end)
 
     def _new_stream(self, number: int) -> Stream:
-        receives_request = self._on_stream is not None
-        stream = Stream(
-            self, number, self._initial_send_window, self.stream_window, receives_request=receives_request
-        )
+        is_server = self._on_stream is not None
+        stream = Stream(self, number, self._initial_send_window, self.stream_window, is_server=is_server)
         self._streams[number] = stream
         return stream
 
     def _on_late_frame(self, number: int) -> None:
         """Process HEADERS or DATA on a stream that has ended."""
-        if self._stream_numbers.needs_reset(number):
+        if self._numbers.needs_reset(number):
             self.count_fault()
             self.write_reset(number, ErrorCode.STREAM_CLOSED)
 
     def _on_rst_stream(self, number: int, code: ErrorCode) -> None:
         stream = self._streams.get(number)
         if stream is None:
-            self._stream_numbers.check_not_idle(number)
+            self._numbers.check_not_idle(number)
         if self._on_stream is not None:
             self._reset_budget.count_client_reset(None if stream is None else stream.deadline_at)
         if stream is None:
             return
-        self._stream_numbers.reset(number, is_local=False)
+        self._numbers.reset(number, is_local=False)
         listener = stream.drop()
         if listener is not None:
             listener.on_reset(code, "")
@@ -437,7 +428,7 @@ class Http2Connection(asyncio.Protocol):
             return
         stream = self._streams.get(number)
         if stream is None:
-            self._stream_numbers.check_not_idle(number)
+            self._numbers.check_not_idle(number)
             return
         stream.send_window += increment
         if stream.send_window > frames.LARGEST_WINDOW:
@@ -459,7 +450,7 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.get(number)
         if stream is not None:
             stream.fail(code, reason)
-        elif self._stream_numbers.is_idle(number):
+        elif self._numbers.is_idle(number):
             raise Http2ConnectionError(code, reason)
         else:
             self.count_fault()
@@ -486,7 +477,7 @@ class Http2Connection(asyncio.Protocol):
         if self.is_ended:
             return
         if code is not None:
-            self.write(frames.goaway(max(self._stream_numbers.last_opened, 0), code, reason if code else ""))
+            self.write(frames.goaway(max(self._numbers.last_opened, 0), code, reason if code else ""))
         if code is None:
             self._unsent.clear()  # the peer is gone
         self.flush()

@@ -76,9 +76,9 @@ class Stream:
         "_credit_source",
         "_has_head",
         "_is_end_queued",
+        "_is_server",
         "_local_ended",
         "_queue",
-        "_receives_request",
         "_remaining_length",
         "_remote_ended",
         "_trailers",
@@ -96,9 +96,9 @@ class Stream:
         send_window: int,
         receive_window: int,
         *,
-        receives_request: bool,
+        is_server: bool,
     ) -> None:
-        """Create a stream; the peer sends a request on it if `receives_request`, else a response."""
+        """Create a stream; the peer sends a request on it if `is_server`, else a response."""
         self._connection = connection
         self.number = number
         #: Stream that the sent bytes came from; credited when they are sent.
@@ -110,7 +110,7 @@ class Stream:
         self._trailers: bytes | None = None
         self._local_ended = False
         self._remote_ended = False
-        self._receives_request = receives_request
+        self._is_server = is_server
         self._has_head = False
         #: Bytes of the body that must still arrive; None without content-length.
         self._remaining_length: int | None = None
@@ -218,7 +218,7 @@ class Stream:
         if self._has_head:
             fault = validity.trailers_fault if end else "sent two header lists before the body"
         else:
-            fault = validity.request_fault if self._receives_request else validity.response_fault
+            fault = validity.request_fault if self._is_server else validity.response_fault
             if not fault and validity.is_interim:
                 if not end:
                     return

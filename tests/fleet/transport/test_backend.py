@@ -127,7 +127,7 @@ async def test_agents_feed_is_the_same_for_every_auth(backend: Backend, valkey_u
     await backend.put_agent(agent("a"), "auth-1")
     first = await backend.list_agents("", 0, 0)
     await other_backend.put_agent(agent("b"), "auth-2")
-    second = await other_backend.agents(first.epoch, first.revision, 0)
+    second = await other_backend.list_agents(first.epoch, first.revision, 0)
     assert (first.full, second.full) == (True, False)
     assert [entry.agent.agent_id for entry in second.agents] == ["b"]
     await other_backend.close()

@@ -11,7 +11,7 @@ from fleet.nodes.auth.http import AuthHTTP
 from fleet.nodes.auth.instance_admission import WRITERS, identity_refusal_of, refusal_of, resource_refusal_of
 from fleet.nodes.shared import flags
 from fleet.nodes.shared.instance import Instance
-from fleet.transport.backend import Kind
+from fleet.transport.backend import AuthOrProxy
 from fleet.transport.peers import Caller
 from fleet.transport.tls import SERVER_NAME
 from fleet.wire import types_pb2
@@ -58,7 +58,7 @@ async def test_every_write_call_has_roles(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("kind", ["auth", "proxy"])
-def test_certificate_is_valid_for_the_id_of_its_instance(kind: Kind) -> None:
+def test_certificate_is_valid_for_the_id_of_its_instance(kind: AuthOrProxy) -> None:
     """The certificate has the id, or the name that the id is made from; the name of all servers proves no identity."""
     own_id = flags.host_id("main", kind, "one-1")
     assert identity_refusal_of(Caller(kind, ("one-1",)), kind, own_id, "main") == ""
@@ -76,7 +76,7 @@ def test_certificate_is_valid_for_the_id_of_its_instance(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ["auth", "proxy"])
-def test_certificate_is_valid_for_the_host_name_of_its_instance(kind: Kind) -> None:
+def test_certificate_is_valid_for_the_host_name_of_its_instance(kind: AuthOrProxy) -> None:
     """Operators choose instances by name, so an instance must not use the name of another instance."""
     own_id, other_id = flags.host_id("main", kind, "one-1"), flags.host_id("main", kind, "one-2")
     by_name, by_id = Caller(kind, ("one-1",)), Caller(kind, (own_id,))

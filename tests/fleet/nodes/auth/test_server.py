@@ -16,7 +16,7 @@ from fleet.protocol.recovery.service_config import PickHealthyMode as PolicyMode
 from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport import backend, service_config
-from fleet.transport.backend import Kind
+from fleet.transport.backend import AuthOrProxy
 from fleet.wire import (
     fleet_pb2,
     fleet_pb2_grpc,
@@ -288,7 +288,7 @@ async def test_agent_name_of_megabytes_is_refused(plane: Plane) -> None:
 async def test_unread_list_responses_are_limited(plane: Plane, path: str) -> None:
     """A few responses wait for a client that does not read; further calls of the client are refused."""
     auth = await plane.auth()
-    kinds: tuple[Kind, ...] = ("auth", "proxy")
+    kinds: tuple[AuthOrProxy, ...] = ("auth", "proxy")
     for kind in kinds:
         server = types_pb2.ServerV2(metadata=types_pb2.Metadata(name="a"), spec=types_pb2.ServerSpecV2())
         server.metadata.labels.update({f"l{count}": "x" * 100_000 for count in range(3)})

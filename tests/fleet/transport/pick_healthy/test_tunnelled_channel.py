@@ -35,7 +35,7 @@ async def test_dead_proxy_is_left(tmp_path: Path) -> None:
         async with serving_path(lambda: auth.address, "p1") as first:
             channel = TunnelledChannel([first])
             await channel.channel_ready()
-            channel._proxies = [first, second]
+            channel._proxy_addresses = [first, second]
         await eventually(lambda: channel.proxy_id == "p2")
         await channel.channel_ready()
         await channel.close()

@@ -446,9 +446,7 @@ async def test_our_clients_are_bridged_by_their_server(peers: StrictPeers) -> No
     server, address = await peers.server(WireVersion.V0_2)
     changes: list[tuple[Target, bool]] = []
     caller = await peers.ground.client(
-        address,
-        subscribe=[""],
-        on_target_change=lambda target, is_present: changes.append((target, is_present)),
+        address, subscribe=[""], on_target_change=lambda target, is_added: changes.append((target, is_added))
     )
     owner = await start_our_client(peers, address, WireVersion.V0_2, taking(echo))
     await eventually(lambda: changes == [(Target(*PAIR), True)])
