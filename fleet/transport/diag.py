@@ -46,7 +46,7 @@ def create_app(
 
     async def readyz(request: web.Request) -> web.Response:
         del request
-        code, status = announce.readyz(process.state)
+        code, status = announce.readyz_response(process.state)
         response = _json(code, {"status": status, "pid": os.getpid()})
         if declared_status is not None:
             response.headers.extend(instance_status.headers(declared_status.status))

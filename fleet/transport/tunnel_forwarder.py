@@ -31,7 +31,7 @@ _BACKLOG = 16
 class TunnelForwarder:
     """Listens on loopback for programs of this host; the session's own TLS authenticates them to the auth."""
 
-    def __init__(self, open_channel: Callable[[], grpc.aio.Channel], target: Target = auth_path.AUTH) -> None:
+    def __init__(self, open_channel: Callable[[], grpc.aio.Channel], target: Target = auth_path.AUTH_TARGET) -> None:
         """Start to listen; `open_channel` returns a new channel to some proxy, for each connection."""
         self._open_channel = open_channel
         self._target = target
@@ -102,7 +102,7 @@ class TunnelForwarder:
     async def _open_session(self, client: TunnelClient) -> TunnelStream:
         await client.wait_until_up()
         proxy_id, stream = await asyncio.gather(
-            _read_all(client, auth_path.PROXY), client.open_session(self._target)
+            _read_all(client, auth_path.PROXY_ID_TARGET), client.open_session(self._target)
         )
         self.proxy_id = proxy_id
         return stream

@@ -59,7 +59,7 @@ class _Fleet:
 async def _measure_round(plane: Plane, count: int) -> list[float]:
     async with _fleet(plane, count) as fleet:
         victims = [
-            agent for agent in fleet.agents if agent.tunnels.proxies == (fleet.victim.instance.flags.id,)
+            agent for agent in fleet.agents if agent.tunnels.proxy_ids == (fleet.victim.instance.flags.id,)
         ]
         await fleet.link.change(mode=ForwardMode.CUT)
         at = time.monotonic()
@@ -87,7 +87,7 @@ async def _fleet(plane: Plane, count: int) -> AsyncIterator[_Fleet]:
             auth.instance.grpc_address, [address], count, redial_step=1.0, announce_ttl=20.0
         )
         await _until(
-            lambda: all(agent.tunnels.proxies and agent.snapshot().ttl_seen for agent in group.agents)
+            lambda: all(agent.tunnels.proxy_ids and agent.snapshot().ttl_seen for agent in group.agents)
         )
         yield _Fleet(victim, link, list(group.agents))
         await plane.stop(group)
@@ -97,7 +97,7 @@ async def _fleet(plane: Plane, count: int) -> AsyncIterator[_Fleet]:
 
 async def _await_other_proxy(agent: Agent, fleet: _Fleet) -> float:
     own = fleet.victim.instance.flags.id
-    await _until(lambda: any(proxy != own for proxy in agent.tunnels.proxies))
+    await _until(lambda: any(proxy != own for proxy in agent.tunnels.proxy_ids))
     return time.monotonic()
 
 

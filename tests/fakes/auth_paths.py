@@ -30,7 +30,7 @@ async def serving_path(
     async def accept_session(target: Target) -> AcceptedSession:
         return (
             FunctionSession(send_proxy_id)
-            if target == auth_path.PROXY
+            if target == auth_path.PROXY_ID_TARGET
             else await dial(*get_address(), SessionPolicy())
         )
 

@@ -152,7 +152,7 @@ class Plane:
 
 def _overrides(keep_alive: KeepAlive | None, connections: int | None) -> Overrides:
     if keep_alive is None:
-        return Overrides(connections=connections)
+        return Overrides(connection_count=connections)
     return Overrides(connections, keep_alive.interval, keep_alive.count_max)
 
 

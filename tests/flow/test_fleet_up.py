@@ -252,7 +252,7 @@ async def id_at(address: str) -> str:
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE):
         await client.wait_until_up()
-        stream = await client.open_session(auth_path.PROXY)
+        stream = await client.open_session(auth_path.PROXY_ID_TARGET)
         answer = await stream.read()
         await stream.close()
         await client.close()

@@ -15,7 +15,7 @@ from fleet.protocol.networking.config import NetworkingConfig
 from fleet.protocol.recovery.graceful_closing import (
     ClosingPolicy,
     ClosingReason,
-    LiveTunnel,
+    TunnelState,
     closable_by_rfd,
     first_by_rfd,
 )
@@ -263,7 +263,7 @@ def _closing_times_of(policy: ClosingPolicy, nth: int) -> tuple[float, float]:
 
     In RFD 226's rule each excess tunnel has a wait of its own; in upstream's the wait restarts with each closing.
     """
-    return (nth * policy.threshold, nth * policy.threshold) if policy.threshold > 0 else policy.wait
+    return (nth * policy.threshold, nth * policy.threshold) if policy.threshold > 0 else policy.wait_bounds
 
 
 def _range_of(numbers: Iterable[int]) -> CountRange:
@@ -334,8 +334,8 @@ def simulate_closings(
     closed_tunnels: list[tuple[ObservedTunnel, ClosingReason]] = []
     while len(open_tunnels) > 1:
         live_tunnels = {
-            candidate.proxy_id: LiveTunnel(
-                candidate.proxy_id, candidate.opened_at, sessions=candidate.session_count or 0
+            candidate.proxy_id: TunnelState(
+                candidate.proxy_id, candidate.opened_at, session_count=candidate.session_count or 0
             )
             for candidate in open_tunnels
         }

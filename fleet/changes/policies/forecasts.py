@@ -61,7 +61,7 @@ def ttl_load_of(
     else:
         message_rate = tunnel_count * list_rate
         name_rate = message_rate * proxy_count
-    detection_seconds = discovery.detection(ttl, compact=compact)
+    detection_seconds = discovery.detection_seconds(ttl, compact=compact)
     return TTLLoad(detection_seconds, instance_count * heartbeat_rate, message_rate, name_rate)
 
 
@@ -96,11 +96,11 @@ def forecast_ttl(
             "expired to instances and agents "
             f"that still use the old TTL of {durations.format_readable(before)}."
         )
-    if role == "proxy" and load_of(after).detection_seconds > discovery.RFD_DETECTION:
+    if role == "proxy" and load_of(after).detection_seconds > discovery.RFD_DETECTION_SECONDS:
         warnings.append(
             f"With a TTL of {durations.format_readable(after)}, agents detect a lost proxy after up to "
             f"{durations.format_readable(round(load_of(after).detection_seconds))}. That is longer than the "
-            f"{durations.format_readable(discovery.RFD_DETECTION)} that RFD 226 wants to shorten. Choose a shorter TTL."
+            f"{durations.format_readable(discovery.RFD_DETECTION_SECONDS)} that RFD 226 wants to shorten. Choose a shorter TTL."
         )
     if after < _MIN_TTL_ROUNDS * round_interval:
         warnings.append(

@@ -222,7 +222,7 @@ def _start_effect_rows_of(
     instances: Sequence[PlannedInstance], snapshot: PolicySnapshot
 ) -> Iterable[dict[str, Any]]:
     """Yield the effects of the policies that instances read when they start, except TTLs."""
-    for name in (env_policies.HTTP_CLOSE_VARIABLE, reconnect_schedule.VARIABLE):
+    for name in (env_policies.HTTP_CLOSE_VARIABLE, reconnect_schedule.INTERVAL_VARIABLE):
         role_instances = [
             instance
             for instance in instances

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 #: Timeout of a heartbeat, seconds. The auth itself responds within one second even without its backend.
 _RPC_TIMEOUT = 5.0
 #: Seconds until a changed connection or changed tunnels are reported, plus as much random jitter.
-_NEWS_DELAY = 0.5
-_DEREGISTER_WITHIN = 1.0
+_CHANGE_REPORT_DELAY = 0.5
+_DEREGISTER_TIMEOUT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +50,27 @@ class Heartbeats:
         identity: Identity,
         channel: PickHealthyChannel,
         ttl: float,
-        tracker: Callable[[], TrackerSnapshot],
+        take_snapshot: Callable[[], TrackerSnapshot],
         on_response: Callable[[fleet_pb2.HeartbeatResponse], None],
     ) -> None:
         self.identity = identity
         self._channel = channel
         self._ttl = ttl
-        self._schedule = announce.schedule(ttl, random.random())
-        self._tracker = tracker
+        self._schedule = announce.draw_schedule(ttl, random.random())
+        self._take_snapshot = take_snapshot
         self._on_response = on_response
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._backoff = LinearBackoff(ceiling=min(8.0, self._schedule.interval))
-        self._wakeup = asyncio.Event()
+        self._report_requested = asyncio.Event()
         # Set when heartbeats go over another connection than the last one did.
-        self._channel_changed = asyncio.Event()
+        self._connection_changed = asyncio.Event()
         self._connection = channel.connection_id
         self._is_failing = False
         # Set while no heartbeat is in progress.
         self._idle = asyncio.Event()
         self._idle.set()
         # Even a heartbeat without a response may have been written.
-        self._has_attempted = False
+        self._may_be_registered = False
         #: Id of the auth that wrote the last heartbeat; empty before the first.
         self.last_auth_id = ""
         #: Revision of the networking config that the agent runs with.
@@ -97,10 +97,10 @@ class Heartbeats:
         """Seconds between two heartbeats without news."""
         return self._schedule.interval
 
-    async def heartbeat_over(self, channel: PickHealthyChannel) -> fleet_pb2.HeartbeatResponse:
+    async def send_heartbeat_over(self, channel: PickHealthyChannel) -> fleet_pb2.HeartbeatResponse:
         """Send one heartbeat over another channel. Raises AioRpcError."""
-        self._has_attempted = True
-        request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
+        self._may_be_registered = True
+        request = fleet_pb2.HeartbeatRequest(agent=self._agent_resource(channel, time.monotonic()))
         stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         response: fleet_pb2.HeartbeatResponse = await stub.Heartbeat(request, timeout=self._rpc_timeout)
         return response
@@ -111,57 +111,57 @@ class Heartbeats:
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._connection = channel.connection_id
         self.last_auth_id = auth_id
-        self._channel_changed.set()
-        self.heartbeat_soon()
+        self._connection_changed.set()
+        self.send_heartbeat_soon()
         return old_channel
 
     async def wait_until_idle(self) -> None:
         """Wait until no heartbeat is in progress."""
         await self._idle.wait()
 
-    def heartbeat_soon(self) -> None:
+    def send_heartbeat_soon(self) -> None:
         """Send a heartbeat soon, because something that it reports has changed."""
-        self._wakeup.set()
+        self._report_requested.set()
 
-    def connection_changed(self) -> None:
+    def on_connection_change(self) -> None:
         """Send a heartbeat soon, because the channel has another connection or another policy."""
         if self._channel.connection_id != self._connection:
             self._connection = self._channel.connection_id
-            self._channel_changed.set()
-        self.heartbeat_soon()
+            self._connection_changed.set()
+        self.send_heartbeat_soon()
 
     async def run(self) -> None:
         """Send heartbeats forever."""
         self._channel.connect()
         # The first heartbeat should report the policy of the connection.
         await background.wait_for(self._channel.config_response_event, _RPC_TIMEOUT)
-        self._wakeup.clear()
+        self._report_requested.clear()
         while True:
-            self._channel_changed.clear()
-            await self._wait(await self._heartbeat())
+            self._connection_changed.clear()
+            await self._wait(await self._send_heartbeat())
 
     async def deregister(self) -> None:
         """Deregister if the agent may be registered. Waits at most a second, because the agent stops in any case."""
-        if not self._has_attempted:
+        if not self._may_be_registered:
             return
         request = fleet_pb2.DeregisterRequest(agent_id=self.identity.id)
         with contextlib.suppress(grpc.aio.AioRpcError):
-            await self._stub.Deregister(request, timeout=_DEREGISTER_WITHIN)
+            await self._stub.Deregister(request, timeout=_DEREGISTER_TIMEOUT)
 
     async def _wait(self, seconds: float) -> None:
         """Wait for the next heartbeat. News shorten the wait; after a failure only another connection does."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await (self._channel_changed if self._is_failing else self._wakeup).wait()
+                await (self._connection_changed if self._is_failing else self._report_requested).wait()
                 # More news may follow at once.
-                await asyncio.sleep(_NEWS_DELAY * (1 + random.random()))
-        self._wakeup.clear()
+                await asyncio.sleep(_CHANGE_REPORT_DELAY * (1 + random.random()))
+        self._report_requested.clear()
 
-    async def _heartbeat(self) -> float:
+    async def _send_heartbeat(self) -> float:
         """Send one heartbeat, and return the seconds until the next."""
         channel, stub = self._channel, self._stub
-        request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
-        self._has_attempted = True
+        request = fleet_pb2.HeartbeatRequest(agent=self._agent_resource(channel, time.monotonic()))
+        self._may_be_registered = True
         self._idle.clear()
         try:
             response = await stub.Heartbeat(request, timeout=self._rpc_timeout)
@@ -190,8 +190,8 @@ class Heartbeats:
     def _rpc_timeout(self) -> float:
         return min(_RPC_TIMEOUT, self._schedule.interval)
 
-    def _resource(self, channel: PickHealthyChannel, now: float) -> fleet_pb2.AgentResource:
-        snapshot, policy = self._tracker(), channel.policy
+    def _agent_resource(self, channel: PickHealthyChannel, now: float) -> fleet_pb2.AgentResource:
+        snapshot, policy = self._take_snapshot(), channel.policy
         resource = fleet_pb2.AgentResource(
             agent_id=self.identity.id,
             name=self.identity.name,
@@ -203,7 +203,7 @@ class Heartbeats:
                 desired_count=snapshot.connection_count,
                 claimed=snapshot.claimed_proxies,
                 tracked=len(snapshot.tracked_proxies),
-                ttl_seen_ms=int(snapshot.ttl_seen * 1000),
+                ttl_seen_ms=int(snapshot.last_announce_ttl * 1000),
                 desired_tunnel_count=snapshot.desired_tunnel_count,
             ),
         )

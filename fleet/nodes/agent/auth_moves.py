@@ -32,13 +32,13 @@ from fleet.wire import fleet_pb2
 log = logging.getLogger(__name__)
 
 #: Seconds to connect and to receive the auth's policy and health.
-_CONNECT_WITHIN = 10.0
+_CONNECT_TIMEOUT = 10.0
 #: Seconds for a health check of an auth.
-_HEALTH_WITHIN = 2.0
+_HEALTH_CHECK_TIMEOUT = 2.0
 #: Seconds that a heartbeat in progress on the old connection may take.
-_LEAVE_WITHIN = 6.0
+_LAST_HEARTBEAT_TIMEOUT = 6.0
 
-Reply = Callable[[fleet_pb2.AuthAdvisoryReply], Awaitable[None]]
+SendReply = Callable[[fleet_pb2.AuthAdvisoryReply], Awaitable[None]]
 
 
 class AuthMoves:
@@ -48,28 +48,28 @@ class AuthMoves:
         self,
         heartbeats: Heartbeats,
         open_channel: Callable[[], PickHealthyChannel],
-        addresses: int,
+        address_count: int,
         metrics: AgentMetrics,
     ) -> None:
-        """`open_channel` returns a channel to auths that starts with the next of the `addresses` (a number)."""
+        """`open_channel` returns a channel to auths that starts with the next of `address_count` addresses."""
         self._heartbeats = heartbeats
         self._open_channel = open_channel
-        self._addresses = addresses
+        self._address_count = address_count
         self._metrics = metrics
         self._move_task: asyncio.Task[None] | None = None
         #: Who waits for the result of the current move: the id of the advice, and the function to reply with.
-        self._pending_replies: list[tuple[str, Reply]] = []
+        self._pending_replies: list[tuple[str, SendReply]] = []
         #: Tasks that close the channels the agent has moved away from.
         self._closing_tasks: set[asyncio.Task[None]] = set()
         # A draining auth repeats its advice in every response. After a failed move, ignore it until this monotonic
         # time.
-        self._paused_until = 0.0
+        self._advice_ignored_until = 0.0
 
-    def advise(self, advisory: fleet_pb2.AuthReconnectAdvisory, reply: Reply | None = None) -> None:
-        """Follow the advice. If a move is in progress, `reply` receives the result of that one."""
-        if reply is not None:
-            self._pending_replies.append((advisory.advisory_id, reply))
-        elif time.monotonic() < self._paused_until:
+    def advise(self, advisory: fleet_pb2.AuthReconnectAdvisory, send_reply: SendReply | None = None) -> None:
+        """Follow the advice. If a move is in progress, `send_reply` receives the result of that one."""
+        if send_reply is not None:
+            self._pending_replies.append((advisory.advisory_id, send_reply))
+        elif time.monotonic() < self._advice_ignored_until:
             return
         if self._move_task is None:
             self._move_task = asyncio.create_task(self._follow(advisory), name="move to another auth")
@@ -82,10 +82,10 @@ class AuthMoves:
     def _on_move_end(self, task: asyncio.Task[None]) -> None:
         self._move_task = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("auth.move-failed: %s failed with an internal error", self._name, exc_info=error)
+            log.error("auth.move-failed: %s failed with an internal error", self._agent_name, exc_info=error)
 
     @property
-    def _name(self) -> str:
+    def _agent_name(self) -> str:
         return self._heartbeats.identity.name
 
     async def _follow(self, advisory: fleet_pb2.AuthReconnectAdvisory) -> None:
@@ -94,48 +94,48 @@ class AuthMoves:
         log.info(
             "auth.%s: %s: auth %s: %s",
             outcome_of(reply),
-            self._name,
+            self._agent_name,
             reply.auth_id or "unknown",
             reply.reason or advisory.reason,
         )
         pending_replies, self._pending_replies = self._pending_replies, []
-        for advisory_id, send in pending_replies:
+        for advisory_id, send_reply in pending_replies:
             # If the tunnel is gone, nobody can receive the reply, and the campaign checks the agent's auth as well.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                await send(_copy_for(reply, advisory_id))
+                await send_reply(_with_advisory_id(reply, advisory_id))
 
     async def _move(self, advisory: fleet_pb2.AuthReconnectAdvisory) -> fleet_pb2.AuthAdvisoryReply:
         """Try auths until one accepts a heartbeat, and move to it."""
         current_auth_id = self._heartbeats.auth_id
         if auth_move.is_on_another_auth(current_auth_id, advisory.leave_auth_id):
-            return _reply(AuthMoveOutcome.ELSEWHERE, current_auth_id)
-        leave = advisory.leave_auth_id or current_auth_id
+            return _build_reply(AuthMoveOutcome.ELSEWHERE, current_auth_id)
+        leave_auth_id = advisory.leave_auth_id or current_auth_id
         problems: list[str] = []
-        while auth_move.should_try_again(problems, self._addresses):
+        while auth_move.should_try_again(problems, self._address_count):
             try:
                 channel = self._open_channel()
             except TLSError as error:  # the TLS files were replaced and cannot be read now
                 problems.append(str(error))
                 break
-            is_moved = False
+            has_moved = False
             try:
-                trial = await self._try_auth(channel, leave)
-                problem = auth_move.unfit_reason(trial, leave)
+                trial = await self._try_auth(channel, leave_auth_id)
+                problem = auth_move.unfit_reason(trial, leave_auth_id)
                 if not problem:
                     self._close_later(self._heartbeats.switch_channel(channel, trial.auth_id))
-                    is_moved = True
-                    return _reply(AuthMoveOutcome.MOVED, trial.auth_id)
+                    has_moved = True
+                    return _build_reply(AuthMoveOutcome.MOVED, trial.auth_id)
                 problems.append(problem)
             finally:
-                if not is_moved:
+                if not has_moved:
                     await channel.close()
-        self._paused_until = time.monotonic() + self._heartbeats.interval
-        return _reply(AuthMoveOutcome.STAYED, current_auth_id, auth_move.stay_reason(problems))
+        self._advice_ignored_until = time.monotonic() + self._heartbeats.interval
+        return _build_reply(AuthMoveOutcome.STAYED, current_auth_id, auth_move.stay_reason(problems))
 
-    async def _try_auth(self, channel: PickHealthyChannel, leave: str) -> TrialResult:
+    async def _try_auth(self, channel: PickHealthyChannel, leave_auth_id: str) -> TrialResult:
         """Connect, check which auth it is, and send a heartbeat if it is another auth that accepts agents."""
         try:
-            async with asyncio.timeout(_CONNECT_WITHIN):
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
                 channel.connect()
                 # The policy comes first: with it, READY means healthy wherever agents have to check health.
                 await channel.config_response_event.wait()
@@ -143,12 +143,12 @@ class AuthMoves:
         except TimeoutError:
             return TrialResult(problem="no healthy auth responded in time")
         auth_id = "" if channel.policy is None else channel.policy.auth_id
-        if auth_id and auth_id == leave:
+        if auth_id and auth_id == leave_auth_id:
             return TrialResult(auth_id)
         try:
             if await _is_draining(channel):
                 return TrialResult(auth_id, is_draining=True)
-            response = await self._heartbeats.heartbeat_over(channel)
+            response = await self._heartbeats.send_heartbeat_over(channel)
         except grpc.aio.AioRpcError as error:
             details = error.details() or error.code().name
             return TrialResult(
@@ -166,7 +166,7 @@ class AuthMoves:
         """Close an old channel once a heartbeat in progress on it has ended."""
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LEAVE_WITHIN):
+                async with asyncio.timeout(_LAST_HEARTBEAT_TIMEOUT):
                     await self._heartbeats.wait_until_idle()
         finally:
             await channel.close()
@@ -174,7 +174,7 @@ class AuthMoves:
 
 async def _is_draining(channel: PickHealthyChannel) -> bool:
     """Return whether the auth accepts no new connections. Raises AioRpcError if it does not respond."""
-    call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_WITHIN)
+    call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_CHECK_TIMEOUT)
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -184,11 +184,11 @@ async def _is_draining(channel: PickHealthyChannel) -> bool:
     return any(key == instance_status.DRAINING_HEADER for key, _ in await call.trailing_metadata() or ())
 
 
-def _reply(outcome: AuthMoveOutcome, auth_id: str, reason: str = "") -> fleet_pb2.AuthAdvisoryReply:
+def _build_reply(outcome: AuthMoveOutcome, auth_id: str, reason: str = "") -> fleet_pb2.AuthAdvisoryReply:
     return fleet_pb2.AuthAdvisoryReply(outcome=OUTCOMES[outcome], auth_id=auth_id, reason=reason)
 
 
-def _copy_for(reply: fleet_pb2.AuthAdvisoryReply, advisory_id: str) -> fleet_pb2.AuthAdvisoryReply:
+def _with_advisory_id(reply: fleet_pb2.AuthAdvisoryReply, advisory_id: str) -> fleet_pb2.AuthAdvisoryReply:
     advisory_reply = fleet_pb2.AuthAdvisoryReply()
     advisory_reply.CopyFrom(reply)
     advisory_reply.advisory_id = advisory_id

@@ -69,6 +69,6 @@ class AgentAuthCollector(Collector):
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(self._name, "Agents by auth and mode", labels=["auth", "mode"])
-        for place, agents in sorted(Tally(self._auths_and_modes()).items()):
-            family.add_metric(place, agents)
+        for label_values, agent_count in sorted(Tally(self._auths_and_modes()).items()):
+            family.add_metric(label_values, agent_count)
         yield family

@@ -41,36 +41,36 @@ class AgentNetworking:
         self._metrics = metrics
         self._on_settings_change = on_settings_change
         self._request_config = request_config
-        self._refused_sources: set[str] = set()
+        self._refused_auth_ids: set[str] = set()
         #: Revision of the current config; empty before the first usable one.
         self.revision = ""
-        self.settings = tunnel_settings.settings(overrides, None)
+        self.settings = tunnel_settings.resolve(overrides, None)
 
-    def apply(self, message: Message, source: str) -> None:
-        """Apply a config that an auth sent."""
+    def apply(self, message: Message, auth_id: str) -> None:
+        """Apply a config that this auth sent."""
         try:
             config = rules.with_defaults(networking_config.read(message).config)
             rules.check(config)
         except NetworkingConfigError as error:
             self._metrics.refused_messages.labels("networking-config").inc()
-            if source not in self._refused_sources:
-                self._refused_sources.add(source)
+            if auth_id not in self._refused_auth_ids:
+                self._refused_auth_ids.add(auth_id)
                 log.warning(
                     "networking-config.refused: %s: config of auth %s, revision %s: %s",
                     self._name,
-                    source,
+                    auth_id,
                     message.metadata.revision,
                     error,
                 )
             return
         self.revision = message.metadata.revision
-        settings = tunnel_settings.settings(self._overrides, config)
+        settings = tunnel_settings.resolve(self._overrides, config)
         if settings != self.settings:
             self.settings = settings
             log.info("networking-config.changed: %s: revision %s", self._name, self.revision)
             self._on_settings_change(settings)
 
-    def on_news(self, revision: str, spread: float) -> None:
+    def on_config_notice(self, revision: str, spread: float) -> None:
         """Fetch the config within `spread` seconds if a proxy names another revision; the delay is random."""
         if revision and revision != self.revision:
             delay = random.random() * min(spread, _LONGEST_SPREAD)

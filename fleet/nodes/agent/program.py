@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 Addresses = tuple[tuple[str, int], ...]
 
 #: Seconds over which the starts of 1,000 agents are spread, so that they do not connect all at once.
-_START_SPREAD = 2.0
+_START_SPREAD_PER_1000 = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class AgentFlags:
     #: Reach auths through the proxies, each connection through one of them; `auth` is not used then.
     auth_via_proxy: bool = False
     count: int = 1
-    first: int = 1
+    first_number: int = 1
     name_prefix: str = "agent"
     cluster: str = "default"
     announce_ttl: float = announce.DEFAULT_TTL
@@ -72,7 +72,7 @@ class AgentFlags:
     #: Step of the linear backoff between dials, seconds; the longest pause is eight steps.
     redial_step: float = 1.0
     #: When the auth connection is abandoned and opened again.
-    balancer: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS
+    balancer_settings: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS
     tls: TLSFiles = field(default_factory=TLSFiles)
     #: Seconds between pings on the auth connection; None: as on tunnels.
     auth_keep_alive_interval: float | None = None
@@ -86,7 +86,7 @@ class AgentFlags:
     @property
     def keepalive(self) -> KeepaliveSettings:
         """How soon a dead auth is noticed. Only flags count: gRPC needs the values before any config arrives."""
-        keep_alive = tunnel_settings.settings(self.overrides, None).keep_alive
+        keep_alive = tunnel_settings.resolve(self.overrides, None).keep_alive
         interval = self.auth_keep_alive_interval or keep_alive.interval
         return KeepaliveSettings(
             ping_after=interval, answer_within=interval * max(keep_alive.count_max - 1, 1)
@@ -104,7 +104,7 @@ class Agent:
             name, flags.overrides, metrics, self._apply_settings, self._request_config
         )
         settings = self.networking.settings
-        self._tracker = Tracker(flags.cluster, settings.connections)
+        self._tracker = Tracker(flags.cluster, settings.connection_count)
         self._auth_order = AddressOrder(flags.auth)
         try:
             channel = self._open_auth_channel(metrics)
@@ -118,7 +118,7 @@ class Agent:
             self.identity, channel, flags.announce_ttl, self.snapshot, self._on_heartbeat_response
         )
         self.auth_moves = AuthMoves(
-            self.heartbeats, lambda: self._open_auth_channel(metrics), len(self._dial_addresses), metrics
+            self.heartbeats, lambda: self._open_auth_channel(metrics), len(self._auth_dial_addresses), metrics
         )
         self._proxy_choice = ProxyChoice(flags.proxy, time.monotonic())
         self.tunnels = AgentTunnels(
@@ -128,8 +128,8 @@ class Agent:
             self._open_tunnel_channel,
             self._services,
             metrics,
-            self.heartbeats.heartbeat_soon,
-            self.networking.on_news,
+            self.heartbeats.send_heartbeat_soon,
+            self.networking.on_config_notice,
             flags.drain,
             lambda has_response: self._proxy_choice.record_dial(time.monotonic(), has_response=has_response),
             self.auth_moves.advise,
@@ -155,14 +155,14 @@ class Agent:
             self.tunnels.tunnels,
             self._services.names,
             time.monotonic(),
-            self._flags.balancer,
+            self._flags.balancer_settings,
         )
 
     def start(self, delay: float) -> None:
         """Start after `delay` seconds."""
         self._tasks = [
-            asyncio.create_task(_start_later(delay, work), name=f"{self.identity.name}: {task_name}")
-            for task_name, work in (("heartbeats", self.heartbeats.run), ("tunnels", self.tunnels.run))
+            asyncio.create_task(_run_after_delay(delay, run), name=f"{self.identity.name}: {task_name}")
+            for task_name, run in (("heartbeats", self.heartbeats.run), ("tunnels", self.tunnels.run))
         ]
 
     async def restart(self, delay: float) -> None:
@@ -177,7 +177,7 @@ class Agent:
         await self.heartbeats.deregister()
         await self.heartbeats.channel.close()
 
-    def find_failure(self) -> BaseException | None:
+    def find_task_error(self) -> BaseException | None:
         """Return the error that ended one of the agent's tasks; None if all are running."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
@@ -189,7 +189,7 @@ class Agent:
         await self.tunnels.close()
 
     @property
-    def _dial_addresses(self) -> Addresses:
+    def _auth_dial_addresses(self) -> Addresses:
         """Addresses at which connections to auths are opened."""
         return self._flags.proxy if self._flags.auth_via_proxy else self._flags.auth
 
@@ -198,26 +198,26 @@ class Agent:
         flags = self._flags
         common: dict[str, Any] = {
             "name": f"auth connection of {self.identity.name}",
-            "on_change": lambda: self._auth_connection_changed(channel),
+            "on_change": lambda: self._on_auth_connection_change(channel),
             "on_retire": lambda reason: metrics.auth_failovers.labels(reason).inc(),
             "on_unreadable_policy": metrics.refused_messages.labels("service-config").inc,
             "interceptors": [RetryInterceptor(policy_by_method(methods=REPORT_METHODS))],
         }
         if flags.auth_via_proxy:
             channel: PickHealthyChannel = TunnelledChannel(
-                self._dial_addresses, flags.tls, flags.keepalive, flags.balancer, **common
+                self._auth_dial_addresses, flags.tls, flags.keepalive, flags.balancer_settings, **common
             )
         else:
             tls = flags.tls.for_role("auth")
             channel = channel_factory.open_channel(
-                self._dial_addresses, tls, flags.keepalive, flags.balancer, order=self._auth_order, **common
+                self._auth_dial_addresses, tls, flags.keepalive, flags.balancer_settings, order=self._auth_order, **common
             )
         return channel
 
-    def _auth_connection_changed(self, channel: PickHealthyChannel) -> None:
+    def _on_auth_connection_change(self, channel: PickHealthyChannel) -> None:
         # Another channel is only a trial: nothing changes before the agent moves to it.
         if channel is self.heartbeats.channel:
-            self.heartbeats.connection_changed()
+            self.heartbeats.on_connection_change()
 
     def _on_heartbeat_response(self, response: fleet_pb2.HeartbeatResponse) -> None:
         if response.HasField("auth_reconnect_advisory"):
@@ -226,13 +226,13 @@ class Agent:
             self.networking.apply(response.networking_config, response.auth_id)
             if self.heartbeats.networking_revision != self.networking.revision:
                 self.heartbeats.networking_revision = self.networking.revision
-                self.heartbeats.heartbeat_soon()  # so that the new revision is reported soon
+                self.heartbeats.send_heartbeat_soon()  # so that the new revision is reported soon
 
     def _apply_settings(self, settings: TunnelSettings) -> None:
         self.tunnels.apply_settings(settings, time.monotonic())
 
     def _request_config(self) -> None:
-        self.heartbeats.heartbeat_soon()
+        self.heartbeats.send_heartbeat_soon()
 
     def _open_tunnel_channel(self) -> grpc.aio.Channel:
         # One address per dial: the balancer picks the proxy, and each dial is a connection of its own.
@@ -242,9 +242,9 @@ class Agent:
         )
 
 
-async def _start_later(delay: float, work: Any) -> None:
+async def _run_after_delay(delay: float, run: Any) -> None:
     await asyncio.sleep(delay)
-    await work()
+    await run()
 
 
 class AgentGroup:
@@ -252,7 +252,7 @@ class AgentGroup:
 
     def __init__(self, flags: AgentFlags, registry: CollectorRegistry | None = None) -> None:
         """Raises NodeStartError if the configuration cannot be used."""
-        numbers = range(flags.first, flags.first + flags.count)
+        numbers = range(flags.first_number, flags.first_number + flags.count)
         self.registry = registry or CollectorRegistry()
         metrics = AgentMetrics(self.registry)
         self.agents: Sequence[Agent] = [
@@ -260,19 +260,19 @@ class AgentGroup:
         ]
         self.registry.register(TunnelCountCollector("refloat_agent_tunnels", self._tunnel_counts))
         self.registry.register(AgentAuthCollector("refloat_agent_auths", self._auths_and_modes))
-        self._clock: asyncio.Task[None] | None = None
+        self._clock_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start the agents, spread over a short time if there are many."""
-        spread = len(self.agents) / 1000 * _START_SPREAD
+        spread = len(self.agents) / 1000 * _START_SPREAD_PER_1000
         for agent in self.agents:
             agent.start(random.random() * spread)
-        self._clock = background.start(self._run_clock(), name="agents' clock")
+        self._clock_task = background.start(self._run_clock(), name="agents' clock")
 
     async def stop(self) -> None:
         """Stop all agents at once."""
-        if self._clock is not None:
-            self._clock.cancel()
+        if self._clock_task is not None:
+            self._clock_task.cancel()
         await asyncio.gather(*(agent.stop() for agent in self.agents))
 
     def _auths_and_modes(self) -> list[tuple[str, str]]:
@@ -292,7 +292,7 @@ class AgentGroup:
             now = time.monotonic()
             for agent in self.agents:
                 agent.tunnels.sweep(now, tick)
-                error = agent.find_failure()
+                error = agent.find_task_error()
                 if error is not None:
                     log.error(
                         "agent.failed: %s failed with an internal error and restarts",
@@ -302,18 +302,18 @@ class AgentGroup:
                     await agent.restart(1.0)
 
 
-async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
+async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -> None:
     """Run agents until SIGTERM or SIGINT. Raises NodeStartError."""
     registry = CollectorRegistry()
-    async with agent_site.serve(registry, diag) as diag_address:
+    async with agent_site.serve(registry, diag_listen) as diag_address:
         group = AgentGroup(
             replace(flags, services=agent_services.with_diag_address(flags.services, diag_address)), registry
         )
         group.start()
         try:
             first, last = group.agents[0].identity, group.agents[-1].identity
-            facts = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
-            lifecycle.announce(role="agent", **facts, **({"diag": diag_address} if diag_address else {}))
+            ready_fields = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
+            lifecycle.announce(role="agent", **ready_fields, **({"diag": diag_address} if diag_address else {}))
             await lifecycle.wait_for_stop_signal()
         finally:
             await group.stop()
@@ -328,7 +328,7 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     help="Number of agents in this process.",
 )
 @click.option(
-    "--first", type=click.IntRange(min=0), default=1, show_default=True, help="Number of the first agent."
+    "--first", "first_number", type=click.IntRange(min=0), default=1, show_default=True, help="Number of the first agent."
 )
 @click.option(
     "--name-prefix",
@@ -464,7 +464,7 @@ def command(
         raise click.UsageError("--auth is required, unless agents reach auths with --auth-via proxy")
     try:
         overrides = Overrides(
-            connections=0 if mesh else connections,
+            connection_count=0 if mesh else connections,
             keep_alive_interval=keep_alive_interval,
             keep_alive_count_max=keep_alive_count_max,
             closing_wait_min=closing_wait_min,
@@ -479,7 +479,7 @@ def command(
         tunnel_wire=WireVersion(tunnel_wire),
         overrides=overrides,
         tls=replace(tls, auth_name=tls_auth_name),
-        balancer=pick_healthy.BalancerSettings(
+        balancer_settings=pick_healthy.BalancerSettings(
             first_wait=None if upstream_reconnect_wait else reconnect_wait,
             drain_timeout=auth_drain_timeout,
             reconnect_every=auth_reconnect_every,

@@ -18,11 +18,11 @@ Address = tuple[str, int]
 #: If two of four dials within 60 s failed, the load balancer is avoided for 8 s, the longest pause between two dials.
 #: It does not become Degraded first: an agent dials one at a time and needs a response, so dials that still go to a
 #: dead balancer only keep the agent stranded for longer.
-_SETTINGS = HealthSettings(
+_HEALTH_SETTINGS = HealthSettings(
     failure_rate=None, unhealthy_rate=0.5, rate_window=60.0, rate_minimum=2, reactivate_after=8.0
 )
 #: The capacity of the load balancers is unknown, so the last one that responds may get all dials.
-_PICKING_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
+_PICKER_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
 
 
 class ProxyChoice:
@@ -31,8 +31,8 @@ class ProxyChoice:
     def __init__(self, addresses: Sequence[Address], now: float) -> None:
         """All addresses start without results."""
         self._addresses = {f"{host}:{port}": (host, port) for host, port in addresses}
-        self._destinations = {name: Destination(now, _SETTINGS) for name in self._addresses}
-        self._last = ""
+        self._destinations = {name: Destination(now, _HEALTH_SETTINGS) for name in self._addresses}
+        self._last_dialed = ""
 
     def pick(self, now: float, chance: float) -> Address:
         """Return the address for the next dial: at random among those that respond, or among all if none does."""
@@ -40,14 +40,14 @@ class ProxyChoice:
             Candidate(name, destination.verdict(now).health)
             for name, destination in self._destinations.items()
         ]
-        choice = Picker(candidates, now, _PICKING_SETTINGS).pick(chance)
+        choice = Picker(candidates, now, _PICKER_SETTINGS).pick(chance)
         assert choice is not None, "nobody can drain these, so one is always picked"
-        self._last = choice.name
+        self._last_dialed = choice.name
         return self._addresses[choice.name]
 
     def record_dial(self, now: float, *, has_response: bool) -> None:
         """Record the result of the last dial. `has_response`: some proxy responded, even if it refused."""
-        if self._last:
-            self._destinations[self._last].record_request(
+        if self._last_dialed:
+            self._destinations[self._last_dialed].record_request(
                 RequestOutcome.SUCCESS if has_response else RequestOutcome.FAILURE, now
             )

@@ -19,10 +19,10 @@ from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession, di
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.stream import TunnelStream
 
-_POLICY = SessionPolicy()
+_SESSION_POLICY = SessionPolicy()
 
 #: Placeholder for host:port: the diag port of this process, which is known only once it listens.
-DIAG = "{diag}"
+DIAG_PLACEHOLDER = "{diag}"
 #: Pairs of service name and host:port, where `{n}` stands for the agent's number.
 Services = tuple[tuple[str, str], ...]
 
@@ -33,8 +33,8 @@ def parse(text: str) -> tuple[str, str]:
     if not equals:
         raise ValueError(f"{text!r} is not name=host:port")
     agent_services.check_name(name)
-    if address != DIAG:
-        _address(address, "1")
+    if address != DIAG_PLACEHOLDER:
+        _parse_address(address, "1")
     return name, address
 
 
@@ -47,11 +47,11 @@ def check_unique(services: Services) -> Services:
     return services
 
 
-def with_diag_address(services: Services, diag: str) -> Services:
+def with_diag_address(services: Services, diag_address: str) -> Services:
     """Return the services with the placeholder replaced by the diag port. Raises NodeStartError if there is none."""
-    if not diag and any(address == DIAG for _, address in services):
-        raise NodeStartError(f"a --service at {DIAG} needs --diag-listen")
-    return tuple((name, diag if address == DIAG else address) for name, address in services)
+    if not diag_address and any(address == DIAG_PLACEHOLDER for _, address in services):
+        raise NodeStartError(f"a --service at {DIAG_PLACEHOLDER} needs --diag-listen")
+    return tuple((name, diag_address if address == DIAG_PLACEHOLDER else address) for name, address in services)
 
 
 def check_unique_flags(services: Services) -> None:
@@ -72,21 +72,21 @@ service_option = click.option(
 )
 
 
-def _address(text: str, number: str) -> tuple[str, int]:
-    return addresses.parse(text.replace("{n}", number))
+def _parse_address(text: str, agent_number: str) -> tuple[str, int]:
+    return addresses.parse(text.replace("{n}", agent_number))
 
 
 class AgentServices:
     """Accepts the sessions that proxies open to one agent."""
 
     def __init__(
-        self, identity: Identity, services: Services, status: Callable[[], Mapping[str, Any]]
+        self, identity: Identity, services: Services, read_status: Callable[[], Mapping[str, Any]]
     ) -> None:
-        """`status` returns the agent's status document. Raises ValueError for an invalid address."""
+        """`read_status` returns the agent's status document. Raises ValueError for an invalid address."""
         self._identity = identity
-        number = identity.name.rpartition("-")[2]
-        self._addresses = {name: _address(text, number) for name, text in services}
-        self._status = status
+        agent_number = identity.name.rpartition("-")[2]
+        self._addresses = {name: _parse_address(text, agent_number) for name, text in services}
+        self._read_status = read_status
         #: Targets to register, the status first.
         self.targets = tuple(agent_services.target_of(name, identity.id) for name in (STATUS, *self.names))
 
@@ -108,7 +108,7 @@ class AgentServices:
             raise TunnelError(
                 f"agent {self._identity.name} exposes no service {service!r}; exposed services: {service_names}"
             )
-        return await dial(*address, _POLICY)
+        return await dial(*address, _SESSION_POLICY)
 
     async def _send_status(self, stream: TunnelStream) -> None:
-        await stream.write(json.dumps(self._status()).encode())
+        await stream.write(json.dumps(self._read_status()).encode())

@@ -16,8 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from fleet.nodes.shared import addresses, lifecycle
 
 #: Seconds within which a request must arrive; its longest head in bytes.
-_WITHIN = 5.0
-_LONGEST = 16_384
+_REQUEST_TIMEOUT = 5.0
+_MAX_HEAD_BYTES = 16_384
 
 
 @asynccontextmanager
@@ -29,7 +29,7 @@ async def serve(registry: CollectorRegistry, listen: tuple[str, int] | None) -> 
 
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_WITHIN):
+            async with asyncio.timeout(_REQUEST_TIMEOUT):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(_response_of(head, registry))
                 await writer.drain()
@@ -41,7 +41,7 @@ async def serve(registry: CollectorRegistry, listen: tuple[str, int] | None) -> 
                 await writer.wait_closed()
 
     server = await lifecycle.start_listening(
-        listen, asyncio.start_server(handle_connection, *listen, limit=_LONGEST)
+        listen, asyncio.start_server(handle_connection, *listen, limit=_MAX_HEAD_BYTES)
     )
     async with server:
         yield addresses.join(listen[0], server.sockets[0].getsockname()[1])
@@ -51,12 +51,12 @@ def _response_of(head: bytes, registry: CollectorRegistry) -> bytes:
     method, _, rest = head.partition(b" ")
     path = rest.partition(b" ")[0].partition(b"?")[0]
     if path != b"/metrics":
-        return _response("404 Not Found", "text/plain", b"not found: this port serves /metrics only\n")
+        return _build_response("404 Not Found", "text/plain", b"not found: this port serves /metrics only\n")
     if method != b"GET":
-        return _response("405 Method Not Allowed", "text/plain", b"method not allowed: use GET\n")
-    return _response("200 OK", CONTENT_TYPE_LATEST, generate_latest(registry))
+        return _build_response("405 Method Not Allowed", "text/plain", b"method not allowed: use GET\n")
+    return _build_response("200 OK", CONTENT_TYPE_LATEST, generate_latest(registry))
 
 
-def _response(status: str, kind: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+def _build_response(status: str, content_type: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return head.encode() + body

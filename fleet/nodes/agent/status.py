@@ -23,25 +23,25 @@ def document(
     tunnels: Iterable[Tunnel],
     services: Sequence[str],
     now: float,
-    auth_connection: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS,
+    balancer_settings: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS,
 ) -> dict[str, Any]:
     """Return the status document at `now`, a time of the monotonic clock."""
     return {
         "agent_id": identity.id,
         "name": identity.name,
         "version": __version__,
-        "tracker": _tracker(tracker, now),
-        "policy": None if policy is None else _policy(policy, now),
+        "tracker": _tracker_document(tracker, now),
+        "policy": None if policy is None else _policy_document(policy, now),
         "auth_reconnect": {
-            "first_wait_ms": _ms_or_none(auth_connection.first_wait),
-            "drain_timeout_ms": _ms_or_none(auth_connection.drain_timeout),
-            "every_ms": _ms_or_none(auth_connection.reconnect_every),
+            "first_wait_ms": _ms_or_none(balancer_settings.first_wait),
+            "drain_timeout_ms": _ms_or_none(balancer_settings.drain_timeout),
+            "every_ms": _ms_or_none(balancer_settings.reconnect_every),
         },
         "tunnels": [
             {
                 "proxy_id": tunnel.proxy_id,
                 "open_for_ms": _ms(now - tunnel.opened_at),
-                "sessions": tunnel.sessions,
+                "sessions": tunnel.session_count,
                 "rtt_ms": None if tunnel.rtt is None else round(tunnel.rtt * 1000, 3),
                 "is_advised": tunnel.advised_at is not None,
                 "is_retired": tunnel.is_retired,
@@ -53,7 +53,7 @@ def document(
     }
 
 
-def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
+def _tracker_document(tracker: Tracker, now: float) -> dict[str, Any]:
     snapshot = tracker.snapshot(now)
     desired_proxies = set(snapshot.desired_proxies)
     changed_at = snapshot.topology_changed_at
@@ -62,8 +62,8 @@ def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
         "claimed_proxies": list(snapshot.claimed_proxies),
         "leaving_proxies": list(snapshot.leaving_proxies),
         "departing_proxies": list(snapshot.departing_proxies),
-        "inflight": snapshot.inflight,
-        "ttl_seen_ms": _ms(snapshot.ttl_seen),
+        "inflight": snapshot.inflight_count,
+        "ttl_seen_ms": _ms(snapshot.last_announce_ttl),
         "topology_age_ms": None if changed_at is None else _ms(now - changed_at),
         "proxies": [
             {
@@ -79,7 +79,7 @@ def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
     }
 
 
-def _policy(policy: ChannelPolicy, now: float) -> dict[str, Any]:
+def _policy_document(policy: ChannelPolicy, now: float) -> dict[str, Any]:
     return {
         "mode": str(policy.mode),
         "health_check": policy.health_check,

@@ -31,12 +31,12 @@ from fleet.wire import fleet_pb2, fleet_pb2_grpc
 log = logging.getLogger(__name__)
 
 #: Seconds within which the proxy learns a new keep-alive interval.
-_KEEP_ALIVE_CHANGE_WITHIN = 5.0
+_MAX_KEEP_ALIVE_CHANGE_DELAY = 5.0
 #: Seconds for sessions to receive their last bytes when the proxy closes a tunnel.
-_FINISH_WITHIN = 5.0
+_FINISH_TIMEOUT = 5.0
 #: Seconds from dialing to the proxy's hello, and from there to the registration of targets: a load balancer may lead to
 #: a frozen proxy.
-_ANSWER_WITHIN = 5.0
+_RESPONSE_TIMEOUT = 5.0
 
 
 class Generations:
@@ -95,7 +95,7 @@ class Tunnel:
         # Silence before this time does not count, because the interval was different.
         self._silence_counts_from = self.last_seen_at
         # Spread over the interval, so that agents do not all ping at once.
-        self.ping_at = self.last_seen_at + random.random() * keep_alive.interval
+        self.next_ping_at = self.last_seen_at + random.random() * keep_alive.interval
         self._pinged_at: float | None = None
         #: Smoothed round-trip time of pings, seconds; None before the first response.
         self.rtt: float | None = None
@@ -104,23 +104,23 @@ class Tunnel:
         #: Why the tunnel accepts no new sessions and closes after its last one; empty while it serves.
         self.retire_reason = ""
         #: The tunnel outlasted the drain time and was closed.
-        self.is_cut = False
+        self.has_outlasted_drain = False
         #: When the tunnel stopped accepting sessions.
         self.retired_at: float | None = None
         self._retiring_task: asyncio.Task[None] | None = None
         #: Number of users' sessions.
-        self.sessions = 0
+        self.session_count = 0
         #: The agent closed the tunnel, because it is dead or outlasted the drain time.
         self._is_cancelled = False
-        self._closing = False
+        self._is_closing = False
         #: Sessions that broke while the tunnel was closing.
-        self._broken_count = 0
+        self._broken_session_count = 0
         #: Why the tunnel ended, where that is better known here than from Control.
         self.end_reason = ""
         #: Set when the tunnel has received a discovery message or has ended.
         self.discovery_received = asyncio.Event()
 
-    async def hello(self) -> str:
+    async def exchange_hellos(self) -> str:
         """Exchange hellos and return the proxy's id. Raises TunnelDialError."""
         identity = self._identity
         hello = fleet_pb2.AgentHello(
@@ -130,7 +130,7 @@ class Tunnel:
             keep_alive_interval_ms=int(self._keep_alive.interval * 1000),
         )
         try:
-            async with asyncio.timeout(_ANSWER_WITHIN):
+            async with asyncio.timeout(_RESPONSE_TIMEOUT):
                 await self._write(fleet_pb2.AgentFrame(hello=hello))
                 frame = await self.read()
         except TimeoutError:
@@ -151,7 +151,7 @@ class Tunnel:
         self._register_task.add_done_callback(self._on_register_ended)
         await asyncio.sleep(0)  # run up to its first wait, so that targets can be added
         try:
-            async with asyncio.timeout(_ANSWER_WITHIN):
+            async with asyncio.timeout(_RESPONSE_TIMEOUT):
                 if (
                     self._wire is WireVersion.V0_1
                 ):  # it has no targets: the proxy opens sessions by their names
@@ -196,26 +196,26 @@ class Tunnel:
         """Change the keep-alive interval, and tell the proxy with the next ping."""
         self._keep_alive = keep_alive
         self._silence_counts_from = now
-        self.ping_at = min(
-            self.ping_at, now + random.random() * min(keep_alive.interval, _KEEP_ALIVE_CHANGE_WITHIN)
+        self.next_ping_at = min(
+            self.next_ping_at, now + random.random() * min(keep_alive.interval, _MAX_KEEP_ALIVE_CHANGE_DELAY)
         )
 
-    def forgive_silence(self, seconds: float, now: float) -> None:
+    def ignore_silence(self, seconds: float, now: float) -> None:
         """Ignore `seconds` of the proxy's silence, because this process was not running then."""
         self._silence_counts_from = min(max(self._silence_counts_from, self.last_seen_at) + seconds, now)
 
     def ping_soon(self, now: float) -> None:
         """Send the next ping as soon as possible."""
-        self.ping_at = min(self.ping_at, now)
+        self.next_ping_at = min(self.next_ping_at, now)
 
     def is_ping_due(self, now: float) -> bool:
         """Return whether a ping is due. While a write is blocked, none is."""
-        return now >= self.ping_at and not self._write_lock.locked()
+        return now >= self.next_ping_at and not self._write_lock.locked()
 
     async def ping(self, now: float) -> None:
         """Send a ping. A broken tunnel is noticed by its reader."""
         interval = self._keep_alive.interval
-        self.ping_at = now + interval
+        self.next_ping_at = now + interval
         self._sequence += 1
         self._pinged_at = time.monotonic()
         ping = fleet_pb2.Ping(sequence=self._sequence, keep_alive_interval_ms=int(interval * 1000))
@@ -231,7 +231,7 @@ class Tunnel:
         """Accept no new sessions, and close after the last open one."""
         self.retire_reason = reason
         self.retired_at = time.monotonic()
-        if self.sessions:
+        if self.session_count:
             self._retiring_task = background.start(self._send_retiring(), name="retiring of a tunnel")
         self._end_if_idle()
 
@@ -246,29 +246,29 @@ class Tunnel:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await self._write(fleet_pb2.AgentFrame(retiring=message))
 
-    async def close(self, *, finish: bool = False) -> None:
+    async def close(self, *, wait_for_sessions: bool = False) -> None:
         """Close both streams, the sessions and the connection.
 
-        `finish`: the proxy closed the tunnel. Control and sessions are separate streams, so the end of Control may
-        arrive before the last bytes of a session.
+        `wait_for_sessions`: the proxy closed the tunnel. Control and sessions are separate streams, so the end of
+        Control may arrive before the last bytes of a session.
         """
         self._call.cancel()
-        self._closing, self._broken_count = True, 0
+        self._is_closing, self._broken_session_count = True, 0
         try:
-            if finish and self.sessions and not self._is_cancelled:
+            if wait_for_sessions and self.session_count and not self._is_cancelled:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_FINISH_WITHIN):
+                    async with asyncio.timeout(_FINISH_TIMEOUT):
                         await self._client.wait_drained()
         finally:
             await self._close()
 
     async def _close(self) -> None:
-        cut = self._broken_count + self.sessions - self._count_finished_sessions()
-        if cut > 0:
+        cut_session_count = self._broken_session_count + self.session_count - self._count_finished_sessions()
+        if cut_session_count > 0:
             log.warning(
                 "tunnel.broken: %s: %d sessions through proxy %s were cut",
                 self._identity.name,
-                cut,
+                cut_session_count,
                 self.proxy_id,
             )
         if self._retiring_task is not None:
@@ -293,24 +293,24 @@ class Tunnel:
             raise TunnelError(f"agent {self._identity.name} has moved to another proxy")
         if target == self._services.targets[0]:
             return await self._services.accept_session(target)  # the status is not a user's session
-        self.sessions += 1
+        self.session_count += 1
         try:
-            return _Session(await self._services.accept_session(target), self)
+            return _CountedSession(await self._services.accept_session(target), self)
         except BaseException:
             self.on_session_ended()
             raise
 
     def on_session_broken(self) -> None:
         """Count a broken session, if it broke because the tunnel is closing."""
-        self._broken_count += self._closing
+        self._broken_session_count += self._is_closing
 
     def on_session_ended(self) -> None:
         """Count the end of a session."""
-        self.sessions -= 1
+        self.session_count -= 1
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self.is_retired and not self.sessions:
+        if self.is_retired and not self.session_count:
             self._call.cancel()
 
     def _on_register_ended(self, task: asyncio.Task[None]) -> None:
@@ -340,7 +340,7 @@ def _handler_of(tunnel: Tunnel) -> SessionHandler:
     return accept_session
 
 
-class _Session(AcceptedSession):
+class _CountedSession(AcceptedSession):
     """Keeps the number of a tunnel's sessions."""
 
     def __init__(self, session: AcceptedSession, tunnel: Tunnel) -> None:

@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from fleet.nodes.agent.auth_connection import Identity
-from fleet.nodes.agent.auth_moves import Reply
+from fleet.nodes.agent.auth_moves import SendReply
 from fleet.nodes.agent.metrics import AgentMetrics
 from fleet.nodes.agent.services import AgentServices
 from fleet.nodes.agent.tunnel import Tunnel, TunnelDialError
@@ -27,8 +27,8 @@ from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import discovery
 from fleet.protocol.recovery.agent_pool import AgentPool
 from fleet.protocol.recovery.discovery import DiscoveryError
-from fleet.protocol.recovery.graceful_closing import GracefulClosing, LiveTunnel
-from fleet.protocol.recovery.tracker import ClaimError, Lease
+from fleet.protocol.recovery.graceful_closing import GracefulClosing, TunnelState
+from fleet.protocol.recovery.tracker import ClaimError, TunnelLease
 from fleet.protocol.recovery.tunnel_settings import TunnelSettings
 from fleet.protocol.tunnel.messages import WireVersion
 from fleet.wire import fleet_pb2
@@ -53,44 +53,44 @@ class AgentTunnels:
         metrics: AgentMetrics,
         on_change: Callable[[], None],
         on_networking_config_notice: Callable[[str, float], None],
-        drain: float | None = None,
+        drain_timeout: float | None = None,
         on_dial: Callable[[bool], None] = lambda _: None,
-        on_auth_advisory: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: (
+        on_auth_advisory: Callable[[fleet_pb2.AuthReconnectAdvisory, SendReply], None] = lambda advisory, reply: (
             None
         ),
         wire: WireVersion = WireVersion.V0_2,
     ) -> None:
         """Start without tunnels.
 
-        `on_change` is called when tunnels open or close, `on_networking_news` with what proxies say about the
-        networking config. Sessions on a tunnel that was let go may last `drain` seconds; None: no limit. `on_dial`
+        `on_change` is called when tunnels open or close, `on_networking_config_notice` with what proxies say about the
+        networking config. Sessions on a tunnel that was let go may last `drain_timeout` seconds; None: no limit. `on_dial`
         receives for each dial whether a proxy responded, `on_auth_advisory` the proxies' advice to connect to another
         auth and the function to reply with.
         """
         self._identity = identity
         self._pool = pool
         self._keep_alive = settings.keep_alive
-        self._closing = GracefulClosing(settings.closing)
+        self._closing = GracefulClosing(settings.closing_policy)
         self._open_channel = open_channel
         self._services = services
         self._metrics = metrics
         self._on_change = on_change
         self._on_networking_config_notice = on_networking_config_notice
-        self._drain = drain
+        self._drain_timeout = drain_timeout
         self._on_dial = on_dial
         self._on_auth_advisory = on_auth_advisory
         self._wire = wire
-        self._event = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
-        self._leases: dict[Tunnel, Lease] = {}
-        self._pings: set[asyncio.Task[None]] = set()
+        self._leases: dict[Tunnel, TunnelLease] = {}
+        self._ping_tasks: set[asyncio.Task[None]] = set()
         #: Tasks of closed tunnels whose last sessions still receive bytes.
         self._closing_tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: float | None = None
         self._logged_refusals: set[str] = set()
 
     @property
-    def proxies(self) -> tuple[str, ...]:
+    def proxy_ids(self) -> tuple[str, ...]:
         """Ids of the proxies that the agent has tunnels to."""
         return tuple(sorted(tunnel.proxy_id for tunnel in self._tunnels))
 
@@ -106,13 +106,13 @@ class AgentTunnels:
 
     def apply_settings(self, settings: TunnelSettings, now: float) -> None:
         """Apply new settings."""
-        self._pool.tracker.set_connection_count(settings.connections)
-        self._closing.set_policy(settings.closing)
+        self._pool.tracker.set_connection_count(settings.connection_count)
+        self._closing.set_policy(settings.closing_policy)
         if settings.keep_alive != self._keep_alive:
             self._keep_alive = settings.keep_alive
             for tunnel in self._tunnels:
                 tunnel.set_keep_alive(settings.keep_alive, now)
-        self._event.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Dial whenever the pool requires it, forever."""
@@ -120,14 +120,14 @@ class AgentTunnels:
             now = time.monotonic()
             lease = self._pool.next_dial(now)
             if lease is not None:
-                is_held = await self._dial(lease)
-                self._pool.on_dial_end(time.monotonic(), random.random(), is_duplicate=is_held)
+                is_duplicate = await self._dial(lease)
+                self._pool.on_dial_end(time.monotonic(), random.random(), is_duplicate=is_duplicate)
                 continue
             wake_at = self._pool.wake_at(now)
             # Expiry is strict: look a little after it.
             wait = None if wake_at is None else max(wake_at - now, 0.0) + 0.005
-            await background.wait_for(self._event, wait)
-            self._event.clear()
+            await background.wait_for(self._wakeup, wait)
+            self._wakeup.clear()
 
     def sweep(self, now: float, tick: float) -> None:
         """Send due pings, close dead tunnels and let unneeded ones go. Called every `tick` seconds."""
@@ -135,66 +135,68 @@ class AgentTunnels:
         self._swept_at = now
         for tunnel in self._tunnels:
             if lag_seconds > tick:
-                tunnel.forgive_silence(lag_seconds, now)  # this process was not running
+                tunnel.ignore_silence(lag_seconds, now)  # this process was not running
             if tunnel.is_dead(now):
                 tunnel.end_reason = "the proxy does not respond"
                 tunnel.cancel()
             elif tunnel.is_ping_due(now):
                 self._ping(tunnel, now)
-            if tunnel.retired_at is not None and self._drain is not None:
-                self._cut(tunnel, now - tunnel.retired_at - self._drain)
+            if tunnel.retired_at is not None and self._drain_timeout is not None:
+                self._close_after_drain_timeout(tunnel, now - tunnel.retired_at - self._drain_timeout)
         self._retire_advised(now)
         self._close_gracefully(now)
 
-    def _cut(self, tunnel: Tunnel, overdue: float) -> None:
+    def _close_after_drain_timeout(self, tunnel: Tunnel, overdue_seconds: float) -> None:
         """Close a tunnel that has been draining for too long. Later calls do nothing."""
-        if overdue <= 0 or tunnel.is_cut:
+        if overdue_seconds <= 0 or tunnel.has_outlasted_drain:
             return
-        tunnel.is_cut = True
+        tunnel.has_outlasted_drain = True
         log.warning(
             "tunnel.drain-timeout: %s: proxy %s: terminated %d sessions that outlasted the drain time",
             self._identity.name,
             tunnel.proxy_id,
-            tunnel.sessions,
+            tunnel.session_count,
         )
-        self._metrics.terminated_sessions.inc(tunnel.sessions)
+        self._metrics.terminated_sessions.inc(tunnel.session_count)
         tunnel.cancel()
 
     def _ping(self, tunnel: Tunnel, now: float) -> None:
         ping = asyncio.create_task(tunnel.ping(now))
-        self._pings.add(ping)
-        ping.add_done_callback(self._pings.discard)
+        self._ping_tasks.add(ping)
+        ping.add_done_callback(self._ping_tasks.discard)
 
     async def close(self) -> None:
         await background.stop({*self._tunnels.values(), *self._closing_tasks})
 
-    async def _dial(self, lease: Lease) -> bool:
+    async def _dial(self, lease: TunnelLease) -> bool:
         """Dial once. Return whether the dial led to a proxy that this agent already has a tunnel to."""
         tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services, self._wire)
         try:
-            if self._pool.tracker.is_claimed(await tunnel.hello()):
-                raise ClaimError(f"this agent already has a tunnel to proxy {tunnel.proxy_id}", benign=True)
+            if self._pool.tracker.is_claimed(await tunnel.exchange_hellos()):
+                raise ClaimError(f"this agent already has a tunnel to proxy {tunnel.proxy_id}", is_duplicate=True)
             await tunnel.register()
             lease.claim(tunnel.proxy_id)
         except (TunnelDialError, ClaimError) as error:
             self._on_dial(isinstance(error, ClaimError) or error.is_refused)
             # Through a load balancer, dials also reach proxies that the agent already has: this is how it finds the
             # others.
-            self._metrics.dials.labels(_outcome(error)).inc()
-            is_logged = str(error) in self._logged_refusals or not (
-                isinstance(error, TunnelDialError) and error.is_refused
+            self._metrics.dials.labels(_outcome_of(error)).inc()
+            is_new_refusal = (
+                isinstance(error, TunnelDialError)
+                and error.is_refused
+                and str(error) not in self._logged_refusals
             )
             log.log(
-                logging.DEBUG if is_logged else logging.WARNING,
+                logging.WARNING if is_new_refusal else logging.DEBUG,
                 "%s: cannot open a tunnel: %s",
                 self._identity.name,
                 error,
             )
-            if not is_logged:
+            if is_new_refusal:
                 self._logged_refusals.add(str(error))
             lease.release()
             await tunnel.close()
-            return isinstance(error, ClaimError) and error.benign
+            return isinstance(error, ClaimError) and error.is_duplicate
         except asyncio.CancelledError:
             lease.release()
             await tunnel.close()
@@ -204,14 +206,14 @@ class AgentTunnels:
         log.info("tunnel.opened: %s: proxy %s", self._identity.name, tunnel.proxy_id)
         self._leases[tunnel] = lease
         name = f"tunnel of {self._identity.name}"
-        self._tunnels[tunnel] = background.start(self._hold(tunnel, lease), name=name)
+        self._tunnels[tunnel] = background.start(self._serve(tunnel, lease), name=name)
         self._retire_advised(time.monotonic())
         self._on_change()
         await background.wait_for(tunnel.discovery_received, _DISCOVERY_WITHIN)
         return False
 
-    async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:
-        reason, finish = "closed by the proxy", True
+    async def _serve(self, tunnel: Tunnel, lease: TunnelLease) -> None:
+        reason, wait_for_sessions = "closed by the proxy", True
         try:
             while (frame := await tunnel.read()) is not None:
                 await self._handle_frame(frame, tunnel)
@@ -220,14 +222,14 @@ class AgentTunnels:
         except asyncio.InvalidStateError:
             reason = "the connection broke during a write"
         except asyncio.CancelledError:
-            reason, finish = "this agent is shutting down", False
+            reason, wait_for_sessions = "this agent is shutting down", False
             raise
         finally:
             tunnel.discovery_received.set()
             lease.release()
             self._tunnels.pop(tunnel, None)
             self._leases.pop(tunnel, None)
-            self._event.set()
+            self._wakeup.set()
             self._on_change()
             self._metrics.closed_tunnels.labels(tunnel.retire_reason or "lost").inc()
             log.info(
@@ -236,25 +238,25 @@ class AgentTunnels:
                 tunnel.proxy_id,
                 tunnel.retire_reason or tunnel.end_reason or reason,
             )
-            await self._end(tunnel, finish=finish)
+            await self._close_tunnel(tunnel, wait_for_sessions=wait_for_sessions)
 
-    async def _end(self, tunnel: Tunnel, *, finish: bool) -> None:
+    async def _close_tunnel(self, tunnel: Tunnel, *, wait_for_sessions: bool) -> None:
         """Close a tunnel.
 
-        The task must be a local of this frame only. A frame of `_hold` that a CancelledError keeps alive would keep the
+        The task must be a local of this frame only. A frame of `_serve` that a CancelledError keeps alive would keep the
         task, and so the tunnel and its connection, until the next garbage collection.
         """
         task = asyncio.current_task()
         assert task is not None, "a tunnel is held by a task"
         self._closing_tasks.add(task)
         try:
-            await tunnel.close(finish=finish)
+            await tunnel.close(wait_for_sessions=wait_for_sessions)
         finally:
             self._closing_tasks.discard(task)
 
     async def _handle_frame(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel) -> None:
         if frame.HasField("discovery"):
-            self._track(frame.discovery.request, tunnel)
+            self._handle_discovery(frame.discovery.request, tunnel)
         elif frame.HasField("reconnect_advisory"):
             is_accepted = self._handle_advisory(frame.reconnect_advisory, tunnel, time.monotonic())
             await tunnel.send_advisory_reply(frame.reconnect_advisory.advisory_id, is_accepted=is_accepted)
@@ -271,7 +273,7 @@ class AgentTunnels:
         """Prepare to leave for another proxy. Return whether there is one, or may be."""
         if tunnel.is_retired:
             return True
-        is_accepted = self._pool.tracker.leave(self._proxy_of(tunnel), now, is_departing=advisory.leaving)
+        is_accepted = self._pool.tracker.mark_leaving(self._proxy_of(tunnel), now, is_departing=advisory.leaving)
         if is_accepted and tunnel.advised_at is None:
             tunnel.advised_at = now
             self._pool.reset_backoff()
@@ -286,30 +288,30 @@ class AgentTunnels:
             tunnel.proxy_id,
             advisory.reason,
         )
-        self._event.set()
+        self._wakeup.set()
         return is_accepted
 
     def _retire_advised(self, now: float) -> None:
         """Let advised tunnels go, each once enough others have responded since the advice: make before break."""
         for tunnel in self._tunnels:
-            since = tunnel.advised_at
-            if since is None or tunnel.is_retired:
+            advised_at = tunnel.advised_at
+            if advised_at is None or tunnel.is_retired:
                 continue
-            held_proxies = {
+            live_proxies = {
                 self._proxy_of(other_tunnel)
                 for other_tunnel in self._tunnels
                 if not other_tunnel.is_retired
                 and other_tunnel.advised_at is None
-                and other_tunnel.last_seen_at > since
+                and other_tunnel.last_seen_at > advised_at
             }
-            if self._pool.tracker.can_close(self._proxy_of(tunnel), held_proxies, now):
+            if self._pool.tracker.can_close(self._proxy_of(tunnel), live_proxies, now):
                 self._retire(tunnel, "advised")
 
     def _close_gracefully(self, now: float) -> None:
         """Let at most one tunnel go that is no longer needed."""
-        if not self._closing.policy.active or len(self._tunnels) < 2:
+        if not self._closing.policy.is_active or len(self._tunnels) < 2:
             return
-        tunnels = [self._live_tunnel_of(tunnel) for tunnel in self._tunnels]
+        tunnels = [self._tunnel_state_of(tunnel) for tunnel in self._tunnels]
         decision = self._closing.decide(tunnels, self._pool.tracker.snapshot(now), now, random.random())
         for tunnel in self._tunnels:
             if decision is not None and not tunnel.is_retired and self._proxy_of(tunnel) == decision.proxy:
@@ -317,12 +319,12 @@ class AgentTunnels:
             elif self._closing.pings_requested_at == now:
                 tunnel.ping_soon(now)
 
-    def _live_tunnel_of(self, tunnel: Tunnel) -> LiveTunnel:
-        return LiveTunnel(
+    def _tunnel_state_of(self, tunnel: Tunnel) -> TunnelState:
+        return TunnelState(
             proxy=self._proxy_of(tunnel),
             opened_at=tunnel.opened_at,
             is_draining=tunnel.is_retired,
-            sessions=tunnel.sessions,
+            session_count=tunnel.session_count,
             rtt=tunnel.rtt,
             last_seen_at=tunnel.last_seen_at,
         )
@@ -337,29 +339,29 @@ class AgentTunnels:
             self._identity.name,
             tunnel.proxy_id,
             reason,
-            tunnel.sessions,
+            tunnel.session_count,
         )
         # Free its claim, so that the proxy can be dialed again while old sessions last.
         self._leases[tunnel].release()
         tunnel.retire(reason)
-        self._event.set()
+        self._wakeup.set()
         self._on_change()
 
-    def _track(self, request: bytes, tunnel: Tunnel) -> None:
+    def _handle_discovery(self, request: bytes, tunnel: Tunnel) -> None:
         self._metrics.discovery_messages.inc()
         self._metrics.discovery_bytes.inc(len(request))
         try:
             content = discovery.decode(request)
         except DiscoveryError as error:
-            self._refuse("discovery", tunnel, str(error))
+            self._record_refusal("discovery", tunnel, str(error))
             return
         for reason in content.skip_reasons:
-            self._refuse("discovery-entry", tunnel, reason)
+            self._record_refusal("discovery-entry", tunnel, reason)
         tunnel.discovery_received.set()
         if self._pool.tracker.track_expected(content.proxies, time.monotonic()):
-            self._event.set()
+            self._wakeup.set()
 
-    def _refuse(self, kind: str, tunnel: Tunnel, reason: str) -> None:
+    def _record_refusal(self, kind: str, tunnel: Tunnel, reason: str) -> None:
         """Count an unreadable message of a proxy, and log it once per proxy and kind."""
         self._metrics.refused_messages.labels(kind).inc()
         if (key := f"{kind} {tunnel.proxy_id}") not in self._logged_refusals:
@@ -369,7 +371,7 @@ class AgentTunnels:
             )
 
 
-def _outcome(error: TunnelDialError | ClaimError) -> str:
+def _outcome_of(error: TunnelDialError | ClaimError) -> str:
     if isinstance(error, ClaimError):
-        return "duplicate" if error.benign else "failed"
+        return "duplicate" if error.is_duplicate else "failed"
     return "refused" if error.is_refused else "failed"

@@ -55,7 +55,7 @@ class AuthSessionHandler:
 
     async def accept_session(self, target: Target) -> AcceptedSession:
         """Accept a session. Raises TunnelError if no auth can be reached."""
-        if target == auth_path.PROXY:
+        if target == auth_path.PROXY_ID_TARGET:
             return FunctionSession(self._send_proxy_id)
         reason = "no auth is known"
         for auth in await self._shuffle_auths():

@@ -23,7 +23,7 @@ from fleet.nodes.shared import addresses, connect_client, lifecycle
 from fleet.nodes.shared.instance import AuthsUnavailable, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import HTTP_LABEL
-from fleet.protocol.recovery.auth_choice import AuthChoice, most_requests, time_limit
+from fleet.protocol.recovery.auth_choice import AuthChoice, max_requests, request_timeout
 from fleet.transport.tls import AUTH_SERVER_NAME, TLSError
 from fleet.wire import types_pb2
 
@@ -113,7 +113,7 @@ class AuthPresence:
         # heartbeat that succeeded would keep the agents on this proxy.
         self._choice.update(await self._read_auth_addresses())
         reason = "no auth in the backend advertises an HTTP port"
-        for address in self._choice.attempts(time.monotonic(), random.random, most_requests(self._ttl)):
+        for address in self._choice.addresses_to_try(time.monotonic(), random.random, max_requests(self._ttl)):
             try:
                 closes = await self._request(address, method, path, body)
             except _RequestError as error:
@@ -143,7 +143,7 @@ class AuthPresence:
 
     async def _request(self, address: str, method: str, path: str, body: bytes | None) -> bool:
         """Send a request; return whether the auth closed the connection. Raises _RequestError."""
-        limit = time_limit(self._ttl)
+        limit = request_timeout(self._ttl)
         try:
             async with asyncio.timeout(limit):
                 try:

@@ -55,7 +55,7 @@ class ProxyNetworking:
             self._refuse(str(error))  # agents check the config themselves
         else:
             log.info("networking-config.changed: revision %s", self.revision)
-            self._table.keep_alive = tunnel_settings.settings(self._overrides, config).keep_alive
+            self._table.keep_alive = tunnel_settings.resolve(self._overrides, config).keep_alive
         spread = _SPREAD + _SPREAD_PER_TUNNEL * len(self._table)
         networking_config_notice = fleet_pb2.NetworkingConfigNotice(
             revision=self.revision, spread_ms=int(spread * 1000)

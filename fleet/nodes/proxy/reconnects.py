@@ -67,7 +67,7 @@ class Reconnects:
 
     def sweep(self, now: float) -> None:
         """Send the periodic advice that is due."""
-        due = self._schedule.due(now, random.random)
+        due = self._schedule.take_due(now, random.random)
         if due:
             interval = durations.format_seconds(self._schedule.interval)
             self._advise(due, secrets.token_hex(8), f"periodic reconnect, about every {interval}", "periodic")

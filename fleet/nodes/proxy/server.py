@@ -99,7 +99,7 @@ class Proxy:
             flags.instance.id,
             flags.instance.cluster,
             self._publisher,
-            tunnel_settings.settings(flags.overrides, None).keep_alive,
+            tunnel_settings.resolve(flags.overrides, None).keep_alive,
             metrics,
             self.instance.refusals,
             flags.reconnect_interval,
@@ -149,14 +149,14 @@ class Proxy:
                 await self.connect.stop()
             raise
         ttl = self.flags.instance.announce_ttl
-        detection = discovery.detection(ttl, compact=self.flags.compact_discovery)
-        if detection > discovery.RFD_DETECTION:
+        detection = discovery.detection_seconds(ttl, compact=self.flags.compact_discovery)
+        if detection > discovery.RFD_DETECTION_SECONDS:
             log.warning(
                 "discovery.slow: with an announce TTL of %s, agents drop a dead proxy only after up to %s, which is "
                 "longer than the %s that RFD 226 wants to shorten: lower %s",
                 durations.format_seconds(ttl),
                 durations.format_seconds(round(detection)),
-                durations.format_seconds(discovery.RFD_DETECTION),
+                durations.format_seconds(discovery.RFD_DETECTION_SECONDS),
                 announce.PROXY_TTL_VARIABLE,
             )
         self._tasks = [

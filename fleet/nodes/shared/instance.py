@@ -102,8 +102,8 @@ class Instance:
         """Raises NodeStartError if the backend address is invalid."""
         self.kind: AuthOrProxy = kind
         self.flags = flags
-        self.schedule = announce.schedule(flags.announce_ttl, random.random())
-        self.process = ProcessHealth(self.schedule.tick)
+        self.schedule = announce.draw_schedule(flags.announce_ttl, random.random())
+        self.process = ProcessHealth(self.schedule.check_interval)
         self.process.register(kind)
         self.registry = diag.create_registry(self.process)
         #: Counts messages and resources of peers and of the backend that could not be used.
@@ -260,11 +260,11 @@ class Instance:
             except BackendUnavailableError as error:
                 log.warning("heartbeat.failed: %s", error)
                 self.process.record_failure(self.kind)
-                wait = self.schedule.retry
+                wait = self.schedule.retry_interval
             except Exception:
                 log.exception("heartbeat.failed: internal error")
                 self.process.record_failure(self.kind)
-                wait = self.schedule.retry
+                wait = self.schedule.retry_interval
 
     async def _send_first_heartbeat(self) -> None:
         deadline, silent_count = time.monotonic() + self.presence.patience, 0

@@ -246,7 +246,7 @@ class NetworkingConfig:
         return max(self.agent_connection_count, 1)
 
     @property
-    def closing_wait(self) -> tuple[float, float]:
+    def closing_wait_bounds(self) -> tuple[float, float]:
         """Bounds in seconds of the random wait before a tunnel is closed."""
         low = self.tunnel_closing_wait_min or DEFAULT_CLOSING_WAIT[0]
         return low, self.tunnel_closing_wait_max or max(DEFAULT_CLOSING_WAIT[1], low)
@@ -434,7 +434,7 @@ def _contradictions(config: NetworkingConfig) -> Iterable[FieldProblem]:
         yield FieldProblem(
             "tunnel_strategy.agent_connection_count", f"needs tunnel_strategy.type {Strategy.PROXY_PEERING}"
         )
-    low, high = config.closing_wait
+    low, high = config.closing_wait_bounds
     if low > high:
         yield FieldProblem(
             "tunnel_closing_wait_max",

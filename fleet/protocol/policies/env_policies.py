@@ -95,7 +95,7 @@ POLICIES: tuple[EnvPolicy, ...] = (
         read=partial(announce.ttl_from, variable=announce.PROXY_TTL_VARIABLE),
     ),
     EnvPolicy(
-        reconnect_schedule.VARIABLE, "proxy", PolicyValueKind.DURATION, "Periodic tunnel reconnects",
+        reconnect_schedule.INTERVAL_VARIABLE, "proxy", PolicyValueKind.DURATION, "Periodic tunnel reconnects",
         "Proxies advise each tunnel to reconnect after 1 to 1.5 times this duration. Not set: never.", "",
         read=reconnect_schedule.interval_from,
     ),

@@ -6,7 +6,7 @@ Teleport's `reversetunnel/agentpool.go`. Pure: `now` and `chance`, a number in [
 
 from __future__ import annotations
 
-from fleet.protocol.recovery.tracker import Lease, Tracker
+from fleet.protocol.recovery.tracker import TunnelLease, Tracker
 
 #: Dials without a pause after they reached a proxy that the agent has a tunnel to already: the agent closes such a
 #: connection after the hello and dials again, since it needs another proxy. After so many in a row each dial has its
@@ -20,14 +20,14 @@ class LinearBackoff:
     def __init__(self, step: float = 1.0, ceiling: float = 8.0) -> None:
         self._step = step
         self._ceiling = ceiling
-        self._attempts = 0
+        self._attempt_count = 0
         self._used_at: float | None = None
 
     def next(self, now: float, chance: float) -> float:
         """Return the pause in seconds: [d/2, d) for the attempt's d. Starts over after four ceilings without use."""
         self.record_use(now)
-        duration = min(self._attempts * self._step, self._ceiling)
-        self._attempts += 1
+        duration = min(self._attempt_count * self._step, self._ceiling)
+        self._attempt_count += 1
         return duration / 2 + chance * duration / 2
 
     def record_use(self, now: float) -> bool:
@@ -40,7 +40,7 @@ class LinearBackoff:
 
     def reset(self) -> None:
         """Start over at a pause of 0 s."""
-        self._attempts = 0
+        self._attempt_count = 0
 
 
 class AgentPool:
@@ -49,16 +49,16 @@ class AgentPool:
     def __init__(self, tracker: Tracker, backoff: LinearBackoff | None = None) -> None:
         self.tracker = tracker
         self._backoff = backoff or LinearBackoff()
-        self._is_dialling = False
-        self._ready_at: float | None = None
+        self._is_dialing = False
+        self._next_dial_at: float | None = None
         self._duplicates_left = _MOST_DUPLICATES
 
-    def next_dial(self, now: float) -> Lease | None:
+    def next_dial(self, now: float) -> TunnelLease | None:
         """Return a lease to dial with now; None while an attempt or its pause lasts, or no tunnel is needed."""
-        if self._is_dialling or (self._ready_at is not None and now < self._ready_at):
+        if self._is_dialing or (self._next_dial_at is not None and now < self._next_dial_at):
             return None
         lease = self.tracker.try_acquire(now)
-        self._is_dialling = lease is not None
+        self._is_dialing = lease is not None
         return lease
 
     def on_dial_end(self, now: float, chance: float, *, is_duplicate: bool = False) -> None:
@@ -66,25 +66,25 @@ class AgentPool:
 
         `is_duplicate`: it reached a proxy with a tunnel of this agent.
         """
-        self._is_dialling = False
+        self._is_dialing = False
         if self._backoff.record_use(now):
             self._duplicates_left = _MOST_DUPLICATES
         if is_duplicate and self._duplicates_left > 0:
             self._duplicates_left -= 1
-            self._ready_at = now
+            self._next_dial_at = now
             return
-        self._ready_at = now + self._backoff.next(now, chance)
+        self._next_dial_at = now + self._backoff.next(now, chance)
 
     def reset_backoff(self) -> None:
         """Start the pauses over at 0 s, because another proxy is needed: past failures do not count against it."""
         self._backoff.reset()
         self._duplicates_left = _MOST_DUPLICATES
-        self._ready_at = None
+        self._next_dial_at = None
 
     def wake_at(self, now: float) -> float | None:
         """Return when to call `next_dial` again without any event; None when only an event can change its result."""
-        if self._is_dialling:
+        if self._is_dialing:
             return None
-        if self._ready_at is not None and now < self._ready_at:
-            return self._ready_at
+        if self._next_dial_at is not None and now < self._next_dial_at:
+            return self._next_dial_at
         return self.tracker.next_expiry()

@@ -50,7 +50,7 @@ def ttl_from(environment: Mapping[str, str], variable: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class HeartbeatSchedule:
     """Heartbeat schedule. Seconds."""
 
     #: Lifetime of the resource after a heartbeat.
@@ -58,19 +58,19 @@ class Schedule:
     #: Between two successful heartbeats.
     interval: float
     #: Between two checks; shorter for a short TTL, so that `recovering` can end within it.
-    tick: float
+    check_interval: float
     #: Between a failed heartbeat and the next.
-    retry: float
+    retry_interval: float
 
 
-def schedule(ttl: float, chance: float) -> Schedule:
+def draw_schedule(ttl: float, chance: float) -> HeartbeatSchedule:
     """Return a random schedule, drawn once per start: interval = TTL/2 + U[0, TTL/10)."""
     interval = ttl / 2 + chance * ttl / 10
-    return Schedule(
+    return HeartbeatSchedule(
         ttl=ttl,
         interval=interval,
-        tick=min(CHECK_PERIOD, ttl / 20),
-        retry=min(RETRY_AFTER, interval),
+        check_interval=min(CHECK_PERIOD, ttl / 20),
+        retry_interval=min(RETRY_AFTER, interval),
     )
 
 
@@ -125,7 +125,7 @@ _READYZ = {
 }
 
 
-def readyz(state: ComponentState) -> tuple[int, str]:
+def readyz_response(state: ComponentState) -> tuple[int, str]:
     """Return the status code of `/readyz` and the `status` of its JSON body."""
     return _READYZ[state]
 

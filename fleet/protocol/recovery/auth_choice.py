@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from fleet.protocol.backoff import Backoff
 
 #: Bounds of the timeout. An auth allows its backend 0.7 s, and its error says more than a timeout here. Seconds.
-_SHORTEST_LIMIT, _LONGEST_LIMIT = 1.0, 5.0
+_SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 5.0
 #: Timeout of one request, as a share of the TTL.
-_LIMIT_SHARE = 0.1
+_TIMEOUT_SHARE = 0.1
 #: Time for all requests of one heartbeat, as a share of the TTL: 0.4 of it are left when the heartbeat is due.
-_ROUND_SHARE = 0.3
+_HEARTBEAT_SHARE = 0.3
 #: Seconds for which an auth that failed or closed the connection is tried after the others.
 _BACKOFF = Backoff(first=1.0, most=60.0, factor=2.0)
 
 
-def time_limit(ttl: float) -> float:
+def request_timeout(ttl: float) -> float:
     """Return the timeout of one request for an announce TTL. Seconds."""
-    return min(max(_LIMIT_SHARE * ttl, _SHORTEST_LIMIT), _LONGEST_LIMIT)
+    return min(max(_TIMEOUT_SHARE * ttl, _SHORTEST_TIMEOUT), _LONGEST_TIMEOUT)
 
 
-def most_requests(ttl: float) -> int:
+def max_requests(ttl: float) -> int:
     """Return the maximum number of requests of one heartbeat: at least two, and as many as the TTL allows."""
-    return max(2, int(_ROUND_SHARE * ttl / time_limit(ttl)))
+    return max(2, int(_HEARTBEAT_SHARE * ttl / request_timeout(ttl)))
 
 
 @dataclass(slots=True)
@@ -60,13 +60,13 @@ class AuthChoice:
         if self.current not in self._histories:
             self.current = None
 
-    def attempts(self, now: float, chance: Callable[[], float], most: int) -> tuple[str, ...]:
-        """Return the addresses that one heartbeat tries, at most `most`; a single address is tried twice.
+    def addresses_to_try(self, now: float, chance: Callable[[], float], limit: int) -> tuple[str, ...]:
+        """Return the addresses that one heartbeat tries, at most `limit`; a single address is tried twice.
 
         It may be a load balancer, and a second connection may reach another auth.
         """
         order = self.order(now, chance)
-        return order * 2 if len(order) == 1 else order[:most]
+        return order * 2 if len(order) == 1 else order[:limit]
 
     def order(self, now: float, chance: Callable[[], float]) -> tuple[str, ...]:
         """Return all addresses in the order to try them.

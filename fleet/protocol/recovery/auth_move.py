@@ -17,7 +17,7 @@ _MOST_TRIALS = 5
 #: Trials that may lead back to the same auth. Each costs little; with two auths behind a random choice, one agent of
 #: four thousand stays after so many.
 _MOST_LED_BACK = 12
-_LED_BACK = "the connection reached the auth that the agent is to leave"
+_LED_BACK_PROBLEM = "the connection reached the auth that the agent is to leave"
 
 
 class AuthMoveOutcome(StrEnum):
@@ -40,28 +40,28 @@ class TrialResult:
     problem: str = ""
 
 
-def trial_count(addresses: int) -> int:
-    """Return the number of trials, without those that led back, after which the agent keeps its connection."""
-    return min(max(addresses, _LEAST_TRIALS), _MOST_TRIALS)
+def max_trials(address_count: int) -> int:
+    """Return the maximum number of trials, without those that led back, after which the agent keeps its connection."""
+    return min(max(address_count, _LEAST_TRIALS), _MOST_TRIALS)
 
 
-def should_try_again(problems: Sequence[str], addresses: int) -> bool:
+def should_try_again(problems: Sequence[str], address_count: int) -> bool:
     """Return whether the agent makes another trial after trials with these problems."""
-    led_back = sum(problem == _LED_BACK for problem in problems)
-    return led_back < _MOST_LED_BACK and len(problems) - led_back < trial_count(addresses)
+    led_back_count = sum(problem == _LED_BACK_PROBLEM for problem in problems)
+    return led_back_count < _MOST_LED_BACK and len(problems) - led_back_count < max_trials(address_count)
 
 
-def is_on_another_auth(connected_to: str, leave: str) -> bool:
+def is_on_another_auth(current_auth_id: str, leave_auth_id: str) -> bool:
     """Return whether an agent is connected to another auth than the one to leave; an unknown auth may be that one."""
-    return bool(leave and connected_to) and connected_to != leave
+    return bool(leave_auth_id and current_auth_id) and current_auth_id != leave_auth_id
 
 
-def unfit_reason(trial: TrialResult, leave: str) -> str:
+def unfit_reason(trial: TrialResult, leave_auth_id: str) -> str:
     """Return why an agent does not move to the auth of a trial; empty when it moves."""
     if trial.problem:
         return trial.problem
-    if leave and trial.auth_id == leave:
-        return _LED_BACK
+    if leave_auth_id and trial.auth_id == leave_auth_id:
+        return _LED_BACK_PROBLEM
     if trial.is_draining:
         return f"auth {trial.auth_id or '(unknown)'} is draining and takes no new connections"
     return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fleet.protocol.tunnel.messages import Target
 
 #: A TCP connection to an auth that the proxy chooses; it carries the agent's own TLS with that auth.
-AUTH = Target("_auth")
+AUTH_TARGET = Target("_auth")
 #: Sends the proxy's id, and ends.
-PROXY = Target("_proxy")
-TARGETS = frozenset((AUTH, PROXY))
+PROXY_ID_TARGET = Target("_proxy")
+TARGETS = frozenset((AUTH_TARGET, PROXY_ID_TARGET))

@@ -28,16 +28,16 @@ _RESYNC_TTLS = 10.0
 _GATHER_TTLS = 0.2
 _READ_TTLS = 0.1
 #: A heartbeat observed at most so long ago, in TTLs, is sent with the whole TTL.
-_NEWS_TTLS = 0.05
+_FRESH_TTLS = 0.05
 #: Granularity of remaining lifetimes, in TTLs: rounding down lets tunnels share one message.
 _GRAIN_TTLS = 0.01
 
 #: Maximum of a uint64, and of Go's Duration in nanoseconds.
 _HIGHEST_GENERATION = (1 << 64) - 1
-_LONGEST_TTL = (1 << 63) - 1
+_LONGEST_TTL_NANOSECONDS = (1 << 63) - 1
 
 #: Seconds that RFD 226 sets out to shorten: the default announce TTL, 10 min, plus the trackers' default expiry, 3 min.
-RFD_DETECTION = announce.DEFAULT_TTL + 180.0
+RFD_DETECTION_SECONDS = announce.DEFAULT_TTL + 180.0
 
 COMPACT_VARIABLE = "TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY"
 
@@ -115,13 +115,13 @@ def decode(request: bytes) -> DiscoveryRequest:
     proxies, skip_reasons = [], []
     for entry in entries:
         try:
-            proxies.append(_proxy(entry))
+            proxies.append(_read_proxy(entry))
         except DiscoveryError as error:
             skip_reasons.append(str(error))
     return DiscoveryRequest(tuple(proxies), tuple(skip_reasons))
 
 
-def _proxy(entry: object) -> DiscoveredProxy:
+def _read_proxy(entry: object) -> DiscoveredProxy:
     if not isinstance(entry, dict) or entry.get("version") != _VERSION:
         raise DiscoveryError(f"a proxy in the discovery request does not have version {_VERSION!r}")
     metadata = entry.get("metadata")
@@ -136,9 +136,9 @@ def _proxy(entry: object) -> DiscoveredProxy:
         name=name,
         group=group,
         generation=_read_whole_number(entry, "ggen", _HIGHEST_GENERATION),
-        ttl=durations.from_nanoseconds(_read_whole_number(entry, "ttl", _LONGEST_TTL)),
+        ttl=durations.from_nanoseconds(_read_whole_number(entry, "ttl", _LONGEST_TTL_NANOSECONDS)),
         is_draining=is_draining,
-        announce_ttl=durations.from_nanoseconds(_read_whole_number(entry, "announce_ttl", _LONGEST_TTL)),
+        announce_ttl=durations.from_nanoseconds(_read_whole_number(entry, "announce_ttl", _LONGEST_TTL_NANOSECONDS)),
     )
 
 
@@ -169,12 +169,12 @@ def full_interval(ttl: float, *, compact: bool) -> float:
     return _RESYNC_TTLS * ttl if compact else min(_LONGEST_FULL_INTERVAL, ttl / _LISTS_PER_TTL)
 
 
-def detection(ttl: float, *, compact: bool) -> float:
+def detection_seconds(ttl: float, *, compact: bool) -> float:
     """Return after how many seconds without a heartbeat an agent's tracker has dropped a proxy, at the latest.
 
     Every list carries the rest of the lifetime since the last heartbeat was observed, so repeats do not extend it.
     """
-    return ttl * (1 + _NEWS_TTLS * compact) + read_interval(ttl, compact=compact)
+    return ttl * (1 + _FRESH_TTLS * compact) + read_interval(ttl, compact=compact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class ProxyResource:
     ttl: float = 0.0
 
 
-def _place(proxy: ProxyResource) -> tuple[str, int, bool]:
+def _selection_key(proxy: ProxyResource) -> tuple[str, int, bool]:
     return proxy.group, proxy.generation, proxy.is_draining
 
 
@@ -201,7 +201,7 @@ class _ProxyEntry:
     #: Publisher version at which the resource last changed.
     version: int
     #: Local time at which the expiry last changed: the last heartbeat.
-    beat_at: float
+    heartbeat_at: float
 
 
 class Publisher:
@@ -223,7 +223,7 @@ class Publisher:
         """
         version = self.version + 1
         entries: dict[str, _ProxyEntry] = {}
-        has_news = False
+        has_changes = False
         for proxy in proxies:
             old = self._entries.get(proxy.name)
             if old is not None and old.proxy == proxy:
@@ -231,14 +231,14 @@ class Publisher:
                 continue
             is_heartbeat = old is None or old.proxy.expires_at != proxy.expires_at
             entries[proxy.name] = _ProxyEntry(
-                proxy, version, now if old is None or is_heartbeat else old.beat_at
+                proxy, version, now if old is None or is_heartbeat else old.heartbeat_at
             )
-            has_news = has_news or self.compact or old is None or _place(old.proxy) != _place(proxy)
+            has_changes = has_changes or self.compact or old is None or _selection_key(old.proxy) != _selection_key(proxy)
         removed_names = self._entries.keys() - entries.keys()
         self._entries = entries
-        if has_news or removed_names:
+        if has_changes or removed_names:
             self.version = version
-        return has_news or (bool(removed_names) and not self.compact)
+        return has_changes or (bool(removed_names) and not self.compact)
 
     @property
     def full_interval(self) -> float:
@@ -255,14 +255,14 @@ class Publisher:
         if not self.compact:
             return self.full(now)
         lifetimes = (
-            (entry.proxy, self.ttl if self._is_news(entry, now) else self._remaining_ttl(entry, now))
+            (entry.proxy, self.ttl if self._is_fresh(entry, now) else self._remaining_ttl(entry, now))
             for entry in self._entries.values()
             if entry.version > version
         )
         return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
 
-    def _is_news(self, entry: _ProxyEntry, now: float) -> bool:
-        return now - entry.beat_at <= _NEWS_TTLS * self.ttl
+    def _is_fresh(self, entry: _ProxyEntry, now: float) -> bool:
+        return now - entry.heartbeat_at <= _FRESH_TTLS * self.ttl
 
     def _remaining_ttl(self, entry: _ProxyEntry, now: float) -> float:
         """Return the rest of a proxy's lifetime in seconds, at most our TTL; 0 when it is over.
@@ -270,7 +270,7 @@ class Publisher:
         With mixed TTLs, agents that connect between two heartbeats of a slow proxy must still be sent that proxy.
         """
         grain = _GRAIN_TTLS * self.ttl
-        age = math.ceil((now - entry.beat_at) / grain) * grain
+        age = math.ceil((now - entry.heartbeat_at) / grain) * grain
         remaining_ttl = max(self.ttl, entry.proxy.ttl) - age
         return min(self.ttl, remaining_ttl) if remaining_ttl >= grain / 2 else 0.0
 

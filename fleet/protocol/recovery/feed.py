@@ -36,44 +36,44 @@ class RevisionFeed(Generic[T]):
         self.epoch = epoch
         self.revision = 0
         # Both are in the order of revisions: a change moves its key to the end.
-        self._live: dict[str, tuple[int, T]] = {}
-        self._dead: dict[str, int] = {}
+        self._entries: dict[str, tuple[int, T]] = {}
+        self._removed_revisions: dict[str, int] = {}
         self._tombstones = tombstones
         # Removals up to this revision are forgotten.
-        self._floor = 0
+        self._last_forgotten_revision = 0
 
     def __len__(self) -> int:
-        return len(self._live)
+        return len(self._entries)
 
     def get(self, key: str) -> T | None:
         """Return the value of a key; None without one."""
-        entry = self._live.get(key)
+        entry = self._entries.get(key)
         return None if entry is None else entry[1]
 
     def put(self, key: str, value: T) -> None:
         """Add or change the value of a key."""
         self.revision += 1
-        self._live.pop(key, None)
-        self._dead.pop(key, None)
-        self._live[key] = (self.revision, value)
+        self._entries.pop(key, None)
+        self._removed_revisions.pop(key, None)
+        self._entries[key] = (self.revision, value)
 
     def remove(self, key: str) -> None:
         """Remove a key; a missing key changes nothing."""
-        if self._live.pop(key, None) is None:
+        if self._entries.pop(key, None) is None:
             return
         self.revision += 1
-        self._dead[key] = self.revision
-        if len(self._dead) > self._tombstones:
-            oldest = next(iter(self._dead))
-            self._floor = self._dead.pop(oldest)
+        self._removed_revisions[key] = self.revision
+        if len(self._removed_revisions) > self._tombstones:
+            oldest = next(iter(self._removed_revisions))
+            self._last_forgotten_revision = self._removed_revisions.pop(oldest)
 
     def since(self, epoch: str, revision: int, limit: int) -> FeedPage[T]:
         """Return at most `limit` changes after `revision`; the full list for another epoch or a forgotten revision."""
-        full = epoch != self.epoch or revision < self._floor or revision > self.revision
+        full = epoch != self.epoch or revision < self._last_forgotten_revision or revision > self.revision
         start = 0 if full else revision
         full = full or start == 0
         changes: list[tuple[int, str, T | None]] = [
-            (at, key, value) for key, (at, value) in self._after(start)
+            (at, key, value) for key, (at, value) in self._entries_after(start)
         ]
         if not full:
             changes += [(at, key, None) for key, at in self._removed_after(start)]
@@ -89,10 +89,10 @@ class RevisionFeed(Generic[T]):
             removed_keys=tuple(key for _, key, value in page if value is None),
         )
 
-    def _after(self, revision: int) -> list[tuple[str, tuple[int, T]]]:
+    def _entries_after(self, revision: int) -> list[tuple[str, tuple[int, T]]]:
         entries = []
-        for key in reversed(self._live):
-            entry = self._live[key]
+        for key in reversed(self._entries):
+            entry = self._entries[key]
             if entry[0] <= revision:
                 break
             entries.append((key, entry))
@@ -100,8 +100,8 @@ class RevisionFeed(Generic[T]):
 
     def _removed_after(self, revision: int) -> list[tuple[str, int]]:
         removals = []
-        for key in reversed(self._dead):
-            at = self._dead[key]
+        for key in reversed(self._removed_revisions):
+            at = self._removed_revisions[key]
             if at <= revision:
                 break
             removals.append((key, at))

@@ -30,7 +30,7 @@ class ClosingReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LiveTunnel:
+class TunnelState:
     """The current state of one tunnel of the agent."""
 
     proxy: str
@@ -38,7 +38,7 @@ class LiveTunnel:
     #: No new user connections; the tunnel ends with its last one.
     is_draining: bool = False
     #: Number of user connections.
-    sessions: int = 0
+    session_count: int = 0
     #: Smoothed round-trip time, seconds; None before the first measurement.
     rtt: float | None = None
     #: When the last message of the proxy arrived.
@@ -52,17 +52,17 @@ class ClosingPolicy:
     #: The RFD's rule: ClusterNetworkingConfig.GracefulTunnelClosing.
     graceful: bool = False
     #: Bounds of the RFD's wait, seconds.
-    wait: tuple[float, float] = DEFAULT_CLOSING_WAIT
+    wait_bounds: tuple[float, float] = DEFAULT_CLOSING_WAIT
     #: Above 0: upstream's rule, with this wait in seconds.
     threshold: float = 0.0
 
     @classmethod
     def of(cls, config: NetworkingConfig) -> ClosingPolicy:
         """Return the policy of a cluster's networking config."""
-        return cls(config.graceful_tunnel_closing, config.closing_wait, config.tunnel_disconnect_threshold)
+        return cls(config.graceful_tunnel_closing, config.closing_wait_bounds, config.tunnel_disconnect_threshold)
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Return whether any rule is on."""
         return self.graceful or self.threshold > 0
 
@@ -107,49 +107,49 @@ class GracefulClosing:
         """Change the policy; waits under the old one do not count."""
         if policy != self.policy:
             self.policy = policy
-            self._forget()
+            self._forget_waits()
 
     def decide(
-        self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float, chance: float
+        self, tunnels: Collection[TunnelState], snapshot: TrackerSnapshot, now: float, chance: float
     ) -> ClosingDecision | None:
         """Return the one tunnel to drain now; almost always None."""
         connected_proxies = frozenset(tunnel.proxy for tunnel in tunnels)
         if connected_proxies != self._connected_proxies:
             self._connected_proxies, self._connectivity_changed_at = connected_proxies, now
-        if not self.policy.active or len(tunnels) < 2:
-            self._forget()
+        if not self.policy.is_active or len(tunnels) < 2:
+            self._forget_waits()
             return None
         if self.policy.threshold > 0:
-            return self._upstream(tunnels, snapshot, now)
-        return self._graceful(tunnels, snapshot, now, chance)
+            return self._decide_by_upstream(tunnels, snapshot, now)
+        return self._decide_by_rfd(tunnels, snapshot, now, chance)
 
-    def _graceful(
-        self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float, chance: float
+    def _decide_by_rfd(
+        self, tunnels: Collection[TunnelState], snapshot: TrackerSnapshot, now: float, chance: float
     ) -> ClosingDecision | None:
         closable = closable_by_rfd(tunnels, snapshot)
         candidates = [tunnel for tunnel in tunnels if not tunnel.is_draining and tunnel.proxy in closable]
-        self._draw(candidates, closable, snapshot, now, chance)
-        ripe = [tunnel for tunnel in candidates if self._is_ripe(tunnel, now)]
-        if not ripe:
+        self._draw_waits(candidates, closable, snapshot, now, chance)
+        due_tunnels = [tunnel for tunnel in candidates if self._is_due(tunnel, now)]
+        if not due_tunnels:
             self.pings_requested_at = None
             return None
-        due = first_by_rfd(ripe, closable)
-        if closable[due.proxy] is ClosingReason.EXPIRED:
-            selected = due
+        due_tunnel = first_by_rfd(due_tunnels, closable)
+        if closable[due_tunnel.proxy] is ClosingReason.EXPIRED:
+            selected = due_tunnel
         else:
             # One tunnel is in excess: choose it now, by the current users of each.
             selected = first_by_rfd(
                 [candidate for candidate in candidates if closable[candidate.proxy] is ClosingReason.EXCESS],
                 closable,
             )
-        if not self._are_others_live(selected, tunnels, snapshot, now):
+        if not self._confirm_others_live(selected, tunnels, snapshot, now):
             return None
-        self._spend_wait(due.proxy, selected.proxy)
+        self._spend_wait(due_tunnel.proxy, selected.proxy)
         return ClosingDecision(selected.proxy, closable[selected.proxy])
 
-    def _draw(
+    def _draw_waits(
         self,
-        candidates: Collection[LiveTunnel],
+        candidates: Collection[TunnelState],
         closable: Mapping[str, ClosingReason],
         snapshot: TrackerSnapshot,
         now: float,
@@ -162,41 +162,41 @@ class GracefulClosing:
         # Of the tunnels to desired proxies, only the excess count is surplus: first those that were so for the longest.
         excess = sorted(
             (tunnel for tunnel in candidates if closable[tunnel.proxy] is ClosingReason.EXCESS),
-            key=lambda tunnel: (self._surplus_since(tunnel.proxy), *_order(tunnel, closable)),
+            key=lambda tunnel: (self._surplus_since(tunnel.proxy), *_closing_order(tunnel, closable)),
         )
-        too_many = excess[: max(len(excess) - snapshot.connection_count, 0)]
-        surplus = [*expired_proxies, *(tunnel.proxy for tunnel in too_many)]
-        low, high = self.policy.wait
-        fresh = [proxy for proxy in surplus if proxy not in self._waits]
-        for number, proxy in enumerate(fresh):
+        surplus_excess = excess[: max(len(excess) - snapshot.connection_count, 0)]
+        surplus_proxies = [*expired_proxies, *(tunnel.proxy for tunnel in surplus_excess)]
+        low, high = self.policy.wait_bounds
+        new_surplus_proxies = [proxy for proxy in surplus_proxies if proxy not in self._waits]
+        for number, proxy in enumerate(new_surplus_proxies):
             # Tunnels that become surplus together share one chance: the golden ratio spreads them evenly over the
             # bounds.
             share = (chance + number * _GOLDEN_RATIO) % 1.0
             self._waits[proxy] = _Wait(now, low + share * (high - low))
-        self._waits = {proxy: self._waits[proxy] for proxy in surplus}
+        self._waits = {proxy: self._waits[proxy] for proxy in surplus_proxies}
 
     def _surplus_since(self, proxy: str) -> float:
         wait = self._waits.get(proxy)
         return math.inf if wait is None else wait.since
 
-    def _is_ripe(self, tunnel: LiveTunnel, now: float) -> bool:
+    def _is_due(self, tunnel: TunnelState, now: float) -> bool:
         wait = self._waits.get(tunnel.proxy)
         return wait is not None and wait.is_over(now)
 
     def _spend_wait(self, due_proxy: str, selected_proxy: str) -> None:
-        """Remove the wait that is over; if another tunnel is closed instead, `due` takes over that tunnel's wait."""
+        """Remove the wait that is over; if another tunnel is closed instead, `due_proxy` takes over that tunnel's wait."""
         own_wait = self._waits.pop(selected_proxy, None)
         if due_proxy != selected_proxy:
             del self._waits[due_proxy]
             if own_wait is not None:
                 self._waits[due_proxy] = own_wait
 
-    def _are_others_live(
-        self, selected: LiveTunnel, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float
+    def _confirm_others_live(
+        self, selected: TunnelState, tunnels: Collection[TunnelState], snapshot: TrackerSnapshot, now: float
     ) -> bool:
-        """Return whether enough of the other tunnels answered since `requested_at`.
+        """Return whether enough of the other tunnels answered since the pings were requested.
 
-        Set `requested_at` on the first call.
+        The first call requests them. Success ends the request.
         """
         if self.pings_requested_at is None:
             self.pings_requested_at = now
@@ -211,19 +211,19 @@ class GracefulClosing:
         self.pings_requested_at = None
         return True
 
-    def _forget(self) -> None:
+    def _forget_waits(self) -> None:
         self._waits.clear()
         self.pings_requested_at = None
 
-    def _upstream(
-        self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float
+    def _decide_by_upstream(
+        self, tunnels: Collection[TunnelState], snapshot: TrackerSnapshot, now: float
     ) -> ClosingDecision | None:
-        live = [tunnel for tunnel in tunnels if not tunnel.is_draining]
-        desired_tunnels = [tunnel for tunnel in live if tunnel.proxy in snapshot.desired_proxies]
+        serving_tunnels = [tunnel for tunnel in tunnels if not tunnel.is_draining]
+        desired_tunnels = [tunnel for tunnel in serving_tunnels if tunnel.proxy in snapshot.desired_proxies]
         desired_count = snapshot.connection_count
         if desired_count <= 0 or len(desired_tunnels) <= desired_count:
             return None
-        if any(tunnel.rtt is None for tunnel in live):
+        if any(tunnel.rtt is None for tunnel in serving_tunnels):
             return None
         changes = (self._connectivity_changed_at, snapshot.topology_changed_at)
         if any(at is not None and now <= at + self.policy.threshold for at in changes):
@@ -233,34 +233,34 @@ class GracefulClosing:
         return ClosingDecision(slowest.proxy, ClosingReason.EXCESS)
 
 
-def first_by_rfd(ripe: Collection[LiveTunnel], closable: Mapping[str, ClosingReason]) -> LiveTunnel:
-    """Return the first of the tunnels whose wait is over; `ripe` must not be empty.
+def first_by_rfd(due_tunnels: Collection[TunnelState], closable: Mapping[str, ClosingReason]) -> TunnelState:
+    """Return the first of the tunnels whose wait is over; `due_tunnels` must not be empty.
 
     Tunnels to expired proxies come first, as the least useful; then those with the fewest users; then the newest,
     opened as a replacement during an outage, so that agents return to their earlier distribution.
     """
-    return min(ripe, key=lambda tunnel: _order(tunnel, closable))
+    return min(due_tunnels, key=lambda tunnel: _closing_order(tunnel, closable))
 
 
-def _order(tunnel: LiveTunnel, closable: Mapping[str, ClosingReason]) -> tuple[bool, int, float]:
-    return closable[tunnel.proxy] is ClosingReason.EXCESS, tunnel.sessions, -tunnel.opened_at
+def _closing_order(tunnel: TunnelState, closable: Mapping[str, ClosingReason]) -> tuple[bool, int, float]:
+    return closable[tunnel.proxy] is ClosingReason.EXCESS, tunnel.session_count, -tunnel.opened_at
 
 
-def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot) -> dict[str, ClosingReason]:
+def closable_by_rfd(tunnels: Collection[TunnelState], snapshot: TrackerSnapshot) -> dict[str, ClosingReason]:
     """Return the tunnels that the RFD's rule could close now if their wait were over: each of them, but only one.
 
     A tunnel to a tracked proxy of an older generation is never among them: rollouts depend on those.
     """
-    live = [tunnel for tunnel in tunnels if not tunnel.is_draining]
+    serving_tunnels = [tunnel for tunnel in tunnels if not tunnel.is_draining]
     # No proxy is known: the existing tunnels are all there is.
-    if len(live) < 2 or not snapshot.desired_proxies:
+    if len(serving_tunnels) < 2 or not snapshot.desired_proxies:
         return {}
-    desired_proxies = {tunnel.proxy for tunnel in live if tunnel.proxy in snapshot.desired_proxies}
-    too_many = 0 < snapshot.connection_count < len(desired_proxies)
-    closable = dict.fromkeys(desired_proxies if too_many else (), ClosingReason.EXCESS)
+    desired_proxies = {tunnel.proxy for tunnel in serving_tunnels if tunnel.proxy in snapshot.desired_proxies}
+    has_excess = 0 < snapshot.connection_count < len(desired_proxies)
+    closable = dict.fromkeys(desired_proxies if has_excess else (), ClosingReason.EXCESS)
     # Only with as many tunnels as possible: if there are fewer desired proxies than needed tunnels, that means all of
     # them. Waiting for a number that cannot be reached would keep tunnels to expired proxies forever.
     if len(desired_proxies) >= snapshot.desired_tunnel_count:
-        expired_proxies = (tunnel.proxy for tunnel in live if tunnel.proxy not in snapshot.tracked_proxies)
+        expired_proxies = (tunnel.proxy for tunnel in serving_tunnels if tunnel.proxy not in snapshot.tracked_proxies)
         closable.update(dict.fromkeys(expired_proxies, ClosingReason.EXPIRED))
     return closable

@@ -12,10 +12,10 @@ from typing import Generic, TypeVar
 
 from fleet.protocol import durations
 
-VARIABLE = "TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL"
+INTERVAL_VARIABLE = "TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL"
 
 #: Minimum interval, seconds: agents need time to dial and to settle.
-SHORTEST = 1.0
+SHORTEST_INTERVAL = 1.0
 _JITTER = 0.5
 
 K = TypeVar("K", bound=Hashable)
@@ -27,17 +27,17 @@ class ReconnectError(ValueError):
 
 def interval_from(environment: Mapping[str, str]) -> float:
     """Return the interval of an environment in seconds; 0 (never) when unset or empty. Raises ReconnectError."""
-    text = environment.get(VARIABLE, "")
+    text = environment.get(INTERVAL_VARIABLE, "")
     if not text:
         return 0.0
     try:
         interval = durations.parse(text)
     except durations.DurationError as error:
-        raise ReconnectError(f"{VARIABLE}: {error}") from None
-    if interval < SHORTEST:
-        shortest = durations.format_seconds(SHORTEST)
+        raise ReconnectError(f"{INTERVAL_VARIABLE}: {error}") from None
+    if interval < SHORTEST_INTERVAL:
+        shortest = durations.format_seconds(SHORTEST_INTERVAL)
         raise ReconnectError(
-            f"{VARIABLE}: {text!r} is shorter than {shortest}. Use a duration such as 1h or 30m"
+            f"{INTERVAL_VARIABLE}: {text!r} is shorter than {shortest}. Use a duration such as 1h or 30m"
         )
     return interval
 
@@ -48,25 +48,25 @@ class ReconnectSchedule(Generic[K]):
     def __init__(self, interval: float) -> None:
         """Start without tunnels; `interval` is in seconds, 0 means never."""
         self.interval = interval
-        self._due: dict[K, float] = {}
+        self._due_at: dict[K, float] = {}
 
     def add_tunnel(self, tunnel: K, now: float, chance: float) -> None:
         """Advise a new tunnel one interval after `now`, with jitter; `chance` is between 0 and 1."""
         if self.interval > 0:
-            self._due[tunnel] = self._next(now, chance)
+            self._due_at[tunnel] = self._next_due_at(now, chance)
 
     def remove_tunnel(self, tunnel: K) -> None:
         """Stop advising a closed tunnel."""
-        self._due.pop(tunnel, None)
+        self._due_at.pop(tunnel, None)
 
-    def due(self, now: float, chance: Callable[[], float]) -> tuple[K, ...]:
+    def take_due(self, now: float, chance: Callable[[], float]) -> tuple[K, ...]:
         """Return the tunnels to advise now, the longest due first; one that stays is due again an interval later."""
-        due_places = sorted((at, place) for place, at in enumerate(self._due.values()) if at <= now)
-        tunnels = tuple(self._due)
-        ready = tuple(tunnels[place] for _, place in due_places)
-        for tunnel in ready:
-            self._due[tunnel] = self._next(now, chance())
-        return ready
+        due_indexes = sorted((at, index) for index, at in enumerate(self._due_at.values()) if at <= now)
+        tunnels = tuple(self._due_at)
+        due_tunnels = tuple(tunnels[index] for _, index in due_indexes)
+        for tunnel in due_tunnels:
+            self._due_at[tunnel] = self._next_due_at(now, chance())
+        return due_tunnels
 
-    def _next(self, now: float, chance: float) -> float:
+    def _next_due_at(self, now: float, chance: float) -> float:
         return now + self.interval * (1 + _JITTER * chance)

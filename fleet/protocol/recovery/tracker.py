@@ -17,11 +17,11 @@ DEFAULT_PROXY_EXPIRY = 180.0
 
 
 class ClaimError(Exception):
-    """A lease that cannot claim a proxy; `benign`: another lease of this agent has that proxy."""
+    """A lease that cannot claim a proxy; `is_duplicate`: another lease of this agent has that proxy."""
 
-    def __init__(self, sentence: str, *, benign: bool = False) -> None:
+    def __init__(self, sentence: str, *, is_duplicate: bool = False) -> None:
         super().__init__(sentence)
-        self.benign = benign
+        self.is_duplicate = is_duplicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TrackerEntry:
     is_draining: bool = False
 
     @property
-    def place(self) -> tuple[str, int, bool]:
+    def selection_key(self) -> tuple[str, int, bool]:
         """The values that decide whether the proxy is desired."""
         return self.group, self.generation, self.is_draining
 
@@ -51,14 +51,14 @@ class TrackerSnapshot:
     tracked_proxies: tuple[str, ...]
     desired_proxies: tuple[str, ...]
     #: Announce TTL in the last discovery request, seconds; 0 without one.
-    ttl_seen: float
+    last_announce_ttl: float
     #: When the set of desired proxies last changed; None before the first proxy.
     topology_changed_at: float | None
     #: Proxies that the agent leaves once it has another, and those among them that are about to shut down.
     leaving_proxies: tuple[str, ...] = ()
     departing_proxies: tuple[str, ...] = ()
     #: Dials whose proxy is not known yet.
-    inflight: int = 0
+    inflight_count: int = 0
 
     @property
     def desired_tunnel_count(self) -> int:
@@ -83,18 +83,18 @@ class Tracker:
         # Claimed proxies to leave, and those among them that are about to shut down.
         self._leaving_proxies: set[str] = set()
         self._departing_proxies: set[str] = set()
-        self._inflight = 0
-        self._last_lease = 0
+        self._inflight_count = 0
+        self._last_lease_id = 0
         # The last check found nothing to do and nothing changed since, so further calls are cheap.
         self._cannot_lease = False
-        self._ttl_seen = 0.0
-        self._last_desired: set[str] = set()
+        self._last_announce_ttl = 0.0
+        self._last_desired_proxies: set[str] = set()
         self._topology_changed_at: float | None = None
 
     def track_expected(self, proxies: Iterable[DiscoveredProxy], now: float) -> bool:
         """Process a discovery request: each of its proxies is known for its TTL from now, or for the default expiry.
 
-        Return whether a proxy came or changed its place; heartbeats alone do not change the result of `try_acquire`.
+        Return whether a proxy came or changed its selection key; heartbeats alone do not change the result of `try_acquire`.
         """
         has_changed = False
         for proxy in proxies:
@@ -103,12 +103,12 @@ class Tracker:
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
             old = self._tracked_proxies.get(proxy.name)
             tracked_proxy = TrackerEntry(proxy.group, proxy.generation, now + ttl, proxy.is_draining)
-            has_changed = has_changed or old is None or old.place != tracked_proxy.place
+            has_changed = has_changed or old is None or old.selection_key != tracked_proxy.selection_key
             self._tracked_proxies[proxy.name] = tracked_proxy
-            self._ttl_seen = proxy.lifetime
+            self._last_announce_ttl = proxy.lifetime
             self._cannot_lease = False
         if has_changed:
-            self._note_topology(now)
+            self._record_topology(now)
         return has_changed
 
     def set_connection_count(self, count: int) -> None:
@@ -117,7 +117,7 @@ class Tracker:
             self._connection_count = count
             self._cannot_lease = False
 
-    def leave(self, name: str, now: float, *, is_departing: bool = False) -> bool:
+    def mark_leaving(self, name: str, now: float, *, is_departing: bool = False) -> bool:
         """Mark a claimed proxy as to be left for another; return whether there is, or may be, another.
 
         `is_departing`: the proxy shuts down, so it counts as expired until its tunnel ends. A draining or expired proxy
@@ -146,17 +146,17 @@ class Tracker:
             other_proxies & desired_proxies
         ) >= self._desired_tunnel_count(desired_proxies)
 
-    def try_acquire(self, now: float) -> Lease | None:
+    def try_acquire(self, now: float) -> TunnelLease | None:
         """Return a lease to dial one more tunnel; None when there are enough, open or being dialled."""
         self._expire(now)
         if self._cannot_lease:
             return None
-        if not self._needs_more():
+        if not self._needs_dial():
             self._cannot_lease = True
             return None
-        self._last_lease += 1
-        self._inflight += 1
-        return Lease(self, self._last_lease)
+        self._last_lease_id += 1
+        self._inflight_count += 1
+        return TunnelLease(self, self._last_lease_id)
 
     def next_expiry(self) -> float | None:
         """Return when the next known proxy expires: only then can `try_acquire` change its result without an event."""
@@ -179,23 +179,23 @@ class Tracker:
             claimed_proxies=tuple(sorted(self._claimed_proxies)),
             tracked_proxies=tuple(sorted(self._tracked_proxies)),
             desired_proxies=tuple(sorted(self._desired_proxies())),
-            ttl_seen=self._ttl_seen,
+            last_announce_ttl=self._last_announce_ttl,
             topology_changed_at=self._topology_changed_at,
             leaving_proxies=tuple(sorted(self._leaving_proxies)),
             departing_proxies=tuple(sorted(self._departing_proxies)),
-            inflight=self._inflight,
+            inflight_count=self._inflight_count,
         )
 
-    def _needs_more(self) -> bool:
+    def _needs_dial(self) -> bool:
         # Bootstrap: without known proxies or without tunnels, dial one at a time, whatever is desired.
-        if self._inflight == 0 and (not self._claimed_proxies or not self._tracked_proxies):
+        if self._inflight_count == 0 and (not self._claimed_proxies or not self._tracked_proxies):
             return True
         desired_proxies = self._desired_proxies()
         # Claims on expired proxies, on old generations and on proxies to leave do not count: new tunnels open while
         # those stay.
         available_proxies = desired_proxies - self._leaving_proxies
         desired_count = min(self._desired_tunnel_count(desired_proxies), len(available_proxies))
-        return desired_count > len(self._claimed_proxies & available_proxies) + self._inflight
+        return desired_count > len(self._claimed_proxies & available_proxies) + self._inflight_count
 
     def _desired_tunnel_count(self, desired_proxies: set[str]) -> int:
         return (
@@ -226,12 +226,12 @@ class Tracker:
         for name in names:
             self._tracked_proxies.pop(name, None)
         self._cannot_lease = False
-        self._note_topology(now)
+        self._record_topology(now)
 
-    def _note_topology(self, now: float) -> None:
+    def _record_topology(self, now: float) -> None:
         desired_proxies = self._desired_proxies()
-        if desired_proxies != self._last_desired:
-            self._last_desired, self._topology_changed_at = desired_proxies, now
+        if desired_proxies != self._last_desired_proxies:
+            self._last_desired_proxies, self._topology_changed_at = desired_proxies, now
 
     def _resolve(self, principals: Iterable[str]) -> str:
         """Return the proxy that a set of principals names: a known one, else the first, without the cluster's name."""
@@ -248,15 +248,15 @@ class Tracker:
         if not name:
             raise ClaimError("cannot claim a proxy without a name")
         if name in self._claimed_proxies:
-            raise ClaimError(f"this agent already has a tunnel to proxy {name}", benign=True)
-        self._inflight -= 1
+            raise ClaimError(f"this agent already has a tunnel to proxy {name}", is_duplicate=True)
+        self._inflight_count -= 1
         self._claimed_proxies.add(name)
         self._cannot_lease = False
         return name
 
     def _release(self, name: str | None) -> None:
         if name is None:
-            self._inflight -= 1
+            self._inflight_count -= 1
         else:
             for names in (self._claimed_proxies, self._leaving_proxies, self._departing_proxies):
                 names.discard(name)
@@ -269,7 +269,7 @@ class _LeaseState(Enum):
     RELEASED = auto()
 
 
-class Lease:
+class TunnelLease:
     """The right to hold one tunnel: unclaimed while dialling, claimed once its proxy is known, then released."""
 
     def __init__(self, tracker: Tracker, lease_id: int) -> None:

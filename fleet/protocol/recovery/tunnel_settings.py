@@ -10,7 +10,7 @@ from fleet.protocol.recovery.graceful_closing import ClosingPolicy
 
 _KEEP_ALIVE = KeepAlive()
 #: Tunnels that an agent opens before it received a config: more may be too many for the cluster.
-_DEFAULT_CONNECTIONS = 1
+_DEFAULT_CONNECTION_COUNT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Overrides:
     """Settings from command-line flags; None leaves the setting to the networking config."""
 
     #: Number of tunnels; 0 means one to every desired proxy (agent mesh).
-    connections: int | None = None
+    connection_count: int | None = None
     #: Seconds.
     keep_alive_interval: float | None = None
     keep_alive_count_max: int | None = None
@@ -36,30 +36,30 @@ class Overrides:
 class TunnelSettings:
     """Tunnel settings in effect."""
 
-    connections: int = _DEFAULT_CONNECTIONS
+    connection_count: int = _DEFAULT_CONNECTION_COUNT
     keep_alive: KeepAlive = _KEEP_ALIVE
-    closing: ClosingPolicy = field(default_factory=ClosingPolicy)
+    closing_policy: ClosingPolicy = field(default_factory=ClosingPolicy)
 
 
-def settings(overrides: Overrides, config: NetworkingConfig | None) -> TunnelSettings:
+def resolve(overrides: Overrides, config: NetworkingConfig | None) -> TunnelSettings:
     """Return the settings in effect; `config` is None until the first one arrives, which means defaults."""
-    connections = overrides.connections
-    if connections is None:
-        connections = _DEFAULT_CONNECTIONS if config is None else config.connection_count
+    connection_count = overrides.connection_count
+    if connection_count is None:
+        connection_count = _DEFAULT_CONNECTION_COUNT if config is None else config.connection_count
     return TunnelSettings(
-        connections=connections,
+        connection_count=connection_count,
         keep_alive=KeepAlive(
             overrides.keep_alive_interval or (config and config.keep_alive_interval) or _KEEP_ALIVE.interval,
             overrides.keep_alive_count_max
             or (config and config.keep_alive_count_max)
             or _KEEP_ALIVE.count_max,
         ),
-        closing=ClosingPolicy() if config is None else _closing(overrides, config),
+        closing_policy=ClosingPolicy() if config is None else _closing_policy(overrides, config),
     )
 
 
-def _closing(overrides: Overrides, config: NetworkingConfig) -> ClosingPolicy:
-    low, high = config.closing_wait
+def _closing_policy(overrides: Overrides, config: NetworkingConfig) -> ClosingPolicy:
+    low, high = config.closing_wait_bounds
     if overrides.closing_wait_min is not None:
         low = overrides.closing_wait_min
     if overrides.closing_wait_max is not None:

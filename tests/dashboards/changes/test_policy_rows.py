@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.changes import policy_rows
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
-from fleet.protocol.recovery.reconnect_schedule import VARIABLE
+from fleet.protocol.recovery.reconnect_schedule import INTERVAL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
 
 _RECONNECT = (
@@ -22,8 +22,8 @@ _RECONNECT = (
         (RFD_VARIABLE, _RECONNECT, "reconnect, health check"),
         (RFD_VARIABLE, "{", "invalid"),
         (HTTP_CLOSE_VARIABLE, "true", "on"),
-        (VARIABLE, "", "never"),
-        (VARIABLE, "1h", "1h"),
+        (INTERVAL_VARIABLE, "", "never"),
+        (INTERVAL_VARIABLE, "1h", "1h"),
     ],
 )
 def test_values_in_words(name: str, text: str, expected: str) -> None:

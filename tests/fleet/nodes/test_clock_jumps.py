@@ -43,7 +43,7 @@ async def test_clock_jump_keeps_tunnels_and_proxy_failure_is_still_detected(
         auth_via_proxy=via_proxy,
     )
     (agent,) = group.agents
-    await eventually(lambda: set(agent.tunnels.proxies) == {first.instance.flags.id})
+    await eventually(lambda: set(agent.tunnels.proxy_ids) == {first.instance.flags.id})
     (tunnel,) = agent.tunnels.tunnels
 
     async def is_heartbeating_through(proxy: Proxy, min_revision: int = 0) -> bool:
@@ -67,7 +67,7 @@ async def test_clock_jump_keeps_tunnels_and_proxy_failure_is_still_detected(
         mode=ForwardMode.PASS, target_address=addresses.parse(second.instance.grpc_address)
     )
     await first_forward.change(mode=ForwardMode.HOLD)
-    await eventually(lambda: set(agent.tunnels.proxies) == {second.instance.flags.id})
+    await eventually(lambda: set(agent.tunnels.proxy_ids) == {second.instance.flags.id})
     revision = (await auth.instance.backend.list_agents("", 0, 0)).revision
     await eventually(lambda: is_heartbeating_through(second, revision))
     await first_forward.change(mode=ForwardMode.PASS)
@@ -83,7 +83,7 @@ async def test_agent_restarted_with_earlier_clock_replaces_its_half_open_tunnel(
     assert stale_tunnel is not None
     restarted_agent = FakeAgent(proxy, "a", generation=first_agent.generation - 3600 * 10**9)
     agents.fake_agents.append(restarted_agent)
-    await restarted_agent.hello()
+    await restarted_agent.exchange_hellos()
     with pytest.raises(TunnelError, match="already registered by another client"):
         await restarted_agent.join()
     stale_tunnel.last_seen_at -= proxy.table.keep_alive.interval + 2.0

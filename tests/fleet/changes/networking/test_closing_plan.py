@@ -15,7 +15,7 @@ from fleet.changes.networking.closing_plan import (
     forecast_closings,
 )
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
-from fleet.protocol.recovery.graceful_closing import ClosingPolicy, GracefulClosing, LiveTunnel
+from fleet.protocol.recovery.graceful_closing import ClosingPolicy, GracefulClosing, TunnelState
 from fleet.protocol.recovery.tracker import TrackerSnapshot
 
 BASE_CONFIG = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
@@ -234,7 +234,7 @@ def test_forecast_equals_the_behaviour_of_an_agent(
     )
     closing = GracefulClosing(ClosingPolicy.of(after))
     live_tunnels = {
-        t.proxy_id: LiveTunnel(t.proxy_id, t.opened_at, sessions=0, rtt=0.1) for t in agent.tunnels
+        t.proxy_id: TunnelState(t.proxy_id, t.opened_at, session_count=0, rtt=0.1) for t in agent.tunnels
     }
     closed_proxies, now = [], 0.0
     for _ in range(40):

@@ -124,13 +124,13 @@ def test_reconnect_interval_effect_contains_the_rate() -> None:
         "proxy-1",
         "proxy",
         True,
-        {reconnect_schedule.VARIABLE: ""},
-        {reconnect_schedule.VARIABLE: "10s"},
+        {reconnect_schedule.INTERVAL_VARIABLE: ""},
+        {reconnect_schedule.INTERVAL_VARIABLE: "10s"},
     )
     (effect,) = outlook.outlook_of([proxy], SNAPSHOT)["effects"]
     assert "10 s to 15 s after it was opened: 2 reconnects per second for 25 tunnels" in effect["explanation"]
     unset_proxy = replace(
-        proxy, current_values=proxy.planned_values, planned_values={reconnect_schedule.VARIABLE: ""}
+        proxy, current_values=proxy.planned_values, planned_values={reconnect_schedule.INTERVAL_VARIABLE: ""}
     )
     assert (
         ": never. 1 of 1 instance must restart"
@@ -154,7 +154,7 @@ def test_affected_agents_do_not_depend_on_the_policy_label(
     label = BY_NAME[HTTP_CLOSE_VARIABLE].label
     policies = {
         **BY_NAME,
-        reconnect_schedule.VARIABLE: replace(BY_NAME[reconnect_schedule.VARIABLE], label=label),
+        reconnect_schedule.INTERVAL_VARIABLE: replace(BY_NAME[reconnect_schedule.INTERVAL_VARIABLE], label=label),
     }
     monkeypatch.setattr(outlook, "BY_NAME", policies)
     proxies = [
@@ -163,8 +163,8 @@ def test_affected_agents_do_not_depend_on_the_policy_label(
             "proxy-1",
             "proxy",
             True,
-            {reconnect_schedule.VARIABLE: ""},
-            {reconnect_schedule.VARIABLE: "1h"},
+            {reconnect_schedule.INTERVAL_VARIABLE: ""},
+            {reconnect_schedule.INTERVAL_VARIABLE: "1h"},
         )
     ]
     (effect,) = outlook.outlook_of(proxies, SNAPSHOT)["effects"]

@@ -48,7 +48,7 @@ async def _start_agent(
     group.start()
     plane.adopt(group)
     (agent,) = group.agents
-    await eventually(lambda: bool(agent.auth_id) and bool(agent.tunnels.proxies))
+    await eventually(lambda: bool(agent.auth_id) and bool(agent.tunnels.proxy_ids))
     return agent, group
 
 

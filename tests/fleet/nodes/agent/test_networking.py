@@ -71,9 +71,9 @@ async def test_revision_hint_triggers_config_request() -> None:
     """Only a hint of another revision triggers a request, within the spread."""
     recorder = NetworkingRecorder()
     recorder.networking.apply(networking_config_message("1"), "auth-1")
-    recorder.networking.on_news("1", 0.0)
-    recorder.networking.on_news("", 0.0)
-    recorder.networking.on_news("2", 0.01)
+    recorder.networking.on_config_notice("1", 0.0)
+    recorder.networking.on_config_notice("", 0.0)
+    recorder.networking.on_config_notice("2", 0.01)
     await eventually(lambda: recorder.request_count == 1)
 
 
@@ -106,7 +106,7 @@ async def test_config_change_reaches_running_agents(plane: Plane) -> None:
     ).agents
     # No settings are stored: the default config is agent mesh.
     await eventually(
-        lambda: len(agent_with_config.tunnels.proxies) == 3 and len(agent_with_flags.tunnels.proxies) == 1
+        lambda: len(agent_with_config.tunnels.proxy_ids) == 3 and len(agent_with_flags.tunnels.proxy_ids) == 1
     )
     revision = await update_config(
         auth,
@@ -126,7 +126,7 @@ async def test_config_change_reaches_running_agents(plane: Plane) -> None:
     )
     await eventually(lambda: all(proxy.table.keep_alive == KeepAlive(1.0, 3) for proxy in proxies))
     # The excess tunnel is closed after 1 s of waiting, and no other.
-    await eventually(lambda: len(agent_with_config.tunnels.proxies) == 2)
+    await eventually(lambda: len(agent_with_config.tunnels.proxy_ids) == 2)
 
     async def has_reported_revision() -> bool:
         entries = (await auth.instance.backend.list_agents("", 0, 0)).agents

@@ -41,7 +41,7 @@ async def list_agent_entries(auth: Auth) -> dict[str, fleet_pb2.AgentEntry]:
 
 
 def connected_proxy_ids(agent: Agent) -> set[str]:
-    return set(agent.tunnels.proxies)
+    return set(agent.tunnels.proxy_ids)
 
 
 def instance_ids(*proxies: Proxy) -> set[str]:
@@ -315,7 +315,7 @@ async def test_reconnect_agents_leave_auth_without_backend(plane: Plane, via_pro
             announce_ttl=3.0,
             count=5,
             auth_via_proxy=via_proxy,
-            balancer=pick_healthy.BalancerSettings(first_wait=0.05, base=0.1, ceiling=0.2),
+            balancer_settings=pick_healthy.BalancerSettings(first_wait=0.05, base=0.1, ceiling=0.2),
         )
     )
     group.start()
@@ -337,7 +337,7 @@ async def test_reconnect_agents_leave_auth_without_backend(plane: Plane, via_pro
 
 async def test_stopped_agents_are_deregistered(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents that stop in order leave no entries and no tunnels."""
-    monkeypatch.setattr(auth_connection, "_DEREGISTER_WITHIN", 60.0)
+    monkeypatch.setattr(auth_connection, "_DEREGISTER_TIMEOUT", 60.0)
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
     group = await plane.agents(grpc_addresses(auth)[0], grpc_addresses(proxy), count=3)
 
@@ -452,12 +452,12 @@ def test_balancer_flags_become_balancer_settings(
     """The channel to auths runs with the given flags, and with defaults for the others."""
     served_flags: list[AgentFlags] = []
 
-    async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
-        del diag
+    async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -> None:
+        del diag_listen
         served_flags.append(flags)
 
     monkeypatch.setattr(agent_module, "serve", serve)
     monkeypatch.setattr(lifecycle, "run", lambda work: work())
     invocation = CliRunner().invoke(agent_module.command, ["--auth", "a:1", "--proxy", "b:2", *args])
     assert (invocation.exit_code, invocation.output) == (0, "")
-    assert [flags.balancer for flags in served_flags] == [settings]
+    assert [flags.balancer_settings for flags in served_flags] == [settings]

@@ -96,8 +96,8 @@ def test_document_marks_draining_leaving_and_departing_proxies() -> None:
         DiscoveredProxy(name, ttl=10.0, is_draining=name == "p3") for name in ("p1", "p2", "p3", "p4", "p5")
     ]
     tracker.track_expected(proxies, 0.0)
-    assert tracker.leave("p1", 1.0)
-    assert tracker.leave("p2", 1.0, is_departing=True)
+    assert tracker.mark_leaving("p1", 1.0)
+    assert tracker.mark_leaving("p2", 1.0, is_departing=True)
     assert tracker.try_acquire(1.0) is not None
     document = status.document(Identity("id", "agent-1"), tracker, None, (), (), 1.0)
     tracker_report = agent_report.parse_agent_report(json.dumps(document)).tracker

@@ -58,7 +58,7 @@ async def make_tunnel() -> AsyncIterator[MakeTunnel]:
 
 async def start_tunnel(tunnel: Tunnel) -> asyncio.Task[None]:
     """Open and register a tunnel, and read its frames in a task as an agent does."""
-    await tunnel.hello()
+    await tunnel.exchange_hellos()
     await tunnel.register()
 
     async def read() -> None:
@@ -80,7 +80,7 @@ async def test_tunnel_counts_after_registration(plane: Plane, make_tunnel: MakeT
     """The hello response names the proxy; the proxy lists the tunnel once it is registered."""
     proxy = await plane.proxy(ttl=600.0)
     tunnel = make_tunnel(proxy.instance.grpc_address)
-    assert await tunnel.hello() == tunnel.proxy_id == proxy.instance.flags.id
+    assert await tunnel.exchange_hellos() == tunnel.proxy_id == proxy.instance.flags.id
     assert len(proxy.table) == 0
     await tunnel.register()
     await eventually(lambda: len(proxy.table) == 1)
@@ -91,7 +91,7 @@ async def test_proxy_that_shuts_down_is_no_refusal(plane: Plane, make_tunnel: Ma
     proxy = await plane.proxy(ttl=600.0)
     proxy.tunnels.is_shutting_down = True
     with pytest.raises(TunnelDialError, match="shutting down") as refusal:
-        await make_tunnel(proxy.instance.grpc_address).hello()
+        await make_tunnel(proxy.instance.grpc_address).exchange_hellos()
     assert not refusal.value.is_refused
 
 
@@ -101,7 +101,7 @@ async def test_second_tunnel_on_one_connection_is_refused(plane: Plane, make_tun
     channel = channel_to(proxy.instance.grpc_address)
     read_task = await start_tunnel(make_tunnel("", channel=channel))
     with pytest.raises(TunnelDialError, match="already has a tunnel") as refusal:
-        await make_tunnel("", channel=channel).hello()
+        await make_tunnel("", channel=channel).exchange_hellos()
     assert refusal.value.is_refused
     read_task.cancel()
 
@@ -110,13 +110,13 @@ async def test_hello_to_silent_port_times_out(
     make_tunnel: MakeTunnel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A port that accepts connections and never responds is given up."""
-    monkeypatch.setattr(agent_tunnel, "_ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(agent_tunnel, "_RESPONSE_TIMEOUT", 0.2)
     with socket.create_server(
         ("127.0.0.1", 0)
     ) as silent:  # the kernel accepts the connection; no program reads
         tunnel = make_tunnel(f"127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(TunnelDialError, match="no proxy responded in time"):
-            await tunnel.hello()
+            await tunnel.exchange_hellos()
 
 
 async def test_tunnel_ends_with_the_reason_of_the_proxy(plane: Plane, make_tunnel: MakeTunnel) -> None:
@@ -141,15 +141,15 @@ async def test_only_user_sessions_are_counted(plane: Plane, make_tunnel: MakeTun
         )
         read_task = await start_tunnel(tunnel)
         stream = await open_session(proxy, "echo")
-        assert tunnel.sessions == 1
+        assert tunnel.session_count == 1
         with pytest.raises(TunnelError, match="cannot connect to"):
             await open_session(proxy, "down")
         status = await open_session(proxy, agent_services.STATUS)
         assert await status.read() == b'{"known": true}'
         await status.close()
-        assert tunnel.sessions == 1
+        assert tunnel.session_count == 1
         await stream.close()
-        await eventually(lambda: tunnel.sessions == 0)
+        await eventually(lambda: tunnel.session_count == 0)
         assert not read_task.done()
     read_task.cancel()
 
@@ -206,7 +206,7 @@ async def test_ping_is_due_every_interval_and_silence_makes_tunnel_dead(
     """The first ping is due within the first interval; three intervals of silence make the tunnel dead."""
     proxy = await plane.proxy(ttl=600.0)
     tunnel = make_tunnel(proxy.instance.grpc_address, keep_alive=KeepAlive(interval=10.0, count_max=3))
-    await tunnel.hello()
+    await tunnel.exchange_hellos()
     now = time.monotonic()
     assert tunnel.is_ping_due(now + 10.0)
     await tunnel.ping(now)

@@ -85,7 +85,7 @@ async def start_tunnels() -> AsyncIterator[StartTunnels]:
         keep_alive: KeepAlive | None = None,
         count: int = 1,
         closing: ClosingPolicy | None = None,
-        on_news: Callable[[str, float], None] | None = None,
+        on_networking_config_notice: Callable[[str, float], None] | None = None,
         registry: CollectorRegistry | None = None,
     ) -> AgentTunnels:
         server = grpc.aio.server(options=channels.server_options())
@@ -102,7 +102,7 @@ async def start_tunnels() -> AsyncIterator[StartTunnels]:
             AgentServices(identity, (), dict),
             AgentMetrics(registry or CollectorRegistry()),
             lambda: None,
-            on_news or (lambda revision, spread: None),
+            on_networking_config_notice or (lambda revision, spread: None),
         )
         cleanups.append((server, tunnels, asyncio.create_task(tunnels.run())))
         return tunnels
@@ -124,7 +124,7 @@ async def test_hello_contains_agent_id_and_name(start_tunnels: StartTunnels) -> 
     proxy = FakeProxy("p1")
     tunnels = await start_tunnels(proxy)
     proxy.send_discovery(discovery_request("p1"))
-    await eventually(lambda: tunnels.proxies == ("p1",))
+    await eventually(lambda: tunnels.proxy_ids == ("p1",))
     assert (proxy.received_frames[0].hello.agent_id, proxy.received_frames[0].hello.name) == ("id", "agent-1")
     assert proxy.dials == 1
 
@@ -145,11 +145,11 @@ async def test_cancelled_tunnel_leaves_no_connection(
     count_before, proxy = _count_connections(), FakeProxy("p1")
     tunnels = await start_tunnels(proxy)
     proxy.send_discovery(discovery_request("p1"))
-    await eventually(lambda: tunnels.proxies == ("p1",))
+    await eventually(lambda: tunnels.proxy_ids == ("p1",))
     (first,) = tunnels.tunnels
     first.cancel()
     del first
-    await eventually(lambda: proxy.dials == 2 and tunnels.proxies == ("p1",))
+    await eventually(lambda: proxy.dials == 2 and tunnels.proxy_ids == ("p1",))
     await eventually(lambda: _count_connections() <= count_before + 2)  # both ends are in this process
 
 
@@ -160,7 +160,7 @@ async def test_duplicate_dial_leaves_no_connection(
     count_before, proxy = _count_connections(), FakeProxy("p1", "p1", "p1", "p2")
     tunnels = await start_tunnels(proxy, count=2)
     proxy.send_discovery(discovery_request("p1", "p2"))
-    await eventually(lambda: tunnels.proxies == ("p1", "p2"))
+    await eventually(lambda: tunnels.proxy_ids == ("p1", "p2"))
     await eventually(lambda: _count_connections() <= count_before + 2 * 2)
 
 
@@ -174,7 +174,7 @@ async def test_proxy_is_not_claimed_twice(start_tunnels: StartTunnels) -> None:
     proxy = FakeProxy("p1", "p1", "p1", "p2")
     tunnels = await start_tunnels(proxy, count=2)
     proxy.send_discovery(discovery_request("p1", "p2"))
-    await eventually(lambda: tunnels.proxies == ("p1", "p2"))
+    await eventually(lambda: tunnels.proxy_ids == ("p1", "p2"))
     assert proxy.dials >= 4
 
 
@@ -197,7 +197,7 @@ async def test_malformed_discovery_is_counted_and_logged_once(
     assert sample("refloat_agent_discovery_messages_total") == 3
     size = len(b"nonsense" + b"more nonsense" + discovery_request("p1"))
     assert sample("refloat_agent_discovery_bytes_total") == size
-    assert tunnels.proxies == ("p1",)
+    assert tunnels.proxy_ids == ("p1",)
 
 
 async def test_unreadable_discovery_entry_does_not_hide_the_others(
@@ -224,10 +224,10 @@ async def test_advised_agent_keeps_tunnel_until_replacement_is_connected(start_t
     proxy = FakeProxy("p1", "p2")
     tunnels = await start_tunnels(proxy)
     proxy.send_discovery(discovery_request("p1", "p2"))
-    await eventually(lambda: tunnels.proxies == ("p1",))
+    await eventually(lambda: tunnels.proxy_ids == ("p1",))
     advisory = fleet_pb2.ReconnectAdvisory(advisory_id="x", reason="test")
     proxy.outgoing_frames.put_nowait(fleet_pb2.ProxyFrame(reconnect_advisory=advisory))
-    await eventually(lambda: tunnels.proxies == ("p2",))
+    await eventually(lambda: tunnels.proxy_ids == ("p2",))
     replies = [frame.advisory_reply for frame in proxy.received_frames if frame.HasField("advisory_reply")]
     assert [(reply.advisory_id, reply.accepted) for reply in replies] == [("x", True)]
 
@@ -237,7 +237,7 @@ async def test_missing_pongs_end_the_tunnel(start_tunnels: StartTunnels) -> None
     proxy = FakeProxy("p1")
     tunnels = await start_tunnels(proxy, KeepAlive(interval=0.05, count_max=3))
     proxy.send_discovery(discovery_request("p1"))
-    await eventually(lambda: tunnels.proxies == ("p1",))
+    await eventually(lambda: tunnels.proxy_ids == ("p1",))
 
     def has_dialled_again() -> bool:
         tunnels.sweep(time.monotonic(), 0.05)
@@ -251,11 +251,11 @@ async def test_tunnel_closed_by_proxy_is_dialled_again(start_tunnels: StartTunne
     proxy = FakeProxy("p1")
     tunnels = await start_tunnels(proxy)
     proxy.send_discovery(discovery_request("p1"))
-    await eventually(lambda: tunnels.proxies == ("p1",))
+    await eventually(lambda: tunnels.proxy_ids == ("p1",))
     proxy.outgoing_frames.put_nowait(None)
     await eventually(lambda: proxy.dials == 2)
     proxy.send_discovery(discovery_request("p1"))
-    await eventually(lambda: tunnels.proxies == ("p1",))
+    await eventually(lambda: tunnels.proxy_ids == ("p1",))
 
 
 async def test_hello_without_proxy_id_is_no_tunnel(start_tunnels: StartTunnels) -> None:
@@ -263,7 +263,7 @@ async def test_hello_without_proxy_id_is_no_tunnel(start_tunnels: StartTunnels) 
     proxy = FakeProxy("")
     tunnels = await start_tunnels(proxy)
     await eventually(lambda: proxy.dials > 1)
-    assert tunnels.proxies == ()
+    assert tunnels.proxy_ids == ()
 
 
 @pytest.mark.parametrize("drain", [0.1, None])

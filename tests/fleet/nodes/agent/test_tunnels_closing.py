@@ -87,14 +87,14 @@ async def test_advised_agent_keeps_old_tunnel_for_its_session(plane: Plane) -> N
         await eventually(lambda: len(new.table) == 1 and len(old.table) == 0)
         assert await is_echoing(stream)
         await stream.close()
-        await eventually(lambda: agent.tunnels.proxies == (new.instance.flags.id,))
+        await eventually(lambda: agent.tunnels.proxy_ids == (new.instance.flags.id,))
 
 
 async def test_last_bytes_arrive_on_retired_tunnel(
     plane: Plane, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proxy ends the tunnel after its last session; bytes in transit arrive, and the log has no broken tunnel."""
-    monkeypatch.setattr(agent_tunnel, "_FINISH_WITHIN", 60.0)
+    monkeypatch.setattr(agent_tunnel, "_FINISH_TIMEOUT", 60.0)
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=60.0)
     received_bytes: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 

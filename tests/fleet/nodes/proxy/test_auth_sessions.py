@@ -108,7 +108,7 @@ async def test_ready_auths_are_preferred(plane: Plane, monkeypatch: pytest.Monke
     assert set(ports) == {addresses.parse(ready_auth.instance.grpc_address)}
     await plane.stop(ready_auth)
     handler._refreshed_at = -1e9
-    session = await handler.accept_session(auth_path.AUTH)
+    session = await handler.accept_session(auth_path.AUTH_TARGET)
     session.discard()
 
 
@@ -117,13 +117,13 @@ async def test_known_auths_are_used_without_backend(plane: Plane) -> None:
     await plane.auth(ttl=600.0)
     forward, url = await plane.backend_forward()
     handler = make_handler(plane, backend=url)
-    (await handler.accept_session(auth_path.AUTH)).discard()
+    (await handler.accept_session(auth_path.AUTH_TARGET)).discard()
     await forward.change(mode=ForwardMode.CUT)
     handler._refreshed_at = -1e9
-    (await handler.accept_session(auth_path.AUTH)).discard()
+    (await handler.accept_session(auth_path.AUTH_TARGET)).discard()
     new_handler = make_handler(plane, backend=url)
     with pytest.raises(TunnelError, match="cannot reach an auth: no auth is known"):
-        await new_handler.accept_session(auth_path.AUTH)
+        await new_handler.accept_session(auth_path.AUTH_TARGET)
     await forward.change(mode=ForwardMode.PASS)
 
 
@@ -157,7 +157,7 @@ async def test_client_without_hello_reaches_auths_only(plane: Plane) -> None:
         client_task = asyncio.create_task(client.run())
         await asyncio.sleep(0)
         await client.wait_until_up()
-        stream = await client.open_session(auth_path.PROXY)
+        stream = await client.open_session(auth_path.PROXY_ID_TARGET)
         assert await stream.read() == proxy.instance.flags.id.encode()
         await stream.close()
         with pytest.raises(TunnelError):

@@ -114,10 +114,10 @@ async def test_advised_agent_connects_elsewhere_before_it_leaves(plane: Plane) -
     forward = await plane.forward("127.0.0.1:1")
     proxy_addresses = [old.instance.grpc_address, f"127.0.0.1:{forward.listen[1]}"]
     (agent,) = (await plane.agents(auth.instance.grpc_address, proxy_addresses)).agents
-    await eventually(lambda: set(agent.tunnels.proxies) == instance_ids(old))
+    await eventually(lambda: set(agent.tunnels.proxy_ids) == instance_ids(old))
     old.tunnels.reconnects.advise_agents("first", "try", (), 0)
     await eventually(lambda: old.tunnels.reconnects.advise_agents("first", "try", (), 0).staying_count == 1)
-    assert set(agent.tunnels.proxies) == instance_ids(old)
+    assert set(agent.tunnels.proxy_ids) == instance_ids(old)
 
     other_proxy = await plane.proxy("other", ttl=60.0)
     host, _, port = other_proxy.instance.grpc_address.rpartition(":")
@@ -127,8 +127,8 @@ async def test_advised_agent_connects_elsewhere_before_it_leaves(plane: Plane) -
     old.tunnels.reconnects.advise_agents("second", "go", (), 0)
 
     def has_moved() -> bool:
-        tunnel_counts.append(len(agent.tunnels.proxies))
-        return set(agent.tunnels.proxies) == instance_ids(other_proxy)
+        tunnel_counts.append(len(agent.tunnels.proxy_ids))
+        return set(agent.tunnels.proxy_ids) == instance_ids(other_proxy)
 
     await eventually(has_moved)
     assert min(tunnel_counts) >= 1
@@ -142,7 +142,7 @@ async def test_periodic_advisories_move_agents(plane: Plane) -> None:
     proxy_addresses = [periodic_proxy.instance.grpc_address, f"127.0.0.1:{forward.listen[1]}"]
     group = await plane.agents(auth.instance.grpc_address, proxy_addresses, count=3)
     await eventually(
-        lambda: all(set(agent.tunnels.proxies) == instance_ids(periodic_proxy) for agent in group.agents)
+        lambda: all(set(agent.tunnels.proxy_ids) == instance_ids(periodic_proxy) for agent in group.agents)
     )
     other_proxy = await plane.proxy("calm", ttl=60.0)
     host, _, port = other_proxy.instance.grpc_address.rpartition(":")
@@ -150,8 +150,8 @@ async def test_periodic_advisories_move_agents(plane: Plane) -> None:
     tunnel_counts: list[int] = []
 
     def have_moved() -> bool:
-        tunnel_counts.extend(len(agent.tunnels.proxies) for agent in group.agents)
-        return all(set(agent.tunnels.proxies) == instance_ids(other_proxy) for agent in group.agents)
+        tunnel_counts.extend(len(agent.tunnels.proxy_ids) for agent in group.agents)
+        return all(set(agent.tunnels.proxy_ids) == instance_ids(other_proxy) for agent in group.agents)
 
     await eventually(have_moved)
     assert min(tunnel_counts) >= 1

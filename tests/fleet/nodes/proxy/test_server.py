@@ -243,7 +243,7 @@ def test_invalid_group_generation_stops_the_start(generation: str) -> None:
 def test_environment_sets_discovery_mode_and_reconnect_interval() -> None:
     """Discovery is compact by default, and agents get periodic advisories only if an interval is set."""
     default_flags = ProxyFlags(InstanceFlags(name="p", id="p", backend="redis://x"))
-    compact, interval = COMPACT_VARIABLE, reconnect_schedule.VARIABLE
+    compact, interval = COMPACT_VARIABLE, reconnect_schedule.INTERVAL_VARIABLE
     is_compact_by_value = [
         from_environment(default_flags, env).compact_discovery for env in ({}, {compact: "1"}, {compact: "F"})
     ]

@@ -157,7 +157,7 @@ async def test_stock_client_without_hello_reaches_targets_of_the_proxy(plane: Pl
     channel = channel_to(listener_of(proxy))
     client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo)
     async with keep_registered(client):
-        stream = await client.new_session(auth_path.PROXY.name)
+        stream = await client.new_session(auth_path.PROXY_ID_TARGET.name)
         async with asyncio.timeout(60):
             assert await stream.read_all() == proxy.instance.flags.id.encode()
         assert len(proxy.table) == 0

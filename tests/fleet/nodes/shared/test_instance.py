@@ -13,7 +13,7 @@ from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.instance import Instance
 from fleet.protocol.instance_labels import DRAINING_LABEL
-from fleet.protocol.recovery.announce import readyz
+from fleet.protocol.recovery.announce import readyz_response
 from fleet.transport import backend
 from tests.fakes.plane import Plane, get_diag, is_serving
 from tests.fakes.waiting import eventually
@@ -79,7 +79,7 @@ async def test_instance_without_backend_is_not_serving_and_recovers(
     await eventually(is_degraded)
     assert "process_state 2.0" in (await get_diag(auth, "/metrics"))[1].splitlines()
     codes: list[int] = []
-    auth.process.add_listener(lambda state: codes.append(readyz(state)[0]))
+    auth.process.add_listener(lambda state: codes.append(readyz_response(state)[0]))
     monkeypatch.setattr(backend, "TIMEOUT", 40.0)
     await forward.change(mode=ForwardMode.PASS)
 

@@ -124,10 +124,10 @@ def test_connection_count() -> None:
 
 def test_closing_wait_defaults() -> None:
     """The default is 30 to 60 minutes; a longer minimum raises the maximum."""
-    assert NetworkingConfig().closing_wait == (1800.0, 3600.0)
-    assert NetworkingConfig(tunnel_closing_wait_min=7200.0).closing_wait == (7200.0, 7200.0)
+    assert NetworkingConfig().closing_wait_bounds == (1800.0, 3600.0)
+    assert NetworkingConfig(tunnel_closing_wait_min=7200.0).closing_wait_bounds == (7200.0, 7200.0)
     demo = NetworkingConfig(tunnel_closing_wait_min=5.0, tunnel_closing_wait_max=10.0)
-    assert demo.closing_wait == (5.0, 10.0)
+    assert demo.closing_wait_bounds == (5.0, 10.0)
 
 
 def test_set_fields_by_key() -> None:

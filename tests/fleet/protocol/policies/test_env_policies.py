@@ -8,7 +8,7 @@ from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE, POLICIES, PolicyError, Source
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.discovery import COMPACT_VARIABLE
-from fleet.protocol.recovery.reconnect_schedule import VARIABLE as RECONNECT_VARIABLE
+from fleet.protocol.recovery.reconnect_schedule import INTERVAL_VARIABLE as RECONNECT_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE
 from fleet.transport import http_close
 

@@ -35,8 +35,8 @@ def test_invalid_ttl_is_refused(text: str) -> None:
 )
 def test_schedule(ttl: float, chance: float, interval: float, tick: float, retry: float) -> None:
     """Interval = TTL/2 + U[0, TTL/10), tick = min(5 s, TTL/20), retry = min(60 s, interval)."""
-    schedule = announce.schedule(ttl, chance)
-    assert (schedule.interval, schedule.tick, schedule.retry) == pytest.approx((interval, tick, retry))
+    schedule = announce.draw_schedule(ttl, chance)
+    assert (schedule.interval, schedule.check_interval, schedule.retry_interval) == pytest.approx((interval, tick, retry))
 
 
 OK, RECOVERING = Component(ComponentState.OK), Component(ComponentState.RECOVERING, 100.0)
@@ -81,7 +81,7 @@ def test_process_state(
 ) -> None:
     """The worst component decides; the codes of /readyz and gRPC health are Teleport's."""
     assert announce.process_state(components) is state
-    assert announce.readyz(state)[0] == code
+    assert announce.readyz_response(state)[0] == code
     assert announce.is_serving(state) is is_serving
 
 

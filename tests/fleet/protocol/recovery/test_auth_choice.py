@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fleet.protocol.recovery.auth_choice import AuthChoice, most_requests, time_limit
+from fleet.protocol.recovery.auth_choice import AuthChoice, max_requests, request_timeout
 
 A, B, C = "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"
 
@@ -94,9 +94,9 @@ def test_addresses_follow_updates() -> None:
 
 def test_only_address_is_tried_twice() -> None:
     """It may be a load balancer that leads the second connection elsewhere."""
-    assert choice_of(A).attempts(0.0, draws(0.5), 3) == (A, A)
-    assert choice_of(A, B, C).attempts(0.0, draws(0.1, 0.2, 0.3), 2) == (A, B)
-    assert AuthChoice().attempts(0.0, draws(0.5), 3) == ()
+    assert choice_of(A).addresses_to_try(0.0, draws(0.5), 3) == (A, A)
+    assert choice_of(A, B, C).addresses_to_try(0.0, draws(0.1, 0.2, 0.3), 2) == (A, B)
+    assert AuthChoice().addresses_to_try(0.0, draws(0.5), 3) == ()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_heartbeat_has_time_and_request_limits(
     ttl: float, expected_limit: float, expected_requests: int
 ) -> None:
     """At least two auths are tried; with a long TTL all attempts end before the resource expires."""
-    assert time_limit(ttl) == expected_limit
-    assert most_requests(ttl) == expected_requests
+    assert request_timeout(ttl) == expected_limit
+    assert max_requests(ttl) == expected_requests
     if ttl >= 10:
         assert expected_requests * expected_limit < 0.4 * ttl

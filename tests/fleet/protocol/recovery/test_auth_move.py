@@ -41,7 +41,7 @@ def test_agent_moves_only_to_another_accepting_auth(trial: TrialResult, leave: s
 @pytest.mark.parametrize(("addresses", "trials"), [(0, 3), (1, 3), (2, 3), (4, 4), (5, 5), (100, 5)])
 def test_trial_count(addresses: int, trials: int) -> None:
     """Several trials behind one load balancer, and at most five of a hundred addresses."""
-    assert auth_move.trial_count(addresses) == trials
+    assert auth_move.max_trials(addresses) == trials
 
 
 @pytest.mark.parametrize(

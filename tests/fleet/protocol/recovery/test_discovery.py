@@ -208,7 +208,7 @@ def test_repeated_list_does_not_renew_proxies(compact: bool) -> None:
         tracker.track_expected(request.proxies, float(now))
         assert ("dead" in tracker.tracked_proxies(float(now))) is (now < 60)
     assert "alive" in tracker.tracked_proxies(80.0)
-    assert tracker.snapshot(80.0).ttl_seen == 60.0
+    assert tracker.snapshot(80.0).last_announce_ttl == 60.0
 
 
 @pytest.mark.parametrize("compact", [True, False])
@@ -270,8 +270,8 @@ def test_no_message_outlives_the_last_heartbeat(
 )
 def test_detection(ttl: float, compact: bool, detection: float) -> None:
     """With the default TTL a dead proxy is dropped sooner than the 13 minutes of RFD 226, in either mode."""
-    assert discovery.detection(ttl, compact=compact) == pytest.approx(detection)
-    assert detection < discovery.RFD_DETECTION == 780.0
+    assert discovery.detection_seconds(ttl, compact=compact) == pytest.approx(detection)
+    assert detection < discovery.RFD_DETECTION_SECONDS == 780.0
 
 
 def test_full_mode_sends_heartbeats_with_the_ticker() -> None:
@@ -330,7 +330,7 @@ def test_track_proxies_preserves_ttl() -> None:
     publisher.observe(resources(("a", 1.0)), 0.0)
     tracker = Tracker("main", 1)
     tracker.track_expected(discovery.decode(discovery.encode(Subscriber(publisher).read(0.0))).proxies, 100.0)
-    assert tracker.snapshot(100.0).ttl_seen == 60.0
+    assert tracker.snapshot(100.0).last_announce_ttl == 60.0
     assert "a" in tracker.tracked_proxies(160.0)
     assert "a" not in tracker.tracked_proxies(160.1)
 

@@ -16,7 +16,7 @@ from fleet.protocol.recovery.graceful_closing import (
     ClosingPolicy,
     ClosingReason,
     GracefulClosing,
-    LiveTunnel,
+    TunnelState,
     closable_by_rfd,
 )
 from fleet.protocol.recovery.tracker import TrackerSnapshot
@@ -45,16 +45,16 @@ def snapshot_of(
     )
 
 
-def tunnels(*proxies: str, **options: float) -> list[LiveTunnel]:
+def tunnels(*proxies: str, **options: float) -> list[TunnelState]:
     """Return tunnels that were opened one after the other."""
-    return [LiveTunnel(proxy, opened_at=float(index), **options) for index, proxy in enumerate(proxies)]  # type: ignore[arg-type]
+    return [TunnelState(proxy, opened_at=float(index), **options) for index, proxy in enumerate(proxies)]  # type: ignore[arg-type]
 
 
 def test_policy_of_a_networking_config() -> None:
     """Off by default; the RFD's rule by its switch, with its bounds; Teleport's by its threshold."""
-    assert not ClosingPolicy.of(NetworkingConfig()).active
+    assert not ClosingPolicy.of(NetworkingConfig()).is_active
     config = NetworkingConfig(graceful_tunnel_closing=True, tunnel_closing_wait_min=5.0)
-    assert ClosingPolicy.of(config) == ClosingPolicy(graceful=True, wait=(5.0, 3600.0))
+    assert ClosingPolicy.of(config) == ClosingPolicy(graceful=True, wait_bounds=(5.0, 3600.0))
     assert ClosingPolicy.of(NetworkingConfig(tunnel_disconnect_threshold=9.0)).threshold == 9.0
 
 
@@ -208,7 +208,7 @@ def test_tunnel_to_close_is_chosen_after_the_wait() -> None:
     closing, snapshot = GracefulClosing(RFD), snapshot_of("abc", count=2)
     live_tunnels = tunnels("a", "b", "c")
     assert closing.decide(live_tunnels, snapshot, 0.0, 0.0) is None
-    busy_tunnels = [replace(tunnel, sessions=int(tunnel.proxy == "c")) for tunnel in live_tunnels]
+    busy_tunnels = [replace(tunnel, session_count=int(tunnel.proxy == "c")) for tunnel in live_tunnels]
     assert closing.decide(busy_tunnels, snapshot, 30 * MINUTE, 0.0) == ClosingDecision(
         "b", ClosingReason.EXCESS
     )
@@ -220,8 +220,8 @@ def test_tunnel_to_close_is_chosen_after_the_wait() -> None:
 def test_order_of_closing() -> None:
     """Expired before excess; then the fewest sessions; then the newest."""
     for live_tunnels, expected in (
-        ([*tunnels("a", "b"), LiveTunnel("x", 0.0, sessions=9)], "x"),
-        ([LiveTunnel("a", 0.0, sessions=1), LiveTunnel("b", 1.0, sessions=2)], "a"),
+        ([*tunnels("a", "b"), TunnelState("x", 0.0, session_count=9)], "x"),
+        ([TunnelState("a", 0.0, session_count=1), TunnelState("b", 1.0, session_count=2)], "a"),
         (tunnels("a", "b"), "b"),
     ):
         closing = GracefulClosing(RFD)
@@ -233,15 +233,15 @@ def test_order_of_closing() -> None:
 
 def test_other_tunnels_must_respond_before_closing() -> None:
     """Another proxy may be frozen: nothing closes before the others responded to a ping."""
-    closing = GracefulClosing(ClosingPolicy(graceful=True, wait=(10.0, 10.0)))
+    closing = GracefulClosing(ClosingPolicy(graceful=True, wait_bounds=(10.0, 10.0)))
     snapshot = snapshot_of("ab")
-    silent_tunnels = [LiveTunnel("a", 0.0, last_seen_at=9.0), LiveTunnel("b", 1.0, last_seen_at=9.0)]
+    silent_tunnels = [TunnelState("a", 0.0, last_seen_at=9.0), TunnelState("b", 1.0, last_seen_at=9.0)]
     assert closing.decide(silent_tunnels, snapshot, 0.0, 0.0) is None
     assert closing.decide(silent_tunnels, snapshot, 10.0, 0.0) is None
     assert closing.pings_requested_at == 10.0
     assert closing.decide(silent_tunnels, snapshot, 1000.0, 0.0) is None
     assert closing.pings_requested_at == 10.0
-    live_tunnels = [LiveTunnel("a", 0.0, last_seen_at=1001.0), silent_tunnels[1]]
+    live_tunnels = [TunnelState("a", 0.0, last_seen_at=1001.0), silent_tunnels[1]]
     assert closing.decide(live_tunnels, snapshot, 1001.0, 0.0) == ClosingDecision("b", ClosingReason.EXCESS)
     assert closing.pings_requested_at is None
 
@@ -250,9 +250,9 @@ def test_policy_change_starts_over() -> None:
     """Shorter bounds restart the wait; without a policy nothing closes."""
     closing, live_tunnels, snapshot = GracefulClosing(RFD), tunnels("a", "b"), snapshot_of("a")
     closing.decide(live_tunnels, snapshot, 0.0, 0.0)
-    closing.set_policy(ClosingPolicy(graceful=True, wait=(5.0, 10.0)))
+    closing.set_policy(ClosingPolicy(graceful=True, wait_bounds=(5.0, 10.0)))
     assert closing.decide(live_tunnels, snapshot, 60.0, 0.0) is None
-    closing.set_policy(ClosingPolicy(graceful=True, wait=(5.0, 10.0)))
+    closing.set_policy(ClosingPolicy(graceful=True, wait_bounds=(5.0, 10.0)))
     assert closing.decide(live_tunnels, snapshot, 66.0, 0.0) == ClosingDecision("b", ClosingReason.EXPIRED)
     closing.set_policy(ClosingPolicy())
     assert closing.decide(live_tunnels, snapshot, 1e9, 0.0) is None
@@ -269,7 +269,7 @@ class TestAgentPoolTryDisconnect:
     def test_wait_for_all_agents_to_report_rtt(self) -> None:
         """Nothing closes while a tunnel has no RTT."""
         closing = GracefulClosing(UPSTREAM)
-        live_tunnels = [*tunnels("a", rtt=0.1), LiveTunnel("b", 0.0), *tunnels("x")]
+        live_tunnels = [*tunnels("a", rtt=0.1), TunnelState("b", 0.0), *tunnels("x")]
         for now in (0.0, 31 * MINUTE):
             assert closing.decide(live_tunnels, snapshot_of("ab"), now, 0.0) is None
         measured_tunnels = [replace(tunnel, rtt=tunnel.rtt or 0.2) for tunnel in live_tunnels]
@@ -300,7 +300,7 @@ class TestAgentPoolTryDisconnect:
         """Slower tunnels on expired proxies or older generations stay."""
         closing = GracefulClosing(UPSTREAM)
         live_tunnels = [
-            LiveTunnel(proxy, 0.0, rtt=rtt)
+            TunnelState(proxy, 0.0, rtt=rtt)
             for proxy, rtt in (("a", 0.1), ("b", 0.3), ("c", 0.2), ("x", 0.9), ("o", 0.8))
         ]
         snapshot = snapshot_of("abc", older_names="o", count=2)
@@ -340,7 +340,7 @@ def test_laws(
 ) -> None:
     """Nothing closes below the desired count, as the last, of an older generation, or before the wait."""
     closing, now, closed_at, surplus_since = GracefulClosing(policy), 0.0, float("-inf"), float("inf")
-    minimum = policy.threshold or policy.wait[0]
+    minimum = policy.threshold or policy.wait_bounds[0]
     for tunnel_proxies, generations, wait, chance, draining_proxies in steps:
         newest = max(generations.values(), default=0)
         desired_proxies = {proxy for proxy, generation in generations.items() if generation == newest}
@@ -348,14 +348,14 @@ def test_laws(
             snapshot_of("".join(desired_proxies), count=count), tracked_proxies=tuple(sorted(generations))
         )
         live_tunnels = [
-            LiveTunnel(proxy, 0.0, rtt=0.1, is_draining=proxy in draining_proxies)
+            TunnelState(proxy, 0.0, rtt=0.1, is_draining=proxy in draining_proxies)
             for proxy in sorted(tunnel_proxies)
         ]
         surplus_since = min(surplus_since, now) if closable_by_rfd(live_tunnels, snapshot) else float("inf")
         decision = closing.decide(live_tunnels, snapshot, now, chance)
         if decision is not None:
             remaining_proxies = tunnel_proxies - draining_proxies - {decision.proxy}
-            assert policy.active
+            assert policy.is_active
             assert remaining_proxies
             assert decision.proxy not in draining_proxies
             assert decision.proxy not in set(generations) - desired_proxies

@@ -13,15 +13,15 @@ from fleet.protocol.recovery.reconnect_schedule import ReconnectError, Reconnect
 @pytest.mark.parametrize(("text", "seconds"), [("", 0.0), ("1s", 1.0), ("1h30m", 5400.0)])
 def test_interval_from_environment(text: str, seconds: float) -> None:
     """A Go duration; unset and empty mean never."""
-    assert reconnect_schedule.interval_from({reconnect_schedule.VARIABLE: text}) == seconds
+    assert reconnect_schedule.interval_from({reconnect_schedule.INTERVAL_VARIABLE: text}) == seconds
     assert reconnect_schedule.interval_from({}) == 0.0
 
 
 @pytest.mark.parametrize("text", ["5", "0s", "-1h", "999ms", "soon"])
 def test_invalid_interval_is_refused(text: str) -> None:
     """The error has the variable and the text."""
-    with pytest.raises(ReconnectError, match=f"^{reconnect_schedule.VARIABLE}: '{text}'"):
-        reconnect_schedule.interval_from({reconnect_schedule.VARIABLE: text})
+    with pytest.raises(ReconnectError, match=f"^{reconnect_schedule.INTERVAL_VARIABLE}: '{text}'"):
+        reconnect_schedule.interval_from({reconnect_schedule.INTERVAL_VARIABLE: text})
 
 
 def test_interval_and_jitter() -> None:
@@ -29,19 +29,19 @@ def test_interval_and_jitter() -> None:
     schedule: ReconnectSchedule[str] = ReconnectSchedule(100.0)
     schedule.add_tunnel("early", 0.0, 0.0)
     schedule.add_tunnel("late", 0.0, 0.999)
-    assert schedule.due(99.9, lambda: 0.0) == ()
-    assert schedule.due(100.0, lambda: 0.0) == ("early",)
-    assert schedule.due(150.0, lambda: 0.0) == ("late",)
-    assert schedule.due(200.0, lambda: 0.0) == ("early",)
+    assert schedule.take_due(99.9, lambda: 0.0) == ()
+    assert schedule.take_due(100.0, lambda: 0.0) == ("early",)
+    assert schedule.take_due(150.0, lambda: 0.0) == ("late",)
+    assert schedule.take_due(200.0, lambda: 0.0) == ("early",)
     schedule.remove_tunnel("early")
-    assert schedule.due(1000.0, lambda: 0.0) == ("late",)
+    assert schedule.take_due(1000.0, lambda: 0.0) == ("late",)
     schedule.remove_tunnel("never there")
 
 
 def test_zero_interval_gives_no_advice() -> None:
     schedule: ReconnectSchedule[str] = ReconnectSchedule(0.0)
     schedule.add_tunnel("a", 0.0, 0.0)
-    assert schedule.due(1e9, lambda: 0.0) == ()
+    assert schedule.take_due(1e9, lambda: 0.0) == ()
 
 
 @given(
@@ -57,7 +57,7 @@ def test_laws(chances: list[float], waits: list[float]) -> None:
     now, draw = 0.0, iter(chances * 1000)
     for wait in waits:
         now += wait
-        due_tunnels = schedule.due(now, lambda: next(draw))
+        due_tunnels = schedule.take_due(now, lambda: next(draw))
         assert len(set(due_tunnels)) == len(due_tunnels)
         for tunnel in due_tunnels:
             assert now - advised_at[tunnel] >= 100.0 - 1e-6

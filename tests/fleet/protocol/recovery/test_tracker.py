@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fleet.protocol.recovery.discovery import DiscoveredProxy
-from fleet.protocol.recovery.tracker import ClaimError, Lease, Tracker
+from fleet.protocol.recovery.tracker import ClaimError, TunnelLease, Tracker
 
 
 def proxies(*names: str, ttl: float = 0.0, group: str = "", generation: int = 0) -> list[DiscoveredProxy]:
     return [DiscoveredProxy(name, group, generation, ttl) for name in names]
 
 
-def acquire(tracker: Tracker, now: float) -> Lease:
+def acquire(tracker: Tracker, now: float) -> TunnelLease:
     lease = tracker.try_acquire(now)
     assert lease is not None
     return lease
@@ -33,7 +33,7 @@ def test_basic() -> None:
     assert tracker.try_acquire(0.0) is None
     with pytest.raises(ClaimError) as caught:
         second.claim("a")
-    assert caught.value.benign
+    assert caught.value.is_duplicate
     second.claim("b")
     third.claim("c")
     assert tracker.try_acquire(0.0) is None
@@ -84,12 +84,12 @@ def test_is_claimed() -> None:
 
 
 def test_claim_refusals() -> None:
-    """A claim without a name, a second one, or one after the release is refused, and not benign."""
+    """A claim without a name, a second one, or one after the release is refused, and not is_duplicate."""
     tracker = Tracker("main")
     lease = acquire(tracker, 0.0)
     with pytest.raises(ClaimError) as caught:
         lease.claim("")
-    assert not caught.value.benign
+    assert not caught.value.is_duplicate
     lease.claim("a")
     with pytest.raises(ClaimError):
         lease.claim("b")
@@ -170,7 +170,7 @@ def test_snapshot_has_the_last_topology_change() -> None:
     assert tracker.snapshot(2.0).topology_changed_at == 1.0
     tracker.track_expected(proxies("c", ttl=10.0, generation=2), 3.0)
     snapshot = tracker.snapshot(3.0)
-    assert (snapshot.desired_proxies, snapshot.topology_changed_at, snapshot.ttl_seen) == (("c",), 3.0, 10.0)
+    assert (snapshot.desired_proxies, snapshot.topology_changed_at, snapshot.last_announce_ttl) == (("c",), 3.0, 10.0)
 
 
 def test_tracker_needs_a_cluster_name() -> None:
@@ -178,7 +178,7 @@ def test_tracker_needs_a_cluster_name() -> None:
         Tracker("")
 
 
-def claim_proxies(tracker: Tracker, *names: str) -> list[Lease]:
+def claim_proxies(tracker: Tracker, *names: str) -> list[TunnelLease]:
     """Claim proxies one after the other, and return the leases."""
     leases = []
     for name in names:
@@ -195,7 +195,7 @@ def test_leaving_opens_elsewhere_first() -> None:
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
     (lease,) = claim_proxies(tracker, "a")
     assert tracker.try_acquire(0.0) is None
-    assert tracker.leave("a", 0.0)
+    assert tracker.mark_leaving("a", 0.0)
     assert not tracker.can_close("a", [], 0.0)
     (second_lease,) = claim_proxies(tracker, "b")
     assert tracker.can_close("a", ["b"], 0.0)
@@ -213,7 +213,7 @@ def test_leaving_without_an_alternative_is_refused(count: int, proxy_names: str,
     tracker = Tracker("default", count)
     tracker.track_expected([DiscoveredProxy(name) for name in proxy_names], 0.0)
     claim_proxies(tracker, *claimed_names)
-    assert not tracker.leave("a", 0.0)
+    assert not tracker.mark_leaving("a", 0.0)
     assert tracker.try_acquire(0.0) is None
 
 
@@ -222,7 +222,7 @@ def test_departing_proxy_counts_as_expired() -> None:
     tracker = Tracker("default", 0)
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
     lease, _ = claim_proxies(tracker, "a", "b")
-    assert tracker.leave("a", 0.0, is_departing=True)
+    assert tracker.mark_leaving("a", 0.0, is_departing=True)
     assert tracker.can_close("a", ["b"], 0.0)
     tracker.track_expected([DiscoveredProxy("a")], 0.0)
     assert tracker.snapshot(0.0).tracked_proxies == ("b",)
@@ -237,7 +237,7 @@ def test_leaving_the_last_of_a_generation() -> None:
     tracker.track_expected([DiscoveredProxy("old", "g", 1)], 0.0)
     claim_proxies(tracker, "old")
     tracker.track_expected([DiscoveredProxy("new", "g", 2)], 0.0)
-    assert tracker.leave("old", 0.0)
+    assert tracker.mark_leaving("old", 0.0)
     assert not tracker.can_close("old", [], 0.0)
     claim_proxies(tracker, "new")
     assert tracker.can_close("old", ["new"], 0.0)
@@ -247,7 +247,7 @@ def test_advised_tunnel_stays_if_the_alternative_expires() -> None:
     tracker = Tracker("default", 1)
     tracker.track_expected([DiscoveredProxy("a", ttl=100.0), DiscoveredProxy("b", ttl=1.0)], 0.0)
     claim_proxies(tracker, "a")
-    assert tracker.leave("a", 0.0)
+    assert tracker.mark_leaving("a", 0.0)
     assert not tracker.can_close("a", [], 50.0)
     assert tracker.try_acquire(50.0) is None
 
@@ -296,10 +296,10 @@ def test_draining_proxy_is_left_when_advised() -> None:
     tracker.track_expected([DiscoveredProxy("b")], 0.0)
     claim_proxies(tracker, "b")
     tracker.track_expected([DiscoveredProxy("b", is_draining=True)], 0.0)
-    assert tracker.leave("b", 0.0)
+    assert tracker.mark_leaving("b", 0.0)
     assert not tracker.can_close("b", [], 0.0)
     assert tracker.can_close("b", ["a"], 0.0)
-    assert not tracker.leave("a", 0.0)
+    assert not tracker.mark_leaving("a", 0.0)
 
 
 def test_draining_proxies_are_used_if_all_drain() -> None:

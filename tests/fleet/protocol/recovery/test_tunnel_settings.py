@@ -7,7 +7,7 @@ import pytest
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery.graceful_closing import ClosingPolicy
-from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings, settings
+from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings, resolve
 
 CONFIG = NetworkingConfig(
     keep_alive_interval=7.0,
@@ -20,21 +20,21 @@ CONFIG = NetworkingConfig(
 
 def test_defaults() -> None:
     """One tunnel, Teleport's keep-alive, and no closing."""
-    assert settings(Overrides(), None) == TunnelSettings(1, KeepAlive(300.0, 3), ClosingPolicy())
+    assert resolve(Overrides(), None) == TunnelSettings(1, KeepAlive(300.0, 3), ClosingPolicy())
 
 
 def test_networking_config_is_used() -> None:
     """The cluster sets strategy, keep-alive and closing."""
-    tunnel_settings = settings(Overrides(), CONFIG)
+    tunnel_settings = resolve(Overrides(), CONFIG)
     assert tunnel_settings == TunnelSettings(3, KeepAlive(7.0, 4), ClosingPolicy(graceful=True))
-    assert settings(Overrides(), NetworkingConfig(tunnel_strategy=Strategy.AGENT_MESH)).connections == 0
+    assert resolve(Overrides(), NetworkingConfig(tunnel_strategy=Strategy.AGENT_MESH)).connection_count == 0
 
 
 def test_flags_override_the_config() -> None:
     """Each flag overrides one value; mesh is a flag, too."""
-    assert settings(Overrides(connections=0), CONFIG).connections == 0
-    assert settings(Overrides(keep_alive_interval=1.0), CONFIG).keep_alive == KeepAlive(1.0, 4)
-    assert settings(Overrides(keep_alive_count_max=9), CONFIG).keep_alive == KeepAlive(7.0, 9)
+    assert resolve(Overrides(connection_count=0), CONFIG).connection_count == 0
+    assert resolve(Overrides(keep_alive_interval=1.0), CONFIG).keep_alive == KeepAlive(1.0, 4)
+    assert resolve(Overrides(keep_alive_count_max=9), CONFIG).keep_alive == KeepAlive(7.0, 9)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_flags_override_the_config() -> None:
 )
 def test_closing_wait_flags(flags: Overrides, expected_wait: tuple[float, float]) -> None:
     """A bound from a flag applies, and adjusts the other one."""
-    closing = settings(flags, CONFIG).closing
-    assert (closing.graceful, closing.wait) == (True, expected_wait)
+    closing = resolve(flags, CONFIG).closing_policy
+    assert (closing.graceful, closing.wait_bounds) == (True, expected_wait)
 
 
 def test_contradicting_closing_wait_flags_are_refused() -> None:

@@ -86,7 +86,7 @@ async def test_bytes_pass_in_both_directions_until_both_ends_close(plane: Plane)
         writer.write(data[1000:])
         writer.write_eof()
         assert await reader.read() == hashlib.sha256(data).digest()
-        await eventually(lambda: proxy.table.sessions == agent.tunnels.tunnels[0].sessions == 0)
+        await eventually(lambda: proxy.table.sessions == agent.tunnels.tunnels[0].session_count == 0)
     _, metrics = await get_diag(proxy.instance, "/metrics")
     for line in (
         "refloat_connect_connections_total 1.0",
