@@ -11,7 +11,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.nodes.agent.program import AgentFlags, AgentGroup
-from fleet.nodes.auth.cluster_config import InitialConfig
+from fleet.nodes.auth.cluster_config import InitialNetworkingConfig
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.auth.site import DEFAULT_HTTP, HTTPFlags
 from fleet.nodes.local.forwards import Forward
@@ -66,7 +66,7 @@ class Plane:
         self,
         name: str = "auth-1",
         config: ServiceConfig | None = None,
-        networking: InitialConfig | None = None,
+        networking: InitialNetworkingConfig | None = None,
         http: HTTPFlags = DEFAULT_HTTP,
         **more: Any,
     ) -> Auth:

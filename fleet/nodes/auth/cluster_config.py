@@ -35,7 +35,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 #: Most attempts to reset while others write, as in Teleport.
 _RESET_TRIES = 3
 #: Largest accepted config, in bytes.
-_LARGEST = 65_536
+_MAX_CONFIG_BYTES = 65_536
 
 
 class ClusterConfigServicer:
@@ -188,7 +188,7 @@ class NetworkingConfigCache:
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
         self._refusals = instance.refusals
-        self._message: Message | None = None
+        self._config: Message | None = None
         # Revision that could not be read: it is not read again for each agent.
         self._unreadable_revision = ""
         # Thousands of agents ask at once when the config changes: one read serves all of them.
@@ -204,18 +204,18 @@ class NetworkingConfigCache:
         async with self._read_lock:
             if revision == self._unreadable_revision:
                 return None
-            if self._message is None or self._message.metadata.revision != revision:
+            if self._config is None or self._config.metadata.revision != revision:
                 try:
-                    self._message = await self._backend.get_networking_config()
+                    self._config = await self._backend.get_networking_config()
                 except UnreadableResourceError as error:
                     self._unreadable_revision = revision
                     self._refusals.refuse("networking-config", revision, f"revision {revision}", str(error))
                     return None
-            return self._message
+            return self._config
 
 
 @dataclass(frozen=True, slots=True)
-class InitialConfig:
+class InitialNetworkingConfig:
     """The config from an auth's flags, stored when the auth starts."""
 
     message: Message
@@ -231,11 +231,11 @@ class InitialConfig:
         await backend.put_networking_config(self.message, condition)
 
 
-def read_initial_config(configuration: Path | None, bootstrap: Path | None) -> InitialConfig | None:
+def read_initial_networking_config(config_path: Path | None, bootstrap_path: Path | None) -> InitialNetworkingConfig | None:
     """Return the config that the flags name; None if there is none. Raises NodeStartError, naming file and fields."""
-    if configuration is not None:
-        return InitialConfig(_from_file(configuration), Origin.CONFIG_FILE)
-    return InitialConfig(_from_file(bootstrap), Origin.DYNAMIC) if bootstrap is not None else None
+    if config_path is not None:
+        return InitialNetworkingConfig(_from_file(config_path), Origin.CONFIG_FILE)
+    return InitialNetworkingConfig(_from_file(bootstrap_path), Origin.DYNAMIC) if bootstrap_path is not None else None
 
 
 def _from_file(path: Path) -> Message:
@@ -252,8 +252,8 @@ def _from_file(path: Path) -> Message:
 
 def _refusal_of(message: Message) -> str:
     """Return why a config cannot be stored; empty if it can."""
-    if message.ByteSize() > _LARGEST:
-        return f"the config is larger than {_LARGEST} bytes"
+    if message.ByteSize() > _MAX_CONFIG_BYTES:
+        return f"the config is larger than {_MAX_CONFIG_BYTES} bytes"
     for key, actual, expected in (
         ("kind", message.kind, config_yaml.KIND),
         ("version", message.version, config_yaml.VERSION),

@@ -32,9 +32,9 @@ from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
 
-_KINDS: dict[AuthOrProxy, str] = {"auth": "auth_server", "proxy": "proxy"}
+_RESOURCE_KINDS: dict[AuthOrProxy, str] = {"auth": "auth_server", "proxy": "proxy"}
 #: Largest accepted request body, in bytes.
-_LARGEST = 262_144
+_MAX_BODY_BYTES = 262_144
 #: Longest TTL of a resource, seconds. Longer ones are a mistake.
 _LONGEST_TTL = 86_400.0
 _SHORTEST_TTL = 0.001  # the backend counts milliseconds
@@ -83,17 +83,17 @@ class AuthHTTP:
             _route("DELETE", "proxies/([^/]+)", "DeleteProxy", self._delete_proxy, takes_caller=True),
             _route("POST", "authservers", "UpsertAuthServer", self._upsert_auth_server, takes_caller=True),
             _route("GET", "authservers", "GetAuthServers", self._get_auth_servers),
-            _route("POST", "tunnelconnections", "UpsertTunnelConnection", self._upsert_connection),
-            _route("GET", "tunnelconnections", "GetAllTunnelConnections", self._get_connections),
-            _route("GET", "tunnelconnections/([^/]+)", "GetTunnelConnections", self._get_connections),
+            _route("POST", "tunnelconnections", "UpsertTunnelConnection", self._upsert_tunnel_connection),
+            _route("GET", "tunnelconnections", "GetAllTunnelConnections", self._get_tunnel_connections),
+            _route("GET", "tunnelconnections/([^/]+)", "GetTunnelConnections", self._get_tunnel_connections),
             _route(
                 "DELETE",
                 "tunnelconnections/([^/]+)/([^/]+)",
                 "DeleteTunnelConnection",
-                self._delete_connection,
+                self._delete_tunnel_connection,
             ),
             _route(
-                "DELETE", "tunnelconnections/([^/]+)", "DeleteTunnelConnections", self._delete_connections
+                "DELETE", "tunnelconnections/([^/]+)", "DeleteTunnelConnections", self._delete_tunnel_connections
             ),
         ]
 
@@ -102,14 +102,14 @@ class AuthHTTP:
         assert scope["type"] == "http", "the server is HTTP only and has no lifespan"
         call, code, document = "", 200, None
         try:
-            route, parts = self._find(scope)
+            route, path_parameters = self._find_route(scope)
             call = route.name
             caller: Caller | None = scope["state"].get(CALLER_KEY)
             if route.method != "GET":
-                self._demand_role(call, caller)
-            body = [await _document(receive)] if route.method == "POST" else []
+                self._require_role(call, caller)
+            body = [await _read_document(receive)] if route.method == "POST" else []
             callers = (caller,) if route.takes_caller else ()
-            document = await route.handler(*callers, *parts, *body)
+            document = await route.handler(*callers, *path_parameters, *body)
         except HTTPError as http_error:
             code, document = http_error.code, {"error": {"message": str(http_error)}}
         except BackendUnavailableError as error:
@@ -123,14 +123,14 @@ class AuthHTTP:
         await send({"type": "http.response.start", "status": code, "headers": headers})
         await send({"type": "http.response.body", "body": text})
 
-    def _demand_role(self, call: str, caller: Caller | None) -> None:
-        refusal = instance_admission.refusal_of(
+    def _require_role(self, call: str, caller: Caller | None) -> None:
+        refusal = instance_admission.call_refusal_of(
             call, caller, self._host, allow_anonymous=self._instance.flags.allow_anonymous
         )
         if refusal:
             raise HTTPError(403, refusal)
 
-    def _demand_proof(
+    def _require_identity(
         self, caller: Caller | None, kind: AuthOrProxy, instance_id: str, hostname: str = ""
     ) -> None:
         cluster = self._instance.flags.cluster
@@ -138,7 +138,7 @@ class AuthHTTP:
         if refusal:
             raise HTTPError(403, refusal)
 
-    def _find(self, scope: Scope) -> tuple[_Route, tuple[str, ...]]:
+    def _find_route(self, scope: Scope) -> tuple[_Route, tuple[str, ...]]:
         path = scope["raw_path"].decode("latin-1")
         is_known_path = False
         for route in self._routes:
@@ -147,7 +147,7 @@ class AuthHTTP:
                 continue
             is_known_path = True
             if route.method == scope["method"]:
-                return route, tuple(_name(unquote(part), "the path") for part in match.groups())
+                return route, tuple(_check_name(unquote(part), "the path") for part in match.groups())
         if is_known_path:
             raise HTTPError(405, f"method {scope['method']} is not allowed for this path")
         raise HTTPError(404, f"path {path[:200]!r} was not found")
@@ -159,22 +159,22 @@ class AuthHTTP:
         return await self._upsert("auth", caller, body)
 
     async def _upsert(self, kind: AuthOrProxy, caller: Caller | None, body: Document) -> Document:
-        server = _server(kind, body.get("server"))
-        self._demand_proof(caller, kind, server.metadata.name, server.spec.hostname)
+        server = _read_server(kind, body.get("server"))
+        self._require_identity(caller, kind, server.metadata.name, server.spec.hostname)
         # The auth that writes the resource sets this label itself, whatever the sender says.
         if HEARTBEAT_AUTH_LABEL in server.metadata.labels:
             del server.metadata.labels[HEARTBEAT_AUTH_LABEL]
         if kind == "proxy":
             server.metadata.labels[HEARTBEAT_AUTH_LABEL] = self._instance.flags.id
-        now, ttl = time.time(), _ttl(body)
+        now, ttl = time.time(), _read_ttl(body)
         if ttl:
             server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + ttl))
-        ttl_left = _ttl_left_of(server.metadata.expires, now)
+        remaining_ttl = _remaining_ttl_of(server.metadata.expires, now)
         if not server.metadata.HasField("expires"):
-            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + ttl_left))
+            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + remaining_ttl))
         with self._instance.measure_write("http"):
-            if ttl_left > 0:
-                await self._backend.put_instance(kind, server, ttl_left)
+            if remaining_ttl > 0:
+                await self._backend.put_instance(kind, server, remaining_ttl)
             else:
                 await self._backend.delete_instance(kind, server.metadata.name)
         return _OK
@@ -186,7 +186,7 @@ class AuthHTTP:
         return [_server_document(server) for server in await self._backend.list_instances("auth")]
 
     async def _delete_proxy(self, caller: Caller | None, name: str) -> Document:
-        self._demand_proof(caller, "proxy", name)
+        self._require_identity(caller, "proxy", name)
         with self._instance.measure_write("http"):
             if not await self._backend.delete_instance("proxy", name):
                 raise HTTPError(404, f"proxy {name!r} was not found")
@@ -198,7 +198,7 @@ class AuthHTTP:
                 await self._backend.delete_instance("proxy", server.metadata.name)
         return _OK
 
-    async def _upsert_connection(self, body: Document) -> Document:
+    async def _upsert_tunnel_connection(self, body: Document) -> Document:
         connection = body.get("tunnel_connection")
         if not isinstance(connection, dict):
             raise HTTPError(400, "tunnel_connection: missing")
@@ -209,33 +209,33 @@ class AuthHTTP:
             raise HTTPError(400, f"kind: must be 'tunnel_connection', not {connection['kind']!r}")
         if not connection.get("version"):
             raise HTTPError(400, "version: missing")
-        name = _name(metadata.get("name"), "metadata.name")
-        cluster = _name(spec.get("cluster_name"), "spec.cluster_name")
-        _name(spec.get("proxy_name"), "spec.proxy_name")
+        name = _check_name(metadata.get("name"), "metadata.name")
+        cluster = _check_name(spec.get("cluster_name"), "spec.cluster_name")
+        _check_name(spec.get("proxy_name"), "spec.proxy_name")
         connection["sub_kind"] = cluster
         now = time.time()
-        expires = _timestamp(metadata.get("expires"), "metadata.expires")
+        expires = _read_timestamp(metadata.get("expires"), "metadata.expires")
         if not expires.seconds:
             # As in Teleport: the default TTL of an instance, counted from the last heartbeat.
             last_heartbeat_at = (
-                _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
+                _read_timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
             )
             expires.FromNanoseconds(
                 durations.to_nanoseconds((last_heartbeat_at or now) + announce.DEFAULT_TTL)
             )
             metadata["expires"] = expires.ToJsonString()
-        body_bytes, ttl_left = (
+        body_bytes, remaining_ttl = (
             json.dumps(connection, separators=(",", ":")).encode(),
-            _ttl_left_of(expires, now),
+            _remaining_ttl_of(expires, now),
         )
         with self._instance.measure_write("http"):
-            if ttl_left > 0:
-                await self._backend.put_tunnel_connection(cluster, name, body_bytes, ttl_left)
+            if remaining_ttl > 0:
+                await self._backend.put_tunnel_connection(cluster, name, body_bytes, remaining_ttl)
             else:
                 await self._backend.delete_tunnel_connection(cluster, name)
         return _OK
 
-    async def _get_connections(self, cluster: str = "") -> list[Document]:
+    async def _get_tunnel_connections(self, cluster: str = "") -> list[Document]:
         connections = [json.loads(body) for body in await self._backend.list_tunnel_connections()]
         return [
             connection
@@ -243,14 +243,14 @@ class AuthHTTP:
             if not cluster or connection["spec"]["cluster_name"] == cluster
         ]
 
-    async def _delete_connection(self, cluster: str, name: str) -> Document:
+    async def _delete_tunnel_connection(self, cluster: str, name: str) -> Document:
         with self._instance.measure_write("http"):
             if not await self._backend.delete_tunnel_connection(cluster, name):
                 raise HTTPError(404, f"tunnel connection {name!r} of cluster {cluster!r} was not found")
         return _OK
 
-    async def _delete_connections(self, cluster: str) -> Document:
-        for connection in await self._get_connections(cluster):
+    async def _delete_tunnel_connections(self, cluster: str) -> Document:
+        for connection in await self._get_tunnel_connections(cluster):
             with self._instance.measure_write("http"):
                 await self._backend.delete_tunnel_connection(cluster, connection["metadata"]["name"])
         return _OK
@@ -265,15 +265,15 @@ def _route(
     return _Route(method, re.compile(f"/v[0-9]+/{path}"), name, handler, takes_caller)
 
 
-async def _document(receive: Receive) -> Document:
+async def _read_document(receive: Receive) -> Document:
     body = b""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise HTTPError(400, "the client closed the connection before the body was complete")
         body += message.get("body", b"")
-        if len(body) > _LARGEST:
-            raise HTTPError(413, f"the body is larger than {_LARGEST} bytes")
+        if len(body) > _MAX_BODY_BYTES:
+            raise HTTPError(413, f"the body is larger than {_MAX_BODY_BYTES} bytes")
         if not message.get("more_body"):
             break
     try:
@@ -285,7 +285,7 @@ async def _document(receive: Receive) -> Document:
     return document
 
 
-def _name(name: object, field_path: str) -> str:
+def _check_name(name: object, field_path: str) -> str:
     if not isinstance(name, str) or len(name) > LONGEST_ID or not _NAME.fullmatch(name):
         raise HTTPError(
             400, f"{field_path}: must be 1 to {LONGEST_ID} letters, digits, or characters of . _ @ -"
@@ -293,7 +293,7 @@ def _name(name: object, field_path: str) -> str:
     return name
 
 
-def _server(kind: AuthOrProxy, document: object) -> types_pb2.ServerV2:
+def _read_server(kind: AuthOrProxy, document: object) -> types_pb2.ServerV2:
     if not isinstance(document, dict):
         raise HTTPError(400, "server: missing")
     try:
@@ -301,21 +301,21 @@ def _server(kind: AuthOrProxy, document: object) -> types_pb2.ServerV2:
         server = json_format.ParseDict(document, types_pb2.ServerV2(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:
         raise HTTPError(400, f"server: {error}") from None
-    if server.kind not in ("", _KINDS[kind]):
-        raise HTTPError(400, f"server.kind: must be {_KINDS[kind]!r}, not {server.kind!r}")
-    server.kind, server.version = _KINDS[kind], "v2"
+    if server.kind not in ("", _RESOURCE_KINDS[kind]):
+        raise HTTPError(400, f"server.kind: must be {_RESOURCE_KINDS[kind]!r}, not {server.kind!r}")
+    server.kind, server.version = _RESOURCE_KINDS[kind], "v2"
     server.metadata.namespace = server.metadata.namespace or "default"
-    _name(server.metadata.name, "server.metadata.name")
+    _check_name(server.metadata.name, "server.metadata.name")
     if refusal := instance_admission.resource_refusal_of(server):
         raise HTTPError(400, refusal)
-    _address(server.spec.addr, "server.spec.addr")
+    _check_address(server.spec.addr, "server.spec.addr")
     for label in (DIAG_LABEL, CONNECT_LABEL, HTTP_LABEL):
         if server.metadata.labels.get(label):
-            _address(server.metadata.labels[label], f"server.metadata.labels[{label}]")
+            _check_address(server.metadata.labels[label], f"server.metadata.labels[{label}]")
     return server
 
 
-def _address(text: str, field_path: str) -> None:
+def _check_address(text: str, field_path: str) -> None:
     try:
         addresses.parse(text)
     except ValueError as error:
@@ -326,7 +326,7 @@ def _server_document(server: types_pb2.ServerV2) -> Document:
     return json_format.MessageToDict(server, preserving_proto_field_name=True)
 
 
-def _ttl(body: Document) -> float:
+def _read_ttl(body: Document) -> float:
     """Return the TTL of a request (nanoseconds there) in seconds; 0 if the request has none."""
     ttl = body.get("ttl", 0)
     if (
@@ -338,18 +338,18 @@ def _ttl(body: Document) -> float:
     return durations.from_nanoseconds(ttl)
 
 
-def _ttl_left_of(expires: Timestamp, now: float) -> float:
+def _remaining_ttl_of(expires: Timestamp, now: float) -> float:
     """Return how long a resource still lives, in seconds: the default TTL if it has none, 0 if it has expired.
 
     Less than a millisecond counts as expired, so that nobody lists an expired resource.
     """
     if not expires.seconds:
         return announce.DEFAULT_TTL
-    ttl_left = expires.ToNanoseconds() / 1e9 - now
-    return min(ttl_left, _LONGEST_TTL) if ttl_left >= _SHORTEST_TTL else 0.0
+    remaining_ttl = expires.ToNanoseconds() / 1e9 - now
+    return min(remaining_ttl, _LONGEST_TTL) if remaining_ttl >= _SHORTEST_TTL else 0.0
 
 
-def _timestamp(timestamp: object, field_path: str) -> Timestamp:
+def _read_timestamp(timestamp: object, field_path: str) -> Timestamp:
     """Return a timestamp of a document; 0 if it has none, or Go's zero time."""
     at = Timestamp()
     if timestamp in (None, "", "0001-01-01T00:00:00Z"):

@@ -15,7 +15,7 @@ from fleet.transport.tls import SHARED_NAMES
 from fleet.wire import types_pb2
 
 #: Roles that may make each writing call. A writing call that is not listed here is refused.
-WRITERS: Mapping[str, frozenset[str]] = {
+WRITER_ROLES: Mapping[str, frozenset[str]] = {
     "UpsertProxy": frozenset({"proxy"}),
     "DeleteProxy": frozenset({"proxy", *operators.OPERATORS}),
     "DeleteAllProxies": operators.OPERATORS,
@@ -27,7 +27,7 @@ WRITERS: Mapping[str, frozenset[str]] = {
 }
 
 
-def refusal_of(call: str, caller: Caller | None, host: str, *, allow_anonymous: bool) -> str:
+def call_refusal_of(call: str, caller: Caller | None, host: str, *, allow_anonymous: bool) -> str:
     """Return why a caller may not make a writing call; empty if it may.
 
     `host` is the address on which the auth listens. `allow_anonymous`: callers without a certificate may write
@@ -35,7 +35,7 @@ def refusal_of(call: str, caller: Caller | None, host: str, *, allow_anonymous: 
     """
     role = None if caller is None else caller.role
     return operators.refusal_of(
-        role, f"call {call}", host, WRITERS.get(call, frozenset()), allow_anonymous=allow_anonymous
+        role, f"call {call}", host, WRITER_ROLES.get(call, frozenset()), allow_anonymous=allow_anonymous
     )
 
 
@@ -49,14 +49,14 @@ def identity_refusal_of(
     """
     if caller is None or caller.role in operators.OPERATORS:
         return ""
-    names = [proven for proven in caller.names if proven not in SHARED_NAMES]
-    if instance_id not in names and all(
-        flags.host_id(cluster, kind, proven_name) != instance_id for proven_name in names
+    proven_names = [proven_name for proven_name in caller.names if proven_name not in SHARED_NAMES]
+    if instance_id not in proven_names and all(
+        flags.host_id(cluster, kind, proven_name) != instance_id for proven_name in proven_names
     ):
-        return f"the certificate is for {', '.join(names) or 'no name'}, not for {kind} {instance_id}"
-    if name in ("", instance_id, *names) or flags.host_id(cluster, kind, name) == instance_id:
+        return f"the certificate is for {', '.join(proven_names) or 'no name'}, not for {kind} {instance_id}"
+    if name in ("", instance_id, *proven_names) or flags.host_id(cluster, kind, name) == instance_id:
         return ""
-    return f"the certificate is for {', '.join(names)}, not for the name {name} of {kind} {instance_id}"
+    return f"the certificate is for {', '.join(proven_names)}, not for the name {name} of {kind} {instance_id}"
 
 
 def resource_refusal_of(server: types_pb2.ServerV2) -> str:

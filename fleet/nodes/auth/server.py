@@ -15,7 +15,7 @@ import grpc.aio
 from prometheus_client import Counter, Gauge
 
 from fleet.nodes.auth import cluster_config
-from fleet.nodes.auth.cluster_config import ClusterConfigServicer, InitialConfig, NetworkingConfigCache
+from fleet.nodes.auth.cluster_config import ClusterConfigServicer, InitialNetworkingConfig, NetworkingConfigCache
 from fleet.nodes.auth.site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.shared import agent_admission, lifecycle, node_policies
 from fleet.nodes.shared import flags as node_flags
@@ -47,7 +47,7 @@ from fleet.wire import (
 Context = grpc.aio.ServicerContext[Any, Any]
 
 #: Page size of presence lists: the maximum, and the default (as in Teleport).
-_MOST_SERVERS = 1000
+_MAX_PAGE_SIZE = 1000
 
 
 class HeartbeatServicer:
@@ -59,12 +59,12 @@ class HeartbeatServicer:
         self._expires_at: dict[str, float] = {}
         #: Desired and actual tunnels of each of these agents.
         self._tunnel_counts: dict[str, TunnelCounts] = {}
-        self._refusals = Counter(
+        self._refused_heartbeats = Counter(
             "refloat_heartbeats_refused",
             "Agents' heartbeats that were invalid or not allowed",
             registry=instance.registry,
         )
-        instance.registry.register(TunnelCountCollector("refloat_auth_agents", self._live_tunnel_counts))
+        instance.registry.register(TunnelCountCollector("refloat_auth_agents", self._current_tunnel_counts))
         self._config_cache = NetworkingConfigCache(instance)
         self._pushed_configs = Counter(
             "refloat_networking_config_pushes",
@@ -167,7 +167,7 @@ class HeartbeatServicer:
     async def _refuse(
         self, context: Context, agent: fleet_pb2.AgentResource, code: grpc.StatusCode, reason: str
     ) -> Never:
-        self._refusals.inc()
+        self._refused_heartbeats.inc()
         host = host_of(context.peer())
         self._instance.refusals.log_once(
             "heartbeat", f"{code.name} {host}", f"agent {agent.name[:40]!r} at {host}", reason
@@ -189,7 +189,7 @@ class HeartbeatServicer:
         self._tunnel_counts = {agent_id: self._tunnel_counts[agent_id] for agent_id in self._expires_at}
         return float(len(self._expires_at))
 
-    def _live_tunnel_counts(self) -> Iterable[TunnelCounts]:
+    def _current_tunnel_counts(self) -> Iterable[TunnelCounts]:
         self._count_agents()
         return self._tunnel_counts.values()
 
@@ -231,17 +231,17 @@ class PresenceServicer:
         self, request: presence_pb2.ListAuthServersRequest, context: Context
     ) -> presence_pb2.ListAuthServersResponse:
         """List the auths that have not expired."""
-        servers, token = await self._page("auth", request.page_size, request.page_token, context)
+        servers, token = await self._list_page("auth", request.page_size, request.page_token, context)
         return presence_pb2.ListAuthServersResponse(servers=servers, next_page_token=token)
 
     async def ListProxyServers(  # noqa: N802
         self, request: presence_pb2.ListProxyServersRequest, context: Context
     ) -> presence_pb2.ListProxyServersResponse:
         """List the proxies that have not expired."""
-        servers, token = await self._page("proxy", request.page_size, request.page_token, context)
+        servers, token = await self._list_page("proxy", request.page_size, request.page_token, context)
         return presence_pb2.ListProxyServersResponse(servers=servers, next_page_token=token)
 
-    async def _page(
+    async def _list_page(
         self, kind: AuthOrProxy, size: int, token: str, context: Context
     ) -> tuple[Sequence[types_pb2.ServerV2], str]:
         await self._response_limiter.admit(context)
@@ -251,7 +251,7 @@ class PresenceServicer:
             await abort_unavailable(context, error)
         # The token is the first name of the next page, so instances that come or go in between do not shift the pages.
         rest = [server for server in servers if server.metadata.name >= token]
-        size = min(size, _MOST_SERVERS) if size > 0 else _MOST_SERVERS
+        size = min(size, _MAX_PAGE_SIZE) if size > 0 else _MAX_PAGE_SIZE
         return rest[:size], rest[size].metadata.name if len(rest) > size else ""
 
 
@@ -279,25 +279,25 @@ class Auth:
     def __init__(
         self,
         flags: InstanceFlags,
-        config: ServiceConfig,
-        initial_config: InitialConfig | None = None,
+        client_config: ServiceConfig,
+        initial_networking_config: InitialNetworkingConfig | None = None,
         http: HTTPFlags = DEFAULT_HTTP,
-        own: Policies | None = None,
-        restart: Callable[[float | None], None] | None = None,
+        policies: Policies | None = None,
+        request_restart: Callable[[float | None], None] | None = None,
     ) -> None:
         """Raises NodeStartError if the configuration cannot be used."""
         self.instance = Instance("auth", flags)
-        self._initial_config = initial_config
-        self._http = AuthSite(self.instance, http)
+        self._initial_networking_config = initial_networking_config
+        self._http_site = AuthSite(self.instance, http)
         server = self.instance.server
         ClusterConfigServicer(self.instance).add_to(server)
-        own = own or node_policies.load("auth", None, {})
-        NodePoliciesServicer(self.instance, own, restart).add_to(server)
+        policies = policies or node_policies.load("auth", None, {})
+        NodePoliciesServicer(self.instance, policies, request_restart).add_to(server)
         fleet_pb2_grpc.add_HeartbeatServiceServicer_to_server(HeartbeatServicer(self.instance), server)
         fleet_pb2_grpc.add_AgentFeedServicer_to_server(AgentFeedServicer(self.instance), server)
         presence_pb2_grpc.add_PresenceServiceServicer_to_server(PresenceServicer(self.instance), server)
         grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(
-            ServiceConfigServicer(config, flags.id), server
+            ServiceConfigServicer(client_config, flags.id), server
         )
 
     async def start(self) -> None:
@@ -305,11 +305,11 @@ class Auth:
         try:
             await self.instance.start(self._serve_http)
         except lifecycle.NodeStartError:
-            await self._http.stop()
+            await self._http_site.stop()
             raise
         try:
-            if self._initial_config is not None:
-                await self._initial_config.store(self.instance.backend)
+            if self._initial_networking_config is not None:
+                await self._initial_networking_config.store(self.instance.backend)
             with contextlib.suppress(
                 UnreadableResourceError
             ):  # RPCs for the config report the error; everything else works
@@ -323,40 +323,40 @@ class Auth:
 
     async def _serve_http(self) -> None:
         # Before the first heartbeat: proxies find the port in the resource of this auth.
-        await self._http.start()
-        self.instance.labels[HTTP_LABEL] = self._http.advertised_address
+        await self._http_site.start()
+        self.instance.labels[HTTP_LABEL] = self._http_site.advertised_address
 
     @property
     def http_address(self) -> str:
         """host:port of the HTTP part of the auth API."""
-        return self._http.address
+        return self._http_site.address
 
     async def stop(self) -> None:
         """Deregister and stop."""
         await self.instance.deregister()
-        await self._http.stop()
+        await self._http_site.stop()
         await self.instance.stop()
 
 
 async def serve(
     flags: InstanceFlags,
-    own: Policies,
-    initial_config: InitialConfig | None = None,
+    policies: Policies,
+    initial_networking_config: InitialNetworkingConfig | None = None,
     http: HTTPFlags = DEFAULT_HTTP,
 ) -> list[str] | None:
     """Run an auth until it must stop; return the command line of its next run, if it must restart.
 
     Raises NodeStartError.
     """
-    environment = own.merge_environment()
+    environment = policies.merge_environment()
     try:
-        config = service_config.from_environment(environment)
-        close = switches.switch_from(environment, http_close.ENV_VARIABLE, default=False)
+        client_config = service_config.from_environment(environment)
+        close_unhealthy = switches.switch_from(environment, http_close.ENV_VARIABLE, default=False)
     except (ServiceConfigError, SwitchError) as error:
         raise lifecycle.NodeStartError(str(error)) from None
     shutdown = lifecycle.Shutdown()
     auth = Auth(
-        flags, config, initial_config, replace(http, close_unhealthy=close), own, shutdown.request_restart
+        flags, client_config, initial_networking_config, replace(http, close_unhealthy=close_unhealthy), policies, shutdown.request_restart
     )
     await auth.start()
     shutdown.flags = [*auth.instance.listen_flags(), "--http-listen", auth.http_address]
@@ -411,8 +411,8 @@ def command(
     http = HTTPFlags(http_listen, advertise_http)
     node_policies.run_instance(
         "auth",
-        lambda flags, own: serve(
-            flags, own, cluster_config.read_initial_config(networking_config, bootstrap), http
+        lambda flags, policies: serve(
+            flags, policies, cluster_config.read_initial_networking_config(networking_config, bootstrap), http
         ),
         **options,
     )

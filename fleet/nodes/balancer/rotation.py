@@ -22,7 +22,7 @@ class BalancerTarget:
     name: str
     address: tuple[str, int]
     #: Address of its `/readyz`.
-    diag: tuple[str, int]
+    diag_address: tuple[str, int]
 
 
 def parse_flag(text: str) -> BalancerTarget:
@@ -40,27 +40,27 @@ class TargetState:
 
     target: BalancerTarget
     #: Last HTTP status of `/readyz`; None if there was no response.
-    status: int | None = None
+    http_status: int | None = None
     error: str = "not probed yet"
     #: Probes in a row without HTTP 200.
-    failures: int = 0
+    consecutive_failures: int = 0
     links: set[ConnectionPair] = field(default_factory=set)
     #: Probes in a row without HTTP 200 after which it is out of rotation.
     unready_after: int = DEFAULT_UNREADY_AFTER
 
-    def record_response(self, status: int) -> None:
+    def record_response(self, http_status: int) -> None:
         """Record a response of `/readyz`."""
-        self.status, self.error = status, ""
-        self.failures = 0 if status == 200 else self.failures + 1
+        self.http_status, self.error = http_status, ""
+        self.consecutive_failures = 0 if http_status == 200 else self.consecutive_failures + 1
 
     def record_failure(self, error: str) -> None:
         """Record a probe without a response."""
-        self.status, self.error, self.failures = None, error, self.failures + 1
+        self.http_status, self.error, self.consecutive_failures = None, error, self.consecutive_failures + 1
 
     @property
-    def is_out(self) -> bool:
+    def is_out_of_rotation(self) -> bool:
         """Return whether the last probes alone take the target out of rotation, whatever its health."""
-        return self.failures >= self.unready_after
+        return self.consecutive_failures >= self.unready_after
 
 
 class Rotation:
@@ -82,22 +82,22 @@ class Rotation:
     def update(self, candidates: Iterable[Candidate], now: float) -> None:
         """Update the health of the targets."""
         states = {state.target.name: state for state in self.states}
-        out = {name: state for name, state in states.items() if state.is_out}
-        current_candidates = [
+        out_states = {name: state for name, state in states.items() if state.is_out_of_rotation}
+        corrected_candidates = [
             replace(candidate, health=_health_of(candidate.health, states[candidate.name]))
             for candidate in candidates
         ]
         # Targets that respond but are not ready are treated alike: which one was ready last does not matter.
         self._candidates = {
             candidate.name: replace(candidate, succeeded_at=now)
-            if candidate.name in out and _has_answered(out[candidate.name])
+            if candidate.name in out_states and _has_responded(out_states[candidate.name])
             else candidate
-            for candidate in current_candidates
+            for candidate in corrected_candidates
         }
         self._shares = Picker(self._candidates.values(), now, self._settings).shares
         self._credits = {name: self._credits.get(name, 0.0) for name in self._shares}
 
-    def order(self) -> list[TargetState]:
+    def next_order(self) -> list[TargetState]:
         """Return the targets to try for one connection, the best first, and advance the rotation.
 
         Draining targets are never among them, so the list may be empty.
@@ -110,12 +110,12 @@ class Rotation:
         if states:
             self._credits[states[0].target.name] -= 1
         # Targets without a share are tried last: one may be healthy again by now.
-        rest = [
+        remaining_names = [
             candidate.name
             for candidate in self._candidates.values()
             if not candidate.is_draining and candidate.name not in self._credits
         ]
-        return states + [state for state in self.states if state.target.name in rest]
+        return states + [state for state in self.states if state.target.name in remaining_names]
 
     def is_ready(self, state: TargetState) -> bool:
         """Return whether new connections should go to this target."""
@@ -134,11 +134,11 @@ class Rotation:
 
 def _health_of(health: Health, state: TargetState) -> Health:
     """Return the health of a target, corrected by its last probes."""
-    if state.is_out:
+    if state.is_out_of_rotation:
         return Health.UNHEALTHY
     # Until the next probe decides, the other targets are preferred.
-    return Health.DEGRADED if state.failures and health is Health.HEALTHY else health
+    return Health.DEGRADED if state.consecutive_failures and health is Health.HEALTHY else health
 
 
-def _has_answered(state: TargetState) -> bool:
-    return state.status is not None
+def _has_responded(state: TargetState) -> bool:
+    return state.http_status is not None

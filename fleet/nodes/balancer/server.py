@@ -48,7 +48,7 @@ _BACKLOG = 1024
 #: Longest timeout of a probe, seconds. It is no longer than the probe interval.
 _PROBE_TIMEOUT = 1.0
 #: Probes come this many times as often while a few of them may change the health.
-_FASTER = 5
+_FAST_PROBE_FACTOR = 5
 #: Seconds after which the shares are worked out again, unless a target responded differently before: a thousand clients
 #: that connect at once share one calculation.
 _UPDATE_INTERVAL = 0.01
@@ -68,25 +68,25 @@ class LoadBalancer:
         interval: float,
         picking_settings: picker.PickerSettings = picker.DEFAULTS,
         destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS,
-        probe_within: float | None = None,
+        probe_timeout: float | None = None,
         unready_after: int = DEFAULT_UNREADY_AFTER,
     ) -> None:
         """`interval`: seconds between probes of a healthy target.
 
-        The timeout of a probe is `probe_within`, or else the interval and at most 1 s. A target leaves the rotation
+        The timeout of a probe is `probe_timeout`, or else the interval and at most 1 s. A target leaves the rotation
         after `unready_after` probes in a row without HTTP 200.
         """
         self.name = name
         self.rotation = Rotation(targets, picking_settings, unready_after)
-        self._states = {state.target.name: state for state in self.rotation.states}
+        self._states_by_name = {state.target.name: state for state in self.rotation.states}
         self._last_update: tuple[object, float] | None = None
-        self._timeout = min(interval, _PROBE_TIMEOUT) if probe_within is None else probe_within
+        self._probe_timeout = min(interval, _PROBE_TIMEOUT) if probe_timeout is None else probe_timeout
         self._destinations = Destinations(
             self._probe,
-            health_settings=_dial_settings(destination_health, interval),
+            health_settings=_dial_health_settings(destination_health, interval),
             # Each probe has its own timeout; this one is for anything else that hangs.
             probe_settings=probe_schedule.ProbeSettings(
-                interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
+                interval=interval, fast_interval=interval / _FAST_PROBE_FACTOR, timeout=2 * self._probe_timeout
             ),
         )
         self._session: aiohttp.ClientSession | None = None
@@ -128,8 +128,8 @@ class LoadBalancer:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ConnectionPair(self._on_accepted, self._on_ended).near, *listen, backlog=_BACKLOG
         )
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._timeout))
-        self._destinations.set_destinations(self._states)
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._probe_timeout))
+        self._destinations.set_destinations(self._states_by_name)
         return addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -146,17 +146,17 @@ class LoadBalancer:
     def describe(self) -> list[dict[str, Any]]:
         """Return the content of `GET /targets`."""
         self._update()
-        return [self._description(state) for state in self.rotation.states]
+        return [self._describe_target(state) for state in self.rotation.states]
 
-    def _description(self, state: TargetState) -> dict[str, Any]:
-        destination_state = self._destinations.get(state.target.name)
-        verdict = None if destination_state is None else destination_state.verdict
+    def _describe_target(self, state: TargetState) -> dict[str, Any]:
+        probed_destination = self._destinations.get(state.target.name)
+        verdict = None if probed_destination is None else probed_destination.verdict
         return {
             "name": state.target.name,
             "address": addresses.join(*state.target.address),
-            "diag": addresses.join(*state.target.diag),
+            "diag": addresses.join(*state.target.diag_address),
             "ready": self.rotation.is_ready(state),
-            "status": state.status,
+            "status": state.http_status,
             "error": state.error,
             "health": verdict and verdict.health,
             "reason": verdict and verdict.reason,
@@ -182,7 +182,7 @@ class LoadBalancer:
         now = time.time()
         fingerprint = (
             self._destinations.version,
-            [(state.status, state.failures) for state in self.rotation.states],
+            [(state.http_status, state.consecutive_failures) for state in self.rotation.states],
         )
         if (
             self._last_update is not None
@@ -190,7 +190,7 @@ class LoadBalancer:
             and abs(now - self._last_update[1]) < _UPDATE_INTERVAL
         ):
             return
-        weights = dict.fromkeys(self._states, 1.0)
+        weights = dict.fromkeys(self._states_by_name, 1.0)
         self.rotation.update(self._destinations.candidates(weights), now)
         # `candidates` may itself change what is known; the next call checks again.
         self._last_update = fingerprint, now
@@ -206,7 +206,7 @@ class LoadBalancer:
 
     async def _connect(self, link: ConnectionPair) -> None:
         self._update()
-        for state in self.rotation.order():
+        for state in self.rotation.next_order():
             name = state.target.name
             try:
                 await link.dial(*state.target.address, within=_DIAL_TIMEOUT)
@@ -223,32 +223,32 @@ class LoadBalancer:
 
     async def _probe(self, name: str) -> ProbeResult:
         """Probe `/readyz` once. Several failures in a row take the target out at once, whatever its health."""
-        state = self._states[name]
-        reported_status: InstanceStatus | None = None
+        state = self._states_by_name[name]
+        declared_status: InstanceStatus | None = None
         assert self._session is not None, "probes start after the session is open"
-        was_out = state.is_out
+        was_out = state.is_out_of_rotation
         try:
-            async with self._session.get(f"http://{addresses.join(*state.target.diag)}/readyz") as response:
+            async with self._session.get(f"http://{addresses.join(*state.target.diag_address)}/readyz") as response:
                 state.record_response(response.status)
-                reported_status = instance_status.read(response.headers.items())
+                declared_status = instance_status.read(response.headers.items())
         except TimeoutError:
             state.record_failure("no response in time")
         except (aiohttp.ClientError, OSError) as error:
             state.record_failure(str(error))
-        if state.is_out != was_out:
-            reason = state.error or f"/readyz returned HTTP {state.status}"
-            place = "out of" if state.is_out else "in"
+        if state.is_out_of_rotation != was_out:
+            reason = state.error or f"/readyz returned HTTP {state.http_status}"
+            place = "out of" if state.is_out_of_rotation else "in"
             log.warning("rotation.changed: %s: %s is %s rotation: %s", self.name, name, place, reason)
-        if reported_status is None or state.status != 200:
+        if declared_status is None or state.http_status != 200:
             return ProbeResult(
-                ProbeOutcome.FAILURE, state.error or f"/readyz returned HTTP {state.status}", reported_status
+                ProbeOutcome.FAILURE, state.error or f"/readyz returned HTTP {state.http_status}", declared_status
             )
-        if reported_status.degraded_reason is not None:
-            return ProbeResult(ProbeOutcome.DEGRADED, reported_status.degraded_reason, reported_status)
-        return ProbeResult(ProbeOutcome.SUCCESS, status=reported_status)
+        if declared_status.degraded_reason is not None:
+            return ProbeResult(ProbeOutcome.DEGRADED, declared_status.degraded_reason, declared_status)
+        return ProbeResult(ProbeOutcome.SUCCESS, status=declared_status)
 
 
-def _dial_settings(settings: destination.HealthSettings, interval: float) -> destination.HealthSettings:
+def _dial_health_settings(settings: destination.HealthSettings, interval: float) -> destination.HealthSettings:
     """Return settings for dials: they are few, and each is the only thing seen of its connection."""
     if settings.failure_rate is None:
         return settings
@@ -262,7 +262,7 @@ def _dial_settings(settings: destination.HealthSettings, interval: float) -> des
     )
 
 
-def diagnostics(balancer: LoadBalancer) -> web.Application:
+def diag_app(balancer: LoadBalancer) -> web.Application:
     """Return the diag port of a balancer: `/healthz`, `/readyz`, `/metrics` and `/targets`."""
 
     async def healthz(request: web.Request) -> web.Response:
@@ -308,9 +308,9 @@ async def serve(
     balancer = LoadBalancer(
         name, targets, interval, picking_settings, destination_health, unready_after=unready_after
     )
-    bound = await lifecycle.start_listening(listen, balancer.start(listen))
-    async with http_site.serve(diagnostics(balancer), diag_listen) as diag:
-        lifecycle.announce(role="balancer", name=name, listen=bound, diag=diag)
+    listen_address = await lifecycle.start_listening(listen, balancer.start(listen))
+    async with http_site.serve(diag_app(balancer), diag_listen) as diag:
+        lifecycle.announce(role="balancer", name=name, listen=listen_address, diag=diag)
         await lifecycle.wait_for_stop_signal()
     await balancer.stop()
 

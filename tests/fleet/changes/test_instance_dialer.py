@@ -38,8 +38,8 @@ async def test_dialer_calls_reach_the_instance(plane: Plane, tmp_path: Path) -> 
     auth = Auth(
         plane.instance_flags("auth", "auth-1", ttl=600.0),
         ServiceConfig(),
-        own=own,
-        restart=restart_delays.append,
+        policies=own,
+        request_restart=restart_delays.append,
     )
     await auth.start()
     plane.adopt(auth)

@@ -224,9 +224,9 @@ async def start_auth_with_config(
     path = tmp_path / f"{name}.yaml"
     path.write_text(text)
     initial_config = (
-        cluster_config.read_initial_config(None, path)
+        cluster_config.read_initial_networking_config(None, path)
         if bootstrap
-        else cluster_config.read_initial_config(path, None)
+        else cluster_config.read_initial_networking_config(path, None)
     )
     return await plane.auth(name, networking=initial_config)
 
@@ -266,7 +266,7 @@ def test_invalid_config_file_stops_the_start(tmp_path: Path, text: str) -> None:
     path = tmp_path / "networking.yaml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(NodeStartError, match=r"networking\.yaml: "):
-        cluster_config.read_initial_config(path, None)
+        cluster_config.read_initial_networking_config(path, None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import json_format
 
 from fleet.nodes.auth.http import AuthHTTP
-from fleet.nodes.auth.instance_admission import WRITERS, identity_refusal_of, refusal_of, resource_refusal_of
+from fleet.nodes.auth.instance_admission import WRITER_ROLES, identity_refusal_of, call_refusal_of, resource_refusal_of
 from fleet.nodes.shared import flags
 from fleet.nodes.shared.instance import Instance
 from fleet.transport.backend import AuthOrProxy
@@ -35,15 +35,15 @@ def test_call_is_allowed_to_its_roles_only(call: str, roles: set[str]) -> None:
     """Certificates of other roles are refused, also on loopback and with the flag for anonymous clients."""
     for role in ROLES:
         caller = Caller(role, ("x",))
-        assert (refusal_of(call, caller, "127.0.0.1", allow_anonymous=False) == "") is (role in roles)
-        assert (refusal_of(call, caller, "10.0.0.1", allow_anonymous=True) == "") is (role in roles)
+        assert (call_refusal_of(call, caller, "127.0.0.1", allow_anonymous=False) == "") is (role in roles)
+        assert (call_refusal_of(call, caller, "10.0.0.1", allow_anonymous=True) == "") is (role in roles)
 
 
 def test_caller_without_certificate_writes_on_loopback_only() -> None:
     """On other addresses the caller needs a certificate, unless the flag allows anonymous clients."""
-    assert refusal_of("UpsertProxy", None, "127.0.0.1", allow_anonymous=False) == ""
-    assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=True) == ""
-    assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=False) == (
+    assert call_refusal_of("UpsertProxy", None, "127.0.0.1", allow_anonymous=False) == ""
+    assert call_refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=True) == ""
+    assert call_refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=False) == (
         "not allowed: on an address other than loopback, a client needs a certificate with the role "
         "'proxy' to call UpsertProxy"
     )
@@ -54,7 +54,7 @@ async def test_every_write_call_has_roles(plane: Plane) -> None:
     instance = Instance("auth", plane.instance_flags("auth", "auth-1"))
     plane.adopt(instance)
     routes = AuthHTTP(instance, "127.0.0.1")._routes
-    assert {route.name for route in routes if route.method != "GET"} == set(WRITERS)
+    assert {route.name for route in routes if route.method != "GET"} == set(WRITER_ROLES)
 
 
 @pytest.mark.parametrize("kind", ["auth", "proxy"])

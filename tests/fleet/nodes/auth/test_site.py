@@ -78,7 +78,7 @@ async def start_balanced_auths(plane: Plane, *, close_unhealthy: bool) -> AsyncI
         )
         for auth in auths
     ]
-    balancer = LoadBalancer("auths", targets, 0.05, probe_within=30.0)
+    balancer = LoadBalancer("auths", targets, 0.05, probe_timeout=30.0)
     async with aiohttp.ClientSession() as client:
         address = await balancer.start(("127.0.0.1", 0))
         balanced = BalancedAuths(auths, forward, balancer, f"http://{address}{PATH}", client)

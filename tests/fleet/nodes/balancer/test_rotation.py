@@ -48,13 +48,13 @@ def _record_probe(rotation: Rotation, code: int, position: int = 1) -> None:
 
 
 def count_shares(rotation: Rotation, connections: int) -> Counter[str]:
-    return Counter(rotation.order()[0].target.name for _ in range(connections))
+    return Counter(rotation.next_order()[0].target.name for _ in range(connections))
 
 
 def test_healthy_targets_take_turns() -> None:
     """Every target gets the same share, and no target twice in a row."""
     rotation = make_rotation(H, H, H)
-    assert [rotation.order()[0].target.name for _ in range(6)] == ["t0", "t1", "t2"] * 2
+    assert [rotation.next_order()[0].target.name for _ in range(6)] == ["t0", "t1", "t2"] * 2
 
 
 def test_target_that_is_not_ready_gets_no_share() -> None:
@@ -62,7 +62,7 @@ def test_target_that_is_not_ready_gets_no_share() -> None:
     rotation = make_rotation(H, H, H, H, codes=(200, 503, 200, 200))
     assert count_shares(rotation, 30) == {"t0": 10, "t2": 10, "t3": 10}
     assert [rotation.is_ready(state) for state in rotation.states] == [True, False, True, True]
-    assert [state.target.name for state in rotation.order()][-1] == "t1"
+    assert [state.target.name for state in rotation.next_order()][-1] == "t1"
 
 
 @pytest.mark.parametrize("code", [0, 503])
@@ -73,7 +73,7 @@ def test_target_leaves_rotation_after_two_failed_probes_in_a_row(code: int) -> N
     second_rotation = make_rotation(H, H)
     for _ in range(3):
         _record_probe(second_rotation, code)
-        assert not second_rotation.states[1].is_out
+        assert not second_rotation.states[1].is_out_of_rotation
         second_rotation.update([Candidate("t0", H), Candidate("t1", H)], 100.0)
         assert count_shares(second_rotation, 10) == {"t0": 7, "t1": 3}
         _record_probe(second_rotation, 200)
@@ -88,9 +88,9 @@ def test_number_of_failed_probes_is_configurable() -> None:
             [BalancerTarget("t0", ("127.0.0.1", 1), ("127.0.0.1", 2))], unready_after=unready_after
         )
         for code in codes:
-            assert not rotation.states[0].is_out
+            assert not rotation.states[0].is_out_of_rotation
             _record_probe(rotation, code, position=0)
-        assert rotation.states[0].is_out
+        assert rotation.states[0].is_out_of_rotation
 
 
 def test_degraded_target_gets_a_smaller_share() -> None:
@@ -104,17 +104,17 @@ def test_all_targets_are_tried_if_none_is_ready() -> None:
     """Targets that respond share the connections; a target that does not respond is last."""
     rotation = make_rotation(U, U, codes=(503, 503))
     assert count_shares(rotation, 4) == {"t0": 2, "t1": 2}
-    assert len(rotation.order()) == 2
+    assert len(rotation.next_order()) == 2
     assert rotation.ready_count == 0
-    assert make_rotation(U, U, codes=(503, 0)).order()[0].target.name == "t0"
+    assert make_rotation(U, U, codes=(503, 0)).next_order()[0].target.name == "t0"
 
 
 def test_draining_target_gets_nothing_even_if_others_are_unhealthy() -> None:
     """An unhealthy target is preferred, and there is no target if all drain."""
     rotation = make_rotation(H, U, draining_positions=(0,), codes=(200, 503))
-    assert [state.target.name for state in rotation.order()] == ["t1"]
+    assert [state.target.name for state in rotation.next_order()] == ["t1"]
     assert not rotation.is_ready(rotation.states[0])
-    assert make_rotation(H, H, draining_positions=(0, 1)).order() == []
+    assert make_rotation(H, H, draining_positions=(0, 1)).next_order() == []
 
 
 def test_unknown_targets_share_before_the_first_probe() -> None:

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.nodes.balancer.rotation import parse_flag
-from fleet.nodes.balancer.server import LoadBalancer, command, diagnostics
+from fleet.nodes.balancer.server import LoadBalancer, command, diag_app
 from fleet.nodes.shared import addresses, http_site
 from fleet.processes.supervisor import Supervisor, has_ready_line
 from fleet.protocol.destination.health import LITERAL_SETTINGS, RECOMMENDED_SETTINGS, Health, HealthSettings
@@ -69,10 +69,10 @@ async def balanced() -> AsyncIterator[BalancedInstances]:
         first = await stack.enter_async_context(run_fake_instance("one"))
         second = await stack.enter_async_context(run_fake_instance("two"))
         targets = [parse_flag(instance.target) for instance in (first, second)]
-        balancer = LoadBalancer("lb", targets, interval=0.2, probe_within=1.0)
+        balancer = LoadBalancer("lb", targets, interval=0.2, probe_timeout=1.0)
         listen = await balancer.start(("127.0.0.1", 0))
         stack.push_async_callback(balancer.stop)
-        diag = await stack.enter_async_context(http_site.serve(diagnostics(balancer), ("127.0.0.1", 0)))
+        diag = await stack.enter_async_context(http_site.serve(diag_app(balancer), ("127.0.0.1", 0)))
         http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{diag}"))
         balanced_instances = BalancedInstances(first, second, addresses.parse(listen), http)
         await balanced_instances.wait_until(
