@@ -46,7 +46,7 @@ from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.rounds import Rounds
 from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
-from fleet.protocol.destination.health import READINGS
+from fleet.protocol.destination.health import SETTINGS_BY_NAME
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.changes import ChangeKind
@@ -86,7 +86,7 @@ def get_worker_resources() -> WorkerResources:
             attempts=settings.REFLOAT_READ_RETRIES,
             backoff=settings.REFLOAT_READ_RETRY_BACKOFF,
         ),
-        health_settings=READINGS[settings.REFLOAT_DESTINATION_HEALTH],
+        health_settings=SETTINGS_BY_NAME[settings.REFLOAT_DESTINATION_HEALTH],
     )
     return WorkerResources(
         writer,

@@ -83,7 +83,7 @@ def format_field_value(field: ConfigField, field_value: FieldValue) -> str:
     if isinstance(field_value, bool):
         return "on" if field_value else "off"
     if field_value in (0, ""):
-        return field.zero or "empty"
+        return field.zero_meaning or "empty"
     if field.kind is FieldKind.DURATION:
         return durations.format_exact(float(field_value))
     return str(field_value)

@@ -14,7 +14,7 @@ from csp.constants import NONCE, NONE, SELF
 from dashboards.config import env
 from fleet.processes import folders
 from fleet.processes.valkey import running_url
-from fleet.protocol.destination.health import READINGS
+from fleet.protocol.destination.health import SETTINGS_BY_NAME
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
@@ -35,7 +35,7 @@ REFLOAT_READ_RETRY_BACKOFF = env.seconds("REFLOAT_READ_RETRY_BACKOFF", 0.05)
 #: An instance is polled over a new channel every n rounds: a live connection would hide a dead listener.
 REFLOAT_FRESH_CHANNEL_ROUNDS = env.integer("REFLOAT_FRESH_CHANNEL_ROUNDS", 10)
 #: How polls of an instance count as probes of its destination health.
-REFLOAT_DESTINATION_HEALTH = env.choice("REFLOAT_DESTINATION_HEALTH", "recommended", tuple(READINGS))
+REFLOAT_DESTINATION_HEALTH = env.choice("REFLOAT_DESTINATION_HEALTH", "recommended", tuple(SETTINGS_BY_NAME))
 #: Instances in one shard, which is one Celery task.
 REFLOAT_SHARD_SIZE = env.integer("REFLOAT_SHARD_SIZE", 250)
 #: Days that the state history of agents is kept; 0 means for ever.

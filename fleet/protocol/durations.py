@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-NANOSECONDS = 1_000_000_000
+NANOSECONDS_PER_SECOND = 1_000_000_000
 #: A century: a longer duration is a mistake of its sender and leads to dates that do not exist.
 LONGEST_MS = 3_155_760_000_000
 
@@ -19,17 +19,17 @@ _UNITS = {
     "µs": 1_000,
     "μs": 1_000,
     "ms": 1_000_000,
-    "s": NANOSECONDS,
-    "m": 60 * NANOSECONDS,
-    "h": 3600 * NANOSECONDS,
+    "s": NANOSECONDS_PER_SECOND,
+    "m": 60 * NANOSECONDS_PER_SECOND,
+    "h": 3600 * NANOSECONDS_PER_SECOND,
 }
 _READABLE_UNITS = _UNITS | {"min": _UNITS["m"], "d": 24 * _UNITS["h"]}
 #: Unambiguous: a pattern with two ways to read each digit takes quadratic time on a long number.
 _TERM = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _READABLE_TERM = re.compile(r" ?(\d+(?:\.\d*)?|\.\d+) ?(ns|us|µs|μs|ms|min|s|m|h|d)", re.ASCII)
-_LARGEST = (1 << 63) - 1
+_MAX_NANOSECONDS = (1 << 63) - 1
 #: Maximum length, characters; the longest text that Go writes has 22.
-_LONGEST = 256
+_MAX_TEXT_LENGTH = 256
 _QUOTE_LENGTH = 64
 
 
@@ -48,7 +48,7 @@ def from_milliseconds(milliseconds: int) -> float:
 
 def parse(text: str) -> float:
     """Return a Go duration as seconds. Raises DurationError."""
-    return parse_nanoseconds(text) / NANOSECONDS
+    return parse_nanoseconds(text) / NANOSECONDS_PER_SECOND
 
 
 def parse_nanoseconds(text: str) -> int:
@@ -64,12 +64,12 @@ def parse_readable(text: str) -> float:
     nanoseconds = _sum_terms(text.strip(), _READABLE_TERM, _READABLE_UNITS)
     if nanoseconds is None:
         raise DurationError(text, "Enter a number with its unit: 24 h, 10 min, 90 s or 1 h 30 min")
-    return nanoseconds / NANOSECONDS
+    return nanoseconds / NANOSECONDS_PER_SECOND
 
 
 def _sum_terms(text: str, pattern: re.Pattern[str], units: Mapping[str, int]) -> int | None:
     """Return the sum of the terms of a duration as nanoseconds; None for any other text, and beyond 64 bits."""
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_TEXT_LENGTH:
         return None
     body, sign = text, 1
     if body[:1] in {"+", "-"}:
@@ -85,7 +85,7 @@ def _sum_terms(text: str, pattern: re.Pattern[str], units: Mapping[str, int]) ->
         # Decimal: with binary rounding, 0.1s would not be a whole number of nanoseconds.
         total += int(Decimal(term[1]) * units[term[2]])
         position = term.end()
-    return sign * total if body and total <= _LARGEST else None
+    return sign * total if body and total <= _MAX_NANOSECONDS else None
 
 
 def format_seconds(seconds: float) -> str:
@@ -94,13 +94,13 @@ def format_seconds(seconds: float) -> str:
     if nanoseconds == 0:
         return "0s"
     sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-    if rest < NANOSECONDS:
+    if rest < NANOSECONDS_PER_SECOND:
         for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
             if rest >= size:
-                return f"{sign}{_decimal(rest, size)}{unit}"
-    minutes, below = divmod(rest, 60 * NANOSECONDS)
+                return f"{sign}{_format_decimal(rest, size)}{unit}"
+    minutes, below = divmod(rest, 60 * NANOSECONDS_PER_SECOND)
     hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(below, NANOSECONDS)}s"
+    text = f"{_format_decimal(below, NANOSECONDS_PER_SECOND)}s"
     if hours or minutes:
         text = f"{minutes}m{text}"
     return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
@@ -122,25 +122,25 @@ def format_exact(seconds: float) -> str:
     """Return seconds for a form field, in all units up to hours: `24 h`, `1 h 30 min`, `90.5 s` as `1 min 30.5 s`."""
     nanoseconds = to_nanoseconds(seconds)
     sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-    if 0 < rest < NANOSECONDS:
-        return f"{sign}{_decimal(rest, 1_000_000)} ms"
-    minutes, below = divmod(rest, 60 * NANOSECONDS)
+    if 0 < rest < NANOSECONDS_PER_SECOND:
+        return f"{sign}{_format_decimal(rest, 1_000_000)} ms"
+    minutes, below = divmod(rest, 60 * NANOSECONDS_PER_SECOND)
     hours, minutes = divmod(minutes, 60)
-    parts = ((str(hours), "h"), (str(minutes), "min"), (_decimal(below, NANOSECONDS), "s"))
+    parts = ((str(hours), "h"), (str(minutes), "min"), (_format_decimal(below, NANOSECONDS_PER_SECOND), "s"))
     return sign + (" ".join(f"{count} {unit}" for count, unit in parts if count != "0") or "0 s")
 
 
 def to_nanoseconds(seconds: float) -> int:
     """Return seconds as whole nanoseconds, the unit of Go's JSON and of Teleport's protos."""
-    return round(seconds * NANOSECONDS)
+    return round(seconds * NANOSECONDS_PER_SECOND)
 
 
 def from_nanoseconds(nanoseconds: int) -> float:
     """Return whole nanoseconds as seconds."""
-    return nanoseconds / NANOSECONDS
+    return nanoseconds / NANOSECONDS_PER_SECOND
 
 
-def _decimal(nanoseconds: int, unit: int) -> str:
+def _format_decimal(nanoseconds: int, unit: int) -> str:
     whole, fraction = divmod(nanoseconds, unit)
     if not fraction:
         return str(whole)

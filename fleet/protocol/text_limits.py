@@ -10,14 +10,14 @@ LONGEST_ID = 128
 #: Characters of a display name; a DNS host name has at most 253.
 LONGEST_NAME = 256
 #: Characters of every other text: versions, modes, revisions, keys and values of labels.
-LONGEST_WORD = 256
+LONGEST_TEXT = 256
 #: Number of labels of one agent.
 MOST_LABELS = 64
 #: Bytes of a whole heartbeat: it lists every proxy with a tunnel of the agent, 38 bytes each.
 LONGEST_HEARTBEAT = 262_144
 
 
-def refusal(field: str, text: str, longest: int = LONGEST_WORD) -> str:
+def refusal_of(field: str, text: str, longest: int = LONGEST_TEXT) -> str:
     """Return why a text is refused; empty when it is accepted."""
     if len(text) > longest:
         return f"{field} is longer than {longest} characters"

@@ -170,7 +170,7 @@ class Destinations:
     def declare_degraded(self, name: str, duration: float | None = None) -> None:
         """Record that a destination declared itself degraded for `duration` seconds.
 
-        None: the setting `declared_for`.
+        None: the setting `degraded_signal_duration`.
         """
         self._update(name, lambda machine, at: machine.declare_degraded(at, duration))
 
@@ -312,7 +312,7 @@ class _ProbeLoop:
         # The schedule uses the loop's clock: setting the system clock must not delay probes.
         self._clock = loop.time
         self._probe_started_at = loop.time()
-        self._due_at = probe_schedule.first_at(loop.time(), destinations.chance(), settings)
+        self._due_at = probe_schedule.first_probe_at(loop.time(), destinations.chance(), settings)
         self._task = background.start(self._run(), name=f"probes of {destination.name}")
 
     def cancel(self) -> None:
@@ -325,7 +325,7 @@ class _ProbeLoop:
     def probe_sooner(self) -> None:
         """Probe sooner, because a request failed."""
         active, chance = self._destination.state_machine.active, self._destinations.chance()
-        due_at = probe_schedule.sooner_at(
+        due_at = probe_schedule.earlier_probe_at(
             self._due_at, active, self._probe_started_at, chance, self._settings
         )
         if due_at < self._due_at:
@@ -365,7 +365,7 @@ class _ProbeLoop:
             self._apply_status(probe_result.status)
         self._destinations.update_verdict(destination)
         chance = self._destinations.chance()
-        self._due_at = probe_schedule.next_at(
+        self._due_at = probe_schedule.next_probe_at(
             destination.state_machine.active, self._probe_started_at, self._clock(), chance, self._settings
         )
 

@@ -49,7 +49,7 @@ def create_app(
         code, status = announce.readyz_response(process.state)
         response = _json(code, {"status": status, "pid": os.getpid()})
         if declared_status is not None:
-            response.headers.extend(instance_status.headers(declared_status.status))
+            response.headers.extend(instance_status.to_headers(declared_status.status))
         return response
 
     async def metrics(request: web.Request) -> web.Response:

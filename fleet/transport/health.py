@@ -53,7 +53,7 @@ class HealthServicer:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, f"health service {request.service!r} was not found"
             )
-        metadata = instance_status.headers(self._declared_status.status)
+        metadata = instance_status.to_headers(self._declared_status.status)
         if metadata:
             context.set_trailing_metadata(tuple(metadata))
         return status

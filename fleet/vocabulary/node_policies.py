@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.protocol.policies import env_policies as policies
-from fleet.protocol.policies.env_policies import PolicyValue, Source
+from fleet.protocol.policies.env_policies import PolicyValue, PolicySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class PolicyReport:
 
     def text_with_desired(self, text: str) -> str:
         """Return the value in effect after the instance accepts `text`, or, if empty, accepts no value."""
-        if self.current_value.source is Source.FLAG:
+        if self.current_value.source is PolicySource.FLAG:
             return self.current_value.text
         if text:
             return text
         if self.fallback_value is not None:
             return self.fallback_value.text
-        return "" if self.current_value.source is Source.FILE else self.current_value.text
+        return "" if self.current_value.source is PolicySource.FILE else self.current_value.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class NodeReport:
                         f"{name} is {current_value.text or 'unset'} ({current_value.source}), not "
                         f"{desired_values[name]}"
                     )
-            elif current_value.source is Source.FILE:
+            elif current_value.source is PolicySource.FILE:
                 return f"{name} is still {current_value.text}, from its policies.env, and has no desired value any more"
             elif report.fallback_value is not None and not policies.is_same_value(
                 name, report.fallback_value.text, current_value.text
@@ -81,7 +81,7 @@ class NodeReport:
         return {
             name: report.next_value.text
             for name, report in self.policies.items()
-            if report.next_value.source is Source.FILE
+            if report.next_value.source is PolicySource.FILE
         }
 
 

@@ -23,7 +23,7 @@ from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.models.access import Permission
 from fleet.models.drains import Drain
-from fleet.protocol.destination.instance_status import LONGEST_REASON, is_reason
+from fleet.protocol.destination.instance_status import LONGEST_REASON, is_valid_reason
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -110,7 +110,7 @@ def require_target(cluster: str, instance_id: str) -> DrainTarget:
 def require_reason(text: str) -> str:
     """Return a reason that instances accept and people can read. Raises HttpError 400."""
     reason = text.strip()
-    if len(reason) < _MIN_REASON_LENGTH or not is_reason(reason):
+    if len(reason) < _MIN_REASON_LENGTH or not is_valid_reason(reason):
         raise HttpError(
             400, f"`reason` must have {_MIN_REASON_LENGTH} to {LONGEST_REASON} printable characters."
         )

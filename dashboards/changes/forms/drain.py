@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from fleet.protocol.destination.instance_status import LONGEST_REASON, is_reason
+from fleet.protocol.destination.instance_status import LONGEST_REASON, is_valid_reason
 
 
 class DrainForm(forms.Form):
@@ -27,6 +27,6 @@ class DrainForm(forms.Form):
     def clean_reason(self) -> str:
         """Return the reason. Raises ValidationError for characters that cannot be shown."""
         reason = str(self.cleaned_data["reason"])
-        if not is_reason(reason):
+        if not is_valid_reason(reason):
             raise forms.ValidationError("Use printable characters only.")
         return reason

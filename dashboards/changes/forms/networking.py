@@ -140,8 +140,8 @@ class NetworkingForm(forms.Form):
             self[field.name],
             field.key,
             _format_range(field.name),
-            field.zero,
-            field.zero if field_value == 0 and field.zero else current_text if field_value != "" else "empty",
+            field.zero_meaning,
+            field.zero_meaning if field_value == 0 and field.zero_meaning else current_text if field_value != "" else "empty",
             is_supported=field.name in SUPPORTED_FIELDS,
         )
 
@@ -186,12 +186,12 @@ def _create_form_field(field: ConfigField, base: NetworkingConfig) -> forms.Fiel
         return forms.ChoiceField(
             choices=[(choice, choice.replace("_", " ")) for choice in choices], **field_options
         )
-    hint = {"placeholder": field.zero, "autocomplete": "off", "spellcheck": "false"}
+    hint = {"placeholder": field.zero_meaning, "autocomplete": "off", "spellcheck": "false"}
     if field.kind is FieldKind.DURATION:
         return ReadableDurationField(
             minimum=None,
             maximum=None,
-            widget=forms.TextInput(attrs={"placeholder": field.zero}),
+            widget=forms.TextInput(attrs={"placeholder": field.zero_meaning}),
             **field_options,
         )
     widget = (

@@ -52,7 +52,7 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
             "health_explanation": view.health_sentence,
             "drain": None
             if view.drain_request is None
-            else {"reason": view.drain_request.reason, "since": moment(view.drain_request.at)},
+            else {"reason": view.drain_request.reason, "since": moment(view.drain_request.requested_at)},
             "cause": view.cause,
             "proxies": view.proxies,
             "degraded_reason": facts.watch.degraded_reason,

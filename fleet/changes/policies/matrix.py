@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import ROLES, EnvPolicy, Source
+from fleet.protocol.policies.env_policies import ROLES, EnvPolicy, PolicySource
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.node_policies import NodeReportResponse, PolicyReport
@@ -49,7 +49,7 @@ class PolicyCell:
     desired_source: str
     #: The value in effect, and its source; None: not reported.
     current_value: str | None
-    current_source: Source | None
+    current_source: PolicySource | None
     #: The value in effect after a restart; None: not reported.
     next_value: str | None
     #: The report of the instance; None: there is none.
@@ -189,4 +189,4 @@ def needs_update(row: InstanceRow, desired_values: Mapping[str, str]) -> bool:
 
 
 def _has_leftover_value(policy_report: PolicyReport) -> bool:
-    return Source.FILE in (policy_report.current_value.source, policy_report.next_value.source)
+    return PolicySource.FILE in (policy_report.current_value.source, policy_report.next_value.source)

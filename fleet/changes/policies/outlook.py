@@ -252,7 +252,7 @@ def _start_effect_rows_of(
                 " This policy affects HTTP clients only. Agents keep their connections."
             )
         elif planned_value:
-            interval = env_policies.seconds(name, planned_value)
+            interval = env_policies.duration_seconds(name, planned_value)
             effect_row["explanation"] += (
                 f" Each tunnel reconnects {durations.format_readable(interval)} to "
                 f"{durations.format_readable(1.5 * interval)} after it was opened: "

@@ -20,7 +20,7 @@ from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_seconds
 from fleet.monitoring.sources import SourceError
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import Source
+from fleet.protocol.policies.env_policies import PolicySource
 from fleet.transport.admin import AdminError
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeState
@@ -131,7 +131,7 @@ class _RolloutStepper:
                 return
             overridden_names = [
                 name for name in row.desired_values
-                if name in report.policies and report.policies[name].current_value.source is Source.FLAG
+                if name in report.policies and report.policies[name].current_value.source is PolicySource.FLAG
             ]  # fmt: skip
             if overridden_names:
                 self._set_state(

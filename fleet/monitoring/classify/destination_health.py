@@ -97,7 +97,7 @@ def health_sentence(facts: InstanceFacts, health: Health) -> str:
     """Return the reason of the destination health as a sentence; empty for Healthy and Unknown."""
     watch = facts.watch
     if health is Health.DEGRADED:
-        if watch.degraded_reason is not None and watch.active.streak_of in (ProbeOutcome.DEGRADED, None):
+        if watch.degraded_reason is not None and watch.active.streak_outcome in (ProbeOutcome.DEGRADED, None):
             return f"{facts.name} reports that it is degraded" + (
                 f": {watch.degraded_reason}." if watch.degraded_reason else "."
             )

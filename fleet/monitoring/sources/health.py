@@ -40,7 +40,7 @@ async def check_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthRe
         if source_error.has_response:
             return HealthResponse(ServingStatus.SERVICE_UNKNOWN)
         raise source_error from error
-    return HealthResponse(ServingStatus(int(response.status)), instance_status.read(metadata))
+    return HealthResponse(ServingStatus(int(response.status)), instance_status.from_headers(metadata))
 
 
 def _check_of(channel: grpc.aio.Channel) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import grpc.aio
 
 from fleet.monitoring.sources import SourceError, map_source_errors
 from fleet.monitoring.sources.source import EvidenceSource
-from fleet.protocol.policies.env_policies import BY_NAME, PolicyValue, Source
+from fleet.protocol.policies.env_policies import BY_NAME, PolicyValue, PolicySource
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -23,9 +23,9 @@ async def read_policies(
     try:
         policies = {
             policy.name: PolicyReport(
-                PolicyValue(policy.name, policy.value, Source(policy.source)),
-                PolicyValue(policy.name, policy.next_value, Source(policy.next_source)),
-                PolicyValue(policy.name, policy.fallback_value, Source(policy.fallback_source))
+                PolicyValue(policy.name, policy.value, PolicySource(policy.source)),
+                PolicyValue(policy.name, policy.next_value, PolicySource(policy.next_source)),
+                PolicyValue(policy.name, policy.fallback_value, PolicySource(policy.fallback_source))
                 if policy.fallback_source
                 else None,
             )

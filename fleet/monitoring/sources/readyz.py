@@ -27,7 +27,7 @@ async def get_readyz(context: SourceContext) -> ReadyzResponse:
     timeout = aiohttp.ClientTimeout(total=context.remaining_seconds())
     with map_source_errors():
         async with context.connections.session.get(url, timeout=timeout, allow_redirects=False) as response:
-            return ReadyzResponse(response.status, instance_status.read(response.headers.items()))
+            return ReadyzResponse(response.status, instance_status.from_headers(response.headers.items()))
 
 
 def _update_poll(poll: Poll, response: ReadyzResponse, at: float) -> Poll:

@@ -13,7 +13,7 @@ from redis import Redis
 
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.protocol.policies.env_policies import BY_NAME, PolicyValue, Source
+from fleet.protocol.policies.env_policies import BY_NAME, PolicyValue, PolicySource
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 
 #: Seconds until the hash of a cluster expires, which also removes instances that are no longer asked.
@@ -116,4 +116,4 @@ def unpack_node_response(text: bytes | str) -> NodeReportResponse | None:
 
 def _policy_value(name: str, text_and_source: Any) -> PolicyValue:
     text, source = text_and_source
-    return PolicyValue(name, text, Source(source))
+    return PolicyValue(name, text, PolicySource(source))

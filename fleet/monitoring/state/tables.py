@@ -97,7 +97,7 @@ def instance_views_of(
             agent_count=int(tunnel_counts[index] if is_proxy else connected_counts[index]),
             counts=dict(zip(State, counts.tolist(), strict=True)),
             health=health,
-            health_since=None if health is Health.UNKNOWN else facts.watch.active.signal.at,
+            health_since=None if health is Health.UNKNOWN else facts.watch.active.signal.changed_at,
             health_sentence=health_sentence(facts, health),
             drain_request=facts.watch.drain_request,
             is_list_fresh=facts.listed_at is None or now - facts.listed_at < fleet.timing.stale_after,

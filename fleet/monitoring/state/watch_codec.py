@@ -22,13 +22,13 @@ def pack_watch(watch: InstanceWatch) -> dict[str, Any]:
     """Return a watch as a document."""
     active, drain_request = watch.active, watch.drain_request
     return {
-        "signal": [active.signal.health, active.signal.reason.name, active.signal.at],
-        "recent": "".join(_LETTER_BY_OUTCOME[probe] for probe in active.recent),
-        "streak": [active.streak, None if active.streak_of is None else _LETTER_BY_OUTCOME[active.streak_of]],
+        "signal": [active.signal.health, active.signal.reason.name, active.signal.changed_at],
+        "recent": "".join(_LETTER_BY_OUTCOME[probe] for probe in active.recent_outcomes),
+        "streak": [active.streak, None if active.streak_outcome is None else _LETTER_BY_OUTCOME[active.streak_outcome]],
         "probed_at": active.probed_at,
         "address": watch.address,
         "says": watch.degraded_reason,
-        "draining": None if drain_request is None else [drain_request.reason, drain_request.at],
+        "draining": None if drain_request is None else [drain_request.reason, drain_request.requested_at],
     }
 
 
@@ -43,9 +43,9 @@ def unpack_watch(document: dict[str, Any] | None) -> InstanceWatch:
         return InstanceWatch(
             ActiveHealth(
                 signal=HealthSignal(Health(health), HealthReason[reason], at),
-                recent=tuple(_OUTCOME_BY_LETTER[letter] for letter in document["recent"]),
+                recent_outcomes=tuple(_OUTCOME_BY_LETTER[letter] for letter in document["recent"]),
                 streak=streak,
-                streak_of=None if streak_letter is None else _OUTCOME_BY_LETTER[streak_letter],
+                streak_outcome=None if streak_letter is None else _OUTCOME_BY_LETTER[streak_letter],
                 probed_at=document["probed_at"],
             ),
             address=document["address"],

@@ -19,7 +19,7 @@ Address = tuple[str, int]
 #: It does not become Degraded first: an agent dials one at a time and needs a response, so dials that still go to a
 #: dead balancer only keep the agent stranded for longer.
 _HEALTH_SETTINGS = HealthSettings(
-    failure_rate=None, unhealthy_rate=0.5, rate_window=60.0, rate_minimum=2, reactivate_after=8.0
+    failure_rate=None, unhealthy_rate=0.5, rate_window=60.0, rate_min_requests=2, reactivate_after=8.0
 )
 #: The capacity of the load balancers is unknown, so the last one that responds may get all dials.
 _PICKER_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)

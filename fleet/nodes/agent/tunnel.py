@@ -21,7 +21,7 @@ from fleet import __version__
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.services import AgentServices
 from fleet.processes import background
-from fleet.protocol.networking.keep_alive import KeepAlive, smoothed_rtt
+from fleet.protocol.networking.keep_alive import KeepAlive, smooth_rtt
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport.tunnel.client import TunnelClient
 from fleet.transport.tunnel.handlers import AcceptedSession, SessionHandler
@@ -175,7 +175,7 @@ class Tunnel:
         self.last_seen_at = time.monotonic()
         assert isinstance(frame, fleet_pb2.ProxyFrame)
         if frame.pong.sequence == self._sequence and self._pinged_at is not None:
-            self.rtt = smoothed_rtt(self.rtt, self.last_seen_at - self._pinged_at)
+            self.rtt = smooth_rtt(self.rtt, self.last_seen_at - self._pinged_at)
             self._pinged_at = None
         return frame
 

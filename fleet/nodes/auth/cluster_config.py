@@ -98,7 +98,7 @@ class ClusterConfigServicer:
         await self._admit("reset", context)
         for _ in range(_RESET_TRIES):
             stored_config = await self._read_stored(context)
-            refusal = rules.reset_refusal(networking_config.read(stored_config).origin)
+            refusal = rules.reset_refusal_of(networking_config.read(stored_config).origin)
             if refusal:
                 await self._refuse(context, "reset", grpc.StatusCode.INVALID_ARGUMENT, refusal)
             config = networking_config.default_message(_new_revision())

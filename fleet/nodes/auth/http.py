@@ -332,7 +332,7 @@ def _read_ttl(body: Document) -> float:
     if (
         not isinstance(ttl, int)
         or isinstance(ttl, bool)
-        or not 0 <= ttl <= _LONGEST_TTL * durations.NANOSECONDS
+        or not 0 <= ttl <= _LONGEST_TTL * durations.NANOSECONDS_PER_SECOND
     ):
         raise HTTPError(400, f"ttl: must be in nanoseconds, from 0 to one day, not {ttl!r}")
     return durations.from_nanoseconds(ttl)

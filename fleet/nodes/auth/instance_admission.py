@@ -66,9 +66,9 @@ def resource_refusal_of(server: types_pb2.ServerV2) -> str:
         return f"server.metadata.labels: more than {text_limits.MOST_LABELS} labels"
     texts = [
         ("server.spec.hostname", server.spec.hostname, text_limits.LONGEST_NAME),
-        ("server.spec.version", server.spec.version, text_limits.LONGEST_WORD),
-        ("server.metadata.namespace", server.metadata.namespace, text_limits.LONGEST_WORD),
+        ("server.spec.version", server.spec.version, text_limits.LONGEST_TEXT),
+        ("server.metadata.namespace", server.metadata.namespace, text_limits.LONGEST_TEXT),
     ]
     for key, value in labels.items():
-        texts += [("server.metadata.labels", text, text_limits.LONGEST_WORD) for text in (key, value)]
-    return next(filter(None, (text_limits.refusal(*text) for text in texts)), "")
+        texts += [("server.metadata.labels", text, text_limits.LONGEST_TEXT) for text in (key, value)]
+    return next(filter(None, (text_limits.refusal_of(*text) for text in texts)), "")

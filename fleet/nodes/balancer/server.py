@@ -160,7 +160,7 @@ class LoadBalancer:
             "error": state.error,
             "health": verdict and verdict.health,
             "reason": verdict and verdict.reason,
-            "since": verdict and verdict.at,
+            "since": verdict and verdict.changed_at,
             "active": verdict and verdict.active.health,
             "passive": verdict and verdict.passive.health,
             "declared": verdict and verdict.declaration.health,
@@ -230,7 +230,7 @@ class LoadBalancer:
         try:
             async with self._session.get(f"http://{addresses.join(*state.target.diag_address)}/readyz") as response:
                 state.record_response(response.status)
-                declared_status = instance_status.read(response.headers.items())
+                declared_status = instance_status.from_headers(response.headers.items())
         except TimeoutError:
             state.record_failure("no response in time")
         except (aiohttp.ClientError, OSError) as error:
@@ -257,7 +257,7 @@ def _dial_health_settings(settings: destination.HealthSettings, interval: float)
         failure_rate=0.5,
         unhealthy_rate=0.9,
         rate_window=10.0,
-        rate_minimum=5,
+        rate_min_requests=5,
         reactivate_after=max(2 * interval, 1.0),
     )
 

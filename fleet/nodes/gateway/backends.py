@@ -133,7 +133,7 @@ class Backends:
                 "backends": names.get(destination.name, []),
                 "health": destination.verdict.health.value,
                 "reason": destination.verdict.reason.value,
-                "since": destination.verdict.at,
+                "since": destination.verdict.changed_at,
                 "active": destination.verdict.active.health.value,
                 "passive": destination.verdict.passive.health.value,
                 "declared": destination.verdict.declaration.health.value,

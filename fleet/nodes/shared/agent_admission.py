@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from fleet.nodes.shared import flags
 from fleet.protocol import text_limits
-from fleet.protocol.text_limits import LONGEST_ID, LONGEST_NAME, LONGEST_WORD
+from fleet.protocol.text_limits import LONGEST_ID, LONGEST_NAME, LONGEST_TEXT
 from fleet.protocol.tunnel import agent_services
 from fleet.transport.peers import Caller
 from fleet.transport.tls import SHARED_NAMES
@@ -50,13 +50,13 @@ def heartbeat_refusal_of(agent: fleet_pb2.AgentResource) -> str:
     return _first_refusal(
         ("agent_id", agent.agent_id, LONGEST_ID),
         ("name", agent.name, LONGEST_NAME),
-        ("version", agent.version, LONGEST_WORD),
+        ("version", agent.version, LONGEST_TEXT),
         ("via_proxy_id", agent.via_proxy_id, LONGEST_ID),
-        ("networking_revision", agent.networking_revision, LONGEST_WORD),
-        ("policy.mode", agent.policy.mode, LONGEST_WORD),
+        ("networking_revision", agent.networking_revision, LONGEST_TEXT),
+        ("policy.mode", agent.policy.mode, LONGEST_TEXT),
         ("policy.auth_id", agent.policy.auth_id, LONGEST_ID),
         *(("tracker.claimed", proxy_id, LONGEST_ID) for proxy_id in agent.tracker.claimed),
-        *(("labels", text, LONGEST_WORD) for pair in agent.labels.items() for text in pair),
+        *(("labels", text, LONGEST_TEXT) for pair in agent.labels.items() for text in pair),
     )
 
 
@@ -67,7 +67,7 @@ def hello_refusal_of(hello: fleet_pb2.AgentHello) -> str:
     return _first_refusal(
         ("agent_id", hello.agent_id, LONGEST_ID),
         ("name", hello.name, LONGEST_NAME),
-        ("version", hello.version, LONGEST_WORD),
+        ("version", hello.version, LONGEST_TEXT),
     )
 
 
@@ -76,4 +76,4 @@ def _first_refusal(*texts: tuple[str, str, int]) -> str:
 
 
 def _refusals(texts: Iterable[tuple[str, str, int]]) -> Iterable[str]:
-    return (text_limits.refusal(field, text, longest) for field, text, longest in texts)
+    return (text_limits.refusal_of(field, text, longest) for field, text, longest in texts)

@@ -14,7 +14,7 @@ from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.name_options import CLUSTER_NAME, REGION_NAME
 from fleet.nodes.shared.options import Command, Decorator, ParsedOption, combine
 from fleet.protocol import durations
-from fleet.protocol.destination.health import READINGS, HealthSettings
+from fleet.protocol.destination.health import SETTINGS_BY_NAME, HealthSettings
 from fleet.protocol.recovery import announce
 from fleet.transport.tls import TLSFiles
 
@@ -71,13 +71,13 @@ def host_id(cluster: str, role: str, name: str) -> str:
 
 
 def _read_health_settings(ctx: click.Context, param: click.Parameter, value: str) -> HealthSettings:
-    return READINGS[value]
+    return SETTINGS_BY_NAME[value]
 
 
 #: How probes and connections decide on the health of a destination: `destination_health`, a `HealthSettings`.
 destination_health_option = click.option(
     "--destination-health",
-    type=click.Choice(list(READINGS)),
+    type=click.Choice(list(SETTINGS_BY_NAME)),
     callback=_read_health_settings,
     default="recommended",
     show_default=True,

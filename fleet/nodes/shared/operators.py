@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from fleet.nodes.shared.addresses import is_loopback
-from fleet.protocol.destination.instance_status import LONGEST_REASON, is_reason
+from fleet.protocol.destination.instance_status import LONGEST_REASON, is_valid_reason
 from fleet.transport import peers
 
 #: Roles that may make operators' RPCs. A certificate stolen from an instance or agent cannot change anything, and a
@@ -62,7 +62,7 @@ def refusal_of(
 
 async def require_reason(context: grpc.aio.ServicerContext[Any, Any], reason: str) -> None:
     """End the RPC with INVALID_ARGUMENT if the reason cannot be shown or logged."""
-    if not is_reason(reason):
+    if not is_valid_reason(reason):
         await context.abort(
             grpc.StatusCode.INVALID_ARGUMENT,
             f"reason: longer than {LONGEST_REASON} characters, or with characters that cannot be printed",

@@ -64,52 +64,53 @@ class HealthSettings:
 
     #: Consecutive equal probes that end Degraded, to Healthy or to Unhealthy.
     streak: int = 3
-    #: Healthy becomes Degraded at the failed probe that makes `window_failures` of the last `window` probes.
-    window: int = 5
+    #: Healthy becomes Degraded at the failed probe that makes `window_failures` of the last `window_size` probes.
+    window_size: int = 5
     window_failures: int = 2
-    #: True: count failures only after `window` probes were made (not soon after a start).
-    whole_window: bool = False
+    #: True: count failures only after `window_size` probes were made (not soon after a start).
+    require_full_window: bool = False
     #: Consecutive failures from Unknown to Unhealthy. The diagram's value, 1, also fails an instance that starts
     #: slowly.
-    first_failures: int = 1
+    failures_from_unknown: int = 1
     #: True: a degraded probe counts as a failure ("!= success"); three in a row then make a working destination
     #: Unhealthy.
-    degraded_fails: bool = False
+    count_degraded_as_failure: bool = False
     #: True: count consecutive probes from the entry to Degraded; False: also those before it.
     streak_since_entry: bool = True
     #: True: entering Healthy clears the window; otherwise one failure soon after a recovery is the second of five.
-    clear_window: bool = True
-    #: Degraded proxied results within `proxied_within` seconds that together make one degraded signal.
-    proxied_needed: int = 1
-    proxied_within: float = 10.0
-    #: True: that signal also holds for `declared_for` outside the diagram; without probes nothing else would keep it.
-    proxied_stands: bool = True
+    clear_window_on_recovery: bool = True
+    #: Degraded proxied results within `degraded_responses_within` seconds that together make one degraded signal.
+    degraded_responses_needed: int = 1
+    degraded_responses_within: float = 10.0
+    #: True: that signal also holds for `degraded_signal_duration` outside the diagram; without probes nothing else
+    #: would keep it.
+    degraded_signal_persists: bool = True
     #: Seconds for which a degraded signal of proxied requests or of the destination itself holds, unless repeated.
-    declared_for: float = 60.0
+    degraded_signal_duration: float = 60.0
     #: Failure rate at which the destination is Degraded for `reactivate_after`: the share of the proxied requests of
-    #: the last `rate_window` seconds, at least `rate_minimum` of them. YARP's TransportFailureRate, which has no
+    #: the last `rate_window` seconds, at least `rate_min_requests` of them. YARP's TransportFailureRate, which has no
     #: Degraded. None: disabled.
     failure_rate: float | None = 0.3
     #: Failure rate of the requests since then at which it is Unhealthy for as long, then Degraded. None: disabled.
     #: Without `failure_rate` the destination goes to Unhealthy directly, with no Degraded after it.
     unhealthy_rate: float | None = 0.8
     rate_window: float = 60.0
-    rate_minimum: int = 10
+    rate_min_requests: int = 10
     reactivate_after: float = 60.0
     #: A probe result that is older than the last one by at most this arrived late and is dropped; one that is older by
     #: more means that the clock was set back: it counts.
-    late_within: float = 30.0
+    late_tolerance: float = 30.0
 
     def __post_init__(self) -> None:
-        least = min(self.streak, self.window_failures, self.first_failures, self.proxied_needed)
-        if least < 1 or self.window_failures > self.window:
+        least = min(self.streak, self.window_failures, self.failures_from_unknown, self.degraded_responses_needed)
+        if least < 1 or self.window_failures > self.window_size:
             raise ValueError(
-                "streak, window, window_failures, first_failures and proxied_needed must be at least 1, and "
-                "window_failures must not exceed window"
+                "streak, window_size, window_failures, failures_from_unknown and degraded_responses_needed must be at "
+                "least 1, and window_failures must not exceed window_size"
             )
         for rate in (self.failure_rate, self.unhealthy_rate):
-            if rate is not None and not (0 < rate <= 1 and self.rate_minimum >= 1):
-                raise ValueError("a failure rate must be above 0 and at most 1, and rate_minimum at least 1")
+            if rate is not None and not (0 < rate <= 1 and self.rate_min_requests >= 1):
+                raise ValueError("a failure rate must be above 0 and at most 1, and rate_min_requests at least 1")
         if (self.failure_rate or 0) > (self.unhealthy_rate or 1):
             raise ValueError("unhealthy_rate must not be below failure_rate")
 
@@ -117,15 +118,15 @@ class HealthSettings:
 RECOMMENDED_SETTINGS = HealthSettings()
 #: The diagram word for word: only probes and degraded proxied requests change the health.
 LITERAL_SETTINGS = HealthSettings(
-    degraded_fails=True,
+    count_degraded_as_failure=True,
     streak_since_entry=False,
-    clear_window=False,
-    proxied_stands=False,
+    clear_window_on_recovery=False,
+    degraded_signal_persists=False,
     failure_rate=None,
     unhealthy_rate=None,
 )
 #: Settings that a flag or an environment variable can select by name.
-READINGS: Mapping[str, HealthSettings] = {"recommended": RECOMMENDED_SETTINGS, "literal": LITERAL_SETTINGS}
+SETTINGS_BY_NAME: Mapping[str, HealthSettings] = {"recommended": RECOMMENDED_SETTINGS, "literal": LITERAL_SETTINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class HealthSignal:
 
     health: Health
     reason: HealthReason
-    at: float
+    changed_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +143,11 @@ class ActiveHealth:
     """State of one destination in the diagram: an immutable value to store between two probes."""
 
     signal: HealthSignal
-    #: Results of the last probes, newest last; at most `window` of them.
-    recent: tuple[ProbeOutcome, ...] = ()
+    #: Results of the last probes, newest last; at most `window_size` of them.
+    recent_outcomes: tuple[ProbeOutcome, ...] = ()
     #: Count of equal results at the end, and that result.
     streak: int = 0
-    streak_of: ProbeOutcome | None = None
+    streak_outcome: ProbeOutcome | None = None
     probed_at: float | None = None
 
     def after_probe(self, outcome: ProbeOutcome, at: float, settings: HealthSettings) -> ActiveHealth:
@@ -154,17 +155,17 @@ class ActiveHealth:
         if self._is_late(at, settings):
             return self
         effective_outcome = (
-            ProbeOutcome.FAILURE if settings.degraded_fails and outcome is ProbeOutcome.DEGRADED else outcome
+            ProbeOutcome.FAILURE if settings.count_degraded_as_failure and outcome is ProbeOutcome.DEGRADED else outcome
         )
         state = replace(
             self,
-            recent=(*self.recent, effective_outcome)[-settings.window :],
-            streak=self.streak + 1 if effective_outcome is self.streak_of else 1,
-            streak_of=effective_outcome,
+            recent_outcomes=(*self.recent_outcomes, effective_outcome)[-settings.window_size :],
+            streak=self.streak + 1 if effective_outcome is self.streak_outcome else 1,
+            streak_outcome=effective_outcome,
             probed_at=at,
         )
-        move = _move(state, outcome, settings)
-        return state if move is None else _enter(state, *move, at, settings)
+        transition = _find_transition(state, outcome, settings)
+        return state if transition is None else _enter(state, *transition, at, settings)
 
     def after_degraded_response(self, at: float, settings: HealthSettings) -> ActiveHealth:
         """Return the state after a degraded proxied result: only Healthy changes, to Degraded."""
@@ -175,29 +176,29 @@ class ActiveHealth:
     def _is_late(self, at: float, settings: HealthSettings) -> bool:
         if not math.isfinite(at):
             raise ValueError("the time of a probe must be a finite number of seconds")
-        return self.probed_at is not None and 0 < self.probed_at - at <= settings.late_within
+        return self.probed_at is not None and 0 < self.probed_at - at <= settings.late_tolerance
 
 
-def _start(at: float, reason: HealthReason) -> ActiveHealth:
+def _unknown_health(at: float, reason: HealthReason) -> ActiveHealth:
     return ActiveHealth(HealthSignal(Health.UNKNOWN, reason, at))
 
 
-def _move(
+def _find_transition(
     state: ActiveHealth, outcome: ProbeOutcome, settings: HealthSettings
 ) -> tuple[Health, HealthReason] | None:
     """Return the transition of the diagram for the newest probe; None when there is none."""
-    effective_outcome = state.recent[-1]
+    effective_outcome = state.recent_outcomes[-1]
     match state.signal.health:
-        case Health.UNKNOWN if effective_outcome is ProbeOutcome.FAILURE and settings.first_failures > 1:
-            if state.streak >= settings.first_failures:
+        case Health.UNKNOWN if effective_outcome is ProbeOutcome.FAILURE and settings.failures_from_unknown > 1:
+            if state.streak >= settings.failures_from_unknown:
                 return Health.UNHEALTHY, HealthReason.FAILURES_IN_A_ROW
         case Health.UNKNOWN:
-            return _FIRST[effective_outcome]
+            return _FROM_UNKNOWN[effective_outcome]
         case Health.HEALTHY if outcome is ProbeOutcome.DEGRADED:
             return Health.DEGRADED, HealthReason.PROBE_DEGRADED
         case Health.HEALTHY if effective_outcome is ProbeOutcome.FAILURE:
-            is_window_full = len(state.recent) == settings.window or not settings.whole_window
-            if is_window_full and state.recent.count(ProbeOutcome.FAILURE) >= settings.window_failures:
+            is_window_full = len(state.recent_outcomes) == settings.window_size or not settings.require_full_window
+            if is_window_full and state.recent_outcomes.count(ProbeOutcome.FAILURE) >= settings.window_failures:
                 return Health.DEGRADED, HealthReason.FAILURES_IN_WINDOW
         case Health.DEGRADED if state.streak >= settings.streak:
             return _OUT_OF_DEGRADED.get(effective_outcome)
@@ -211,13 +212,13 @@ def _enter(
 ) -> ActiveHealth:
     next_state = replace(state, signal=HealthSignal(health, reason, at))
     if settings.streak_since_entry:
-        next_state = replace(next_state, streak=0, streak_of=None)
-    if settings.clear_window and health is Health.HEALTHY:
-        next_state = replace(next_state, recent=())
+        next_state = replace(next_state, streak=0, streak_outcome=None)
+    if settings.clear_window_on_recovery and health is Health.HEALTHY:
+        next_state = replace(next_state, recent_outcomes=())
     return next_state
 
 
-_FIRST = {
+_FROM_UNKNOWN = {
     ProbeOutcome.SUCCESS: (Health.HEALTHY, HealthReason.PROBE_SUCCEEDED),
     ProbeOutcome.DEGRADED: (Health.DEGRADED, HealthReason.PROBE_DEGRADED),
     ProbeOutcome.FAILURE: (Health.UNHEALTHY, HealthReason.PROBE_FAILED),
@@ -252,19 +253,19 @@ class _PassiveHealth:
     unhealthy_at: float | None = None
     #: Count of consecutive successful probes since `unhealthy_at`, and when there were enough to use the destination
     #: again, as Degraded.
-    successes: int = 0
+    success_count: int = 0
     readmitted_at: float | None = None
 
     def record_degraded_response(self, at: float) -> bool:
         """Count one degraded result and return whether it completes a degraded signal."""
         self.degraded_response_times.append(at)
-        while len(self.degraded_response_times) > self.settings.proxied_needed:
+        while len(self.degraded_response_times) > self.settings.degraded_responses_needed:
             self.degraded_response_times.popleft()
-        complete = len(self.degraded_response_times) == self.settings.proxied_needed
-        if not (complete and abs(at - self.degraded_response_times[0]) <= self.settings.proxied_within):
+        complete = len(self.degraded_response_times) == self.settings.degraded_responses_needed
+        if not (complete and abs(at - self.degraded_response_times[0]) <= self.settings.degraded_responses_within):
             return False
-        if self.settings.proxied_stands:
-            if not _is_current(self.degraded_at, at, self.settings.declared_for):
+        if self.settings.degraded_signal_persists:
+            if not _is_current(self.degraded_at, at, self.settings.degraded_signal_duration):
                 self.since = at
             self.degraded_at = at
         return True
@@ -286,20 +287,20 @@ class _PassiveHealth:
         self.seconds[-1].requests += 1
         self.seconds[-1].failures += is_failure
         if is_failure:
-            self._judge(at)
+            self._apply_rates(at)
 
-    def _judge(self, at: float) -> None:
+    def _apply_rates(self, at: float) -> None:
         """Apply the failure rate (Degraded) first, then the unhealthy rate of the requests since then (Unhealthy)."""
         settings = self.settings
         requests = sum(second.requests for second in self.seconds)
-        if requests < settings.rate_minimum:
+        if requests < settings.rate_min_requests:
             return
         share = sum(second.failures for second in self.seconds) / requests
         is_failing = _is_current(self.failing_at, at, settings.reactivate_after)
-        may_end = is_failing or settings.failure_rate is None
-        if may_end and settings.unhealthy_rate is not None and share >= settings.unhealthy_rate:
+        may_become_unhealthy = is_failing or settings.failure_rate is None
+        if may_become_unhealthy and settings.unhealthy_rate is not None and share >= settings.unhealthy_rate:
             self.unhealthy_at = at
-            self.successes, self.readmitted_at = 0, None
+            self.success_count, self.readmitted_at = 0, None
             self.seconds.clear()
             if settings.failure_rate is not None:
                 # Degraded follows for as long: the destination gets few requests at first, as after a probe.
@@ -314,8 +315,8 @@ class _PassiveHealth:
         """Count a probe sent at `at`: enough successes in a row end Unhealthy early."""
         if self.unhealthy_at is None or at <= self.unhealthy_at:
             return
-        self.successes = self.successes + 1 if outcome is ProbeOutcome.SUCCESS else 0
-        if self.successes >= self.settings.streak and self.readmitted_at is None:
+        self.success_count = self.success_count + 1 if outcome is ProbeOutcome.SUCCESS else 0
+        if self.success_count >= self.settings.streak and self.readmitted_at is None:
             self.readmitted_at = at
 
     def forget_degraded_responses(self) -> None:
@@ -324,14 +325,14 @@ class _PassiveHealth:
         self.degraded_response_times.clear()
 
     def signal(self, now: float) -> HealthSignal:
-        lasts = self.settings.reactivate_after
-        if self.unhealthy_at is not None and _is_current(self.unhealthy_at, now, lasts):
+        duration = self.settings.reactivate_after
+        if self.unhealthy_at is not None and _is_current(self.unhealthy_at, now, duration):
             if self.readmitted_at is not None:
                 return HealthSignal(Health.DEGRADED, HealthReason.SUCCESSES_IN_A_ROW, self.readmitted_at)
             return HealthSignal(Health.UNHEALTHY, HealthReason.FAILURE_RATE, self.unhealthy_at)
-        if _is_current(self.failing_at, now, lasts):
+        if _is_current(self.failing_at, now, duration):
             return HealthSignal(Health.DEGRADED, HealthReason.FAILURE_RATE, self.failing_since)
-        if _is_current(self.degraded_at, now, self.settings.declared_for):
+        if _is_current(self.degraded_at, now, self.settings.degraded_signal_duration):
             return HealthSignal(Health.DEGRADED, HealthReason.PROXIED_DEGRADED, self.since)
         return HealthSignal(Health.UNKNOWN, HealthReason.NOTHING_SEEN, self.since)
 
@@ -349,7 +350,7 @@ class DrainRequest:
     """An operator's drain: no new sessions. Independent of health."""
 
     reason: str
-    at: float
+    requested_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +360,7 @@ class DestinationVerdict:
     #: The worst of the three signals; Unknown signals do not count.
     health: Health
     reason: HealthReason
-    at: float
+    changed_at: float
     active: HealthSignal
     passive: HealthSignal
     declaration: HealthSignal
@@ -375,7 +376,7 @@ class Destination:
     def __init__(self, at: float, settings: HealthSettings = RECOMMENDED_SETTINGS) -> None:
         self._settings = settings
         self._drain_request: DrainRequest | None = None
-        self._active = _start(at, HealthReason.NOTHING_SEEN)
+        self._active = _unknown_health(at, HealthReason.NOTHING_SEEN)
         self._passive = _PassiveHealth(settings, at)
         self._declaration = _Declaration(at, at, 0.0)
 
@@ -401,10 +402,13 @@ class Destination:
         self._passive.count_request(at, is_failure=outcome is RequestOutcome.FAILURE)
 
     def declare_degraded(self, at: float, duration: float | None = None) -> None:
-        """Record that the destination declared itself degraded for `lasts` seconds; None: `declared_for`."""
+        """Record that the destination declared itself degraded.
+
+        `duration` is in seconds; None: the setting `degraded_signal_duration`.
+        """
         before = self._declaration_signal(at)
-        since = before.at if before.health is Health.DEGRADED else at
-        duration = self._settings.declared_for if duration is None else duration
+        since = before.changed_at if before.health is Health.DEGRADED else at
+        duration = self._settings.degraded_signal_duration if duration is None else duration
         self._declaration = _Declaration(since, at, duration)
 
     def withdraw(self, at: float) -> None:
@@ -422,7 +426,7 @@ class Destination:
 
     def reset(self, at: float) -> None:
         """Forget all observations, because the address or the probes changed, or probing stopped."""
-        self._active = _start(at, HealthReason.RESET)
+        self._active = _unknown_health(at, HealthReason.RESET)
         self._passive = _PassiveHealth(self._settings, at)
         self._declaration = _Declaration(at, at, 0.0)
 
@@ -430,7 +434,7 @@ class Destination:
         """Return the verdict at `now`: the worst signal; of equal ones active comes before passive before declared."""
         signals = self._active.signal, self._passive.signal(now), self._declaration_signal(now)
         worst = max(signals, key=lambda signal: _BADNESS[signal.health])
-        return DestinationVerdict(worst.health, worst.reason, worst.at, *signals, self._drain_request)
+        return DestinationVerdict(worst.health, worst.reason, worst.changed_at, *signals, self._drain_request)
 
     def _declaration_signal(self, now: float) -> HealthSignal:
         declaration = self._declaration
@@ -441,7 +445,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class _Declaration:
-    """Declared degraded at `at`, without a gap since `since`, for `lasts` seconds; 0 s: nothing is declared."""
+    """Declared degraded at `at`, without a gap since `since`, for `duration` seconds; 0 s: nothing is declared."""
 
     since: float
     at: float

@@ -35,15 +35,15 @@ class InstanceStatus:
 EMPTY_STATUS = InstanceStatus()
 
 
-def is_reason(text: str) -> bool:
+def is_valid_reason(text: str) -> bool:
     """Return whether a text may be shown as a reason: printable and not too long. Empty means no reason."""
     return len(text) <= LONGEST_REASON and text.isprintable()
 
 
-def headers(status: InstanceStatus) -> list[tuple[str, str]]:
+def to_headers(status: InstanceStatus) -> list[tuple[str, str]]:
     """Return the declarations as headers, lower-case names. Characters beyond ASCII are escaped."""
     return [
-        (name, _ascii(reason) or "yes")
+        (name, _escape_ascii(reason) or "yes")
         for name, reason in (
             (DEGRADED_HEADER, status.degraded_reason),
             (DRAINING_HEADER, status.draining_reason),
@@ -52,7 +52,7 @@ def headers(status: InstanceStatus) -> list[tuple[str, str]]:
     ]
 
 
-def read(pairs: Iterable[tuple[str, str | bytes]]) -> InstanceStatus:
+def from_headers(pairs: Iterable[tuple[str, str | bytes]]) -> InstanceStatus:
     """Read the declarations from headers or metadata of any sender: unprintable characters are dropped."""
     reasons: dict[str, str] = {}
     for name, value in pairs:
@@ -74,5 +74,5 @@ def merge_reports(reports: Sequence[InstanceStatus]) -> InstanceStatus | None:
     )
 
 
-def _ascii(reason: str) -> str:
+def _escape_ascii(reason: str) -> str:
     return reason.encode("ascii", "backslashreplace").decode()[:LONGEST_REASON]

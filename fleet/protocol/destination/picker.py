@@ -124,73 +124,73 @@ class Picker:
     def __init__(
         self, candidates: Iterable[Candidate], now: float, settings: PickerSettings = DEFAULTS
     ) -> None:
-        candidate_list = tuple(candidates)
+        all_candidates = tuple(candidates)
         self._usable_names = {
-            candidate.name for candidate in candidate_list if candidate.health is not Health.UNHEALTHY
+            candidate.name for candidate in all_candidates if candidate.health is not Health.UNHEALTHY
         }
         shares = [
             (candidate, share)
-            for candidate, share in _shares(_Fleet(candidate_list, now, settings))
+            for candidate, share in _shares(_CandidateTiers(all_candidates, now, settings))
             if share > 0
         ]
         self._picks = [Pick(candidate.name, _REASONS[candidate.health]) for candidate, _ in shares]
-        self._edges = list(accumulate(share for _, share in shares))
+        self._cumulative_shares = list(accumulate(share for _, share in shares))
         self.shares: Mapping[str, float] = {candidate.name: share for candidate, share in shares}
 
     def pick(self, chance: float, without: Collection[str] = ()) -> Pick | None:
         """Return a destination for a request without a session, not in `without`; None: no other takes new ones."""
-        picks, edges = self._picks, self._edges
+        picks, cumulative_shares = self._picks, self._cumulative_shares
         if without:
             picks = [pick for pick in picks if pick.name not in without]
-            edges = list(accumulate(self.shares[pick.name] for pick in picks))
+            cumulative_shares = list(accumulate(self.shares[pick.name] for pick in picks))
         if not picks:
             return None
-        at = bisect_right(edges, chance * edges[-1])
-        return picks[min(at, len(picks) - 1)]
+        index = bisect_right(cumulative_shares, chance * cumulative_shares[-1])
+        return picks[min(index, len(picks) - 1)]
 
     def keep(self, name: str, chance: float) -> Pick | None:
         """Return the destination of a session, even if Degraded or draining; another one if it is Unhealthy or gone."""
         return Pick(name, PickReason.AFFINITY) if name in self._usable_names else self.pick(chance)
 
 
-class _Fleet:
+class _CandidateTiers:
     """The candidates that take new requests, in tiers, with the share of all requests that each can take."""
 
     def __init__(self, candidates: Sequence[Candidate], now: float, settings: PickerSettings) -> None:
         available = [candidate for candidate in candidates if not candidate.is_draining]
         self.settings = settings
-        total = sum(candidate.weight for candidate in available)
+        total_weight = sum(candidate.weight for candidate in available)
         self.available = available
         #: Share of the capacity of all candidates, by name.
         self.capacity = {
-            candidate.name: _effective_weight(candidate, now, settings) / total for candidate in available
+            candidate.name: _effective_weight(candidate, now, settings) / total_weight for candidate in available
         }
         if len(self.capacity) != len(available):
             raise ValueError("two candidates have the same name")
         ranks = [Health.HEALTHY, Health.DEGRADED, Health.UNKNOWN]
-        usable = [
-            [candidate for candidate in available if _tier(candidate, settings) is rank] for rank in ranks
+        tiers_by_rank = [
+            [candidate for candidate in available if _tier_of(candidate, settings) is rank] for rank in ranks
         ]
-        self.tiers = [tier for tier in usable if tier]
-        self.healthy = len(usable[0])
+        self.tiers = [tier for tier in tiers_by_rank if tier]
+        self.healthy_count = len(tiers_by_rank[0])
 
     def capacity_of(self, tier: Iterable[Candidate]) -> float:
         """Return the capacity of a tier, a share of all capacity."""
         return sum(self.capacity[candidate.name] for candidate in tier)
 
-    def panic(self) -> Iterator[list[Candidate]]:
+    def panic_groups(self) -> Iterator[list[Candidate]]:
         """Yield the Unhealthy candidates in groups, the most recently successful first."""
         unhealthy = [candidate for candidate in self.available if candidate.health is Health.UNHEALTHY]
-        unhealthy.sort(key=_recency, reverse=True)
-        for _, alike in groupby(unhealthy, key=_recency):
+        unhealthy.sort(key=_recency_of, reverse=True)
+        for _, alike in groupby(unhealthy, key=_recency_of):
             yield list(alike)
 
 
-def _tier(candidate: Candidate, settings: PickerSettings) -> Health:
+def _tier_of(candidate: Candidate, settings: PickerSettings) -> Health:
     return settings.unknown_tier if candidate.health is Health.UNKNOWN else candidate.health
 
 
-def _recency(candidate: Candidate) -> float:
+def _recency_of(candidate: Candidate) -> float:
     return float("-inf") if candidate.succeeded_at is None else candidate.succeeded_at
 
 
@@ -206,7 +206,7 @@ def _effective_weight(candidate: Candidate, now: float, settings: PickerSettings
     return candidate.weight * min(1.0, max(settings.slow_start_from, progress))
 
 
-def _shares(fleet: _Fleet) -> Iterator[tuple[Candidate, float]]:
+def _shares(candidate_tiers: _CandidateTiers) -> Iterator[tuple[Candidate, float]]:
     """Yield each candidate's share of all requests; the shares add up to 1 unless there is no candidate.
 
     1. Each tier takes its capacity times the overprovisioning of the requests that earlier tiers left over.
@@ -215,32 +215,32 @@ def _shares(fleet: _Fleet) -> Iterator[tuple[Candidate, float]]:
        ones, the most recently successful first.
     4. If none has room, all shares are scaled up in proportion.
     """
-    settings = fleet.settings
+    settings = candidate_tiers.settings
     # Destinations of one tier have the same load per capacity, so the guard of one is the guard of the tier.
-    groups = [(tier, settings.guard * fleet.capacity_of(tier)) for tier in fleet.tiers]
-    shares = [min(share, most) for share, (_, most) in zip(_tier_shares(fleet), groups, strict=True)]
-    panic = [(tier, settings.panic_guard * fleet.capacity_of(tier)) for tier in fleet.panic()]
+    groups = [(tier, settings.guard * candidate_tiers.capacity_of(tier)) for tier in candidate_tiers.tiers]
+    shares = [min(share, most) for share, (_, most) in zip(_tier_shares(candidate_tiers), groups, strict=True)]
+    panic = [(tier, settings.panic_guard * candidate_tiers.capacity_of(tier)) for tier in candidate_tiers.panic_groups()]
     groups += panic
     shares += [0.0] * len(panic)
     remaining_share = 1 - sum(shares)
     for number, (_, most) in enumerate(groups):
-        more = max(0.0, min(remaining_share, most - shares[number]))
-        shares[number] += more
-        remaining_share -= more
+        extra_share = max(0.0, min(remaining_share, most - shares[number]))
+        shares[number] += extra_share
+        remaining_share -= extra_share
     total_share = sum(shares)
     for (tier, _), share in zip(groups, shares, strict=True):
         for candidate in tier:
-            yield candidate, share / total_share * fleet.capacity[candidate.name] / fleet.capacity_of(tier)
+            yield candidate, share / total_share * candidate_tiers.capacity[candidate.name] / candidate_tiers.capacity_of(tier)
 
 
-def _tier_shares(fleet: _Fleet) -> list[float]:
+def _tier_shares(candidate_tiers: _CandidateTiers) -> list[float]:
     """Return the shares of the tiers after steps 1 and 2, as Envoy does."""
-    settings, remaining_share = fleet.settings, 1.0
+    settings, remaining_share = candidate_tiers.settings, 1.0
     shares = []
-    for tier in fleet.tiers:
-        share = min(remaining_share, settings.overprovisioning * fleet.capacity_of(tier))
-        if tier is fleet.tiers[0] and fleet.healthy:
-            share = min(share, fleet.healthy / settings.min_healthy)
+    for tier in candidate_tiers.tiers:
+        share = min(remaining_share, settings.overprovisioning * candidate_tiers.capacity_of(tier))
+        if tier is candidate_tiers.tiers[0] and candidate_tiers.healthy_count:
+            share = min(share, candidate_tiers.healthy_count / settings.min_healthy)
         shares.append(share)
         remaining_share -= share
     total_share = sum(shares)

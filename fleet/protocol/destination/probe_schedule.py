@@ -29,16 +29,16 @@ class ProbeSettings:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        waits = (self.interval, self.fast_interval, self.down, self.timeout)
+        waits = (self.interval, self.fast_interval, self.effective_down_interval, self.timeout)
         if not all(math.isfinite(wait) and wait > 0 for wait in waits):
             raise ValueError("the intervals and the timeout of probes must be above 0 and finite")
-        if not (self.fast_interval <= self.interval and self.fast_interval <= self.down):
+        if not (self.fast_interval <= self.interval and self.fast_interval <= self.effective_down_interval):
             raise ValueError("fast_interval must not exceed interval or down_interval")
         if not 0 <= self.jitter < 1:
             raise ValueError("the jitter of probes must be at least 0 and below 1")
 
     @property
-    def down(self) -> float:
+    def effective_down_interval(self) -> float:
         """Seconds between probes while Unhealthy."""
         return self.interval if self.down_interval is None else self.down_interval
 
@@ -46,7 +46,7 @@ class ProbeSettings:
 DEFAULTS = ProbeSettings()
 
 
-def is_open(active: ActiveHealth) -> bool:
+def can_health_change_soon(active: ActiveHealth) -> bool:
     """Return whether the next few probes can change the health.
 
     They can while it is Unknown; while a failed probe of a Healthy destination is still in the window; and while it
@@ -57,26 +57,26 @@ def is_open(active: ActiveHealth) -> bool:
         case Health.UNKNOWN:
             return True
         case Health.HEALTHY:
-            return ProbeOutcome.FAILURE in active.recent
+            return ProbeOutcome.FAILURE in active.recent_outcomes
         case Health.DEGRADED:
-            return not active.recent or active.recent[-1] is not ProbeOutcome.DEGRADED
+            return not active.recent_outcomes or active.recent_outcomes[-1] is not ProbeOutcome.DEGRADED
         case Health.UNHEALTHY:
             return False
 
 
-def interval(active: ActiveHealth, settings: ProbeSettings = DEFAULTS) -> float:
+def current_interval(active: ActiveHealth, settings: ProbeSettings = DEFAULTS) -> float:
     """Return the current interval in seconds, without jitter."""
-    if is_open(active):
+    if can_health_change_soon(active):
         return settings.fast_interval
-    return settings.down if active.signal.health is Health.UNHEALTHY else settings.interval
+    return settings.effective_down_interval if active.signal.health is Health.UNHEALTHY else settings.interval
 
 
-def first_at(now: float, chance: float, settings: ProbeSettings = DEFAULTS) -> float:
+def first_probe_at(now: float, chance: float, settings: ProbeSettings = DEFAULTS) -> float:
     """Return when to probe a new destination: soon, but not all new ones at once."""
     return now + chance * settings.fast_interval
 
 
-def next_at(
+def next_probe_at(
     active: ActiveHealth,
     started_at: float,
     ended_at: float,
@@ -84,10 +84,10 @@ def next_at(
     settings: ProbeSettings = DEFAULTS,
 ) -> float:
     """Return when to probe after a probe that began at `started_at`; never before it ended."""
-    return max(started_at + _add_jitter(interval(active, settings), chance, settings), ended_at)
+    return max(started_at + _add_jitter(current_interval(active, settings), chance, settings), ended_at)
 
 
-def sooner_at(
+def earlier_probe_at(
     due_at: float, active: ActiveHealth, started_at: float, chance: float, settings: ProbeSettings = DEFAULTS
 ) -> float:
     """Return an earlier probe time than `due_at` after another observation, such as a failed request.

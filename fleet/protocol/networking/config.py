@@ -62,10 +62,10 @@ class ConfigField:
     key: str
     kind: FieldKind
     help: str
-    #: Range: seconds for durations, characters for text. 0 is always allowed, and `zero` names its meaning.
+    #: Range: seconds for durations, characters for text. 0 is always allowed, and `zero_meaning` names its meaning.
     lowest: float = 0.0
     highest: float = 0.0
-    zero: str = ""
+    zero_meaning: str = ""
     choices: tuple[str, ...] = ()
 
     @property
@@ -82,7 +82,7 @@ FIELDS = (
         "Sessions without traffic for this time are closed.",
         1.0,
         30 * _DAY,
-        zero="never",
+        zero_meaning="never",
     ),
     ConfigField(
         "idle_timeout_message",
@@ -96,7 +96,7 @@ FIELDS = (
         "Web sessions without activity for this time are closed.",
         1.0,
         30 * _DAY,
-        zero="never",
+        zero_meaning="never",
     ),
     ConfigField(
         "keep_alive_interval",
@@ -104,7 +104,7 @@ FIELDS = (
         "Time between two keep-alive pings on a tunnel.",
         1.0,
         _HOUR,
-        zero="5 min",
+        zero_meaning="5 min",
     ),
     ConfigField(
         "keep_alive_count_max",
@@ -112,7 +112,7 @@ FIELDS = (
         "Unanswered pings after which a tunnel's peer counts as dead.",
         1,
         100,
-        zero="3",
+        zero_meaning="3",
     ),
     ConfigField(
         "session_control_timeout",
@@ -120,7 +120,7 @@ FIELDS = (
         "Time that a session may continue after it loses contact with the auths.",
         1.0,
         _DAY,
-        zero="2 min",
+        zero_meaning="2 min",
     ),
     ConfigField(
         "proxy_listener_mode",
@@ -146,7 +146,7 @@ FIELDS = (
         "Tunnels that each agent opens. Used only with proxy_peering.",
         1,
         100,
-        zero="1",
+        zero_meaning="1",
     ),
     ConfigField(
         "proxy_ping_interval",
@@ -154,7 +154,7 @@ FIELDS = (
         "Time between two pings on proxied connections.",
         1.0,
         _HOUR,
-        zero="off",
+        zero_meaning="off",
     ),
     ConfigField(
         "assist_command_execution_workers",
@@ -162,7 +162,7 @@ FIELDS = (
         "Workers of Teleport Assist, a feature that Teleport has removed.",
         1,
         1000,
-        zero="off",
+        zero_meaning="off",
     ),
     ConfigField(
         "case_insensitive_routing", FieldKind.SWITCH, "Host names match regardless of upper and lower case."
@@ -173,7 +173,7 @@ FIELDS = (
         "Timeout of a connection to a host.",
         1.0,
         10 * _MINUTE,
-        zero="30 s",
+        zero_meaning="30 s",
     ),
     ConfigField(
         "graceful_tunnel_closing",
@@ -186,7 +186,7 @@ FIELDS = (
         "Minimum wait before an excess tunnel is closed.",
         1.0,
         _DAY,
-        zero="30 min",
+        zero_meaning="30 min",
     ),
     ConfigField(
         "tunnel_closing_wait_max",
@@ -194,7 +194,7 @@ FIELDS = (
         "Maximum wait before an excess tunnel is closed.",
         1.0,
         _DAY,
-        zero="1 h",
+        zero_meaning="1 h",
     ),
     ConfigField(
         "tunnel_disconnect_threshold",
@@ -202,7 +202,7 @@ FIELDS = (
         "Wait before Teleport's rule, the alternative to RFD 226, closes an excess tunnel. Off: not used.",
         1.0,
         _DAY,
-        zero="off",
+        zero_meaning="off",
     ),
 )
 
@@ -311,7 +311,7 @@ def check(config: NetworkingConfig, base: NetworkingConfig | None = None) -> Non
     fields_to_check = [
         field for field in FIELDS if base is None or config.value_of(field) != base.value_of(field)
     ]
-    problems = [problem for field in fields_to_check for problem in _problems(field, config.value_of(field))]
+    problems = [problem for field in fields_to_check for problem in _find_problems(field, config.value_of(field))]
     if fields_to_check and not problems:
         problems = list(_contradictions(config))
     if problems:
@@ -382,13 +382,13 @@ def differences(
 
 
 def rebase(
-    base: NetworkingConfig, own_config: NetworkingConfig, stored_config: NetworkingConfig
+    base: NetworkingConfig, edited_config: NetworkingConfig, stored_config: NetworkingConfig
 ) -> tuple[NetworkingConfig, tuple[ConfigField, ...]]:
-    """Apply my changes of `base` to `stored_config`.
+    """Apply the changes from `base` to `edited_config` to `stored_config`.
 
     Also return the fields that both sides changed to different values.
     """
-    changes = {field.name: value for field, _, value in differences(base, own_config)}
+    changes = {field.name: value for field, _, value in differences(base, edited_config)}
     conflicts = tuple(
         field
         for field, _, value in differences(base, stored_config)
@@ -397,14 +397,14 @@ def rebase(
     return replace(stored_config, **changes), conflicts  # type: ignore[arg-type] # names and types match: both come from FIELDS
 
 
-def reset_refusal(origin: str) -> str:
+def reset_refusal_of(origin: str) -> str:
     """Return why a config with this origin cannot be reset; empty when it can."""
     if origin == Origin.CONFIG_FILE:
         return "the networking config comes from the auths' configuration file. Change the file and restart the auths"
     return ""
 
 
-def _problems(field: ConfigField, value: FieldValue) -> Iterable[FieldProblem]:
+def _find_problems(field: ConfigField, value: FieldValue) -> Iterable[FieldProblem]:
     if field.kind is FieldKind.CHOICE:
         empty = field.name == "tunnel_strategy" and value == ""
         if value not in field.choices and not empty:
@@ -425,7 +425,7 @@ def _problems(field: ConfigField, value: FieldValue) -> Iterable[FieldProblem]:
         if field.kind is FieldKind.INTEGER:
             lowest, highest = int(field.lowest), int(field.highest)
         yield FieldProblem(
-            field.key, f"{text} is out of range. Use {lowest} to {highest}, or 0 ({field.zero})"
+            field.key, f"{text} is out of range. Use {lowest} to {highest}, or 0 ({field.zero_meaning})"
         )
 
 

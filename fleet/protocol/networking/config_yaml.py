@@ -29,9 +29,9 @@ VERSION = "v2"
 NAME = "cluster-networking-config"
 
 #: Maximum length of a document, characters; a usual one has about 1,000.
-_LONGEST = 65_536
-_METADATA = {"name", "namespace", "description", "labels", "expires", "revision"}
-_TOP = {"kind", "sub_kind", "version", "metadata", "spec"}
+_MAX_LENGTH = 65_536
+_METADATA_KEYS = {"name", "namespace", "description", "labels", "expires", "revision"}
+_TOP_KEYS = {"kind", "sub_kind", "version", "metadata", "spec"}
 
 
 def to_document(resource: NetworkingResource) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def to_document(resource: NetworkingResource) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for field in FIELDS:
         value = resource.config.value_of(field)
-        if value in (0, "", False) and field.key not in _ALWAYS:
+        if value in (0, "", False) and field.key not in _KEYS_SHOWN_WHEN_ZERO:
             continue
         section_name, _, key = field.key.rpartition(".")
         (spec.setdefault(section_name, {}) if section_name else spec)[key] = rules.format_value(field, value)
@@ -51,7 +51,7 @@ def to_document(resource: NetworkingResource) -> dict[str, Any]:
 
 
 #: Shown even when zero, as in Teleport.
-_ALWAYS = {
+_KEYS_SHOWN_WHEN_ZERO = {
     "client_idle_timeout",
     "idle_timeout_message",
     "web_idle_timeout",
@@ -74,7 +74,7 @@ def to_yaml(resource: NetworkingResource) -> str:
 def from_yaml(text: str) -> NetworkingResource:
     """Return the resource of a YAML text. Raises NetworkingConfigError with all problems; ranges are not checked."""
     try:
-        document = strict_yaml.load(text, longest=_LONGEST)
+        document = strict_yaml.load(text, longest=_MAX_LENGTH)
     except strict_yaml.StrictYAMLError as error:
         raise NetworkingConfigError([FieldProblem("YAML", str(error))]) from None
     return from_document(document, strict=True)
@@ -82,22 +82,22 @@ def from_yaml(text: str) -> NetworkingResource:
 
 def from_document(document: object, *, strict: bool) -> NetworkingResource:
     """Return the resource of a document; `strict` refuses unknown keys. Raises NetworkingConfigError."""
-    top = _mapping(document, "the document")
-    problems = list(_unknown_keys(top, _TOP, "", strict=strict))
+    top = _require_mapping(document, "the document")
+    problems = list(_unknown_keys(top, _TOP_KEYS, "", strict=strict))
     for key, expected in (("kind", KIND), ("version", VERSION)):
         if top.get(key, expected) != expected:
             problems.append(FieldProblem(key, f"{top[key]!r} is not supported. Use {expected!r}"))
-    metadata = _mapping(top.get("metadata"), "metadata")
-    problems += _unknown_keys(metadata, _METADATA, "metadata.", strict=strict)
+    metadata = _require_mapping(top.get("metadata"), "metadata")
+    problems += _unknown_keys(metadata, _METADATA_KEYS, "metadata.", strict=strict)
     if metadata.get("name", NAME) != NAME:
         problems.append(FieldProblem("metadata.name", f"must be {NAME!r}, the only name of this kind"))
-    labels = _mapping(metadata.get("labels"), "metadata.labels")
+    labels = _require_mapping(metadata.get("labels"), "metadata.labels")
     if not all(isinstance(text, str) for pair in labels.items() for text in pair):
         problems.append(FieldProblem("metadata.labels", "keys and values must be text"))
     for key in ("revision", "description"):
         if not isinstance(metadata.get(key) or "", str):
             problems.append(FieldProblem(f"metadata.{key}", "must be text"))
-    field_values = dict(_read_fields(_mapping(top.get("spec"), "spec"), problems, strict=strict))
+    field_values = dict(_read_fields(_require_mapping(top.get("spec"), "spec"), problems, strict=strict))
     if problems:
         raise NetworkingConfigError(problems)
     return NetworkingResource(
@@ -111,7 +111,7 @@ def from_document(document: object, *, strict: bool) -> NetworkingResource:
 def _read_fields(
     spec: Mapping[str, Any], problems: list[FieldProblem], *, strict: bool
 ) -> Iterator[tuple[str, Any]]:
-    strategy = _mapping(spec.get("tunnel_strategy"), "spec.tunnel_strategy")
+    strategy = _require_mapping(spec.get("tunnel_strategy"), "spec.tunnel_strategy")
     if "tunnel_strategy" in spec and spec["tunnel_strategy"] is not None and "type" not in strategy:
         problems.append(FieldProblem("tunnel_strategy.type", "is missing"))
     sections = {"": spec, "tunnel_strategy": strategy}
@@ -138,7 +138,7 @@ def _read_fields(
 
 def _read_value(field: ConfigField, raw: object) -> FieldValue:
     """Return a document's value of a field. Raises NetworkingConfigError if it has the wrong type."""
-    error = NetworkingConfigError([FieldProblem(field.key, f"{raw!r} is not {_KINDS[field.kind]}")])
+    error = NetworkingConfigError([FieldProblem(field.key, f"{raw!r} is not {_KIND_DESCRIPTIONS[field.kind]}")])
     if field.kind is FieldKind.SWITCH:
         if not isinstance(raw, bool):
             raise error
@@ -156,7 +156,7 @@ def _read_value(field: ConfigField, raw: object) -> FieldValue:
     return rules.parse_value(field, raw)
 
 
-_KINDS = {
+_KIND_DESCRIPTIONS = {
     FieldKind.DURATION: "a duration such as 30s, 1m30s or 500ms",
     FieldKind.INTEGER: "a whole number",
     FieldKind.TEXT: "text",
@@ -165,7 +165,7 @@ _KINDS = {
 }
 
 
-def _mapping(raw: object, path: str) -> dict[str, Any]:
+def _require_mapping(raw: object, path: str) -> dict[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, dict):

@@ -56,6 +56,6 @@ _LONGEST_INTERVAL = 3600.0
 _RTT_GAIN = 1 / 8
 
 
-def smoothed_rtt(before: float | None, sample: float) -> float:
+def smooth_rtt(previous_rtt: float | None, sample: float) -> float:
     """Return the smoothed round-trip time in seconds after a ping was answered; the first sample counts in full."""
-    return sample if before is None else before + _RTT_GAIN * (sample - before)
+    return sample if previous_rtt is None else previous_rtt + _RTT_GAIN * (sample - previous_rtt)

@@ -31,8 +31,8 @@ class PolicyValueKind(StrEnum):
     SWITCH = "switch"
 
 
-class Source(StrEnum):
-    """Source of the value in effect, the strongest first."""
+class PolicySource(StrEnum):
+    """PolicySource of the value in effect, the strongest first."""
 
     FLAG = "flag"
     FILE = "file"
@@ -118,7 +118,7 @@ class PolicyValue:
     name: str
     #: Empty: not set, and without a default.
     text: str
-    source: Source
+    source: PolicySource
 
 
 def of_role(role: str) -> tuple[EnvPolicy, ...]:
@@ -126,7 +126,7 @@ def of_role(role: str) -> tuple[EnvPolicy, ...]:
     return tuple(policy for policy in POLICIES if policy.role == role)
 
 
-def clean(name: str, text: str) -> str:
+def normalize(name: str, text: str) -> str:
     """Return a value as stored: one line, no surrounding blanks. Raises PolicyError, also for unknown names."""
     policy = BY_NAME.get(name)
     if policy is None:
@@ -142,7 +142,7 @@ def clean(name: str, text: str) -> str:
     if not text.isprintable():
         raise PolicyError(name, "contains unprintable characters")
     try:
-        _read(name, text)
+        _parse(name, text)
     except ValueError as error:
         sentence = str(error).removeprefix(f"{name}: ").removeprefix(f"{name}=")
         raise PolicyError(name, sentence) from None
@@ -151,11 +151,11 @@ def clean(name: str, text: str) -> str:
 
 def check(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[PolicyError, ...]]:
     """Return the stored values of one role, and every problem with them."""
-    clean_values: dict[str, str] = {}
+    normalized_values: dict[str, str] = {}
     errors: list[PolicyError] = []
     for name, text in values.items():
         try:
-            clean_values[name] = clean(name, text)
+            normalized_values[name] = normalize(name, text)
         except PolicyError as error:
             errors.append(error)
             continue
@@ -164,10 +164,10 @@ def check(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[P
                 PolicyError(name, f"is a policy of {BY_NAME[name].role} instances, not of {role} instances")
             )
     try:
-        service_config.from_environment(clean_values)
+        service_config.from_environment(normalized_values)
     except ServiceConfigError as error:
         errors.append(PolicyError(service_config.UPSTREAM_VARIABLE, str(error)))
-    return clean_values, tuple(errors)
+    return normalized_values, tuple(errors)
 
 
 def is_same_value(name: str, text: str, other_text: str) -> bool:
@@ -176,28 +176,28 @@ def is_same_value(name: str, text: str, other_text: str) -> bool:
 
 
 def effective_values(
-    role: str, environment: Mapping[str, str], file: Mapping[str, str], flags: Mapping[str, str]
+    role: str, environment: Mapping[str, str], file_values: Mapping[str, str], flag_values: Mapping[str, str]
 ) -> tuple[PolicyValue, ...]:
     """Return the values in effect on an instance of a role, one for each of its policies."""
     policy_values = []
     for policy in of_role(role):
         for source, texts in (
-            (Source.FLAG, flags),
-            (Source.FILE, file),
-            (Source.ENVIRONMENT, environment),
+            (PolicySource.FLAG, flag_values),
+            (PolicySource.FILE, file_values),
+            (PolicySource.ENVIRONMENT, environment),
         ):
             if texts.get(policy.name):
                 policy_values.append(PolicyValue(policy.name, texts[policy.name], source))
                 break
         else:
-            policy_values.append(PolicyValue(policy.name, policy.default, Source.DEFAULT))
+            policy_values.append(PolicyValue(policy.name, policy.default, PolicySource.DEFAULT))
     return tuple(policy_values)
 
 
 def merge_environment(environment: Mapping[str, str], values: tuple[PolicyValue, ...]) -> dict[str, str]:
     """Return the environment for an instance: with the values in effect, and without defaults."""
     environment_values = {name: text for name, text in environment.items() if name not in BY_NAME}
-    environment_values |= {value.name: value.text for value in values if value.source is not Source.DEFAULT}
+    environment_values |= {value.name: value.text for value in values if value.source is not PolicySource.DEFAULT}
     return environment_values
 
 
@@ -211,7 +211,7 @@ def parse_file(text: str) -> dict[str, str]:
         name = name.strip()
         if not equals or name in policy_texts:
             raise PolicyError(name or "?", f"line {number} is not NAME=value, or repeats a name")
-        policy_texts[name] = clean(name, value)
+        policy_texts[name] = normalize(name, value)
     return policy_texts
 
 
@@ -232,16 +232,16 @@ def _comparable_value(name: str, text: str) -> object:
     if not text:
         return service_config.ServiceConfig() if BY_NAME[name].kind is PolicyValueKind.JSON else None
     try:
-        return _read(name, text)
+        return _parse(name, text)
     except ValueError:
         return text  # accepted by another version, but not by this one: equal only to itself
 
 
-def _read(name: str, text: str) -> object:
+def _parse(name: str, text: str) -> object:
     return BY_NAME[name].read({name: text})
 
 
-def seconds(name: str, text: str) -> float:
+def duration_seconds(name: str, text: str) -> float:
     """Return a duration in seconds: the default when empty, 0 without a default. Raises PolicyError."""
     text = text or BY_NAME[name].default
     try:

@@ -23,13 +23,13 @@ from fleet.protocol.recovery.service_config import (
 )
 
 #: Top-level key of the JSON of the RFD's variable; upstream's JSON has none.
-WRAPPER = "grpc_client_lb_policy"
+WRAPPER_KEY = "grpc_client_lb_policy"
 _MODES = ("pick_first", "reconnect", "MODE_PICK_FIRST", "MODE_RECONNECT")
 #: Accepted names of each field: camelCase to snake_case, or the reverse.
-_TOP = {"loadBalancingConfig": "load_balancing_config", "healthCheckConfig": "health_check_config"}
-_POLICY = {"teleport_pick_healthy": "teleportPickHealthy"}
-_CHECK = {"serviceName": "service_name"}
-_LARGEST = 16_384
+_TOP_FIELDS = {"loadBalancingConfig": "load_balancing_config", "healthCheckConfig": "health_check_config"}
+_POLICY_FIELDS = {"teleport_pick_healthy": "teleportPickHealthy"}
+_HEALTH_CHECK_FIELDS = {"serviceName": "service_name"}
+_MAX_LENGTH = 16_384
 #: Display names of the dialects. Refloat's agents read both, and behave like agents of the RFD.
 _RFD, _TELEPORT = "RFD 226", "Teleport"
 
@@ -74,8 +74,8 @@ class DialectPreview:
 
 def problems(name: str, text: str) -> tuple[str, ...]:
     """Return every problem of a policy's JSON, as `path: message`; empty when an auth can serve it."""
-    if len(text) > _LARGEST:
-        return (f"is longer than {_LARGEST:,} characters",)
+    if len(text) > _MAX_LENGTH:
+        return (f"is longer than {_MAX_LENGTH:,} characters",)
     try:
         document = json.loads(service_config.without_trailing_commas(text))
     except (ValueError, RecursionError) as error:
@@ -131,26 +131,26 @@ def document(config: ServiceConfig, name: str) -> str:
     body: dict[str, Any] = {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": mode}}]}
     if config.health_service is not None:
         body["healthCheckConfig"] = {"serviceName": config.health_service}
-    return json.dumps({WRAPPER: body} if name == RFD_VARIABLE else body, indent=2, ensure_ascii=False)
+    return json.dumps({WRAPPER_KEY: body} if name == RFD_VARIABLE else body, indent=2, ensure_ascii=False)
 
 
 def _wrapper_problems(document: object) -> Iterator[str]:
     if not isinstance(document, dict):
         yield "is not a JSON object"
         return
-    yield from _unknown_field_problems(document, {WRAPPER: WRAPPER}, "")
-    if WRAPPER not in document:
-        yield f"has no top-level key {WRAPPER!r}"
+    yield from _unknown_field_problems(document, {WRAPPER_KEY: WRAPPER_KEY}, "")
+    if WRAPPER_KEY not in document:
+        yield f"has no top-level key {WRAPPER_KEY!r}"
     else:
-        yield from _document_problems(document[WRAPPER], f"{WRAPPER}")
+        yield from _document_problems(document[WRAPPER_KEY], f"{WRAPPER_KEY}")
 
 
 def _document_problems(document: object, at: str) -> Iterator[str]:
     if not isinstance(document, dict):
         yield f"{at}: is not a JSON object" if at else "is not a JSON object"
         return
-    yield from _unknown_field_problems(document, _TOP, at)
-    entries = _get(document, "loadBalancingConfig", _TOP)
+    yield from _unknown_field_problems(document, _TOP_FIELDS, at)
+    entries = _get_field(document, "loadBalancingConfig", _TOP_FIELDS)
     path = _join(at, "loadBalancingConfig")
     if entries is None:
         yield f"{path}: is missing. Agents would use pick_first"
@@ -159,17 +159,17 @@ def _document_problems(document: object, at: str) -> Iterator[str]:
     else:
         for number, entry in enumerate(entries):
             yield from _entry_problems(entry, f"{path}[{number}]")
-    check = _get(document, "healthCheckConfig", _TOP)
+    check = _get_field(document, "healthCheckConfig", _TOP_FIELDS)
     if check is not None:
-        yield from _check_problems(check, _join(at, "healthCheckConfig"))
+        yield from _health_check_problems(check, _join(at, "healthCheckConfig"))
 
 
 def _entry_problems(entry: object, at: str) -> Iterator[str]:
     if not isinstance(entry, dict) or len(entry) != 1:
         yield f"{at}: must be an object with exactly one policy"
         return
-    yield from _unknown_field_problems(entry, _POLICY, at)
-    policy = _get(entry, "teleport_pick_healthy", _POLICY)
+    yield from _unknown_field_problems(entry, _POLICY_FIELDS, at)
+    policy = _get_field(entry, "teleport_pick_healthy", _POLICY_FIELDS)
     path = _join(at, "teleport_pick_healthy")
     if policy is None:
         return
@@ -182,12 +182,12 @@ def _entry_problems(entry: object, at: str) -> Iterator[str]:
         yield f"{path}.mode: {json.dumps(mode)} is not a mode. Use 'pick_first' or 'reconnect'"
 
 
-def _check_problems(check: object, at: str) -> Iterator[str]:
+def _health_check_problems(check: object, at: str) -> Iterator[str]:
     if not isinstance(check, dict):
         yield f"{at}: is not a JSON object"
         return
-    yield from _unknown_field_problems(check, _CHECK, at)
-    service = _get(check, "serviceName", _CHECK)
+    yield from _unknown_field_problems(check, _HEALTH_CHECK_FIELDS, at)
+    service = _get_field(check, "serviceName", _HEALTH_CHECK_FIELDS)
     if service is not None and not isinstance(service, str):
         yield f"{_join(at, 'serviceName')}: is not a string"
 
@@ -201,7 +201,7 @@ def _unknown_field_problems(
             yield f"{_join(at, key)}: is not a field. Fields: {', '.join(field_names)}"
 
 
-def _get(document: Mapping[str, object], key: str, field_names: Mapping[str, str]) -> object:
+def _get_field(document: Mapping[str, object], key: str, field_names: Mapping[str, str]) -> object:
     return document.get(key, document.get(field_names[key]))
 
 

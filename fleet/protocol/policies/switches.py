@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_SWITCH_TEXTS = {
+_VALUE_BY_TEXT = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
@@ -19,6 +19,6 @@ def switch_from(environment: Mapping[str, str], variable: str, *, default: bool)
     text = environment.get(variable, "")
     if not text:
         return default
-    if text not in _SWITCH_TEXTS:
+    if text not in _VALUE_BY_TEXT:
         raise SwitchError(f"{variable}={text!r} is not a boolean. Use true or false")
-    return _SWITCH_TEXTS[text]
+    return _VALUE_BY_TEXT[text]

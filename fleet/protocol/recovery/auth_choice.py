@@ -18,7 +18,7 @@ _TIMEOUT_SHARE = 0.1
 #: Time for all requests of one heartbeat, as a share of the TTL: 0.4 of it are left when the heartbeat is due.
 _HEARTBEAT_SHARE = 0.3
 #: Seconds for which an auth that failed or closed the connection is tried after the others.
-_BACKOFF = Backoff(first=1.0, most=60.0, factor=2.0)
+_BACKOFF = Backoff(first=1.0, ceiling=60.0, factor=2.0)
 
 
 def request_timeout(ttl: float) -> float:

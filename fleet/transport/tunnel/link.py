@@ -121,7 +121,7 @@ class TunnelLink:
                     if connection.should_move:
                         failure_count = 0
                         continue  # make before break: the next one is dialled while this one still serves
-                failure_count = self._settings.backoff.failures(
+                failure_count = self._settings.backoff.failures_after(
                     failure_count, time.monotonic() - started_at if connection.is_up else 0.0
                 )
                 await asyncio.sleep(self._settings.backoff.wait(failure_count, random.random()))

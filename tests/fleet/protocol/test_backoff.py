@@ -20,6 +20,6 @@ def test_wait_grows_to_its_ceiling_with_half_jitter(failures: int, expected: flo
 
 def test_failures_start_over_after_a_good_connection() -> None:
     """A connection that lasted resets the count; one that broke at once increments it."""
-    backoff = Backoff(good_after=30)
-    assert backoff.failures(4, duration=29.9) == 5
-    assert backoff.failures(4, duration=30) == 1
+    backoff = Backoff(reset_after=30)
+    assert backoff.failures_after(4, duration=29.9) == 5
+    assert backoff.failures_after(4, duration=30) == 1

@@ -63,7 +63,7 @@ def test_format_matches_go(seconds: float, text: str) -> None:
 @given(st.integers(min_value=-(10**15), max_value=10**15))
 def test_format_and_parse_round_trip(nanoseconds: int) -> None:
     """Formatted durations parse to the same nanoseconds, within float precision."""
-    text = durations.format_seconds(nanoseconds / durations.NANOSECONDS)
+    text = durations.format_seconds(nanoseconds / durations.NANOSECONDS_PER_SECOND)
     assert durations.parse_nanoseconds(text) == pytest.approx(nanoseconds, abs=1)
 
 
@@ -127,5 +127,5 @@ def test_format_exact(seconds: float, text: str) -> None:
 @given(st.integers(min_value=-(10**15), max_value=10**15))
 def test_exact_format_and_parse_round_trip(nanoseconds: int) -> None:
     """A form that is saved unchanged keeps its durations, within float precision."""
-    text = durations.format_exact(nanoseconds / durations.NANOSECONDS)
-    assert durations.parse_readable(text) * durations.NANOSECONDS == pytest.approx(nanoseconds, abs=1)
+    text = durations.format_exact(nanoseconds / durations.NANOSECONDS_PER_SECOND)
+    assert durations.parse_readable(text) * durations.NANOSECONDS_PER_SECOND == pytest.approx(nanoseconds, abs=1)

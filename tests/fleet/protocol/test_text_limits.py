@@ -10,7 +10,7 @@ from fleet.protocol import text_limits
 @pytest.mark.parametrize("text", ["", "agent-1", "Bücher-Straße 7", "エージェント", "a" * 256])
 def test_valid_text_is_accepted(text: str) -> None:
     """Any script is accepted, up to the limit."""
-    assert text_limits.refusal("name", text) == ""
+    assert text_limits.refusal_of("name", text) == ""
     assert text_limits.cut(text) == text
 
 
@@ -25,7 +25,7 @@ def test_valid_text_is_accepted(text: str) -> None:
 )
 def test_long_or_unprintable_text_is_refused(text: str, error: str) -> None:
     """The error names the field. Control and right-to-left characters are refused."""
-    assert text_limits.refusal("name", text) == error
+    assert text_limits.refusal_of("name", text) == error
 
 
 def test_cut_text_ends_with_an_ellipsis() -> None:

@@ -7,7 +7,7 @@ import os
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus, read
+from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus, from_headers
 from fleet.transport import diag
 from fleet.transport.declared_status import DeclaredStatus
 from fleet.transport.process import ProcessHealth
@@ -47,9 +47,9 @@ async def test_readyz_has_the_declared_status_in_headers() -> None:
     process.record_success("auth", 0.0)
     app = diag.create_app(process, diag.create_registry(process), declared_status)
     async with TestClient(TestServer(app)) as client:
-        assert read((await client.get("/readyz")).headers.items()) == EMPTY_STATUS
+        assert from_headers((await client.get("/readyz")).headers.items()) == EMPTY_STATUS
         declared_status.degrade("busy")
         declared_status.drain("kernel update")
         response = await client.get("/readyz")
         assert response.status == 200
-        assert read(response.headers.items()) == InstanceStatus("busy", "kernel update")
+        assert from_headers(response.headers.items()) == InstanceStatus("busy", "kernel update")

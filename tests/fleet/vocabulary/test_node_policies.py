@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicyValue, Source
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicyValue, PolicySource
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 
@@ -10,10 +10,10 @@ from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 def test_accepted_values_come_from_the_file() -> None:
     """Values of other sources were not accepted over the network."""
     ttl = PolicyReport(
-        PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT),
-        PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.FILE),
+        PolicyValue(AUTH_TTL_VARIABLE, "10m", PolicySource.DEFAULT),
+        PolicyValue(AUTH_TTL_VARIABLE, "1m", PolicySource.FILE),
     )
-    close = PolicyValue(HTTP_CLOSE_VARIABLE, "true", Source.ENVIRONMENT)
+    close = PolicyValue(HTTP_CLOSE_VARIABLE, "true", PolicySource.ENVIRONMENT)
     reports = {AUTH_TTL_VARIABLE: ttl, HTTP_CLOSE_VARIABLE: PolicyReport(close, close)}
     assert NodeReport("a", "auth", "r", 1.0, "x", "", reports).accepted_values == {AUTH_TTL_VARIABLE: "1m"}
 
@@ -24,9 +24,9 @@ def _report(now: PolicyValue, fallback: PolicyValue | None) -> NodeReport:
 
 def test_drift_compares_meanings_with_desired_values() -> None:
     """A value that is no longer desired must not come from the file."""
-    ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT)
-    file = PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE)
-    environment = PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT)
+    ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", PolicySource.DEFAULT)
+    file = PolicyValue(AUTH_TTL_VARIABLE, "60s", PolicySource.FILE)
+    environment = PolicyValue(AUTH_TTL_VARIABLE, "1m", PolicySource.ENVIRONMENT)
     assert _report(file, ten).describe_drift({AUTH_TTL_VARIABLE: "1m"}) == ""
     assert "is 60s (file), not 2m" in _report(file, ten).describe_drift({AUTH_TTL_VARIABLE: "2m"})
     assert "is still 60s" in _report(file, ten).describe_drift({})
@@ -37,10 +37,10 @@ def test_drift_compares_meanings_with_desired_values() -> None:
 
 def test_text_with_desired_value_respects_flags_and_fallback() -> None:
     """A flag takes precedence; an unset value falls back to the value below the file."""
-    ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT)
+    ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", PolicySource.DEFAULT)
     file, flag = (
-        PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE),
-        PolicyValue(AUTH_TTL_VARIABLE, "5s", Source.FLAG),
+        PolicyValue(AUTH_TTL_VARIABLE, "60s", PolicySource.FILE),
+        PolicyValue(AUTH_TTL_VARIABLE, "5s", PolicySource.FLAG),
     )
     assert PolicyReport(file, file, ten).text_with_desired("2m") == "2m"
     assert PolicyReport(file, file, ten).text_with_desired("") == "10m"

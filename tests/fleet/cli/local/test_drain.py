@@ -16,7 +16,7 @@ from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
 from fleet.processes import pids
 from fleet.processes.supervisor import Supervisor, has_ready_line
-from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus, read
+from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus, from_headers
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def refloat(home: Path, command: str, *args: str) -> Result:
 def read_status(home: Path) -> InstanceStatus:
     diag = fleet_record.load(home, "default").member("proxy-1").diag
     with urllib.request.urlopen(f"http://{diag}/readyz", timeout=60) as answer:
-        return read(answer.headers.items())
+        return from_headers(answer.headers.items())
 
 
 def test_instance_reports_drain_and_degrade_requests(home: Path) -> None:

@@ -102,7 +102,7 @@ def test_status_is_kept_while_the_instance_does_not_respond() -> None:
         watch, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=3.0
     )
     assert watch.drain_request is not None
-    assert (watch.drain_request.reason, watch.drain_request.at, watch.degraded_reason) == (
+    assert (watch.drain_request.reason, watch.drain_request.requested_at, watch.degraded_reason) == (
         "kernel",
         1.0,
         "busy",

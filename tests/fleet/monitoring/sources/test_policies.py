@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.policies import read_policies
-from fleet.protocol.policies.env_policies import Source
+from fleet.protocol.policies.env_policies import PolicySource
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.plane import channel_to
@@ -55,9 +55,9 @@ async def test_report_contains_values_and_sources(server: tuple[grpc.aio.Server,
     report_of_policy = report.policies[AUTH_TTL_VARIABLE]
     assert (report_of_policy.current_value.text, report_of_policy.current_value.source) == (
         "1m",
-        Source.ENVIRONMENT,
+        PolicySource.ENVIRONMENT,
     )
-    assert (report_of_policy.next_value.text, report_of_policy.next_value.source) == ("2m", Source.FILE)
+    assert (report_of_policy.next_value.text, report_of_policy.next_value.source) == ("2m", PolicySource.FILE)
 
 
 async def test_missing_policy_service_is_an_error_with_a_response(

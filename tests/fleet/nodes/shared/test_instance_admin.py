@@ -12,7 +12,7 @@ from fleet.protocol.destination.instance_status import (
     EMPTY_STATUS,
     PREFERRED_SERVICE,
     InstanceStatus,
-    read,
+    from_headers,
 )
 from fleet.transport.admin import InstanceAdminClient, RejectedError
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
@@ -32,7 +32,7 @@ async def test_declared_status_is_reported_by_the_health_service(plane: Plane) -
             call = health.Check(health_pb2.HealthCheckRequest())
             assert (await call).status == SERVING
             statuses_by_name = (await health.List(health_pb2.HealthListRequest())).statuses
-            return read(await call.trailing_metadata()), {
+            return from_headers(await call.trailing_metadata()), {
                 name: entry.status for name, entry in statuses_by_name.items()
             }
 

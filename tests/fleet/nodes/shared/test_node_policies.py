@@ -17,7 +17,7 @@ from fleet.monitoring.sources.policies import read_policies
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.shared import lifecycle, node_policies
 from fleet.nodes.shared.node_policies import Policies
-from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, Source, revision_of
+from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, PolicySource, revision_of
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, ServiceConfig
 from fleet.transport.admin import AdminError, NodePoliciesClient, RejectedError, RevisionConflictError
@@ -30,7 +30,7 @@ _RECONNECT = (
 )
 
 
-def _value_sources(policies: Policies) -> dict[str, tuple[str, Source]]:
+def _value_sources(policies: Policies) -> dict[str, tuple[str, PolicySource]]:
     return {value.name: (value.text, value.source) for value in policies.effective_values}
 
 
@@ -42,11 +42,11 @@ def test_file_overrides_environment_and_flag_overrides_file(tmp_path: Path) -> N
     policies.accept({AUTH_TTL_VARIABLE: "30s"})
     reloaded, ttl = node_policies.load_with_ttl("auth", data, environment, None)
     assert ttl == 30
-    assert _value_sources(reloaded)[AUTH_TTL_VARIABLE] == ("30s", Source.FILE)
-    assert _value_sources(reloaded)[HTTP_CLOSE_VARIABLE] == ("true", Source.ENVIRONMENT)
+    assert _value_sources(reloaded)[AUTH_TTL_VARIABLE] == ("30s", PolicySource.FILE)
+    assert _value_sources(reloaded)[HTTP_CLOSE_VARIABLE] == ("true", PolicySource.ENVIRONMENT)
     reloaded_with_flag, ttl = node_policies.load_with_ttl("auth", data, environment, 90.0)
     assert ttl == 90
-    assert _value_sources(reloaded_with_flag)[AUTH_TTL_VARIABLE][1] is Source.FLAG
+    assert _value_sources(reloaded_with_flag)[AUTH_TTL_VARIABLE][1] is PolicySource.FLAG
     assert reloaded.merge_environment()[AUTH_TTL_VARIABLE] == "30s"
 
 
@@ -89,8 +89,8 @@ async def test_accepted_values_are_reported_and_restart_is_requested_once(
         assert report.revision == next_revision
         assert report.accepted_values[AUTH_TTL_VARIABLE] == "30s"
         ttl = report.policies[AUTH_TTL_VARIABLE]
-        assert (ttl.current_value.text, ttl.current_value.source) == ("10m", Source.ENVIRONMENT)
-        assert (ttl.next_value.text, ttl.next_value.source) == ("30s", Source.FILE)
+        assert (ttl.current_value.text, ttl.current_value.source) == ("10m", PolicySource.ENVIRONMENT)
+        assert (ttl.next_value.text, ttl.next_value.source) == ("30s", PolicySource.FILE)
         assert ttl.fallback_value == ttl.current_value
         with pytest.raises(RevisionConflictError, match="is out of date"):
             await admin.set(report_before.revision, {})
@@ -163,7 +163,7 @@ async def test_restarted_program_keeps_its_pid_and_addresses(
                 ttl = report.policies[AUTH_TTL_VARIABLE].current_value
                 return report.run_id != report_before.run_id and (ttl.text, ttl.source) == (
                     "40s",
-                    Source.FILE,
+                    PolicySource.FILE,
                 )
 
         await eventually(reloaded)

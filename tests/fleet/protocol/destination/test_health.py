@@ -99,7 +99,7 @@ def test_verdict_has_reason_and_time() -> None:
     for at, probe in enumerate("SFF", start=2):
         destination.record_probe(PROBES[probe], float(at))
     verdict = destination.verdict(100.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
         Health.DEGRADED,
         HealthReason.FAILURES_IN_WINDOW,
         4.0,
@@ -108,12 +108,12 @@ def test_verdict_has_reason_and_time() -> None:
 
 def test_declaration_expires_and_can_be_withdrawn() -> None:
     """A repeated declaration extends the first one, whose time is kept."""
-    destination = Destination(0.0, HealthSettings(declared_for=10))
+    destination = Destination(0.0, HealthSettings(degraded_signal_duration=10))
     destination.record_probe(ProbeOutcome.SUCCESS, 1.0)
     destination.declare_degraded(2.0)
     destination.declare_degraded(8.0)
     verdict = destination.verdict(17.9)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.DECLARED, 2.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.DECLARED, 2.0)
     assert verdict.active.health is Health.HEALTHY
     assert destination.verdict(18.0).health is Health.HEALTHY
     destination.declare_degraded(20.0, duration=1_000.0)
@@ -132,7 +132,7 @@ def test_declaration_does_not_hide_worse_health() -> None:
 
 def test_proxied_degraded_without_probes_expires() -> None:
     """The diagram has no transition from Unknown for it; it is a separate signal that expires."""
-    destination = Destination(0.0, HealthSettings(declared_for=10))
+    destination = Destination(0.0, HealthSettings(degraded_signal_duration=10))
     destination.record_request(RequestOutcome.DEGRADED, 1.0)
     assert destination.active.signal.health is Health.UNKNOWN
     assert destination.verdict(10.9).reason is HealthReason.PROXIED_DEGRADED
@@ -148,7 +148,7 @@ def test_proxied_degraded_with_literal_settings_changes_the_diagram_only() -> No
     destination.record_probe(ProbeOutcome.SUCCESS, 2.0)
     destination.record_request(RequestOutcome.DEGRADED, 3.0)
     verdict = destination.verdict(1_000.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
         Health.DEGRADED,
         HealthReason.PROXIED_DEGRADED,
         3.0,
@@ -158,7 +158,7 @@ def test_proxied_degraded_with_literal_settings_changes_the_diagram_only() -> No
 
 def test_whole_window_setting_waits_for_a_full_window() -> None:
     """Without the setting two failures of the first two probes are enough."""
-    health_settings = HealthSettings(whole_window=True)
+    health_settings = HealthSettings(require_full_window=True)
     assert health_path("SFFSF", health_settings) == "hea hea hea hea hea"
     assert health_path("SSFFSF", health_settings) == "hea hea hea hea hea deg"
 
@@ -167,7 +167,7 @@ def test_several_first_failures_are_needed_if_set() -> None:
     """An instance that starts slowly is not Unhealthy after one probe; a success or "degraded" decides at
     once.
     """
-    health_settings = HealthSettings(first_failures=3)
+    health_settings = HealthSettings(failures_from_unknown=3)
     assert health_path("FFF", health_settings) == "unk unk unh"
     assert health_path("FFSFF", health_settings) == "unk unk hea hea deg"
     assert health_path("FD", health_settings) == "unk deg"
@@ -190,7 +190,7 @@ def test_proxied_degraded_ends_after_a_success_streak() -> None:
 
 def test_proxied_degraded_debounced_needs_several_within_the_window() -> None:
     """Two within 10 s count; two within 20 s do not."""
-    destination = Destination(0.0, HealthSettings(proxied_needed=2, proxied_within=10))
+    destination = Destination(0.0, HealthSettings(degraded_responses_needed=2, degraded_responses_within=10))
     destination.record_probe(ProbeOutcome.SUCCESS, 1.0)
     destination.record_request(RequestOutcome.DEGRADED, 2.0)
     destination.record_request(RequestOutcome.DEGRADED, 20.0)
@@ -210,7 +210,7 @@ def test_proxied_failure_rates_give_degraded_then_unhealthy() -> None:
         assert destination.verdict(now).health is Health.HEALTHY
     destination.record_request(RequestOutcome.FAILURE, 10.0)
     verdict = destination.verdict(69.9)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 10.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 10.0)
     assert destination.verdict(70.0).health is Health.HEALTHY
 
     for outcome in (*[RequestOutcome.SUCCESS] * 2, *[RequestOutcome.FAILURE] * 7):
@@ -218,9 +218,9 @@ def test_proxied_failure_rates_give_degraded_then_unhealthy() -> None:
     assert destination.verdict(20.0).health is Health.DEGRADED
     destination.record_request(RequestOutcome.FAILURE, 21.0)
     verdict = destination.verdict(80.9)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.UNHEALTHY, HealthReason.FAILURE_RATE, 21.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.UNHEALTHY, HealthReason.FAILURE_RATE, 21.0)
     verdict = destination.verdict(81.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 81.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 81.0)
     assert destination.verdict(141.0).health is Health.HEALTHY
     destination.record_request(RequestOutcome.FAILURE, 142.0)
     assert destination.verdict(142.0).health is Health.HEALTHY
@@ -246,12 +246,12 @@ def test_proxied_failures_at_half_rate_never_give_unhealthy() -> None:
         )
         assert destination.verdict(number / 10).health in (Health.HEALTHY, Health.DEGRADED)
     verdict = destination.verdict(199.9)
-    assert (verdict.health, verdict.at) == (Health.DEGRADED, 0.9)
+    assert (verdict.health, verdict.changed_at) == (Health.DEGRADED, 0.9)
 
 
 def test_proxied_failures_without_a_failure_rate_give_unhealthy_only() -> None:
     """It is never Degraded, neither before nor after."""
-    destination = Destination(0.0, HealthSettings(failure_rate=None, unhealthy_rate=0.5, rate_minimum=2))
+    destination = Destination(0.0, HealthSettings(failure_rate=None, unhealthy_rate=0.5, rate_min_requests=2))
     destination.record_request(RequestOutcome.FAILURE, 1.0)
     destination.record_request(RequestOutcome.FAILURE, 2.0)
     assert destination.verdict(61.9).health is Health.UNHEALTHY
@@ -276,7 +276,7 @@ def test_draining_is_independent_of_health() -> None:
     verdict = destination.verdict(4.0)
     assert verdict.health is Health.HEALTHY
     assert verdict.drain_request is not None
-    assert (verdict.drain_request.reason, verdict.drain_request.at) == ("kernel update", 2.0)
+    assert (verdict.drain_request.reason, verdict.drain_request.requested_at) == ("kernel update", 2.0)
     destination.reset(5.0)
     assert destination.verdict(5.0).drain_request is not None
     destination.undrain()
@@ -290,7 +290,7 @@ def test_reset_clears_observations() -> None:
     destination.declare_degraded(1.0)
     destination.reset(2.0)
     verdict = destination.verdict(2.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.UNKNOWN, HealthReason.RESET, 2.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.UNKNOWN, HealthReason.RESET, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -299,8 +299,8 @@ def test_reset_clears_observations() -> None:
         {"streak": 0},
         {"window_failures": 6},
         {"window_failures": 0},
-        {"proxied_needed": 0},
-        {"first_failures": 0},
+        {"degraded_responses_needed": 0},
+        {"failures_from_unknown": 0},
         {"failure_rate": 0.0},
         {"unhealthy_rate": 1.1},
         {"failure_rate": 0.9},
@@ -314,7 +314,7 @@ def test_invalid_settings_are_refused(invalid: dict[str, float]) -> None:
 
 def test_proxied_failures_while_unhealthy_do_not_count() -> None:
     """Otherwise requests in progress would keep it Unhealthy."""
-    settings = HealthSettings(failure_rate=None, unhealthy_rate=0.5, rate_minimum=2, reactivate_after=10)
+    settings = HealthSettings(failure_rate=None, unhealthy_rate=0.5, rate_min_requests=2, reactivate_after=10)
     destination = Destination(0.0, settings)
     for at in (1.0, 1.0, 10.0, 10.0, 10.0):
         destination.record_request(RequestOutcome.FAILURE, at)
@@ -325,7 +325,7 @@ def test_proxied_failures_while_unhealthy_do_not_count() -> None:
 
 def test_proxied_degraded_before_a_recovery_does_not_count() -> None:
     """A success streak of probes clears earlier "degraded" results."""
-    destination = Destination(0.0, HealthSettings(proxied_needed=2, proxied_within=10))
+    destination = Destination(0.0, HealthSettings(degraded_responses_needed=2, degraded_responses_within=10))
     destination.record_probe(ProbeOutcome.DEGRADED, 1.0)
     destination.record_request(RequestOutcome.DEGRADED, 1.0)
     for at in (2.0, 3.0, 4.0):
@@ -348,7 +348,7 @@ def test_proxied_failures_end_early_after_a_success_streak() -> None:
     assert destination.verdict(12.0).health is Health.UNHEALTHY
     destination.record_probe(ProbeOutcome.SUCCESS, 13.0)
     verdict = destination.verdict(13.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
         Health.DEGRADED,
         HealthReason.SUCCESSES_IN_A_ROW,
         13.0,
@@ -358,9 +358,9 @@ def test_proxied_failures_end_early_after_a_success_streak() -> None:
     assert destination.verdict(14.0).health is Health.DEGRADED
     destination.record_request(RequestOutcome.FAILURE, 14.0)
     verdict = destination.verdict(73.9)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.UNHEALTHY, HealthReason.FAILURE_RATE, 14.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.UNHEALTHY, HealthReason.FAILURE_RATE, 14.0)
     verdict = destination.verdict(74.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 74.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 74.0)
     assert destination.verdict(133.9).health is Health.DEGRADED
     assert destination.verdict(134.0).health is Health.HEALTHY
 

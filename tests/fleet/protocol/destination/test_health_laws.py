@@ -51,7 +51,7 @@ class Diagram:
         self.entry_count = self.healthy_count = 0
 
     def _is_failure(self, probe: str) -> bool:
-        return probe == "failure" or (self.settings.degraded_fails and probe == "degraded")
+        return probe == "failure" or (self.settings.count_degraded_as_failure and probe == "degraded")
 
     def _streak(self, length: int) -> list[str]:
         """Return the last `length` probes that count for a streak; empty if there are fewer."""
@@ -67,14 +67,14 @@ class Diagram:
             if probe == "degraded":
                 yield "only degraded"
             return
-        if settings.first_failures == 1:
+        if settings.failures_from_unknown == 1:
             yield "first not success"
-        elif (streak := self._streak(settings.first_failures)) and all(map(self._is_failure, streak)):
+        elif (streak := self._streak(settings.failures_from_unknown)) and all(map(self._is_failure, streak)):
             yield "last not success of the first"
         if (streak := self._streak(settings.streak)) and all(map(self._is_failure, streak)):
             yield "last not success of a row"
-        window = self.probes[self.healthy_count if settings.clear_window else 0 :][-settings.window :]
-        is_enough = len(window) == settings.window or not settings.whole_window
+        window = self.probes[self.healthy_count if settings.clear_window_on_recovery else 0 :][-settings.window_size :]
+        is_enough = len(window) == settings.window_size or not settings.require_full_window
         if (
             is_enough
             and len([probe for probe in window if self._is_failure(probe)]) >= settings.window_failures
@@ -83,7 +83,7 @@ class Diagram:
 
     def probe(self, outcome: str, at: float) -> bool:
         """Add a probe that came in time; return whether the state becomes Healthy."""
-        if self.probed_at is not None and self.probed_at - self.settings.late_within <= at < self.probed_at:
+        if self.probed_at is not None and self.probed_at - self.settings.late_tolerance <= at < self.probed_at:
             return False
         self.probes.append(outcome)
         self.probed_at = at
@@ -124,12 +124,12 @@ class Requests:
         """Add a "degraded" result; return whether there were enough within the window."""
         settings = self.settings
         self.degraded_times.append(at)
-        last = self.degraded_times[-settings.proxied_needed :]
-        if len(last) < settings.proxied_needed or at - last[0] > settings.proxied_within:
+        last = self.degraded_times[-settings.degraded_responses_needed :]
+        if len(last) < settings.degraded_responses_needed or at - last[0] > settings.degraded_responses_within:
             return False
-        if settings.proxied_stands:
+        if settings.degraded_signal_persists:
             since = self.degraded_period[0] if at < self.degraded_period[1] else at
-            self.degraded_period = (since, at + settings.declared_for)
+            self.degraded_period = (since, at + settings.degraded_signal_duration)
         return True
 
     def add_request(self, at: float, *, is_failure: bool) -> None:
@@ -148,7 +148,7 @@ class Requests:
         recent_failures = [
             is_failure for ended_at, is_failure in self.requests if at - ended_at < settings.rate_window
         ]
-        if not is_failure or len(recent_failures) < settings.rate_minimum:
+        if not is_failure or len(recent_failures) < settings.rate_min_requests:
             return
         failure_rate = sum(recent_failures) / len(recent_failures)
         is_degraded = at < self.rate_period[1]
@@ -206,23 +206,23 @@ def any_settings(draw: st.DrawFn) -> HealthSettings:
     failure_rate, unhealthy_rate = draw(rates)
     return HealthSettings(
         streak=draw(st.integers(1, 4)),
-        window=window,
+        window_size=window,
         window_failures=draw(st.integers(1, window)),
-        whole_window=draw(st.booleans()),
-        first_failures=draw(st.integers(1, 3)),
-        degraded_fails=draw(st.booleans()),
+        require_full_window=draw(st.booleans()),
+        failures_from_unknown=draw(st.integers(1, 3)),
+        count_degraded_as_failure=draw(st.booleans()),
         streak_since_entry=draw(st.booleans()),
-        clear_window=draw(st.booleans()),
-        proxied_needed=draw(st.integers(1, 3)),
-        proxied_within=10.0,
-        proxied_stands=draw(st.booleans()),
-        declared_for=20.0,
+        clear_window_on_recovery=draw(st.booleans()),
+        degraded_responses_needed=draw(st.integers(1, 3)),
+        degraded_responses_within=10.0,
+        degraded_signal_persists=draw(st.booleans()),
+        degraded_signal_duration=20.0,
         failure_rate=failure_rate,
         unhealthy_rate=unhealthy_rate,
         rate_window=20.0,
-        rate_minimum=draw(st.integers(1, 4)),
+        rate_min_requests=draw(st.integers(1, 4)),
         reactivate_after=5.0,
-        late_within=5.0,
+        late_tolerance=5.0,
     )
 
 
@@ -295,7 +295,7 @@ class DestinationMachine(RuleBasedStateMachine):
         since = self.declared_period[0] if self.now < self.declared_period[1] else self.now
         self.declared_period = (
             since,
-            self.now + (self.settings.declared_for if duration is None else duration),
+            self.now + (self.settings.degraded_signal_duration if duration is None else duration),
         )
 
     @precondition(lambda self: self.now < self.declared_period[1])
@@ -338,11 +338,11 @@ class DestinationMachine(RuleBasedStateMachine):
             (verdict.active, verdict.passive, verdict.declaration), signals, strict=True
         ):
             assert (signal.health.value, signal.reason) == expected[:2]
-            assert signal.at == expected[2] or expected is _NO_SIGNAL
+            assert signal.changed_at == expected[2] or expected is _NO_SIGNAL
         order = ["unknown", "healthy", "degraded", "unhealthy"]
         worst = max(signals, key=lambda signal: order.index(signal[0]))
-        assert (verdict.health.value, verdict.reason, verdict.at) == worst
-        drain = verdict.drain_request and (verdict.drain_request.reason, verdict.drain_request.at)
+        assert (verdict.health.value, verdict.reason, verdict.changed_at) == worst
+        drain = verdict.drain_request and (verdict.drain_request.reason, verdict.drain_request.requested_at)
         assert drain == self.drain
 
 

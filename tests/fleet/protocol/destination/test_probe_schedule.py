@@ -13,11 +13,11 @@ from fleet.protocol.destination.health import (
 )
 from fleet.protocol.destination.probe_schedule import (
     ProbeSettings,
-    first_at,
-    interval,
-    is_open,
-    next_at,
-    sooner_at,
+    first_probe_at,
+    current_interval,
+    can_health_change_soon,
+    next_probe_at,
+    earlier_probe_at,
 )
 
 PROBES = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
@@ -59,11 +59,11 @@ def destination_after(events: str) -> Destination:
 )
 def test_interval_is_short_while_a_streak_is_open(events: str, expected: float) -> None:
     """The interval that follows each series of probes."""
-    assert interval(destination_after(events).active, SETTINGS) == expected
+    assert current_interval(destination_after(events).active, SETTINGS) == expected
 
 
 def test_interval_without_down_interval_is_the_usual() -> None:
-    assert interval(destination_after("F").active, ProbeSettings(interval=7)) == 7
+    assert current_interval(destination_after("F").active, ProbeSettings(interval=7)) == 7
 
 
 def test_interval_is_measured_from_start_to_start() -> None:
@@ -71,15 +71,15 @@ def test_interval_is_measured_from_start_to_start() -> None:
     at once.
     """
     active = destination_after("S").active
-    assert next_at(active, 100.0, 100.4, 0.5, SETTINGS) == 110.0
-    assert next_at(active, 100.0, 112.0, 0.5, SETTINGS) == 112.0
+    assert next_probe_at(active, 100.0, 100.4, 0.5, SETTINGS) == 110.0
+    assert next_probe_at(active, 100.0, 112.0, 0.5, SETTINGS) == 112.0
 
 
 def test_next_probe_is_jittered_both_ways() -> None:
     """The jitter is 10 %, and 0 on average."""
     active, settings = destination_after("S").active, ProbeSettings(interval=10, jitter=0.1)
     chances = random.Random(1)
-    waits = [next_at(active, 0.0, 0.0, chances.random(), settings) for _ in range(2_000)]
+    waits = [next_probe_at(active, 0.0, 0.0, chances.random(), settings) for _ in range(2_000)]
     assert min(waits) >= 9.0
     assert max(waits) <= 11.0
     assert sum(waits) / len(waits) == pytest.approx(10.0, abs=0.1)
@@ -91,7 +91,7 @@ def test_probes_of_many_destinations_spread() -> None:
     active = destination_after("S").active
     due = [0.0] * 50
     for _ in range(40):
-        due = [next_at(active, at, at, chances.random(), settings) for at in due]
+        due = [next_probe_at(active, at, at, chances.random(), settings) for at in due]
     assert max(due) - min(due) > settings.interval
     assert len({int(at % settings.interval) for at in due}) == 10
 
@@ -99,7 +99,7 @@ def test_probes_of_many_destinations_spread() -> None:
 def test_first_probes_are_soon_and_apart() -> None:
     """New destinations are Unknown, and probed within the fast interval."""
     chances = random.Random(3)
-    times = sorted(first_at(5.0, chances.random(), SETTINGS) for _ in range(100))
+    times = sorted(first_probe_at(5.0, chances.random(), SETTINGS) for _ in range(100))
     assert 5.0 <= times[0] < 5.1
     assert 5.9 < times[-1] < 6.0
 
@@ -107,9 +107,9 @@ def test_first_probes_are_soon_and_apart() -> None:
 def test_failed_request_brings_the_next_probe_forward() -> None:
     """A probe is never postponed, nor sent more often than the fast interval."""
     active = destination_after("S").active
-    assert sooner_at(110.0, active, 100.0, 0.5, SETTINGS) == 101.0
-    assert sooner_at(100.5, active, 100.0, 0.5, SETTINGS) == 100.5
-    assert sooner_at(103.0, destination_after("F").active, 100.0, 0.5, SETTINGS) == 103.0
+    assert earlier_probe_at(110.0, active, 100.0, 0.5, SETTINGS) == 101.0
+    assert earlier_probe_at(100.5, active, 100.0, 0.5, SETTINGS) == 100.5
+    assert earlier_probe_at(103.0, destination_after("F").active, 100.0, 0.5, SETTINGS) == 103.0
 
 
 def test_detection_is_as_fast_as_the_fast_interval_allows() -> None:
@@ -119,10 +119,10 @@ def test_detection_is_as_fast_as_the_fast_interval_allows() -> None:
     destination, now = destination_after("S"), 10.0
     while destination.active.signal.health is not Health.UNHEALTHY:
         destination.record_probe(ProbeOutcome.FAILURE, now)
-        now = next_at(destination.active, now, now, 0.5, SETTINGS)
-    assert destination.active.signal.at == 10.0 + 4 * SETTINGS.fast_interval
-    assert not is_open(destination.active)
-    assert len(destination.active.recent) <= RECOMMENDED_SETTINGS.window
+        now = next_probe_at(destination.active, now, now, 0.5, SETTINGS)
+    assert destination.active.signal.changed_at == 10.0 + 4 * SETTINGS.fast_interval
+    assert not can_health_change_soon(destination.active)
+    assert len(destination.active.recent_outcomes) <= RECOMMENDED_SETTINGS.window_size
 
 
 @pytest.mark.parametrize(

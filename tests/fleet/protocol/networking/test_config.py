@@ -31,7 +31,7 @@ def test_every_field_is_described() -> None:
     for field in FIELDS:
         assert field.help.endswith(".")
         if field.kind in {FieldKind.DURATION, FieldKind.INTEGER}:
-            assert field.zero
+            assert field.zero_meaning
             assert 0 < field.lowest < field.highest
 
 
@@ -181,6 +181,6 @@ def test_origin_and_reset() -> None:
     """Without a label the origin is dynamic. Only a config from a file cannot be reset."""
     assert NetworkingResource(NetworkingConfig(), {}).origin == "dynamic"
     assert NetworkingResource(NetworkingConfig(), {rules.ORIGIN_LABEL: "config-file"}).origin == "config-file"
-    assert rules.reset_refusal(Origin.CONFIG_FILE)
-    assert not rules.reset_refusal(Origin.DYNAMIC)
-    assert not rules.reset_refusal(Origin.DEFAULTS)
+    assert rules.reset_refusal_of(Origin.CONFIG_FILE)
+    assert not rules.reset_refusal_of(Origin.DYNAMIC)
+    assert not rules.reset_refusal_of(Origin.DEFAULTS)

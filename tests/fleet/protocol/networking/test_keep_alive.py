@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.networking.keep_alive import KeepAlive, TunnelLiveness, smoothed_rtt
+from fleet.protocol.networking.keep_alive import KeepAlive, TunnelLiveness, smooth_rtt
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def test_default_timeout_matches_teleport() -> None:
 
 def test_smoothed_rtt() -> None:
     """The first sample counts in full, later ones by an eighth: one slow response has little effect."""
-    assert smoothed_rtt(None, 0.2) == 0.2
-    assert smoothed_rtt(0.2, 1.0) == pytest.approx(0.3)
+    assert smooth_rtt(None, 0.2) == 0.2
+    assert smooth_rtt(0.2, 1.0) == pytest.approx(0.3)
     rtt = 1.0
     for _ in range(100):
-        rtt = smoothed_rtt(rtt, 0.1)
+        rtt = smooth_rtt(rtt, 0.1)
     assert rtt == pytest.approx(0.1, abs=1e-3)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE, POLICIES, PolicyError, Source
+from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE, POLICIES, PolicyError, PolicySource
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.discovery import COMPACT_VARIABLE
 from fleet.protocol.recovery.reconnect_schedule import INTERVAL_VARIABLE as RECONNECT_VARIABLE
@@ -52,7 +52,7 @@ def test_every_policy_has_texts() -> None:
 def test_invalid_value_is_refused(name: str, text: str) -> None:
     """The error has the policy's name and a sentence."""
     with pytest.raises(PolicyError) as caught:
-        env_policies.clean(name, text)
+        env_policies.normalize(name, text)
     assert caught.value.name == name
     assert caught.value.sentence
     assert name not in caught.value.sentence
@@ -63,13 +63,13 @@ def test_empty_and_unprintable_are_refused(policy: env_policies.EnvPolicy) -> No
     """A policy is unset by leaving it out; a line break would add another variable to the file."""
     for text in ("", "  ", "1m\nPATH=x", "true\0"):
         with pytest.raises(PolicyError):
-            env_policies.clean(policy.name, text)
+            env_policies.normalize(policy.name, text)
 
 
 def test_unknown_names_are_refused() -> None:
     """PATH cannot be set remotely, nor can a policy of the other role."""
     with pytest.raises(PolicyError, match="not a policy that can be set"):
-        env_policies.clean("PATH", "x")
+        env_policies.normalize("PATH", "x")
     accepted_values, errors = env_policies.check(
         "auth", {"LD_PRELOAD": "x", PROXY_TTL_VARIABLE: "1m", AUTH_TTL_VARIABLE: "1m"}
     )
@@ -109,11 +109,11 @@ def test_effective_value_and_its_source() -> None:
     file = {AUTH_TTL_VARIABLE: "2m", RFD_VARIABLE: _RECONNECT}
     values = {value.name: value for value in env_policies.effective_values("auth", environment, file, {})}
     assert set(values) == {policy.name for policy in env_policies.of_role("auth")}
-    assert (values[AUTH_TTL_VARIABLE].text, values[AUTH_TTL_VARIABLE].source) == ("2m", Source.FILE)
-    assert values[HTTP_CLOSE_VARIABLE].source is Source.ENVIRONMENT
-    assert values[UPSTREAM_VARIABLE].source is Source.DEFAULT
+    assert (values[AUTH_TTL_VARIABLE].text, values[AUTH_TTL_VARIABLE].source) == ("2m", PolicySource.FILE)
+    assert values[HTTP_CLOSE_VARIABLE].source is PolicySource.ENVIRONMENT
+    assert values[UPSTREAM_VARIABLE].source is PolicySource.DEFAULT
     values_with_flag = env_policies.effective_values("auth", environment, file, {AUTH_TTL_VARIABLE: "5m"})
-    assert next(value for value in values_with_flag if value.name == AUTH_TTL_VARIABLE).source is Source.FLAG
+    assert next(value for value in values_with_flag if value.name == AUTH_TTL_VARIABLE).source is PolicySource.FLAG
     node_environment = env_policies.merge_environment(environment, values_with_flag)
     assert node_environment["PATH"] == "/bin"
     assert node_environment[AUTH_TTL_VARIABLE] == "5m"
@@ -143,7 +143,7 @@ def test_values_are_compared_by_meaning(name: str, text: str, other_text: str, i
 
 def test_file_round_trip() -> None:
     """A written file parses to the same values, and its revision depends on them."""
-    values = {name: env_policies.clean(name, text) for name, text in _VALID_TEXTS.items()}
+    values = {name: env_policies.normalize(name, text) for name, text in _VALID_TEXTS.items()}
     assert env_policies.parse_file(env_policies.format_file(values)) == values
     assert env_policies.revision_of(values) != env_policies.revision_of({})
 
@@ -158,7 +158,7 @@ def test_invalid_file_is_refused(text: str) -> None:
 
 
 def test_seconds_of_a_duration_policy() -> None:
-    assert env_policies.seconds(AUTH_TTL_VARIABLE, "") == 600
-    assert env_policies.seconds(RECONNECT_VARIABLE, "") == 0
+    assert env_policies.duration_seconds(AUTH_TTL_VARIABLE, "") == 600
+    assert env_policies.duration_seconds(RECONNECT_VARIABLE, "") == 0
     with pytest.raises(PolicyError):
-        env_policies.seconds(AUTH_TTL_VARIABLE, "x")
+        env_policies.duration_seconds(AUTH_TTL_VARIABLE, "x")

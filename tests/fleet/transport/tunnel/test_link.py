@@ -23,7 +23,7 @@ from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.waiting import eventually
 
 ECHO = Target("echo", "TEST")
-FAST_SETTINGS = LinkSettings(backoff=Backoff(first=0.02, most=0.1), up_within=5.0, probe_interval=None)
+FAST_SETTINGS = LinkSettings(backoff=Backoff(first=0.02, ceiling=0.1), up_within=5.0, probe_interval=None)
 
 
 @dataclass
