@@ -18,7 +18,7 @@ from typing_extensions import override
 #: Default maximum length of a text, characters: parsing takes some 10 s per million.
 LONGEST = 1_048_576
 #: Maximum nesting of lists and mappings; our formats have a dozen levels.
-_DEEPEST = 64
+_MAX_DEPTH = 64
 #: Maximum length of a number, characters: the time to convert one grows with the square of its length.
 _LONGEST_NUMBER = 40
 _LARGEST_NUMBER = 2**63
@@ -41,8 +41,8 @@ def load_all(text: str, *, longest: int = LONGEST) -> list[Any]:
     if len(text) > longest:
         raise StrictYAMLError(f"the text is longer than {longest} characters")
     try:
-        # _Strict is a SafeLoader that accepts less.
-        return [document for document in yaml.load_all(text, Loader=_Strict) if document is not None]
+        # _StrictLoader is a SafeLoader that accepts less.
+        return [document for document in yaml.load_all(text, Loader=_StrictLoader) if document is not None]
     except yaml.MarkedYAMLError as error:
         raise StrictYAMLError(_describe_syntax_error(error)) from None
     except yaml.reader.ReaderError as error:
@@ -62,7 +62,7 @@ class _RefusedError(yaml.constructor.ConstructorError):
 
 
 #: Our words for PyYAML's syntax errors, by a pattern of its words.
-_SYNTAX_ERRORS: tuple[tuple[str, str], ...] = (
+_SYNTAX_ERROR_SENTENCES: tuple[tuple[str, str], ...] = (
     (r"expected the node content, but found '<stream end>'", "the text ends where a value is expected"),
     (r"expected the node content, but found (.*)", r"expected a value before \1"),
     (r"expected (',' or '.'), but got '<stream end>'", r"the text ends before \1"),
@@ -92,14 +92,14 @@ def _describe_syntax_error(error: yaml.MarkedYAMLError) -> str:
     if problem == "found unexpected end of stream":
         # The mark of the problem is the end of the text; the context is the quoted text.
         mark, problem = error.context_mark, "this quoted text has no closing quote"
-    for pattern, sentence_template in _SYNTAX_ERRORS:
-        if matched := re.fullmatch(pattern, problem):
-            problem = matched.expand(sentence_template)
+    for pattern, sentence_template in _SYNTAX_ERROR_SENTENCES:
+        if match := re.fullmatch(pattern, problem):
+            problem = match.expand(sentence_template)
             break
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
 
 
-class _Strict(yaml.SafeLoader):
+class _StrictLoader(yaml.SafeLoader):
     """Accepts JSON's types and timestamps; each value must be written out where it is used."""
 
     def __init__(self, text: str) -> None:
@@ -111,7 +111,7 @@ class _Strict(yaml.SafeLoader):
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML has no types
         if isinstance(event, yaml.AliasEvent):
             _refuse("aliases are not allowed. Write the value itself", event)
-        if self._depth >= _DEEPEST:
+        if self._depth >= _MAX_DEPTH:
             _refuse("lists and mappings are nested too deeply", event)
         self._depth += 1
         try:
@@ -133,7 +133,7 @@ def _refuse(sentence: str, node: Any) -> Never:
     raise _RefusedError(None, None, sentence, node.start_mark)
 
 
-def _construct_mapping(loader: _Strict, node: yaml.Node) -> dict[Any, Any]:
+def _construct_mapping(loader: _StrictLoader, node: yaml.Node) -> dict[Any, Any]:
     if not isinstance(node, yaml.MappingNode):
         _refuse("the value is not a mapping", node)
     keys: set[Any] = set()
@@ -149,33 +149,33 @@ def _construct_mapping(loader: _Strict, node: yaml.Node) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
-def _construct_int(loader: _Strict, node: yaml.Node) -> int:
-    number: int = _number(loader.construct_yaml_int, node)
+def _construct_int(loader: _StrictLoader, node: yaml.Node) -> int:
+    number: int = _construct_number(loader.construct_yaml_int, node)
     if abs(number) >= _LARGEST_NUMBER:
         _refuse("the number does not fit 64 bits", node)
     return number
 
 
-def _construct_float(loader: _Strict, node: yaml.Node) -> float:
-    number: float = _number(loader.construct_yaml_float, node)
+def _construct_float(loader: _StrictLoader, node: yaml.Node) -> float:
+    number: float = _construct_number(loader.construct_yaml_float, node)
     if not math.isfinite(number):
         _refuse("the number is not finite", node)
     return number
 
 
-def _number(construct: Callable[[Any], Any], node: yaml.Node) -> Any:
+def _construct_number(construct: Callable[[Any], Any], node: yaml.Node) -> Any:
     if isinstance(node, yaml.ScalarNode) and len(node.value) > _LONGEST_NUMBER:
         _refuse(f"the number is longer than {_LONGEST_NUMBER} characters", node)
     return construct(node)
 
 
-def _construct_other(loader: _Strict, node: yaml.Node) -> Never:
+def _construct_other(loader: _StrictLoader, node: yaml.Node) -> Never:
     del loader
     _refuse(f"the tag {node.tag!r} is not allowed", node)
 
 
-_Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
-_Strict.add_constructor("tag:yaml.org,2002:int", _construct_int)
-_Strict.add_constructor("tag:yaml.org,2002:float", _construct_float)
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_StrictLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 for _name in ("binary", "omap", "pairs", "set"):
-    _Strict.add_constructor(f"tag:yaml.org,2002:{_name}", _construct_other)
+    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_name}", _construct_other)

@@ -133,7 +133,7 @@ class _Simulation:
         sample = range(self._size.sample)
         return _Proxy(
             ProxyResource(name, "proxies-eu" if is_grouped else "", 7 if is_grouped else 0, expires_at=0.0),
-            announce.schedule(self._ttl, self._chance.random()).interval,
+            announce.draw_schedule(self._ttl, self._chance.random()).interval,
             publisher,
             [Subscriber(publisher) for _ in sample],
             # Tunnels are of every age: their full lists are spread over the whole period.

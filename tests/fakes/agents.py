@@ -47,7 +47,7 @@ class FakeAgent:
 
     async def claim(self) -> None:
         """Add the target that makes the tunnel count."""
-        await self.register.add_target(agent_services.target_of(agent_services.STATUS, self.name))
+        await self.register.add_target(agent_services.target_of(agent_services.STATUS_SERVICE, self.name))
 
     async def await_register_end(self) -> str:
         """Wait for the end of the Register stream; return the reason."""

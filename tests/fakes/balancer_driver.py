@@ -44,13 +44,13 @@ class BalancerDriver:
         self.commands += commands
         for command in commands:
             if isinstance(command, OpenConnection):
-                self.open_connections.append(command.connection)
+                self.open_connections.append(command.connection_id)
             elif isinstance(command, RetireConnection):
-                self.open_connections.remove(command.connection)
+                self.open_connections.remove(command.connection_id)
             elif isinstance(command, RequestConfig):
-                self.lives[command.connection] = command.life
+                self.lives[command.connection_id] = command.life
             elif isinstance(command, WatchHealth):
-                self.services[command.connection] = command.service
+                self.services[command.connection_id] = command.service
 
     def set_connectivity(self, connection: int, state: Connectivity) -> BalancerDriver:
         self.execute(self.balancer.on_connectivity(connection, state, self.now, self.chance))

@@ -13,7 +13,7 @@ from fleet.nodes.shared import addresses
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.nodes.shared.options import ParsedOption
 from fleet.protocol.tunnel import agent_services
-from fleet.protocol.tunnel.agent_services import STATUS, ServiceNameError
+from fleet.protocol.tunnel.agent_services import STATUS_SERVICE, ServiceNameError
 from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession, dial
 from fleet.transport.tunnel.pump import SessionPolicy
@@ -88,7 +88,7 @@ class AgentServices:
         self._addresses = {name: _parse_address(text, agent_number) for name, text in services}
         self._read_status = read_status
         #: Targets to register, the status first.
-        self.targets = tuple(agent_services.target_of(name, identity.id) for name in (STATUS, *self.names))
+        self.targets = tuple(agent_services.target_of(name, identity.id) for name in (STATUS_SERVICE, *self.names))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,10 +97,10 @@ class AgentServices:
 
     async def accept_session(self, target: Target) -> AcceptedSession:
         """Accept a session by connecting to its service. Raises TunnelError with a message for the user."""
-        service, agent_id = agent_services.split(target)
+        service, agent_id = agent_services.split_target(target)
         if agent_id != self._identity.id or target.type:
             raise TunnelError(f"{target} is not a target of agent {self._identity.name}")
-        if service == STATUS:
+        if service == STATUS_SERVICE:
             return FunctionSession(self._send_status)
         address = self._addresses.get(service)
         if address is None:

@@ -293,7 +293,7 @@ class _HealthCheck:
                 f"the health check returned {head.status.name if head.status else 'no status'}: {details}",
             )
         try:
-            status = health_pb2.HealthCheckResponse.FromString(self._body[grpc_http2.PREFIX :]).status
+            status = health_pb2.HealthCheckResponse.FromString(self._body[grpc_http2.PREFIX_LENGTH :]).status
         except DecodeError:
             return ProbeResult(ProbeOutcome.FAILURE, "the response to the health check is not valid")
         if status != health_pb2.HealthCheckResponse.SERVING:

@@ -21,7 +21,7 @@ from fleet.nodes.gateway.heads import RequestHead, ResponseHead
 from fleet.protocol.destination.health import RequestOutcome
 from fleet.protocol.destination.picker import Pick
 from fleet.protocol.retry import grpc_http2
-from fleet.protocol.retry.grpc_http2 import Messages, Status
+from fleet.protocol.retry.grpc_http2 import MessageCounter, Status
 from fleet.protocol.retry.policy import (
     EARLY_TOLERANCE,
     NO_RETRY,
@@ -57,8 +57,8 @@ class Call:
         #: The request so far; None: it can no longer be sent again.
         self._replay_buffer: list[bytes] | None = []
         self._replay_bytes = 0
-        self._request = Messages()
-        self._response = Messages()
+        self._request = MessageCounter()
+        self._response = MessageCounter()
         self._request_ended = False
         self._tries: RetryState | None = None
         #: Addresses of all attempts; the last one is that of the current attempt.
@@ -101,7 +101,7 @@ class Call:
         """Keep the bytes, and pass them on if there is an attempt."""
         if self._is_done:
             return
-        if self._request.take(data) > self._context.max_message:
+        if self._request.feed(data) > self._context.max_message:
             self._fail(
                 Status.RESOURCE_EXHAUSTED,
                 f"the request has a message larger than {self._context.max_message} bytes",
@@ -114,7 +114,7 @@ class Call:
         backend = self._attempt.stream if self._attempt is not None else None
         if backend is not None:
             backend.send_data(data, end=end)
-            if self._replay_bytes > REPLAY_LIMIT or self._request.has_several:
+            if self._replay_bytes > REPLAY_LIMIT or self._request.has_several_messages:
                 self._replay_buffer = None
         if end:
             self._launch()
@@ -156,14 +156,14 @@ class Call:
         return (
             self._replay_buffer is not None
             and self._request_ended
-            and self._request.whole == 1
+            and self._request.message_count == 1
             and self._request.is_between_messages
         )
 
     @property
     def _may_be_stream(self) -> bool:
         """Whether the call is a stream: several messages, or a request left open between messages."""
-        if self._request.has_several or self._response.has_several:
+        if self._request.has_several_messages or self._response.has_several_messages:
             return True
         return not self._request_ended and (self._request.is_between_messages or self._response.has_bytes)
 
@@ -292,12 +292,12 @@ class Call:
             return
         assert self._tries is not None
         assert self._head is not None
-        if self._tries.bound is not TimeoutKind.CALLER and self._may_be_stream:
+        if self._tries.timeout_kind is not TimeoutKind.CALLER and self._may_be_stream:
             # The call is a stream: it lasts as long as its caller wants.
             self._tries = RetryState(NO_RETRY, self.began_at, self._head.timeout)
             self._set_timer(self._tries.start(time.monotonic()))
             return
-        if self._tries.bound is TimeoutKind.ATTEMPT and self._request_ended and attempt.stream is not None:
+        if self._tries.timeout_kind is TimeoutKind.ATTEMPT and self._request_ended and attempt.stream is not None:
             self._record_failure(attempt)
         verb = "finish its response" if self._response.has_bytes else "respond"
         subject = f"{attempt.name} did not {verb}" if attempt.name else "no backend responded"
@@ -326,7 +326,7 @@ class Call:
         if not self._is_replayable or self._response.has_bytes or status is Status.OK:
             return False
         now = time.monotonic()
-        verdict = self._tries.judge(now, self._context.chance(), status.name, details, pushback)
+        verdict = self._tries.decide(now, self._context.chance(), status.name, details, pushback)
         match verdict:
             case RetryAfter(wait) if self._context.allow_retry(now):
                 assert self._entry is not None
@@ -365,7 +365,7 @@ class Call:
         elif head.http != 200 or not head.grpc:
             self._break_attempt(
                 attempt,
-                grpc_http2.of_http(head.http or 0),
+                grpc_http2.status_of_http(head.http or 0),
                 f"responded with HTTP {head.http} instead of gRPC",
             )
         elif self._is_replayable:
@@ -376,7 +376,7 @@ class Call:
 
     def on_attempt_data(self, attempt: CallAttempt, data: bytes, *, end: bool) -> None:
         """Pass on message bytes. From here on there are no further attempts."""
-        if self._response.take(data) > self._context.max_message:
+        if self._response.feed(data) > self._context.max_message:
             self._break_attempt(
                 attempt,
                 Status.RESOURCE_EXHAUSTED,
@@ -400,7 +400,7 @@ class Call:
         if is_trailers_only and head.http != 200:
             self._break_attempt(
                 attempt,
-                grpc_http2.of_http(head.http or 0),
+                grpc_http2.status_of_http(head.http or 0),
                 f"responded with HTTP {head.http} instead of gRPC",
             )
             return
@@ -436,7 +436,7 @@ class Call:
             self._record_failure(attempt)
         problem = reason or f"reset the call: {code.name}"
         self._fail_attempt(
-            attempt, grpc_http2.of_reset(code), f"{attempt.name} {problem}", is_unprocessed=is_unprocessed
+            attempt, grpc_http2.status_of_reset(code), f"{attempt.name} {problem}", is_unprocessed=is_unprocessed
         )
 
     def on_attempt_lost(self, attempt: CallAttempt, reason: str) -> None:
@@ -495,6 +495,6 @@ class Call:
         self._replay_buffer = None
         self._context.on_call_end(self, self._entry, status)
         # A successful unary response has exactly one message.
-        is_stream = self._response.has_several or (status == Status.OK.name and not self._response.has_bytes)
+        is_stream = self._response.has_several_messages or (status == Status.OK.name and not self._response.has_bytes)
         if is_stream and self._head is not None:
             self._context.record_stream_method(self._head.path)

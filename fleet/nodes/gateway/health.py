@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 from fleet.nodes.gateway import heads
 from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import RequestHead
-from fleet.protocol.retry.grpc_http2 import PREFIX, Status
+from fleet.protocol.retry.grpc_http2 import PREFIX_LENGTH, Status
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 
@@ -104,7 +104,7 @@ class HealthCall:
             self._finish(Status.UNIMPLEMENTED, "compressed requests are not supported")
             return
         try:
-            service = health_pb2.HealthCheckRequest.FromString(self._body[PREFIX:]).service
+            service = health_pb2.HealthCheckRequest.FromString(self._body[PREFIX_LENGTH:]).service
         except DecodeError:
             self._finish(Status.INTERNAL, "the request is not a valid HealthCheckRequest")
             return

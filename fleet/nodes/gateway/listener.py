@@ -113,7 +113,7 @@ class GatewayListener:
     def route(self, table: RouteTable) -> None:
         """Use these routes for new calls. Calls in progress are not affected."""
         self._table = table
-        self._entries = {(id(rule.route), rule.number): self._make_entry(rule) for rule in table.rules}
+        self._entries = {(id(rule.route), rule.rule_index): self._make_entry(rule) for rule in table.rules}
         self._entry_cache.clear()
 
     def reroute(self) -> None:
@@ -182,7 +182,7 @@ class GatewayListener:
         except KeyError:
             pass
         route_entry = self._table.find(authority, path)
-        entry = None if route_entry is None else self._entries[id(route_entry.route), route_entry.number]
+        entry = None if route_entry is None else self._entries[id(route_entry.route), route_entry.rule_index]
         if entry is not None and (path in self._streams or path in self._stream_methods):
             entry = replace(entry, policy=NO_RETRY)
         if len(self._entry_cache) >= _MAX_CACHED_ENTRIES:
@@ -197,11 +197,11 @@ class GatewayListener:
     def record_first_attempt(self, now: float) -> None:
         """Count a first attempt in the retry budget."""
         if self._budget is not None:
-            self._budget.first(now)
+            self._budget.record_first_try(now)
 
     def allow_retry(self, now: float) -> bool:
         """Return whether a retry may be sent, and count it if so."""
-        return self._budget is None or self._budget.allow(now)
+        return self._budget is None or self._budget.take_retry(now)
 
     def record_stream_method(self, path: str) -> None:
         """Remember a method whose response is a stream. Its calls are no longer retried."""

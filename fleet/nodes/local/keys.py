@@ -35,7 +35,7 @@ def make(plan: FleetPlan) -> None:
             certificate_authority.issue(ca, name, role=role, now=now)
         for name, first, count in plan.agent_groups:
             # One key per process: its certificate names all its agents, and no others.
-            agents = agent_services.range_name(AGENT_PREFIX, first, count)
+            agents = agent_services.range_uri(AGENT_PREFIX, first, count)
             certificate_authority.issue(ca, name, role="agent", now=now, uris=(agents,))
 
 

@@ -56,7 +56,7 @@ class AgentStatusServicer:
         return agent_status_pb2.ReadAgentStatusResponse(document=document)
 
     async def _read(self, tunnel: Tunnel) -> bytes:
-        stream = await self._tunnels.open_session(tunnel, agent_services.STATUS)
+        stream = await self._tunnels.open_session(tunnel, agent_services.STATUS_SERVICE)
         try:
             document = bytearray()
             while piece := await stream.read():

@@ -48,7 +48,7 @@ _HELLO_WITHIN = 10.0
 _MOST_TUNNELS = 5_000
 #: Limits per agent: sessions that wait for a service to respond, and seconds for each; targets (its services and its
 #: status); its own sessions to auths, one per connection.
-_LIMITS = Limits(max_pending=256, set_up_within=15.0, max_targets=256, max_sessions=16)
+_LIMITS = Limits(max_pending_sessions=256, set_up_timeout=15.0, max_targets=256, max_sessions=16)
 
 
 def key_of(peer: Hashable, wire: WireVersion) -> Hashable:
@@ -142,8 +142,8 @@ class ReverseTunnels:
             tunnel.end("the Register stream ended", time.monotonic())
 
     def _on_target(self, target: Target, is_registered: bool) -> None:
-        service, agent_id = agent_services.split(target)
-        if service != agent_services.STATUS:
+        service, agent_id = agent_services.split_target(target)
+        if service != agent_services.STATUS_SERVICE:
             return
         owner = self._servers[WireVersion.V0_2].owner(target)
         if is_registered and owner is not None:

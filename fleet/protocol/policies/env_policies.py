@@ -32,7 +32,7 @@ class PolicyValueKind(StrEnum):
 
 
 class PolicySource(StrEnum):
-    """PolicySource of the value in effect, the strongest first."""
+    """Source of the value in effect, the strongest first."""
 
     FLAG = "flag"
     FILE = "file"

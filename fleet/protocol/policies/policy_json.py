@@ -145,65 +145,65 @@ def _wrapper_problems(document: object) -> Iterator[str]:
         yield from _document_problems(document[WRAPPER_KEY], f"{WRAPPER_KEY}")
 
 
-def _document_problems(document: object, at: str) -> Iterator[str]:
+def _document_problems(document: object, path: str) -> Iterator[str]:
     if not isinstance(document, dict):
-        yield f"{at}: is not a JSON object" if at else "is not a JSON object"
+        yield f"{path}: is not a JSON object" if path else "is not a JSON object"
         return
-    yield from _unknown_field_problems(document, _TOP_FIELDS, at)
+    yield from _unknown_field_problems(document, _TOP_FIELDS, path)
     entries = _get_field(document, "loadBalancingConfig", _TOP_FIELDS)
-    path = _join(at, "loadBalancingConfig")
+    field_path = _join(path, "loadBalancingConfig")
     if entries is None:
-        yield f"{path}: is missing. Agents would use pick_first"
+        yield f"{field_path}: is missing. Agents would use pick_first"
     elif not isinstance(entries, list) or not entries:
-        yield f"{path}: must be a list with at least one policy"
+        yield f"{field_path}: must be a list with at least one policy"
     else:
         for number, entry in enumerate(entries):
-            yield from _entry_problems(entry, f"{path}[{number}]")
-    check = _get_field(document, "healthCheckConfig", _TOP_FIELDS)
-    if check is not None:
-        yield from _health_check_problems(check, _join(at, "healthCheckConfig"))
+            yield from _entry_problems(entry, f"{field_path}[{number}]")
+    health_check = _get_field(document, "healthCheckConfig", _TOP_FIELDS)
+    if health_check is not None:
+        yield from _health_check_problems(health_check, _join(path, "healthCheckConfig"))
 
 
-def _entry_problems(entry: object, at: str) -> Iterator[str]:
+def _entry_problems(entry: object, path: str) -> Iterator[str]:
     if not isinstance(entry, dict) or len(entry) != 1:
-        yield f"{at}: must be an object with exactly one policy"
+        yield f"{path}: must be an object with exactly one policy"
         return
-    yield from _unknown_field_problems(entry, _POLICY_FIELDS, at)
+    yield from _unknown_field_problems(entry, _POLICY_FIELDS, path)
     policy = _get_field(entry, "teleport_pick_healthy", _POLICY_FIELDS)
-    path = _join(at, "teleport_pick_healthy")
+    field_path = _join(path, "teleport_pick_healthy")
     if policy is None:
         return
     if not isinstance(policy, dict):
-        yield f"{path}: is not a JSON object"
+        yield f"{field_path}: is not a JSON object"
         return
-    yield from _unknown_field_problems(policy, {"mode": "mode"}, path)
+    yield from _unknown_field_problems(policy, {"mode": "mode"}, field_path)
     mode = policy.get("mode")
     if not isinstance(mode, str) or mode not in _MODES:
-        yield f"{path}.mode: {json.dumps(mode)} is not a mode. Use 'pick_first' or 'reconnect'"
+        yield f"{field_path}.mode: {json.dumps(mode)} is not a mode. Use 'pick_first' or 'reconnect'"
 
 
-def _health_check_problems(check: object, at: str) -> Iterator[str]:
-    if not isinstance(check, dict):
-        yield f"{at}: is not a JSON object"
+def _health_check_problems(health_check: object, path: str) -> Iterator[str]:
+    if not isinstance(health_check, dict):
+        yield f"{path}: is not a JSON object"
         return
-    yield from _unknown_field_problems(check, _HEALTH_CHECK_FIELDS, at)
-    service = _get_field(check, "serviceName", _HEALTH_CHECK_FIELDS)
+    yield from _unknown_field_problems(health_check, _HEALTH_CHECK_FIELDS, path)
+    service = _get_field(health_check, "serviceName", _HEALTH_CHECK_FIELDS)
     if service is not None and not isinstance(service, str):
-        yield f"{_join(at, 'serviceName')}: is not a string"
+        yield f"{_join(path, 'serviceName')}: is not a string"
 
 
 def _unknown_field_problems(
-    document: Mapping[str, object], field_names: Mapping[str, str], at: str
+    document: Mapping[str, object], field_names: Mapping[str, str], path: str
 ) -> Iterator[str]:
     names = {*field_names, *field_names.values()}
     for key in document:
         if key not in names:
-            yield f"{_join(at, key)}: is not a field. Fields: {', '.join(field_names)}"
+            yield f"{_join(path, key)}: is not a field. Fields: {', '.join(field_names)}"
 
 
 def _get_field(document: Mapping[str, object], key: str, field_names: Mapping[str, str]) -> object:
     return document.get(key, document.get(field_names[key]))
 
 
-def _join(at: str, key: str) -> str:
-    return f"{at}.{key}" if at else key
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

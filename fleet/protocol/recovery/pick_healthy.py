@@ -56,7 +56,7 @@ DEFAULTS = BalancerSettings()
 class OpenConnection:
     """Make a connection and keep it connected; `should_shuffle`: try the addresses in another order."""
 
-    connection: int
+    connection_id: int
     should_shuffle: bool
 
 
@@ -64,7 +64,7 @@ class OpenConnection:
 class RequestConfig:
     """Request the service config on this connection, until it is lost."""
 
-    connection: int
+    connection_id: int
     life: int
 
 
@@ -72,7 +72,7 @@ class RequestConfig:
 class WatchHealth:
     """Watch the health of this one service on the connection, until it is lost; None: end the watch."""
 
-    connection: int
+    connection_id: int
     life: int
     service: str | None
 
@@ -94,10 +94,10 @@ class RetireReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetireConnection:
-    """Close a connection once its RPCs have ended; end them after `within` seconds unless that is None."""
+    """Close a connection once its RPCs have ended; end them after `drain_timeout` seconds unless that is None."""
 
-    connection: int
-    within: float | None
+    connection_id: int
+    drain_timeout: float | None
     reason: RetireReason
 
 
@@ -170,7 +170,7 @@ class _Connection:
         return self.is_connected and self.health is ServerHealth.UNHEALTHY
 
     @property
-    def is_connecting(self) -> bool:
+    def is_pending(self) -> bool:
         return not self.is_ready and not self.is_unhealthy
 
     def begin(self, connectivity: Connectivity) -> None:
@@ -199,7 +199,7 @@ class Balancer:
         self._backup: _Connection | None = None
         self._last_id = 0
         # Backups tried since the active connection was last ready.
-        self._tries = 0
+        self._backup_tries = 0
         self._reconnect_at: float | None = None
         self._connect_at: float | None = None
         self._renew_at: float | None = None
@@ -253,7 +253,7 @@ class Balancer:
             Connectivity.SHUTDOWN,
         ):
             return False
-        return connection.is_connecting
+        return connection.is_pending
 
     @property
     def wake_at(self) -> float | None:
@@ -351,15 +351,15 @@ class Balancer:
 
     def wake(self, now: float, chance: float) -> list[Command]:
         """Process that `wake_at` has passed."""
-        late = self._connect_at is not None and now >= self._connect_at
-        due = late or (self._reconnect_at is not None and now >= self._reconnect_at)
+        is_late = self._connect_at is not None and now >= self._connect_at
+        due = is_late or (self._reconnect_at is not None and now >= self._reconnect_at)
         if due:
             self._connect_at = self._reconnect_at = None
         commands: list[Command] = []
         if due and self._is_renewing:
             commands += self._drop_backup(RetireReason.RENEWAL_FAILED)
             self._is_renewing = False
-        elif due and self._needs_backup(late=late):
+        elif due and self._needs_backup(is_late=is_late):
             commands += [*self._drop_backup(RetireReason.REPLACED), self._open_backup()]
         elif self._renew_at is not None and now >= self._renew_at:
             self._renew_at = None
@@ -368,11 +368,11 @@ class Balancer:
                 commands.append(self._open_backup())
         return commands + self._decide(now, chance)
 
-    def _needs_backup(self, *, late: bool) -> bool:
+    def _needs_backup(self, *, is_late: bool) -> bool:
         """Return whether to try a backup now. Upstream never replaces a backup that stays in CONNECTING."""
         if self._is_settled:
             return False
-        return self._backup is None or self._backup.is_unhealthy or (late and self._backup.is_connecting)
+        return self._backup is None or self._backup.is_unhealthy or (is_late and self._backup.is_pending)
 
     @property
     def _is_settled(self) -> bool:
@@ -393,7 +393,7 @@ class Balancer:
         if self._backup is not None and self._backup.is_ready:
             return self._promote(RetireReason.MOVED, now, chance)
         pending = self._active if self._backup is None else self._backup
-        if pending.is_connecting:
+        if pending.is_pending:
             self._arm_connect(now, chance)
         else:
             self._connect_at = None
@@ -425,18 +425,18 @@ class Balancer:
 
     def _open_backup(self) -> Command:
         self._last_id += 1
-        self._tries += 1
+        self._backup_tries += 1
         self._backup = _Connection(self._last_id, self._active.policy)
         return OpenConnection(self._last_id, should_shuffle=True)
 
     def _reset(self) -> None:
         self._reconnect_at = self._connect_at = None
-        self._tries = 0
+        self._backup_tries = 0
         self._is_renewing = False
 
     def _arm_reconnect(self, now: float, chance: float) -> None:
         if self._reconnect_at is None:
-            self._reconnect_at = now + backup_wait(self._tries, chance, self._settings)
+            self._reconnect_at = now + backup_wait(self._backup_tries, chance, self._settings)
 
     def _arm_connect(self, now: float, chance: float) -> None:
         if self._connect_at is None:

@@ -53,10 +53,10 @@ class ServiceConfig:
         return self.health_service is not None
 
 
-_ENUM = {PickHealthyMode.PICK_FIRST: 1, PickHealthyMode.RECONNECT: 2}
-_BY_NUMBER = {number: mode for mode, number in _ENUM.items()}
+_NUMBER_BY_MODE = {PickHealthyMode.PICK_FIRST: 1, PickHealthyMode.RECONNECT: 2}
+_MODE_BY_NUMBER = {number: mode for mode, number in _NUMBER_BY_MODE.items()}
 #: protojson writes enums by name; the RFD uses words.
-_BY_NAME = {
+_MODE_BY_NAME = {
     "pick_first": PickHealthyMode.PICK_FIRST,
     "reconnect": PickHealthyMode.RECONNECT,
     "MODE_PICK_FIRST": PickHealthyMode.PICK_FIRST,
@@ -72,13 +72,13 @@ def encode(config: ServiceConfig, dialect: Dialect = Dialect.RFD_AND_UPSTREAM) -
     """Return an encoded GetServiceConfigResponse."""
     policy = b""
     if dialect is not Dialect.UPSTREAM:
-        policy += _field(1, config.mode.encode())
+        policy += _encode_field(1, config.mode.encode())
     if dialect is not Dialect.RFD:
-        policy += bytes([1 << 3 | _VARINT, _ENUM[config.mode]])
-    body = _field(1, _field(1, policy))
+        policy += bytes([1 << 3 | _VARINT, _NUMBER_BY_MODE[config.mode]])
+    body = _encode_field(1, _encode_field(1, policy))
     if config.health_service is not None:
-        body += _field(2, _field(1, config.health_service.encode()))
-    return _field(1, body)
+        body += _encode_field(2, _encode_field(1, config.health_service.encode()))
+    return _encode_field(1, body)
 
 
 # Clients that ask again nearly always receive the same response.
@@ -88,18 +88,18 @@ def decode(response: bytes) -> ServiceConfig:
 
     The first known policy counts, and an unknown mode reads as pick_first.
     """
-    mode, has_policy, service, checks, textual = PickHealthyMode.PICK_FIRST, False, None, False, False
-    for config in _messages(response, 1):
-        for entry in _messages(config, 1):
-            for policy in _messages(entry, 1):
+    mode, has_policy, service, has_health_check, has_text_mode = PickHealthyMode.PICK_FIRST, False, None, False, False
+    for config in _iter_messages(response, 1):
+        for entry in _iter_messages(config, 1):
+            for policy in _iter_messages(entry, 1):
                 if not has_policy:
-                    mode, has_policy = _mode(policy), True
-                    textual = any(True for _ in _messages(policy, 1))
-        for check in _messages(config, 2):
-            checks = True
-            for name in _messages(check, 1):
-                service = _text(name)
-    if checks and service is None and textual:
+                    mode, has_policy = _decode_mode(policy), True
+                    has_text_mode = any(True for _ in _iter_messages(policy, 1))
+        for check in _iter_messages(config, 2):
+            has_health_check = True
+            for name in _iter_messages(check, 1):
+                service = _decode_text(name)
+    if has_health_check and service is None and has_text_mode:
         # The RFD's service name is not an optional field: when empty, as in its sample, it is not on the wire.
         service = ""
     return ServiceConfig(mode, service)
@@ -134,25 +134,25 @@ def _from_json(text: str, variable: str, wrapper: str | None) -> ServiceConfig:
         document = json.loads(without_trailing_commas(text))
     except (ValueError, RecursionError) as error:
         raise ServiceConfigError(f"{variable} is not JSON: {error}") from None
-    document = _object(document, variable)
+    document = _require_object(document, variable)
     if wrapper is not None:
         if wrapper not in document:
             raise ServiceConfigError(f"{variable} has no top-level key {wrapper!r}")
-        document = _object(document[wrapper], f"{variable}: {wrapper}")
-    return ServiceConfig(_json_mode(document, variable), _json_service(document, variable))
+        document = _require_object(document[wrapper], f"{variable}: {wrapper}")
+    return ServiceConfig(_mode_from_json(document, variable), _health_service_from_json(document, variable))
 
 
-def _json_service(document: Mapping[str, object], variable: str) -> str | None:
+def _health_service_from_json(document: Mapping[str, object], variable: str) -> str | None:
     check = _first_present(document, "healthCheckConfig", "health_check_config")
     if check is None:
         return None
-    service = _first_present(_object(check, f"{variable}: healthCheckConfig"), "serviceName", "service_name")
+    service = _first_present(_require_object(check, f"{variable}: healthCheckConfig"), "serviceName", "service_name")
     if service is not None and not isinstance(service, str):
         raise ServiceConfigError(f"{variable}: serviceName is not a string")
     return service
 
 
-def _json_mode(document: Mapping[str, object], variable: str) -> PickHealthyMode:
+def _mode_from_json(document: Mapping[str, object], variable: str) -> PickHealthyMode:
     entries = _first_present(document, "loadBalancingConfig", "load_balancing_config")
     if entries is None:
         return PickHealthyMode.PICK_FIRST
@@ -160,20 +160,20 @@ def _json_mode(document: Mapping[str, object], variable: str) -> PickHealthyMode
         raise ServiceConfigError(f"{variable}: loadBalancingConfig is not a list")
     for entry in entries:
         policy = _first_present(
-            _object(entry, f"{variable}: loadBalancingConfig"), "teleport_pick_healthy", "teleportPickHealthy"
+            _require_object(entry, f"{variable}: loadBalancingConfig"), "teleport_pick_healthy", "teleportPickHealthy"
         )
         if policy is None:
             continue
-        mode = _object(policy, f"{variable}: teleport_pick_healthy").get("mode", "")
+        mode = _require_object(policy, f"{variable}: teleport_pick_healthy").get("mode", "")
         if isinstance(mode, int) and not isinstance(mode, bool) and mode in {0, 1, 2}:
-            return _BY_NUMBER.get(mode, PickHealthyMode.PICK_FIRST)
-        if not isinstance(mode, str) or mode not in _BY_NAME:
+            return _MODE_BY_NUMBER.get(mode, PickHealthyMode.PICK_FIRST)
+        if not isinstance(mode, str) or mode not in _MODE_BY_NAME:
             raise ServiceConfigError(f"{variable}: {mode!r} is not a mode. Use 'pick_first' or 'reconnect'")
-        return _BY_NAME[mode]
+        return _MODE_BY_NAME[mode]
     return PickHealthyMode.PICK_FIRST
 
 
-def _object(document: object, path: str) -> dict[str, object]:
+def _require_object(document: object, path: str) -> dict[str, object]:
     if not isinstance(document, dict):
         raise ServiceConfigError(f"{path} is not a JSON object")
     return document
@@ -183,11 +183,11 @@ def _first_present(document: Mapping[str, object], *names: str) -> object | None
     return next((document[name] for name in names if document.get(name) is not None), None)
 
 
-def _field(number: int, body: bytes) -> bytes:
-    return bytes([number << 3 | _LENGTH]) + _varint(len(body)) + body
+def _encode_field(number: int, body: bytes) -> bytes:
+    return bytes([number << 3 | _LENGTH]) + _encode_varint(len(body)) + body
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -196,16 +196,16 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _mode(policy: bytes) -> PickHealthyMode:
+def _decode_mode(policy: bytes) -> PickHealthyMode:
     mode = PickHealthyMode.PICK_FIRST
-    for number, value in _fields(policy):
+    for number, value in _iter_fields(policy):
         if number != 1:
             continue
-        mode = _BY_NUMBER.get(value, mode) if isinstance(value, int) else _BY_NAME.get(_text(value), mode)
+        mode = _MODE_BY_NUMBER.get(value, mode) if isinstance(value, int) else _MODE_BY_NAME.get(_decode_text(value), mode)
     return mode
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -214,13 +214,13 @@ def _text(raw: bytes) -> str:
         ) from None
 
 
-def _messages(message: bytes, number: int) -> Iterator[bytes]:
-    for field_number, value in _fields(message):
+def _iter_messages(message: bytes, number: int) -> Iterator[bytes]:
+    for field_number, value in _iter_fields(message):
         if field_number == number and isinstance(value, bytes):
             yield value
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _iter_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the fields of a protobuf message in order, without those of fixed width."""
     position = 0
     while position < len(message):

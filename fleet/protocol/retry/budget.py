@@ -40,26 +40,26 @@ class RetryBudget:
 
     def __init__(self, settings: BudgetSettings | None = None) -> None:
         self._settings = settings or BudgetSettings()
-        self._firsts = _Count(self._settings.interval)
-        self._retries = _Count(self._settings.interval)
-        self._recent = _Count(self._settings.min_retries_interval)
+        self._first_tries = _WindowCount(self._settings.interval)
+        self._retries = _WindowCount(self._settings.interval)
+        self._recent_retries = _WindowCount(self._settings.min_retries_interval)
 
-    def first(self, now: float) -> None:
+    def record_first_try(self, now: float) -> None:
         """Count a first attempt."""
-        self._firsts.add(now)
+        self._first_tries.add(now)
 
-    def allow(self, now: float) -> bool:
+    def take_retry(self, now: float) -> bool:
         """Return whether a retry is allowed, and count it if so."""
         retries = self._retries.total(now) + 1
-        share = retries * 100 <= self._settings.percent * (self._firsts.total(now) + retries)
-        if not share and self._recent.total(now) >= self._settings.min_retries:
+        is_within_share = retries * 100 <= self._settings.percent * (self._first_tries.total(now) + retries)
+        if not is_within_share and self._recent_retries.total(now) >= self._settings.min_retries:
             return False
         self._retries.add(now)
-        self._recent.add(now)
+        self._recent_retries.add(now)
         return True
 
 
-class _Count:
+class _WindowCount:
     """Count of events within the last `interval` seconds, with a resolution of a fiftieth of it."""
 
     def __init__(self, interval: float) -> None:

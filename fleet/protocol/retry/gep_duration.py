@@ -14,9 +14,9 @@ from typing import Self
 _WHOLE = re.compile(r"([0-9]{1,5}(h|ms|m|s)){1,4}")
 # `ms` comes before `m`: otherwise 500ms reads as 500 minutes and a stray s.
 _PART = re.compile(r"([0-9]{1,5})(h|ms|m|s)")
-_MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_UNIT_MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 #: The longest duration with each unit once, 99999h59m59s999ms, in milliseconds.
-LONGEST = 100_000 * _MILLISECONDS["h"] - 1
+LONGEST_MS = 100_000 * _UNIT_MILLISECONDS["h"] - 1
 
 
 class GepDurationError(ValueError):
@@ -52,15 +52,15 @@ def parse(text: str) -> int:
         raise GepDurationError(
             f"{text!r} is not a duration. Use one to four whole numbers with h, m, s or ms, such as 1h30m or 100ms"
         )
-    return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
+    return sum(int(number) * _UNIT_MILLISECONDS[unit] for number, unit in _PART.findall(text))
 
 
 def format_milliseconds(milliseconds: int) -> str:
     """Return milliseconds in the canonical form: largest units first, zero as `0s`. Raises GepDurationError."""
-    if not 0 <= milliseconds <= LONGEST:
+    if not 0 <= milliseconds <= LONGEST_MS:
         raise GepDurationError(f"{milliseconds} ms is out of range. Use 0s to 99999h59m59s999ms")
     parts, rest = [], milliseconds
-    for unit, size in _MILLISECONDS.items():
+    for unit, size in _UNIT_MILLISECONDS.items():
         number, rest = divmod(rest, size)
         if number:
             parts.append(f"{number}{unit}")

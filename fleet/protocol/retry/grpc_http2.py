@@ -38,7 +38,7 @@ class Status(IntEnum):
 
 
 #: gRPC status by HTTP status, for a response without `grpc-status`.
-_OF_HTTP = {
+_STATUS_BY_HTTP_STATUS = {
     400: Status.INTERNAL,
     401: Status.UNAUTHENTICATED,
     403: Status.PERMISSION_DENIED,
@@ -49,7 +49,7 @@ _OF_HTTP = {
     504: Status.UNAVAILABLE,
 }
 #: gRPC status by the error code of RST_STREAM.
-_OF_RESET = {
+_STATUS_BY_RESET_CODE = {
     7: Status.UNAVAILABLE,
     8: Status.CANCELLED,
     11: Status.RESOURCE_EXHAUSTED,
@@ -57,19 +57,19 @@ _OF_RESET = {
 }
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
-_PLAIN = frozenset(range(0x20, 0x7F)) - {0x25}
+_PLAIN_BYTES = frozenset(range(0x20, 0x7F)) - {0x25}
 #: Bytes before each message: compressed flag and length.
-PREFIX = 5
+PREFIX_LENGTH = 5
 
 
-def of_http(status: int) -> Status:
+def status_of_http(status: int) -> Status:
     """Return the gRPC status of an HTTP response that is not gRPC's."""
-    return _OF_HTTP.get(status, Status.UNKNOWN)
+    return _STATUS_BY_HTTP_STATUS.get(status, Status.UNKNOWN)
 
 
-def of_reset(code: int) -> Status:
+def status_of_reset(code: int) -> Status:
     """Return the gRPC status of a call whose stream was reset."""
-    return _OF_RESET.get(code, Status.INTERNAL)
+    return _STATUS_BY_RESET_CODE.get(code, Status.INTERNAL)
 
 
 def read_timeout(text: bytes) -> float | None:
@@ -90,7 +90,7 @@ def write_timeout(seconds: float) -> bytes:
 def write_message(text: str) -> bytes:
     """Return text as a `grpc-message` value: percent-encoded UTF-8."""
     return b"".join(
-        bytes([byte]) if byte in _PLAIN else b"%%%02X" % byte for byte in text.encode(errors="replace")
+        bytes([byte]) if byte in _PLAIN_BYTES else b"%%%02X" % byte for byte in text.encode(errors="replace")
     )
 
 
@@ -100,10 +100,10 @@ def read_message(text: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-class Messages:
+class MessageCounter:
     """Counts the messages of one direction of a call, independent of the chunks in which bytes arrive."""
 
-    __slots__ = ("_prefix", "_remaining_bytes", "has_bytes", "whole")
+    __slots__ = ("_prefix", "_remaining_bytes", "has_bytes", "message_count")
 
     def __init__(self) -> None:
         self._remaining_bytes = 0
@@ -111,7 +111,7 @@ class Messages:
         #: True once any byte arrived.
         self.has_bytes = False
         #: Count of complete messages.
-        self.whole = 0
+        self.message_count = 0
 
     @property
     def is_between_messages(self) -> bool:
@@ -119,27 +119,27 @@ class Messages:
         return not self._remaining_bytes and not self._prefix
 
     @property
-    def has_several(self) -> bool:
+    def has_several_messages(self) -> bool:
         """Return whether a second message began: this direction is a stream."""
-        return self.whole > 1 or (self.whole == 1 and not self.is_between_messages)
+        return self.message_count > 1 or (self.message_count == 1 and not self.is_between_messages)
 
-    def take(self, chunk: bytes) -> int:
+    def feed(self, chunk: bytes) -> int:
         """Count bytes; return the length of the longest message that begins in them."""
-        at, size, longest = 0, len(chunk), 0
+        offset, size, longest = 0, len(chunk), 0
         self.has_bytes = self.has_bytes or size > 0
-        while at < size:
+        while offset < size:
             if self._remaining_bytes:
-                consumed_size = min(self._remaining_bytes, size - at)
+                consumed_size = min(self._remaining_bytes, size - offset)
                 self._remaining_bytes -= consumed_size
-                at += consumed_size
-                self.whole += not self._remaining_bytes
+                offset += consumed_size
+                self.message_count += not self._remaining_bytes
                 continue
-            need = PREFIX - len(self._prefix)
-            self._prefix += chunk[at : at + need]
-            at += need
-            if len(self._prefix) == PREFIX:
+            missing_size = PREFIX_LENGTH - len(self._prefix)
+            self._prefix += chunk[offset : offset + missing_size]
+            offset += missing_size
+            if len(self._prefix) == PREFIX_LENGTH:
                 self._remaining_bytes = int.from_bytes(self._prefix[1:])
                 longest = max(longest, self._remaining_bytes)
                 self._prefix = b""
-                self.whole += not self._remaining_bytes
+                self.message_count += not self._remaining_bytes
         return longest

@@ -43,7 +43,7 @@ class Match:
         return self.service in {"", service} and self.method in {"", method}
 
     @property
-    def weight(self) -> tuple[int, int]:
+    def precedence(self) -> tuple[int, int]:
         """Precedence, greater first: characters of the service, then of the method."""
         return len(self.service), len(self.method)
 
@@ -114,11 +114,11 @@ class GRPCRoute:
     def rule_for(self, path: str) -> GRPCRouteRule | None:
         """Return the rule for a call of `/service/method`: the most specific match, then the first in the route."""
         service, _, method = path.removeprefix("/").rpartition("/")
-        best_weight, best_rule = (-1, -1), None
+        best_precedence, best_rule = (-1, -1), None
         for rule in self.rules:
             for match in rule.matches or (Match(),):
-                if match.matches(service, method) and match.weight > best_weight:
-                    best_weight, best_rule = match.weight, rule
+                if match.matches(service, method) and match.precedence > best_precedence:
+                    best_precedence, best_rule = match.precedence, rule
         return best_rule
 
     def policy_for(self, path: str) -> RetryPolicy:

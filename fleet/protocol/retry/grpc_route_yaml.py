@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 
 from fleet.protocol import strict_yaml
-from fleet.protocol.retry.gep_duration import LONGEST, GepDuration, GepDurationError
+from fleet.protocol.retry.gep_duration import LONGEST_MS, GepDuration, GepDurationError
 from fleet.protocol.retry.grpc_route import (
     BackendRef,
     GRPCRoute,
@@ -56,17 +56,17 @@ def from_yaml(text: str) -> tuple[GRPCRoute, ...]:
         raise RouteError([RouteProblem("YAML", "the file contains no route")])
     problems: list[RouteProblem] = []
     routes = []
-    first_numbers: dict[tuple[str, str], int] = {}
+    document_number_by_name: dict[tuple[str, str], int] = {}
     for number, document in enumerate(documents, start=1):
         # The document number is given only if there are several.
         prefix = f"document {number}: " if len(documents) > 1 else ""
-        route = _Reader(problems, prefix).route(document)
+        route = _RouteReader(problems, prefix).route(document)
         # Equal names would mix up metrics; in Kubernetes one would replace the other.
-        first = first_numbers.setdefault((route.namespace, route.name), number)
-        if first != number and route.name:
+        first_number = document_number_by_name.setdefault((route.namespace, route.name), number)
+        if first_number != number and route.name:
             problems.append(
                 RouteProblem(
-                    f"{prefix}metadata.name", f"{_quote(route.name)} is also the name of document {first}"
+                    f"{prefix}metadata.name", f"{_quote(route.name)} is also the name of document {first_number}"
                 )
             )
         routes.append(route)
@@ -145,7 +145,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-class _Reader:
+class _RouteReader:
     """Reads one document and collects its problems; wrong values are left out of the result."""
 
     def __init__(self, problems: list[RouteProblem], prefix: str) -> None:
@@ -153,13 +153,13 @@ class _Reader:
         self._prefix = prefix
 
     def route(self, raw: object) -> GRPCRoute:
-        top = self._keys(raw, "", {"apiVersion", "kind", "metadata", "spec", "status"})
+        top = self._mapping_with_keys(raw, "", {"apiVersion", "kind", "metadata", "spec", "status"})
         for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
             if top.get(key) != expected:
                 problem = f"{_quote(top[key])} is not supported" if key in top else "is missing"
                 self._add_problem(key, f"{problem}. Use {expected}")
         metadata = self._mapping(top.get("metadata", {}), "metadata")
-        spec = self._keys(top.get("spec", {}), "spec", {"parentRefs", "hostnames", "rules"})
+        spec = self._mapping_with_keys(top.get("spec", {}), "spec", {"parentRefs", "hostnames", "rules"})
         if "rules" not in spec:
             # A partly written or truncated file is often valid YAML: it must not remove every route.
             self._add_problem("spec.rules", "is missing")
@@ -172,7 +172,7 @@ class _Reader:
         )
 
     def _parent(self, raw: object, path: str) -> str:
-        return self._name(self._keys(raw, path, {"name"}), path, "name", is_required=True)
+        return self._name(self._mapping_with_keys(raw, path, {"name"}), path, "name", is_required=True)
 
     def _hostname(self, raw: object, path: str) -> str:
         if not isinstance(raw, str) or not _HOSTNAME.fullmatch(raw) or len(raw) > 253:
@@ -185,7 +185,7 @@ class _Reader:
         return str(raw)
 
     def _rule(self, raw: object, path: str) -> GRPCRouteRule:
-        mapping = self._keys(raw, path, {"matches", "retry", "timeouts", "sessionPersistence", "backendRefs"})
+        mapping = self._mapping_with_keys(raw, path, {"matches", "retry", "timeouts", "sessionPersistence", "backendRefs"})
         return GRPCRouteRule(
             self._list(mapping, path, "matches", self._match),
             self._retry(mapping["retry"], f"{path}.retry") if "retry" in mapping else None,
@@ -197,9 +197,9 @@ class _Reader:
         )
 
     def _match(self, raw: object, path: str) -> Match:
-        mapping = self._keys(raw, path, {"method"})
+        mapping = self._mapping_with_keys(raw, path, {"method"})
         path = f"{path}.method"
-        mapping = self._keys(mapping.get("method", {}), path, {"type", "service", "method"})
+        mapping = self._mapping_with_keys(mapping.get("method", {}), path, {"type", "service", "method"})
         if mapping.get("type", "Exact") != "Exact":
             self._add_problem(f"{path}.type", f"{_quote(mapping['type'])} is not supported. Use Exact")
         match = Match(
@@ -210,7 +210,7 @@ class _Reader:
         return match
 
     def _retry(self, raw: object, path: str) -> Retry:
-        mapping = self._keys(raw, path, {"reasons", "attempts", "backoff"})
+        mapping = self._mapping_with_keys(raw, path, {"reasons", "attempts", "backoff"})
         reasons = dict.fromkeys(
             reason for reason in self._list(mapping, path, "reasons", self._reason) if reason is not None
         )
@@ -225,7 +225,7 @@ class _Reader:
             return None
 
     def _timeouts(self, raw: object, path: str) -> Timeouts:
-        mapping = self._keys(raw, path, {"request", "backendRequest"})
+        mapping = self._mapping_with_keys(raw, path, {"request", "backendRequest"})
         request = self._duration(mapping, path, "request")
         per_try = self._duration(mapping, path, "backendRequest")
         if request and per_try and 0 < request.milliseconds < per_try.milliseconds:
@@ -235,7 +235,7 @@ class _Reader:
         return Timeouts(request, per_try)
 
     def _sessions(self, raw: object, path: str) -> SessionPersistence:
-        mapping = self._keys(raw, path, {"sessionName", "type"})
+        mapping = self._mapping_with_keys(raw, path, {"sessionName", "type"})
         kind = mapping.get("type", SessionType.COOKIE)
         if not isinstance(kind, str) or kind not in set(SessionType):
             self._add_problem(f"{path}.type", f"{_quote(kind)} is not a session type. Use Cookie or Header")
@@ -244,7 +244,7 @@ class _Reader:
         return SessionPersistence(name, SessionType(kind))
 
     def _backend(self, raw: object, path: str) -> BackendRef:
-        mapping = self._keys(raw, path, {"name", "port", "weight"})
+        mapping = self._mapping_with_keys(raw, path, {"name", "port", "weight"})
         name = self._name(mapping, path, "name", is_required=True)
         if name and not (_BACKEND.fullmatch(name) or _is_address(name)):
             self._add_problem(f"{path}.name", f"{_quote(name)} is neither a DNS name nor an IP address")
@@ -269,7 +269,7 @@ class _Reader:
         except GepDurationError as error:
             self._add_problem(path, str(error))
             return None
-        if duration.milliseconds > LONGEST:
+        if duration.milliseconds > LONGEST_MS:
             self._add_problem(path, f"{duration.text!r} is longer than 99999h59m59s999ms")
             return None
         return duration
@@ -321,7 +321,7 @@ class _Reader:
             return ()
         return tuple(read(entry, f"{path}[{number}]") for number, entry in enumerate(raw))
 
-    def _keys(self, raw: object, path: str, allowed_keys: set[str]) -> dict[str, Any]:
+    def _mapping_with_keys(self, raw: object, path: str, allowed_keys: set[str]) -> dict[str, Any]:
         mapping = self._mapping(raw, path)
         for key in mapping:
             if key not in allowed_keys:

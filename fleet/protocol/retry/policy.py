@@ -22,9 +22,9 @@ DEFAULT_ATTEMPTS = 1
 DEFAULT_BACKOFF = 0.025
 
 #: Waits double until the maximum; this only keeps the exponent from overflowing.
-_DOUBLINGS = 1000
+_MAX_DOUBLINGS = 1000
 #: Longest duration of the Gateway API, seconds; clocks and timers of every system support it.
-_LONGEST = 99_999 * 3600.0
+_LONGEST_DURATION = 99_999 * 3600.0
 #: Seconds by which a timer may fire early, or the response of a server with the same deadline may arrive early.
 EARLY_TOLERANCE = 0.010
 
@@ -83,17 +83,17 @@ class RetryPolicy:
         if self.attempts < 0:
             raise ValueError(f"attempts: {self.attempts} is negative. Use 0 or more")
         for name in ("backoff", "request", "backend_request"):
-            if not 0 <= getattr(self, name) < _LONGEST + 3600:
+            if not 0 <= getattr(self, name) < _LONGEST_DURATION + 3600:
                 raise ValueError(f"{name}: {getattr(self, name)} is out of range. Use 0 s to 99999 h")
         if not 1 <= self.spread < 2:
             raise ValueError(f"spread: {self.spread} is out of range. Use 1 to less than 2")
 
     def wait(self, retry: int, chance: float) -> float:
         """Return the seconds before a retry, counted from 1; `chance` is in [0, 1). Never less than `backoff`."""
-        least = self.backoff * 2.0 ** min(retry - 1, _DOUBLINGS)
-        return min(least * (1 + (self.spread - 1) * chance), max(_LONGEST, self.backoff))
+        least = self.backoff * 2.0 ** min(retry - 1, _MAX_DOUBLINGS)
+        return min(least * (1 + (self.spread - 1) * chance), max(_LONGEST_DURATION, self.backoff))
 
-    def retries(self, status: str, *, timed_out: bool) -> bool:
+    def may_retry(self, status: str, *, timed_out: bool) -> bool:
         """Return whether an attempt with this status may be retried; `timed_out`: by `backend_request`."""
         reason = RetryReason.of_status(status)
         if self.reasons:
@@ -144,64 +144,64 @@ class RetryState:
     def __init__(self, policy: RetryPolicy, now: float, timeout: float | None = None) -> None:
         """Begin a call; `timeout` is the caller's own, in seconds."""
         self._policy = policy
-        self._whole: float | None = timeout
-        self._whole_bound = None if timeout is None else TimeoutKind.CALLER
+        self._total_timeout: float | None = timeout
+        self._total_timeout_kind = None if timeout is None else TimeoutKind.CALLER
         # Of equal limits the caller's counts: a caller's deadline is never held against a backend.
         if policy.request and (timeout is None or policy.request < timeout):
-            self._whole, self._whole_bound = policy.request, TimeoutKind.REQUEST
-        self._until = None if self._whole is None else now + self._whole
+            self._total_timeout, self._total_timeout_kind = policy.request, TimeoutKind.REQUEST
+        self._deadline = None if self._total_timeout is None else now + self._total_timeout
         self._started_at = now
         self._timeout: float | None = None
-        self._cause = ""
+        self._last_failure = ""
         self.try_count = 0
         #: Limit that the timeout of the last attempt comes from; None: it has no timeout.
-        self.bound: TimeoutKind | None = None
+        self.timeout_kind: TimeoutKind | None = None
 
     def start(self, now: float) -> float | None:
         """Begin an attempt; return its timeout in seconds, None for none."""
-        remaining = None if self._until is None else max(self._until - now, 0.0)
+        remaining = None if self._deadline is None else max(self._deadline - now, 0.0)
         per_try = self._policy.backend_request or None
         if per_try is not None and (remaining is None or per_try < remaining):
-            self._timeout, self.bound = per_try, TimeoutKind.ATTEMPT
+            self._timeout, self.timeout_kind = per_try, TimeoutKind.ATTEMPT
         else:
-            self._timeout, self.bound = remaining, self._whole_bound
+            self._timeout, self.timeout_kind = remaining, self._total_timeout_kind
         self._started_at = now
         self.try_count += 1
         return self._timeout
 
-    def judge(
+    def decide(
         self, now: float, chance: float, status: str, details: str = "", pushback: str | None = None
     ) -> RetryDecision:
         """Return what follows an attempt with this status; `pushback` is the server's trailer, if any."""
         if status == "OK":
             return Finish()
         is_deadline_exceeded = RetryReason.of_status(status) is RetryReason.DEADLINE_EXCEEDED
-        if is_deadline_exceeded and self._until is not None and now >= self._until - EARLY_TOLERANCE:
+        if is_deadline_exceeded and self._deadline is not None and now >= self._deadline - EARLY_TOLERANCE:
             # The whole time is over. The attempt's own error says so, but not why earlier attempts failed.
             sentence = (
-                f"{self._limit} expired (attempts: {self.try_count}); the previous attempt failed with "
-                f"{self._cause}"
+                f"{self._limit_text} expired (attempts: {self.try_count}); the previous attempt failed with "
+                f"{self._last_failure}"
             )
-            return DeadlineExceeded(sentence) if self._cause else Finish()
-        if not self._policy.retries(status, timed_out=is_deadline_exceeded and self._is_timeout_over(now)):
+            return DeadlineExceeded(sentence) if self._last_failure else Finish()
+        if not self._policy.may_retry(status, timed_out=is_deadline_exceeded and self._is_timeout_over(now)):
             return Finish()
         if self.try_count > self._policy.attempts:
             return Finish()
         wait = self._wait(chance, pushback)
         if wait is None:
             return Finish()
-        self._cause = f"{status}: {details}" if details else status
-        if self._until is not None and now + wait >= self._until:
+        self._last_failure = f"{status}: {details}" if details else status
+        if self._deadline is not None and now + wait >= self._deadline:
             return DeadlineExceeded(
-                f"{self._limit} would expire before the next attempt, which must wait {wait:.3g} s"
-                f" (attempts: {self.try_count}); the last attempt failed with {self._cause}"
+                f"{self._limit_text} would expire before the next attempt, which must wait {wait:.3g} s"
+                f" (attempts: {self.try_count}); the last attempt failed with {self._last_failure}"
             )
         return RetryAfter(wait)
 
     @property
-    def _limit(self) -> str:
-        name = "the caller's deadline" if self._whole_bound is TimeoutKind.CALLER else "the request timeout"
-        return f"{name} of {self._whole:.3g} s"
+    def _limit_text(self) -> str:
+        name = "the caller's deadline" if self._total_timeout_kind is TimeoutKind.CALLER else "the request timeout"
+        return f"{name} of {self._total_timeout:.3g} s"
 
     def _is_timeout_over(self, now: float) -> bool:
         return self._timeout is not None and now >= self._started_at + self._timeout - EARLY_TOLERANCE

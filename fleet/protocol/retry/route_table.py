@@ -13,21 +13,21 @@ from fleet.protocol.retry.grpc_route import GRPCRoute, GRPCRouteRule, Match
 
 @dataclass(frozen=True, slots=True)
 class RouteEntry:
-    """A rule with its route and its number in it."""
+    """A rule with its route and its index in it."""
 
     route: GRPCRoute
     rule: GRPCRouteRule
-    number: int
+    rule_index: int
 
     @property
     def name(self) -> str:
-        """Name for logs and metrics: the route and the number of the rule, from 0 as in paths of fields."""
+        """Name for logs and metrics: the route and the index of the rule, from 0 as in paths of fields."""
         space = f"{self.route.namespace}/" if self.route.namespace else ""
-        return f"{space}{self.route.name}/{self.number}"
+        return f"{space}{self.route.name}/{self.rule_index}"
 
 
 #: Precedence of a rule: characters of the host without a wildcard, of the host, of the service, of the method.
-_Exactness = tuple[int, int, int, int]
+_Precedence = tuple[int, int, int, int]
 
 
 class RouteTable:
@@ -40,26 +40,26 @@ class RouteTable:
     def rules(self) -> list[RouteEntry]:
         """All rules of all routes."""
         return [
-            RouteEntry(route, rule, number)
+            RouteEntry(route, rule, rule_index)
             for route in self.routes
-            for number, rule in enumerate(route.rules)
+            for rule_index, rule in enumerate(route.rules)
         ]
 
     def find(self, authority: str, path: str) -> RouteEntry | None:
         """Return the rule for a call of `/service/method` at a host: the most specific, then the first; else None."""
         host = host_of(authority)
         service, _, method = path.removeprefix("/").rpartition("/")
-        best_weight: _Exactness = (-1, -1, -1, -1)
+        best_precedence: _Precedence = (-1, -1, -1, -1)
         entry = None
         for route in self.routes:
-            host_weight = _host_weight(route, host)
-            if host_weight is None:
+            host_precedence = _host_precedence(route, host)
+            if host_precedence is None:
                 continue
-            for number, rule in enumerate(route.rules):
+            for rule_index, rule in enumerate(route.rules):
                 for match in rule.matches or (Match(),):
-                    weight = (*host_weight, *match.weight)
-                    if weight > best_weight and match.matches(service, method):
-                        best_weight, entry = weight, RouteEntry(route, rule, number)
+                    precedence = (*host_precedence, *match.precedence)
+                    if precedence > best_precedence and match.matches(service, method):
+                        best_precedence, entry = precedence, RouteEntry(route, rule, rule_index)
         return entry
 
 
@@ -69,7 +69,7 @@ def host_of(authority: str) -> str:
     return (host if colon and port.isdigit() else authority).lower()
 
 
-def _host_weight(route: GRPCRoute, host: str) -> tuple[int, int] | None:
+def _host_precedence(route: GRPCRoute, host: str) -> tuple[int, int] | None:
     """Return how specifically a route matches a host; None: not at all."""
     if not route.hostnames:
         return 0, 0

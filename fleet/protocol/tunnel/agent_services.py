@@ -12,12 +12,12 @@ from fleet.protocol.tunnel.messages import Target
 from fleet.protocol.tunnel.server_state import Peer
 
 #: Internal service of every agent: returns the agent's state as JSON.
-STATUS = "_status"
+STATUS_SERVICE = "_status"
 
 #: A DNS label in lower case, so that a user's program accepts it as a host name.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 #: URI in the certificate of a process with many agents, instead of each name.
-_RANGE = re.compile(r"refloat:agents:(?P<prefix>.*)-(?P<first>\d{1,9})\.\.(?P<last>\d{1,9})", re.DOTALL)
+_RANGE_URI = re.compile(r"refloat:agents:(?P<prefix>.*)-(?P<first>\d{1,9})\.\.(?P<last>\d{1,9})", re.DOTALL)
 
 
 class ServiceNameError(ValueError):
@@ -38,7 +38,7 @@ def target_of(service: str, agent_id: str) -> Target:
     return Target(f"{service}.{agent_id}")
 
 
-def split(target: Target) -> tuple[str, str]:
+def split_target(target: Target) -> tuple[str, str]:
     """Return the service and the agent id of a target; empty where it has none."""
     service, _, agent_id = target.name.partition(".")
     return service, agent_id
@@ -46,29 +46,29 @@ def split(target: Target) -> tuple[str, str]:
 
 def may_claim(peer: Peer, target: Target) -> bool:
     """Return whether an agent may register a target: only those of its own services."""
-    service, agent_id = split(target)
-    is_named = service == STATUS or _NAME.fullmatch(service) is not None
-    return is_named and not target.type and agent_id != "" and agent_id == peer.name
+    service, agent_id = split_target(target)
+    is_valid_service = service == STATUS_SERVICE or _NAME.fullmatch(service) is not None
+    return is_valid_service and not target.type and agent_id != "" and agent_id == peer.name
 
 
-def range_name(prefix: str, first: int, count: int) -> str:
+def range_uri(prefix: str, first: int, count: int) -> str:
     """Return the certificate URI for the names of `count` agents, PREFIX-FIRST and on."""
     return f"refloat:agents:{prefix}-{first}..{first + count - 1}"
 
 
-def identity_matches(identity: Sequence[str], agent_id: str, name: str, id_of: Callable[[str], str]) -> bool:
+def identity_matches(certificate_names: Sequence[str], agent_id: str, name: str, id_of: Callable[[str], str]) -> bool:
     """Return whether the names in a certificate prove the identity of the agent with this id and name.
 
     They do if both are among them, the name alone or in a range; either is enough if the id is derived from that name.
     Users address agents by id and by name: an agent that could choose either would receive another agent's users.
     """
-    has_id = agent_id in identity
-    has_name = any(identity_name == name or _covers(identity_name, name) for identity_name in identity)
+    has_id = agent_id in certificate_names
+    has_name = any(certificate_name == name or _range_covers(certificate_name, name) for certificate_name in certificate_names)
     return (has_id or has_name) if agent_id == id_of(name) else (has_id and has_name)
 
 
-def _covers(identity_name: str, name: str) -> bool:
-    match = _RANGE.fullmatch(identity_name)
+def _range_covers(certificate_name: str, name: str) -> bool:
+    match = _RANGE_URI.fullmatch(certificate_name)
     prefix, dash, number = name.rpartition("-")
     if match is None or not dash or not (number.isascii() and number.isdigit()) or len(number) > 9:
         return False

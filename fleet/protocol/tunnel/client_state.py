@@ -194,17 +194,17 @@ class ClientState:
 
     # -- sessions --------------------------------------------------------------------------------
 
-    def open(self, target: Target, now: float) -> tuple[int, list[Effect]]:
+    def request_session(self, target: Target, now: float) -> tuple[int, list[Effect]]:
         """Request a session from the server; return its tag. Raises TunnelError."""
         if not self.ready:
             raise TunnelError("the tunnel is not established yet")
         if self._wire is WireVersion.V0_1 and not self.server_has_handler:
             raise TunnelError("the server has no handler")
-        if len(self._outgoing_requests) >= self._limits.max_pending:
+        if len(self._outgoing_requests) >= self._limits.max_pending_sessions:
             raise TunnelError("too many sessions are being set up")
         session = Session(self._tags.take(), target)
         self._outgoing_requests[session.tag] = session
-        self._deadlines.append((now + self._limits.set_up_within, session))
+        self._deadlines.append((now + self._limits.set_up_timeout, session))
         return session.tag, [SendToServer(session)]
 
     def abandon(self, tag: int) -> None:
@@ -265,7 +265,7 @@ class ClientState:
         if error:
             return [SendToServer(Session(tag, target, error=error))]
         self._incoming_requests[tag] = message
-        self._deadlines.append((now + self._limits.set_up_within, message))
+        self._deadlines.append((now + self._limits.set_up_timeout, message))
         return [QueryRegisterHandler(tag, target)]
 
     def _rejection_reason(self, message: Session) -> str:
@@ -277,7 +277,7 @@ class ClientState:
             return "this client has no handler"
         if message.tag in self._incoming_requests:
             return f"tag {message.tag} is in use"
-        if len(self._incoming_requests) >= self._limits.max_pending:
+        if len(self._incoming_requests) >= self._limits.max_pending_sessions:
             return "too many sessions are being set up"
         return ""
 

@@ -19,9 +19,9 @@ from fleet.protocol.tunnel.agent_services import ServiceNameError
 #: Header with the proxy's id, on requests to a proxy that has the agent's tunnel.
 PEER_HEADER = "Refloat-Peer"
 #: Maximum length of a message in a status line, characters.
-_LONGEST_REASON = 200
+_LONGEST_STATUS_TEXT = 200
 _HIGHEST_PORT, _MOST_DIGITS = 65535, 5
-_EXAMPLE = "ask for SERVICE.AGENT, such as web.agent-7"
+_HINT = "ask for SERVICE.AGENT, such as web.agent-7"
 
 
 class RefusalReason(Enum):
@@ -71,23 +71,23 @@ class ServiceTarget:
     agent: str
 
 
-def parse(target: str) -> ServiceTarget:
+def parse(authority: str) -> ServiceTarget:
     """Parse the authority of a CONNECT request. Raises RefusedError."""
-    host, colon, port = target.rpartition(":")
+    host, colon, port = authority.rpartition(":")
     if not colon:
-        host = target
+        host = authority
     elif not (port.isascii() and port.isdigit()):
-        raise RefusedError(RefusalReason.NAME, f"{target!r} has no numeric port: {_EXAMPLE}")
+        raise RefusedError(RefusalReason.NAME, f"{authority!r} has no numeric port: {_HINT}")
     elif len(port) > _MOST_DIGITS or not 0 < int(port) <= _HIGHEST_PORT:
         raise RefusedError(RefusalReason.NAME, f"port {port[:10]} is out of range: use 1 to {_HIGHEST_PORT}")
     if _is_address(host):
         raise RefusedError(
             RefusalReason.NAME,
-            f"{host} is an IP address, but only services of agents can be reached here: {_EXAMPLE}",
+            f"{host} is an IP address, but only services of agents can be reached here: {_HINT}",
         )
     service, _, agent = host.partition(".")
     if not agent:
-        raise RefusedError(RefusalReason.NAME, f"{host!r} does not name a service of an agent: {_EXAMPLE}")
+        raise RefusedError(RefusalReason.NAME, f"{host!r} does not name a service of an agent: {_HINT}")
     try:
         return ServiceTarget(agent_services.check_name(service.lower()), agent)
     except ServiceNameError as error:
@@ -122,7 +122,7 @@ def token_of(authorization: str) -> str:
 def status_line_text(sentence: str) -> str:
     """Return a message fit for a status line (ASCII, limited length), where many programs show nothing else."""
     text = "".join(char if " " <= char <= "~" else " " for char in sentence)
-    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
+    return text if len(text) <= _LONGEST_STATUS_TEXT else f"{text[: _LONGEST_STATUS_TEXT - 3]}..."
 
 
 def _is_address(host: str) -> bool:

@@ -15,7 +15,7 @@ from typing_extensions import override
 #: Maximum length of a target's name and of its type, characters: responses and subscribers receive both.
 LONGEST_TARGET = 1024
 #: Highest tag: tags are int32, and 0 is never used.
-LAST_TAG = (1 << 31) - 1
+HIGHEST_TAG = (1 << 31) - 1
 
 
 class WireVersion(Enum):
@@ -104,7 +104,7 @@ class Tags:
 
     def take(self) -> int:
         """Return the next tag. Raises TunnelError when all int32 tags are used up."""
-        if abs(self._last) >= LAST_TAG:
+        if abs(self._last) >= HIGHEST_TAG:
             raise TunnelError("this connection has used up its tags. Open a new connection")
         self._last += self._step
         return self._last

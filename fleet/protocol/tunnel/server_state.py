@@ -27,7 +27,7 @@ from fleet.protocol.tunnel.messages import (
 )
 
 #: Number of set-up deadlines above which those of finished set-ups are removed.
-_DEADLINES = 1_000
+_MIN_DEADLINE_LIMIT = 1_000
 #: Maximum length of a client's refusal of a session, characters: callers see it.
 _LONGEST_ERROR = 500
 
@@ -43,10 +43,10 @@ class Peer:
     generation: int = 0
 
     def replaces(self, other_peer: Peer, *, silent: bool = False) -> bool:
-        """Return whether this is `other` after a reconnect, so that the registrations of `other` are stale.
+        """Return whether this is `other_peer` after a reconnect, so that the registrations of `other_peer` are stale.
 
         A certificate proves it. Without one the name must do: a client that lies about it could claim the target
-        anyway. Generations come from a clock that may have been set back: if `other` is `silent`, they are ignored.
+        anyway. Generations come from a clock that may have been set back: if `other_peer` is `silent`, they are ignored.
         """
         if (self.identity, self.name) != (other_peer.identity, other_peer.name) or not (
             self.identity or self.name
@@ -60,9 +60,9 @@ class Limits:
     """Limits for one client."""
 
     #: Sessions being set up at the same time, per connection and direction.
-    max_pending: int = 256
+    max_pending_sessions: int = 256
     #: Seconds from the request for a session to its stream.
-    set_up_within: float = 10.0
+    set_up_timeout: float = 10.0
     max_targets: int = 1_000
     #: Open sessions that one connection requested: each may be a connection to a service.
     max_sessions: int = 10_000
@@ -115,7 +115,7 @@ class ServerRequest:
 class SendToClient:
     """Send a message on a client's Register stream."""
 
-    to: ClientConnection
+    connection: ClientConnection
     message: Message
 
 
@@ -189,7 +189,7 @@ class ServerState:
         # All set-ups have the same time limit, so their deadlines are in order.
         self._deadlines: deque[tuple[float, ClientConnection, int, ServerRequest | ClientRequest]] = deque()
         #: Above this number, deadlines of finished set-ups are removed.
-        self._most_deadlines = _DEADLINES
+        self._deadline_limit = _MIN_DEADLINE_LIMIT
 
     # -- connections -----------------------------------------------------------------------------
 
@@ -210,18 +210,18 @@ class ServerState:
         del self._connections[connection.key]
         effects: list[Effect] = []
         for target in sorted(connection.targets):
-            effects += self._drop(target, connection)
+            effects += self._drop_target(target, connection)
         connection.subscriptions.clear()
         connection.incoming_requests.clear()
         for tag in list(connection.outgoing_requests):
-            effects += self._refuse(connection, tag, "the client disconnected")
+            effects += self._on_refusal(connection, tag, "the client disconnected")
         return effects
 
     def connection(self, key: Hashable) -> ClientConnection | None:
         """Return the connection with a key; None without one."""
         return self._connections.get(key)
 
-    def owner(self, target: Target) -> ClientConnection | None:
+    def owner_of(self, target: Target) -> ClientConnection | None:
         """Return the connection that registered a target; None without one."""
         return self._owners.get(target)
 
@@ -268,16 +268,16 @@ class ServerState:
             error = self._rejection_reason(connection, target)
             if error:
                 return [SendToClient(connection, Registration(Op.UNKNOWN, target, error=error))]
-            stale = self._owners.get(target)
-            effects = self._drop(target, stale) if stale is not None else []
+            stale_owner = self._owners.get(target)
+            effects = self._drop_target(target, stale_owner) if stale_owner is not None else []
             connection.targets.add(target)
             self._owners[target] = connection
             effects.append(SendToClient(connection, Registration(Op.UNKNOWN, target, accept=True)))
             effects.append(TargetAdded(target, connection))
-            return effects + list(self._target_messages(Op.ADD, target, connection))
+            return effects + list(self._subscriber_notices(Op.ADD, target, connection))
         if message.op is Op.REMOVE and target in connection.targets:
             response = SendToClient(connection, Registration(Op.UNKNOWN, target, accept=True))
-            return [response, *self._drop(target, connection)]
+            return [response, *self._drop_target(target, connection)]
         error = (
             "is not registered by this client"
             if message.op is Op.REMOVE
@@ -302,12 +302,12 @@ class ServerState:
             return f"target {target}: this client has the maximum of {self._limits.max_targets:,} targets"
         return ""
 
-    def _drop(self, target: Target, connection: ClientConnection) -> list[Effect]:
+    def _drop_target(self, target: Target, connection: ClientConnection) -> list[Effect]:
         connection.targets.discard(target)
         del self._owners[target]
-        return [TargetRemoved(target, connection), *self._target_messages(Op.REMOVE, target, connection)]
+        return [TargetRemoved(target, connection), *self._subscriber_notices(Op.REMOVE, target, connection)]
 
-    def _target_messages(self, op: Op, target: Target, owner: ClientConnection) -> Iterator[Effect]:
+    def _subscriber_notices(self, op: Op, target: Target, owner: ClientConnection) -> Iterator[Effect]:
         for connection in self._connections.values() if self._bridge else ():
             if connection is not owner and not connection.subscriptions.isdisjoint(("", target.type)):
                 yield SendToClient(connection, Registration(op, target))
@@ -347,14 +347,14 @@ class ServerState:
 
     # -- sessions --------------------------------------------------------------------------------
 
-    def open(
+    def request_session(
         self, target: Target, now: float, to: ClientConnection | None = None
     ) -> tuple[ServerRequest, list[Effect]]:
         """Request a session: from `to`, else from the target's owner (0.1: from all clients). Raises TunnelError."""
         request = ServerRequest(target)
         effects: list[Effect] = []
         for connection in self._candidates(target, to):
-            if len(connection.outgoing_requests) >= self._limits.max_pending:
+            if len(connection.outgoing_requests) >= self._limits.max_pending_sessions:
                 request.errors.append("too many sessions are being set up with this client")
                 continue
             try:
@@ -376,7 +376,7 @@ class ServerState:
             connection.outgoing_requests.pop(tag, None)
         request.pending_tags.clear()
 
-    def attach(self, connection: ClientConnection, tag: int) -> ServerRequest | Target:
+    def attach_stream(self, connection: ClientConnection, tag: int) -> ServerRequest | Target:
         """Assign a new Tunnel stream to a session that this server or the client requested. Raises TunnelError."""
         request = connection.outgoing_requests.pop(tag, None)
         if request is not None:
@@ -392,7 +392,7 @@ class ServerState:
         connection.client_session_count += 1
         return client_request.target
 
-    def detach(self, connection: ClientConnection, tag: int) -> None:
+    def detach_stream(self, connection: ClientConnection, tag: int) -> None:
         """Process the end of a Tunnel stream."""
         if tag in connection.open_tags:
             connection.open_tags.remove(tag)
@@ -410,7 +410,7 @@ class ServerState:
         while (at := self.wake_at()) is not None and at <= now:
             _, connection, tag, _ = self._deadlines.popleft()
             if tag > 0:
-                effects += self._refuse(connection, tag, "the client did not open the stream in time")
+                effects += self._on_refusal(connection, tag, "the client did not open the stream in time")
             else:
                 target = connection.incoming_requests.pop(tag).target
                 effects.append(
@@ -421,11 +421,11 @@ class ServerState:
     def _set_deadline(
         self, now: float, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest
     ) -> None:
-        self._deadlines.append((now + self._limits.set_up_within, connection, tag, request))
-        if len(self._deadlines) > self._most_deadlines:
+        self._deadlines.append((now + self._limits.set_up_timeout, connection, tag, request))
+        if len(self._deadlines) > self._deadline_limit:
             # Otherwise the deadlines of all dropped set-ups would stay behind one that still waits.
             self._deadlines = deque(entry for entry in self._deadlines if self._is_pending(*entry[1:]))
-            self._most_deadlines = _DEADLINES + 2 * len(self._deadlines)
+            self._deadline_limit = _MIN_DEADLINE_LIMIT + 2 * len(self._deadlines)
 
     def _is_pending(
         self, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest
@@ -456,9 +456,9 @@ class ServerState:
             connection.incoming_requests.pop(tag, None)
             refusal = Session(tag, target, error=message.malformed_reason)
             effects: list[Effect] = [SendToClient(connection, refusal)]
-            return effects + (self._refuse(connection, tag, message.malformed_reason) if tag > 0 else [])
+            return effects + (self._on_refusal(connection, tag, message.malformed_reason) if tag > 0 else [])
         if tag > 0 and message.error:
-            return self._refuse(connection, tag, message.error)
+            return self._on_refusal(connection, tag, message.error)
         if tag > 0 and (message.accept or tag in connection.outgoing_requests or tag in connection.open_tags):
             return []  # its stream is the acceptance, so this message is redundant
         if message.error:
@@ -478,7 +478,7 @@ class ServerState:
             raise TunnelError("tags of a client must be negative")
         if tag in connection.incoming_requests or tag in connection.open_tags:
             raise TunnelError(f"tag {tag} is in use")
-        if len(connection.incoming_requests) >= self._limits.max_pending:
+        if len(connection.incoming_requests) >= self._limits.max_pending_sessions:
             raise TunnelError("too many sessions of this client are being set up")
         if connection.client_session_count + len(connection.incoming_requests) >= self._limits.max_sessions:
             raise TunnelError(f"this client has reached the maximum of {self._limits.max_sessions} sessions")
@@ -491,7 +491,7 @@ class ServerState:
             raise TunnelError(f"target {target} belongs to this client itself")
         return True
 
-    def _refuse(self, connection: ClientConnection, tag: int, error: str) -> list[Effect]:
+    def _on_refusal(self, connection: ClientConnection, tag: int, error: str) -> list[Effect]:
         request = connection.outgoing_requests.pop(tag, None)
         if request is None:
             return []  # late: the request was dropped

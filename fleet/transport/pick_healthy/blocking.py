@@ -214,7 +214,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
             if isinstance(command, OpenConnection):
                 channel = self._open_connection(command.should_shuffle)
                 connection = BlockingConnection(
-                    command.connection, channel, lambda *report: self._events.put(report)
+                    command.connection_id, channel, lambda *report: self._events.put(report)
                 )
                 active = self._connections.get(self._balancer.active_id)
                 if active is not None:  # its policy is in force until the server sends its own
@@ -222,11 +222,11 @@ class BlockingPickHealthyChannel(grpc.Channel):
                         active.config_response,
                         active.policy_received_at,
                     )
-                self._connections[command.connection] = connection
+                self._connections[command.connection_id] = connection
             elif isinstance(command, RequestConfig):
-                self._connections[command.connection].request_config(command.life)
+                self._connections[command.connection_id].request_config(command.life)
             elif isinstance(command, WatchHealth):
-                self._connections[command.connection].watch_health(command.life, command.service)
+                self._connections[command.connection_id].watch_health(command.life, command.service)
             else:
                 self._retire_by_command(command)
 
@@ -234,11 +234,11 @@ class BlockingPickHealthyChannel(grpc.Channel):
         self.move_count += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
         log_retired(self._name, command.reason)
         call_back(self._on_retire, command.reason)
-        connection = self._connections.pop(command.connection)
+        connection = self._connections.pop(command.connection_id)
         with self._lock:
             self._picked_connection = self._connections[self._balancer.picked_id]
         connection.retire()
-        at = None if command.within is None else time.monotonic() + command.within
+        at = None if command.drain_timeout is None else time.monotonic() + command.drain_timeout
         self._retiring_connections.append((at, connection))
 
     def _drain(self, now: float) -> None:

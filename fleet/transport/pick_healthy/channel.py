@@ -227,18 +227,18 @@ class PickHealthyChannel(grpc.aio.Channel):
         for command in commands:
             if isinstance(command, OpenConnection):
                 channel = self._open_connection(command.should_shuffle)
-                connection = AioConnection(command.connection, channel, self._on_event, self.close_channel)
+                connection = AioConnection(command.connection_id, channel, self._on_event, self.close_channel)
                 active = self._connections.get(self._balancer.active_id)
                 if active is not None:  # its policy is in force until the server sends its own
                     connection.config_response, connection.policy_received_at = (
                         active.config_response,
                         active.policy_received_at,
                     )
-                self._connections[command.connection] = connection
+                self._connections[command.connection_id] = connection
             elif isinstance(command, RequestConfig):
-                self._connections[command.connection].request_config(command.life)
+                self._connections[command.connection_id].request_config(command.life)
             elif isinstance(command, WatchHealth):
-                self._connections[command.connection].watch_health(command.life, command.service)
+                self._connections[command.connection_id].watch_health(command.life, command.service)
             else:
                 self._retire_by_command(command)
         self._set_timer()
@@ -248,7 +248,7 @@ class PickHealthyChannel(grpc.aio.Channel):
         self.move_count += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
         log_retired(self._name, command.reason)
         call_back(self._on_retire, command.reason)
-        self._retire(command.connection, command.within)
+        self._retire(command.connection_id, command.drain_timeout)
 
     def _retire(self, number: int, within: float | None) -> None:
         connection = self._connections.pop(number)

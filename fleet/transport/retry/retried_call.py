@@ -33,12 +33,12 @@ class SharedBudget:
     def first(self, now: float) -> None:
         """Count a first attempt."""
         with self._lock:
-            self._budget.first(now)
+            self._budget.record_first_try(now)
 
     def allow(self, now: float) -> bool:
         """Return whether a retry is allowed, and count it if so."""
         with self._lock:
-            return self._budget.allow(now)
+            return self._budget.take_retry(now)
 
 
 class RetriedCall:
@@ -87,9 +87,9 @@ class RetriedCall:
         """Return the decision on an attempt that ended, and when a retry may start (by the clock)."""
         now = self._clock()
         pushback = next((str(value) for key, value in trailers or () if key == PUSHBACK), None)
-        decision = self._retry_state.judge(now, self._chance(), code.name, details or "", pushback)
+        decision = self._retry_state.decide(now, self._chance(), code.name, details or "", pushback)
         if not isinstance(decision, RetryAfter):
             return decision, now
-        if self._budget is not None and not self._budget.allow(now):
+        if self._budget is not None and not self._budget.take_retry(now):
             return Finish(), now
         return decision, now + decision.wait

@@ -129,7 +129,7 @@ class TunnelClient:
     async def open_session(self, target: Target) -> TunnelStream:
         """Request a session from the server. Raises TunnelError, after twice the set-up time at the latest."""
         register_stream = self._require_stream()
-        tag, effects = register_stream.state.open(target, time.monotonic())
+        tag, effects = register_stream.state.request_session(target, time.monotonic())
         waiter: asyncio.Future[ClientStream] = asyncio.get_running_loop().create_future()
         register_stream.session_waiters[tag] = waiter
         self._apply_effects(register_stream, effects)
@@ -246,7 +246,7 @@ class TunnelClient:
         register_stream.add_change_waiter(target, waiter)
         self._apply_effects(register_stream, effects)
         try:
-            async with asyncio.timeout(self._limits.set_up_within):
+            async with asyncio.timeout(self._limits.set_up_timeout):
                 await waiter
         except TimeoutError:
             raise TunnelError(f"target {target}: the server did not answer in time") from None
@@ -376,7 +376,7 @@ class TunnelClient:
     async def _accept_session(self, target: Target) -> tuple[AcceptedSession | None, str | None]:
         assert self._handler is not None, "without a handler no session is requested"
         try:
-            async with asyncio.timeout(self._limits.set_up_within):
+            async with asyncio.timeout(self._limits.set_up_timeout):
                 return await self._handler(target), None
         except TimeoutError:
             return None, "the handler did not answer in time"
@@ -409,7 +409,7 @@ class TunnelClient:
         self.streams.add(stream)
         stream.call_over_future.add_done_callback(lambda _: self.streams.discard(stream))
         try:
-            async with asyncio.timeout(self._limits.set_up_within):
+            async with asyncio.timeout(self._limits.set_up_timeout):
                 await stream.send(codec.first_message(effect.tag))
         except TimeoutError:
             stream.abort("the session was not opened in time")

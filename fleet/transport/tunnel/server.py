@@ -128,7 +128,7 @@ class TunnelServer:
 
     def owner(self, target: Target) -> ClientConnection | None:
         """Return the connection of the client that registered a target; None without one."""
-        return self._state.owner(target)
+        return self._state.owner_of(target)
 
     def end_client(self, connection: ClientConnection, reason: str) -> None:
         """End a client's Register stream; its open sessions continue. Does nothing if the client is gone."""
@@ -138,7 +138,7 @@ class TunnelServer:
 
     async def open_session(self, target: Target, *, to: ClientConnection | None = None) -> TunnelStream:
         """Open a session to a target and return its stream. Raises TunnelError, at the latest after the set-up time."""
-        request, effects = self._state.open(target, time.monotonic(), to)
+        request, effects = self._state.request_session(target, time.monotonic(), to)
         waiter: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
         self._waiters[request] = waiter
         self._apply_effects(effects)
@@ -232,7 +232,7 @@ class TunnelServer:
         """Serve a client's Tunnel stream until it ends."""
         client = self._clients[connection]
         try:
-            request = self._state.attach(connection, tag)
+            request = self._state.attach_stream(connection, tag)
         except TunnelError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         target = request.target if isinstance(request, ServerRequest) else request
@@ -259,7 +259,7 @@ class TunnelServer:
                 call_back(session.discard)
             stream.on_client_gone()
             client.streams.discard(stream)
-            self._state.detach(connection, tag)
+            self._state.detach_stream(connection, tag)
         if stream.abort_reason:
             with contextlib.suppress(grpc.aio.InternalError):  # the client is gone
                 await context.abort(grpc.StatusCode.ABORTED, stream.abort_reason)
@@ -291,7 +291,7 @@ class TunnelServer:
         self._set_timer()
 
     def _send(self, effect: SendToClient) -> None:
-        client = self._clients.get(effect.to)
+        client = self._clients.get(effect.connection)
         if client is not None:
             client.send(codec.encode(self.wire, effect.message))
 
@@ -306,7 +306,7 @@ class TunnelServer:
         assert handler is not None, "without a handler only bridges are requested"
         error = None
         try:
-            async with asyncio.timeout(self._limits.set_up_within):
+            async with asyncio.timeout(self._limits.set_up_timeout):
                 client.accepted_sessions[effect.tag] = await handler(effect.target)
         except TimeoutError:
             error = "the handler did not answer in time"

@@ -144,7 +144,7 @@ async def test_only_user_sessions_are_counted(plane: Plane, make_tunnel: MakeTun
         assert tunnel.session_count == 1
         with pytest.raises(TunnelError, match="cannot connect to"):
             await open_session(proxy, "down")
-        status = await open_session(proxy, agent_services.STATUS)
+        status = await open_session(proxy, agent_services.STATUS_SERVICE)
         assert await status.read() == b'{"known": true}'
         await status.close()
         assert tunnel.session_count == 1

@@ -37,7 +37,7 @@ async def read_status(proxy: Proxy, agent: Agent) -> dict[str, Any]:
     """Return the status document that the agent sends through its tunnel."""
     tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
-    stream = await proxy.tunnels.open_session(tunnel, agent_services.STATUS)
+    stream = await proxy.tunnels.open_session(tunnel, agent_services.STATUS_SERVICE)
     content = b""
     while part := await stream.read():
         content += part
@@ -137,7 +137,7 @@ async def test_removed_status_target_ends_the_tunnel(plane: Plane, agents: Agent
     """An agent that removes its status target has no tunnel any more."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await agents.connect(proxy, "a")
-    await agent.register.remove_target(agent_services.target_of(agent_services.STATUS, "a"))
+    await agent.register.remove_target(agent_services.target_of(agent_services.STATUS_SERVICE, "a"))
     assert await agent.code() is grpc.StatusCode.ABORTED
     assert len(proxy.table) == 0
 

@@ -74,7 +74,7 @@ async def test_agent_serves_sessions_over_either_version(plane: Plane, wire: Wir
         await stream.write(b"over this version")
         assert await stream.read() == b"over this version"
         await stream.close()
-        status = await open_session(proxy, agent.identity.id, agent_services.STATUS)
+        status = await open_session(proxy, agent.identity.id, agent_services.STATUS_SERVICE)
         assert json.loads(await status.read())["name"] == "agent-1"
         await status.close()
         with pytest.raises(TunnelError, match="exposes no service 'web'"):

@@ -55,25 +55,25 @@ class Connections(RuleBasedStateMachine):
         is_new_life = any(isinstance(command, RequestConfig) for command in commands)
         for command in commands:
             if isinstance(command, OpenConnection):
-                assert command.connection not in self.open_connections.keys() | self.retired_connections, (
+                assert command.connection_id not in self.open_connections.keys() | self.retired_connections, (
                     "ids are used once"
                 )
-                self.open_connections[command.connection] = Connectivity.IDLE
+                self.open_connections[command.connection_id] = Connectivity.IDLE
                 assert len(self.open_connections) <= 2, "two backups"
             elif isinstance(command, RetireConnection):
-                del self.open_connections[command.connection]
-                self.retired_connections.add(command.connection)
+                del self.open_connections[command.connection_id]
+                self.retired_connections.add(command.connection_id)
             elif isinstance(command, RequestConfig):
-                self.lives[command.connection] = command.life
-                self.services[command.connection] = None
-                self.health.pop(command.connection, None)
+                self.lives[command.connection_id] = command.life
+                self.services[command.connection_id] = None
+                self.health.pop(command.connection_id, None)
             elif isinstance(command, WatchHealth):
-                if self.reports_ready(command.connection) and not is_new_life:
-                    self.assumed_healthy.add(command.connection)
+                if self.reports_ready(command.connection_id) and not is_new_life:
+                    self.assumed_healthy.add(command.connection_id)
                 else:
-                    self.assumed_healthy.discard(command.connection)
-                self.services[command.connection] = command.service
-                self.health.pop(command.connection, None)
+                    self.assumed_healthy.discard(command.connection_id)
+                self.services[command.connection_id] = command.service
+                self.health.pop(command.connection_id, None)
 
     def draw_connection(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from(sorted(self.open_connections.keys() | self.retired_connections)))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.protocol.retry import gep_duration
-from fleet.protocol.retry.gep_duration import LONGEST, GepDuration, GepDurationError
+from fleet.protocol.retry.gep_duration import LONGEST_MS, GepDuration, GepDurationError
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_units_may_be_repeated_in_any_order() -> None:
     assert gep_duration.parse("99999h99999h99999h99999h") == 4 * 99999 * 3_600_000
 
 
-@pytest.mark.parametrize("milliseconds", [-1, LONGEST + 1, gep_duration.parse("99999h99999h99999h99999h")])
+@pytest.mark.parametrize("milliseconds", [-1, LONGEST_MS + 1, gep_duration.parse("99999h99999h99999h99999h")])
 def test_format_refuses_lengths_out_of_range(milliseconds: int) -> None:
     """Negative durations and more than five digits of hours cannot be written."""
     with pytest.raises(GepDurationError, match="is out of range"):
@@ -99,7 +99,7 @@ def test_format_seconds(seconds: float, text: str) -> None:
     assert GepDuration.read(text).seconds == seconds
 
 
-@given(st.integers(0, LONGEST))
+@given(st.integers(0, LONGEST_MS))
 def test_format_and_parse_round_trip(milliseconds: int) -> None:
     """Every length that can be written parses to the same length."""
     assert gep_duration.parse(gep_duration.format_milliseconds(milliseconds)) == milliseconds
@@ -112,6 +112,6 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         milliseconds = gep_duration.parse(text)
     except GepDurationError:
         return
-    assert gep_duration.parse(gep_duration.format_milliseconds(min(milliseconds, LONGEST))) == min(
-        milliseconds, LONGEST
+    assert gep_duration.parse(gep_duration.format_milliseconds(min(milliseconds, LONGEST_MS))) == min(
+        milliseconds, LONGEST_MS
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.protocol.retry import grpc_http2
-from fleet.protocol.retry.grpc_http2 import Messages, Status
+from fleet.protocol.retry.grpc_http2 import MessageCounter, Status
 
 
 def test_statuses_match_grpc() -> None:
@@ -62,36 +62,36 @@ def test_status_message_round_trips(text: str) -> None:
 def test_messages_are_counted_for_any_chunk_size(messages: list[bytes], chunk_size: int) -> None:
     """Complete messages count; the longest is known from its prefix."""
     body = b"".join(b"\0" + len(message).to_bytes(4) + message for message in messages)
-    counter = Messages()
+    counter = MessageCounter()
 
-    longest = [counter.take(body[at : at + chunk_size]) for at in range(0, len(body), chunk_size)]
+    longest = [counter.feed(body[at : at + chunk_size]) for at in range(0, len(body), chunk_size)]
 
-    assert counter.whole == len(messages)
+    assert counter.message_count == len(messages)
     assert counter.is_between_messages
     assert max(longest, default=0) == max(map(len, messages), default=0)
     assert counter.has_bytes is bool(messages)
-    assert counter.has_several is (len(messages) > 1)
+    assert counter.has_several_messages is (len(messages) > 1)
 
 
 def test_first_byte_of_a_second_message_counts() -> None:
     """One byte is enough to detect a stream."""
-    counter = Messages()
-    counter.take(b"\0\0\0\0\1a")
-    assert not counter.has_several
-    counter.take(b"\0")
-    assert counter.has_several
+    counter = MessageCounter()
+    counter.feed(b"\0\0\0\0\1a")
+    assert not counter.has_several_messages
+    counter.feed(b"\0")
+    assert counter.has_several_messages
 
 
 def test_incomplete_message_does_not_count() -> None:
-    counter = Messages()
-    counter.take(b"\0\0\0\0\5ab")
+    counter = MessageCounter()
+    counter.feed(b"\0\0\0\0\5ab")
 
-    assert counter.whole == 0
+    assert counter.message_count == 0
     assert not counter.is_between_messages
 
 
 def test_http_statuses_and_resets_become_grpc_statuses() -> None:
-    assert grpc_http2.of_http(503) is Status.UNAVAILABLE
-    assert grpc_http2.of_http(418) is Status.UNKNOWN
-    assert grpc_http2.of_reset(8) is Status.CANCELLED
-    assert grpc_http2.of_reset(2) is Status.INTERNAL
+    assert grpc_http2.status_of_http(503) is Status.UNAVAILABLE
+    assert grpc_http2.status_of_http(418) is Status.UNKNOWN
+    assert grpc_http2.status_of_reset(8) is Status.CANCELLED
+    assert grpc_http2.status_of_reset(2) is Status.INTERNAL

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.protocol.retry import grpc_route_yaml
-from fleet.protocol.retry.gep_duration import LONGEST, GepDuration
+from fleet.protocol.retry.gep_duration import LONGEST_MS, GepDuration
 from fleet.protocol.retry.grpc_route import (
     BackendRef,
     GRPCRoute,
@@ -115,7 +115,7 @@ def test_duration_is_written_as_it_was() -> None:
     assert "backoff: 0s50ms050ms\n" in text
 
 
-_durations = st.none() | st.integers(0, LONGEST).map(GepDuration.of)
+_durations = st.none() | st.integers(0, LONGEST_MS).map(GepDuration.of)
 _names = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 _rules = st.builds(
     GRPCRouteRule,
@@ -289,7 +289,7 @@ def test_file_without_a_route_is_refused(text: str) -> None:
 def test_any_document_gives_only_route_problems(document: object) -> None:
     """No document raises another exception."""
     problems: list[object] = []
-    grpc_route_yaml._Reader(problems, "").route(document)  # type: ignore[arg-type]
+    grpc_route_yaml._RouteReader(problems, "").route(document)  # type: ignore[arg-type]
 
     assert problems
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.protocol.retry.gep_duration import LONGEST
+from fleet.protocol.retry.gep_duration import LONGEST_MS
 from fleet.protocol.retry.policy import (
     NO_RETRY,
     DeadlineExceeded,
@@ -127,7 +127,7 @@ def test_attempts_are_retries(attempts: int) -> None:
     verdicts = []
     for _ in range(attempts + 1):
         state.start(0.0)
-        verdicts.append(state.judge(0.0, 0.0, "INTERNAL"))
+        verdicts.append(state.decide(0.0, 0.0, "INTERNAL"))
 
     assert [type(verdict) for verdict in verdicts] == [RetryAfter] * attempts + [Finish]
 
@@ -166,7 +166,7 @@ def test_wait_after_very_many_attempts_is_capped() -> None:
 
 
 def test_longest_backoff_is_not_doubled_beyond_the_cap() -> None:
-    longest = LONGEST / 1000
+    longest = LONGEST_MS / 1000
 
     assert RetryPolicy(backoff=longest).wait(100, 0.9) == longest
     assert RetryPolicy(backoff=longest / 2).wait(100, 0.9) < longest
@@ -206,7 +206,7 @@ def test_wait_beyond_the_timeout_fails_at_once() -> None:
     """The error has the reason why the last attempt failed."""
     state = RetryState(RetryPolicy(attempts=3, backoff=5.0, request=4.0), now=0.0)
     state.start(0.0)
-    verdict = state.judge(1.0, 0.0, "UNAVAILABLE", "down")
+    verdict = state.decide(1.0, 0.0, "UNAVAILABLE", "down")
 
     assert isinstance(verdict, DeadlineExceeded)
     assert verdict.details == (
@@ -219,9 +219,9 @@ def test_timeout_during_a_retry() -> None:
     """The timeout takes precedence over the reasons; the error has the previous failure."""
     state = RetryState(RetryPolicy(ALL, attempts=5, backoff=0.1, request=4.0), now=0.0)
     state.start(0.0)
-    assert isinstance(state.judge(0.1, 0.0, "INTERNAL", "oh"), RetryAfter)
+    assert isinstance(state.decide(0.1, 0.0, "INTERNAL", "oh"), RetryAfter)
     state.start(0.2)
-    verdict = state.judge(4.0, 0.0, "DEADLINE_EXCEEDED")
+    verdict = state.decide(4.0, 0.0, "DEADLINE_EXCEEDED")
 
     assert isinstance(verdict, DeadlineExceeded)
     assert (
@@ -239,7 +239,7 @@ def test_callers_deadline_bounds_the_waits() -> None:
     state = RetryState(RetryPolicy(attempts=3, backoff=5.0), now=0.0, timeout=4.0)
     state.start(0.0)
 
-    verdict = state.judge(0.1, 0.0, "UNAVAILABLE")
+    verdict = state.decide(0.1, 0.0, "UNAVAILABLE")
     assert isinstance(verdict, DeadlineExceeded)
     assert verdict.details.startswith("the caller's deadline of 4 s would expire before the next attempt")
 
@@ -265,7 +265,7 @@ def test_bound_of_an_attempt(
     bounds = []
     for now in (0.0, 3.0):
         state.start(now)
-        bounds.append(state.bound)
+        bounds.append(state.timeout_kind)
 
     assert bounds == expected
 
@@ -290,7 +290,7 @@ def test_pushback(pushback: str, expected: RetryAfter | Finish) -> None:
     state = RetryState(RetryPolicy(attempts=1, backoff=0.1), now=0.0)
     state.start(0.0)
 
-    assert state.judge(0.0, 0.0, "UNAVAILABLE", "", pushback) == expected
+    assert state.decide(0.0, 0.0, "UNAVAILABLE", "", pushback) == expected
 
 
 def judge_first_attempt(
@@ -299,4 +299,4 @@ def judge_first_attempt(
     """Return the verdict about a first attempt that ended with this status."""
     state = RetryState(policy, now=50.0)
     state.start(50.0)
-    return state.judge(50.0 + after, 0.0, status)
+    return state.decide(50.0 + after, 0.0, status)

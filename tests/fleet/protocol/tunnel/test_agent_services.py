@@ -30,7 +30,7 @@ def test_invalid_service_name(name: str) -> None:
 def test_target_round_trip() -> None:
     """An agent's id may contain dots, a service's name may not."""
     target = agent_services.target_of("web", "a.b")
-    assert agent_services.split(target) == ("web", "a.b")
+    assert agent_services.split_target(target) == ("web", "a.b")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_certificate_proves_an_agent(
 
 def test_range_name_proves_its_agents() -> None:
     """The range's name proves the first and the last agent, and not the next."""
-    identity = (agent_services.range_name("agent", 501, 500),)
+    identity = (agent_services.range_uri("agent", 501, 500),)
     matches = [
         agent_services.identity_matches(identity, id_of(name), name, id_of)
         for name in ("agent-501", "agent-1000")

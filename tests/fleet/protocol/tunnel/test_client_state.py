@@ -16,7 +16,7 @@ from fleet.protocol.tunnel.client_state import (
     TargetRejected,
 )
 from fleet.protocol.tunnel.messages import (
-    LAST_TAG,
+    HIGHEST_TAG,
     Capabilities,
     Message,
     Op,
@@ -59,7 +59,7 @@ def test_start_0_1(handler: bool) -> None:
     assert state.start() == [SendToServer(Capabilities(handler))]
     assert not state.ready
     with pytest.raises(TunnelError, match="not established yet"):
-        state.open(Target("x"), 0)
+        state.request_session(Target("x"), 0)
     assert state.receive(Capabilities(True), 0) == []
     assert state.ready
 
@@ -179,28 +179,28 @@ def test_subscription_responses_are_reported() -> None:
 @pytest.mark.parametrize("state", [state_01(), state_02()])
 def test_open_and_accepted(state: ClientState) -> None:
     """The request has no accept and a negative tag; the server's accept opens the stream, once."""
-    tag, effects = state.open(SSH, 0)
+    tag, effects = state.request_session(SSH, 0)
 
     assert (tag, effects) == (-1, [SendToServer(Session(-1, SSH))])
     assert state.receive(Session(-1, SSH, accept=True), 0) == [OpenStream(-1, SSH)]
     assert state.receive(Session(-1, SSH, accept=True), 0) == []
     assert state.receive(Session(-1, SSH, error="late"), 0) == []
     assert state.wake_at() is None
-    assert state.open(SSH, 0)[0] == -2
+    assert state.request_session(SSH, 0)[0] == -2
 
 
 def test_open_uses_the_requested_target() -> None:
     """The target in the response is ignored."""
     state = state_02()
-    state.open(SSH, 0)
+    state.request_session(SSH, 0)
     assert state.receive(Session(-1, Target("elsewhere"), accept=True), 0) == [OpenStream(-1, SSH)]
 
 
 def test_open_refused() -> None:
     """Only the caller of that session gets the error."""
     state = state_02()
-    state.open(SSH, 0)
-    state.open(GNMI, 0)
+    state.request_session(SSH, 0)
+    state.request_session(GNMI, 0)
 
     assert state.receive(Session(-1, SSH, error="no sshd"), 0) == [SessionFailed(-1, "no sshd")]
     assert state.receive(Session(-2, GNMI, accept=True), 0) == [OpenStream(-2, GNMI)]
@@ -208,8 +208,8 @@ def test_open_refused() -> None:
 
 def test_open_response_without_accept_or_error_is_ignored() -> None:
     """The deadline stays."""
-    state = state_02(limits=Limits(set_up_within=10))
-    state.open(SSH, 0)
+    state = state_02(limits=Limits(set_up_timeout=10))
+    state.request_session(SSH, 0)
 
     assert state.receive(Session(-1, SSH), 0) == []
     assert state.wake_at() == 10
@@ -218,43 +218,43 @@ def test_open_response_without_accept_or_error_is_ignored() -> None:
 
 def test_open_response_with_accept_and_error_is_a_refusal() -> None:
     state = state_02()
-    state.open(SSH, 0)
+    state.request_session(SSH, 0)
     assert state.receive(Session(-1, SSH, accept=True, error="no"), 0) == [SessionFailed(-1, "no")]
 
 
 def test_open_server_without_handler() -> None:
     """In version 0.1 the server's capabilities say so, and no request is sent."""
     with pytest.raises(TunnelError, match="the server has no handler"):
-        state_01(server=False).open(Target("x"), 0)
+        state_01(server=False).request_session(Target("x"), 0)
 
 
 def test_open_has_a_limit() -> None:
     """Responses and abandoned requests make room."""
-    state = state_02(limits=Limits(max_pending=2))
-    state.open(SSH, 0)
-    state.open(SSH, 0)
+    state = state_02(limits=Limits(max_pending_sessions=2))
+    state.request_session(SSH, 0)
+    state.request_session(SSH, 0)
     with pytest.raises(TunnelError, match="too many sessions are being set up"):
-        state.open(SSH, 0)
+        state.request_session(SSH, 0)
     state.abandon(-1)
-    assert state.open(SSH, 0)[0] == -3
+    assert state.request_session(SSH, 0)[0] == -3
     state.receive(Session(-2, SSH, error="no"), 0)
-    assert state.open(SSH, 0)[0] == -4
+    assert state.request_session(SSH, 0)[0] == -4
 
 
 def test_open_without_free_tags_is_refused() -> None:
     """The error asks for a new connection, and no request remains."""
     state = state_02()
-    state._tags._last = -LAST_TAG
+    state._tags._last = -HIGHEST_TAG
     with pytest.raises(TunnelError, match="used up its tags"):
-        state.open(SSH, 0)
+        state.request_session(SSH, 0)
     assert state.wake_at() is None
 
 
 def test_open_times_out() -> None:
     """Requests expire in their order; a later response is ignored."""
-    state = state_02(limits=Limits(set_up_within=10))
-    state.open(SSH, 100)
-    state.open(SSH, 104)
+    state = state_02(limits=Limits(set_up_timeout=10))
+    state.request_session(SSH, 100)
+    state.request_session(SSH, 104)
 
     assert state.wake_at() == 110
     assert state.expire(109) == []
@@ -266,7 +266,7 @@ def test_open_times_out() -> None:
 def test_abandon_sends_nothing() -> None:
     """A late response is ignored."""
     state = state_02()
-    state.open(SSH, 0)
+    state.request_session(SSH, 0)
     state.abandon(-1)
     state.abandon(-1)
 
@@ -320,7 +320,7 @@ def test_requested_session_without_a_handler_is_refused() -> None:
 
 
 def test_requested_sessions_have_a_limit() -> None:
-    state = state_02(limits=Limits(max_pending=1))
+    state = state_02(limits=Limits(max_pending_sessions=1))
     state.receive(Session(1, SSH, accept=True), 0)
 
     assert state.receive(Session(2, SSH, accept=True), 0) == [
@@ -332,7 +332,7 @@ def test_requested_sessions_have_a_limit() -> None:
 
 def test_requested_session_times_out() -> None:
     """The server gets an error in time; a later response of the handler is ignored."""
-    state = state_02(limits=Limits(set_up_within=10))
+    state = state_02(limits=Limits(set_up_timeout=10))
     state.receive(Session(1, SSH, accept=True), 5)
 
     assert state.expire(15) == [SendToServer(Session(1, SSH, error="the handler did not answer in time"))]
@@ -341,7 +341,7 @@ def test_requested_session_times_out() -> None:
 
 
 def test_reused_tag_gets_a_new_deadline() -> None:
-    state = state_02(limits=Limits(set_up_within=10))
+    state = state_02(limits=Limits(set_up_timeout=10))
     state.receive(Session(1, SSH, accept=True), 0)
     state.respond(1, "no")
     state.receive(Session(1, SSH, accept=True), 9)
@@ -375,7 +375,7 @@ def test_end_fails_every_pending_request() -> None:
     """No state remains, and late responses of handlers are ignored."""
     state = state_02()
     for target in (SSH, GNMI):
-        state.open(target, 0)
+        state.request_session(target, 0)
     state.receive(Session(1, SSH, accept=True), 0)
 
     assert state.end("it broke") == [SessionFailed(-1, "it broke"), SessionFailed(-2, "it broke")]
@@ -393,7 +393,7 @@ def test_malformed_session_is_answered_and_closed() -> None:
         SendToServer(Session(1, SSH, error="odd"))
     ]
     assert state.respond(1, None) == []
-    tag, _ = state.open(SSH, 0)
+    tag, _ = state.request_session(SSH, 0)
     assert state.receive(Session(tag, SSH, malformed_reason="odd"), 0) == [
         SendToServer(Session(tag, SSH, error="odd")),
         SessionFailed(tag, "odd"),

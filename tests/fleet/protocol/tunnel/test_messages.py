@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.protocol.tunnel.messages import LAST_TAG, Op, Tags, Target, TunnelError, WireVersion
+from fleet.protocol.tunnel.messages import HIGHEST_TAG, Op, Tags, Target, TunnelError, WireVersion
 
 
 @given(st.sampled_from((1, -1)), st.integers(1, 300))
@@ -21,9 +21,9 @@ def test_tags_count_away_from_zero(step: int, count: int) -> None:
 def test_tags_end_at_int32(step: int) -> None:
     """After the last int32 there is an error, instead of tags that are in use."""
     tags = Tags(step)
-    tags._last = step * (LAST_TAG - 1)
+    tags._last = step * (HIGHEST_TAG - 1)
 
-    assert tags.take() == step * LAST_TAG
+    assert tags.take() == step * HIGHEST_TAG
     for _ in range(2):
         with pytest.raises(TunnelError, match="used up its tags"):
             tags.take()

@@ -16,7 +16,7 @@ from fleet.protocol.tunnel.messages import Message, Session, Target, TunnelError
 from fleet.protocol.tunnel.server_state import ClientConnection, Limits, Peer, ServerRequest, ServerState
 
 TARGETS = [Target(name, kind) for name in "ab" for kind in ("SSH", "GNMI")]
-LIMITS = Limits(max_pending=3, set_up_within=10, max_targets=3)
+LIMITS = Limits(max_pending_sessions=3, set_up_timeout=10, max_targets=3)
 picks = st.integers(0, 1_000)
 
 
@@ -59,7 +59,7 @@ class Tunnels(RuleBasedStateMachine):
     def apply_server_effects(self, effects: list[tunnel_server.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, tunnel_server.SendToClient):
-                client = self.client_of(effect.to)
+                client = self.client_of(effect.connection)
                 assert client.is_connected, "message to a closed connection"
                 client.to_client.append(effect.message)
             elif isinstance(effect, tunnel_server.QuerySessionHandler):
@@ -71,7 +71,7 @@ class Tunnels(RuleBasedStateMachine):
                 self.outcomes[effect.request] = effect.error
                 assert effect.error
             elif isinstance(effect, tunnel_server.TargetAdded):
-                assert self.server.owner(effect.target) is effect.connection
+                assert self.server.owner_of(effect.target) is effect.connection
             else:
                 assert effect.target not in effect.connection.targets
 
@@ -160,7 +160,7 @@ class Tunnels(RuleBasedStateMachine):
     def client_opens_session(self, pick: int, tunnel_target: Target) -> None:
         client = self.clients[pick % len(self.clients)]
         try:
-            tag, effects = client.state.open(tunnel_target, self.now)
+            tag, effects = client.state.request_session(tunnel_target, self.now)
         except TunnelError:
             return
         client.outcomes[tag] = ""
@@ -179,7 +179,7 @@ class Tunnels(RuleBasedStateMachine):
     def server_opens_session(self, tunnel_target: Target, has_client: bool, pick: int) -> None:
         owner = self.all[pick % len(self.all)].connection if has_client and self.all else None
         try:
-            request, effects = self.server.open(tunnel_target, self.now, owner)
+            request, effects = self.server.request_session(tunnel_target, self.now, owner)
         except TunnelError:
             return
         self.outcomes[request] = ""
@@ -225,7 +225,7 @@ class Tunnels(RuleBasedStateMachine):
 
     def attach(self, client: Client, tag: int) -> None:
         try:
-            request = self.server.attach(client.connection, tag)
+            request = self.server.attach_stream(client.connection, tag)
         except TunnelError:
             return
         assert client.is_connected
@@ -256,7 +256,7 @@ class Tunnels(RuleBasedStateMachine):
     @rule(pick=picks)
     def stream_ends(self, pick: int) -> None:
         if self.streams:
-            self.server.detach(*self.streams.pop(pick % len(self.streams)))
+            self.server.detach_stream(*self.streams.pop(pick % len(self.streams)))
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
@@ -311,7 +311,7 @@ class Tunnels(RuleBasedStateMachine):
         for client in list(self.clients):
             self.close_client(client)
         for stream in self.streams:
-            self.server.detach(*stream)
+            self.server.detach_stream(*stream)
         assert (self.server.wake_at(), len(self.server._deadlines), self.server.targets()) == (None, 0, {})
         for client in self.all:
             connection = client.connection

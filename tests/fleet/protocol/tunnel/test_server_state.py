@@ -77,7 +77,7 @@ def test_disconnect_twice_or_after_a_successor() -> None:
 
     assert state.disconnect(first) == []
     assert state.connection("a") is second
-    assert state.owner(SSH) is second
+    assert state.owner_of(SSH) is second
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_targets_of_two_types_are_independent() -> None:
     add(state, first, SSH)
     add(state, second, GNMI)
 
-    assert (state.owner(SSH), state.owner(GNMI)) == (first, second)
+    assert (state.owner_of(SSH), state.owner_of(GNMI)) == (first, second)
 
 
 def test_target_is_refused_with_a_reason() -> None:
@@ -190,7 +190,7 @@ def test_target_of_another_client_cannot_be_removed(op: Op) -> None:
     add(state, first)
 
     assert "router-7 (SSH)" in refusal(state.receive(second, Registration(op, SSH), 0))
-    assert state.owner(SSH) is first
+    assert state.owner_of(SSH) is first
 
 
 def test_targets_are_removed_with_their_client() -> None:
@@ -238,7 +238,7 @@ def test_displacement_of_a_silent_client(old: Peer, new: Peer, replaces: bool) -
     silent.append(stale)
     add(state, stale)
     add(state, fresh)
-    assert state.owner(SSH) is (fresh if is_displaced else stale)
+    assert state.owner_of(SSH) is (fresh if is_displaced else stale)
 
 
 @DISPLACEMENTS
@@ -250,7 +250,7 @@ def test_displacement(old: Peer, new: Peer, replaces: bool) -> None:
     add(state, stale)
     effects = add(state, fresh)
 
-    assert state.owner(SSH) is (fresh if replaces else stale)
+    assert state.owner_of(SSH) is (fresh if replaces else stale)
     if replaces:
         assert effects == [
             TargetRemoved(SSH, stale),
@@ -258,7 +258,7 @@ def test_displacement(old: Peer, new: Peer, replaces: bool) -> None:
             TargetAdded(SSH, fresh),
         ]
         assert state.disconnect(stale) == []  # it takes nothing with it
-        assert state.owner(SSH) is fresh
+        assert state.owner_of(SSH) is fresh
 
 
 def test_displacement_at_the_target_limit() -> None:
@@ -268,7 +268,7 @@ def test_displacement_at_the_target_limit() -> None:
     add(state, stale)
     add(state, fresh)
 
-    assert state.owner(SSH) is fresh
+    assert state.owner_of(SSH) is fresh
 
 
 # -- subscriptions ---------------------------------------------------------------------------------

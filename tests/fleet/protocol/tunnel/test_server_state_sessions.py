@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.tunnel.messages import LAST_TAG, Session, Target, TunnelError
+from fleet.protocol.tunnel.messages import HIGHEST_TAG, Session, Target, TunnelError
 from fleet.protocol.tunnel.server_state import (
     ClientConnection,
     Effect,
@@ -37,13 +37,13 @@ def test_open_0_2_sends_a_request_to_the_owner() -> None:
     state = state_02()
     owner, bystander = client(state, "a"), client(state, "b")
     add(state, owner)
-    request, effects = state.open(SSH, 0)
+    request, effects = state.request_session(SSH, 0)
 
     assert effects == [SendToClient(owner, Session(1, SSH, accept=True))]
     assert not bystander.outgoing_requests
-    assert state.attach(owner, 1) is request
+    assert state.attach_stream(owner, 1) is request
     assert owner.open_tags == {1}
-    state.detach(owner, 1)
+    state.detach_stream(owner, 1)
     state.disconnect(owner)
     assert_empty(state, owner)
 
@@ -52,10 +52,10 @@ def test_open_gives_every_session_its_tag() -> None:
     state = state_02()
     owner = client(state, "a")
     add(state, owner)
-    requests = [state.open(SSH, 0)[0] for _ in range(3)]
+    requests = [state.request_session(SSH, 0)[0] for _ in range(3)]
 
     assert list(owner.outgoing_requests) == [1, 2, 3]
-    assert state.attach(owner, 2) is requests[1]
+    assert state.attach_stream(owner, 2) is requests[1]
     assert list(owner.outgoing_requests) == [1, 3]
 
 
@@ -63,22 +63,22 @@ def test_open_without_a_usable_client_is_refused() -> None:
     state = state_02()
     former_client = client(state, "a")
     with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is not registered"):
-        state.open(SSH, 0)
+        state.request_session(SSH, 0)
     state.disconnect(former_client)
     with pytest.raises(TunnelError, match="this client is not connected"):
-        state.open(SSH, 0, to=former_client)
+        state.request_session(SSH, 0, to=former_client)
 
     state = state_01()
     with pytest.raises(TunnelError, match="no client with a handler is connected"):
-        state.open(Target("x"), 0)
+        state.request_session(Target("x"), 0)
     client_without_handler = client(state, "a", handler=False)
     with pytest.raises(TunnelError, match="no client with a handler is connected"):
-        state.open(Target("x"), 0)
+        state.request_session(Target("x"), 0)
     with pytest.raises(TunnelError, match="this client has no handler"):
-        state.open(Target("x"), 0, to=client_without_handler)
+        state.request_session(Target("x"), 0, to=client_without_handler)
     client_without_capabilities, _ = state.connect("b", Peer())
     with pytest.raises(TunnelError, match="this client has no handler"):
-        state.open(Target("x"), 0, to=client_without_capabilities)
+        state.request_session(Target("x"), 0, to=client_without_capabilities)
 
 
 def test_open_to_a_client_needs_no_registered_target() -> None:
@@ -86,20 +86,20 @@ def test_open_to_a_client_needs_no_registered_target() -> None:
     first, second = client(state, "a"), client(state, "b")
     add(state, first)
 
-    assert state.open(SSH, 0, to=second)[1] == [SendToClient(second, Session(1, SSH, accept=True))]
+    assert state.request_session(SSH, 0, to=second)[1] == [SendToClient(second, Session(1, SSH, accept=True))]
 
 
 def test_open_refused_by_the_client() -> None:
     state = state_02()
     owner = client(state, "a")
     add(state, owner)
-    first, second = state.open(SSH, 0)[0], state.open(SSH, 0)[0]
+    first, second = state.request_session(SSH, 0)[0], state.request_session(SSH, 0)[0]
 
     (failure,) = state.receive(owner, Session(1, SSH, error="sshd is down"), 0)
     assert failure == RequestFailed(first, "sshd is down")
-    assert state.attach(owner, 2) is second
+    assert state.attach_stream(owner, 2) is second
     with pytest.raises(TunnelError, match="no session on this connection waits for tag 1"):
-        state.attach(owner, 1)
+        state.attach_stream(owner, 1)
 
 
 def test_open_broadcast_first_wins() -> None:
@@ -107,15 +107,15 @@ def test_open_broadcast_first_wins() -> None:
     state = state_01()
     clients = [client(state, key) for key in "abc"]
     client(state, "d", handler=False)
-    request, effects = state.open(Target("x"), 0)
+    request, effects = state.request_session(Target("x"), 0)
 
     assert effects == [
         SendToClient(connection, Session(1, Target("x"), accept=True)) for connection in clients
     ]
     assert state.receive(clients[0], Session(1, error="not mine"), 0) == []
-    assert state.attach(clients[2], 1) is request
+    assert state.attach_stream(clients[2], 1) is request
     with pytest.raises(TunnelError, match="waits for tag 1"):
-        state.attach(clients[1], 1)
+        state.attach_stream(clients[1], 1)
     assert state.receive(clients[1], Session(1, error="late"), 0) == []
     assert state.expire(1_000) == []
 
@@ -124,7 +124,7 @@ def test_open_broadcast_all_refuse() -> None:
     """The caller gets all errors after the last refusal."""
     state = state_01()
     first, second = client(state, "a"), client(state, "b")
-    request, _ = state.open(Target("x"), 0)
+    request, _ = state.request_session(Target("x"), 0)
 
     assert state.receive(second, Session(1, error="not mine"), 0) == []
     assert state.disconnect(first) == [RequestFailed(request, "not mine; the client disconnected")]
@@ -134,12 +134,12 @@ def test_open_broadcast_tags_differ() -> None:
     """Clients with different numbers of earlier requests have different tags for this one."""
     state = state_01()
     first = client(state, "a")
-    state.open(Target("x"), 0)
+    state.request_session(Target("x"), 0)
     second = client(state, "b")
-    request, _ = state.open(Target("y"), 0)
+    request, _ = state.request_session(Target("y"), 0)
 
     assert request.pending_tags == {first: 2, second: 1}
-    assert state.attach(second, 1) is request
+    assert state.attach_stream(second, 1) is request
     assert list(first.outgoing_requests) == [1]
 
 
@@ -147,7 +147,7 @@ def test_open_fails_when_the_owner_disconnects() -> None:
     state = state_02()
     owner = client(state, "a")
     add(state, owner)
-    request, _ = state.open(SSH, 0)
+    request, _ = state.request_session(SSH, 0)
 
     failure = RequestFailed(request, "the client disconnected")
     assert state.disconnect(owner) == [TargetRemoved(SSH, owner), failure]
@@ -156,19 +156,19 @@ def test_open_fails_when_the_owner_disconnects() -> None:
 
 def test_open_times_out() -> None:
     """Only the session whose stream did not open in time fails."""
-    state = state_02(limits=Limits(set_up_within=10))
+    state = state_02(limits=Limits(set_up_timeout=10))
     owner = client(state, "a")
     add(state, owner)
-    first, second = state.open(SSH, 100)[0], state.open(SSH, 103)[0]
+    first, second = state.request_session(SSH, 100)[0], state.request_session(SSH, 103)[0]
 
     assert state.wake_at() == 110
     assert state.expire(109.9) == []
     assert state.expire(110) == [RequestFailed(first, "the client did not open the stream in time")]
     assert state.wake_at() == 113
-    assert state.attach(owner, 2) is second
+    assert state.attach_stream(owner, 2) is second
     assert state.wake_at() is None
     with pytest.raises(TunnelError, match="waits for tag 1"):
-        state.attach(owner, 1)
+        state.attach_stream(owner, 1)
 
 
 def test_abandoned_open_refuses_its_stream() -> None:
@@ -176,29 +176,29 @@ def test_abandoned_open_refuses_its_stream() -> None:
     state = state_02()
     owner = client(state, "a")
     add(state, owner)
-    request, _ = state.open(SSH, 0)
+    request, _ = state.request_session(SSH, 0)
     state.abandon(request)
     state.abandon(request)
 
     assert state.wake_at() is None
     with pytest.raises(TunnelError, match="waits for tag 1"):
-        state.attach(owner, 1)
+        state.attach_stream(owner, 1)
     assert state.receive(owner, Session(1, error="late"), 0) == []
 
 
 def test_open_has_a_limit_per_client() -> None:
     """Other clients are not affected, and a stream that opens makes room."""
-    state = state_01(max_pending=2)
+    state = state_01(max_pending_sessions=2)
     first, second = client(state, "a"), client(state, "b")
     for _ in range(2):
-        state.open(Target("x"), 0, to=first)
+        state.request_session(Target("x"), 0, to=first)
 
     with pytest.raises(TunnelError, match="too many sessions are being set up with this client"):
-        state.open(Target("x"), 0, to=first)
-    assert list(state.open(Target("x"), 0)[0].pending_tags) == [second]
-    state.attach(first, 1)
+        state.request_session(Target("x"), 0, to=first)
+    assert list(state.request_session(Target("x"), 0)[0].pending_tags) == [second]
+    state.attach_stream(first, 1)
     session = Session(3, Target("x"), accept=True)
-    assert state.open(Target("x"), 0, to=first)[1] == [SendToClient(first, session)]
+    assert state.request_session(Target("x"), 0, to=first)[1] == [SendToClient(first, session)]
 
 
 def test_open_skips_connections_without_tags() -> None:
@@ -206,13 +206,13 @@ def test_open_skips_connections_without_tags() -> None:
     state = state_01()
     first = client(state, "a")
     exhausted = client(state, "b")
-    exhausted.tags._last = LAST_TAG
+    exhausted.tags._last = HIGHEST_TAG
 
-    request, effects = state.open(Target("x"), 0)
-    assert [effect.to for effect in effects if isinstance(effect, SendToClient)] == [first]
+    request, effects = state.request_session(Target("x"), 0)
+    assert [effect.connection for effect in effects if isinstance(effect, SendToClient)] == [first]
     state.abandon(request)
     with pytest.raises(TunnelError, match="used up its tags"):
-        state.open(Target("x"), 0, to=exhausted)
+        state.request_session(Target("x"), 0, to=exhausted)
     assert state.wake_at() is None
 
 
@@ -220,19 +220,19 @@ def test_open_skips_connections_without_tags() -> None:
 def test_attach_without_a_session_is_refused(tag: int) -> None:
     state = state_02()
     with pytest.raises(TunnelError, match=f"no session on this connection waits for tag {tag}"):
-        state.attach(client(state, "a"), tag)
+        state.attach_stream(client(state, "a"), tag)
 
 
 def test_tag_is_valid_for_one_stream_of_one_connection() -> None:
     state = state_01()
     first, second = client(state, "a"), client(state, "b")
-    state.open(Target("x"), 0, to=first)
+    state.request_session(Target("x"), 0, to=first)
 
     with pytest.raises(TunnelError, match="waits for tag 1"):
-        state.attach(second, 1)
-    state.attach(first, 1)
+        state.attach_stream(second, 1)
+    state.attach_stream(first, 1)
     with pytest.raises(TunnelError, match="waits for tag 1"):
-        state.attach(first, 1)
+        state.attach_stream(first, 1)
 
 
 # -- sessions requested by a client----------------------------------------------------------------
@@ -252,11 +252,11 @@ def test_requested_session_is_accepted(local: frozenset[Target] | None) -> None:
 
     assert request_session(state, connection, -1) == [QuerySessionHandler(connection, -1, SSH, bridge=False)]
     with pytest.raises(TunnelError, match="waits for tag -1"):
-        state.attach(connection, -1)  # not before it was accepted
+        state.attach_stream(connection, -1)  # not before it was accepted
     assert state.respond(connection, -1, None) == [SendToClient(connection, Session(-1, SSH, accept=True))]
-    assert state.attach(connection, -1) == SSH
+    assert state.attach_stream(connection, -1) == SSH
     assert (connection.incoming_requests, connection.open_tags) == ({}, {-1})
-    state.detach(connection, -1)
+    state.detach_stream(connection, -1)
     assert_empty(state, connection)
 
 
@@ -270,7 +270,7 @@ def test_requested_session_is_refused() -> None:
         SendToClient(connection, Session(-1, SSH, error="not today"))
     ]
     with pytest.raises(TunnelError, match="waits for tag -1"):
-        state.attach(connection, -1)
+        state.attach_stream(connection, -1)
     assert state.respond(connection, -1, None) == []
 
 
@@ -294,14 +294,14 @@ def test_invalid_session_request_is_refused() -> None:
     request_session(state, connection, -2)
     assert refusal(request_session(state, connection, -2)) == "tag -2 is in use"
     state.respond(connection, -2, None)
-    state.attach(connection, -2)
+    state.attach_stream(connection, -2)
     assert refusal(request_session(state, connection, -2)) == "tag -2 is in use"
     assert request_session(state, connection, -3) == [QuerySessionHandler(connection, -3, SSH, bridge=False)]
 
 
 def test_requested_sessions_have_a_limit_per_client() -> None:
     """Other clients are not affected."""
-    state = state_01(max_pending=2)
+    state = state_01(max_pending_sessions=2)
     first, second = client(state, "a"), client(state, "b")
     request_session(state, first, -1)
     request_session(state, first, -2)
@@ -315,7 +315,7 @@ def test_requested_sessions_have_a_limit_per_client() -> None:
 @pytest.mark.parametrize("is_accepted", [False, True])
 def test_requested_session_times_out(is_accepted: bool) -> None:
     """The client gets one error, whether the handler hangs or the stream does not open."""
-    state = state_02(handler=True, local=None, limits=Limits(set_up_within=10))
+    state = state_02(handler=True, local=None, limits=Limits(set_up_timeout=10))
     connection = client(state, "a")
     request_session(state, connection, -1, now=5)
     if is_accepted:
@@ -326,7 +326,7 @@ def test_requested_session_times_out(is_accepted: bool) -> None:
     assert effect == SendToClient(connection, Session(-1, SSH, error="the session was not set up in time"))
     assert state.respond(connection, -1, None) == []
     with pytest.raises(TunnelError, match="waits for tag -1"):
-        state.attach(connection, -1)
+        state.attach_stream(connection, -1)
 
 
 def test_cancelled_session_request_gets_no_response() -> None:
@@ -352,7 +352,7 @@ def test_session_request_of_a_former_client_gets_no_response() -> None:
 
 
 def test_reused_tag_gets_a_new_deadline() -> None:
-    state = state_02(handler=True, local=None, limits=Limits(set_up_within=10))
+    state = state_02(handler=True, local=None, limits=Limits(set_up_timeout=10))
     connection = client(state, "a")
     request_session(state, connection, -1, now=0)
     state.respond(connection, -1, "no")
@@ -365,12 +365,12 @@ def test_reused_tag_gets_a_new_deadline() -> None:
 def test_sessions_outlive_their_register_stream() -> None:
     state = state_01()
     connection = client(state, "a")
-    state.open(Target("x"), 0)
-    state.attach(connection, 1)
+    state.request_session(Target("x"), 0)
+    state.attach_stream(connection, 1)
     state.disconnect(connection)
 
     assert connection.open_tags == {1}
-    state.detach(connection, 1)
+    state.detach_stream(connection, 1)
     assert_empty(state, connection)
 
 
@@ -436,7 +436,7 @@ def test_long_refusal_is_cut() -> None:
     state = state_02()
     owner = client(state, "a")
     add(state, owner)
-    request, _ = state.open(SSH, 0)
+    request, _ = state.request_session(SSH, 0)
 
     (effect,) = state.receive(owner, Session(1, SSH, error="x" * 4_000_000), 0)
 
@@ -453,7 +453,7 @@ def test_malformed_session_is_answered_and_closed() -> None:
     assert messages_to(state.receive(caller, Session(-1, SSH, malformed_reason="odd"), 0), caller) == [
         Session(-1, SSH, error="odd")
     ]
-    request, _ = state.open(SSH, 0)
+    request, _ = state.request_session(SSH, 0)
     response, failure = state.receive(caller, Session(1, SSH, malformed_reason="odd"), 0)
     assert response == SendToClient(caller, Session(1, SSH, error="odd"))
     assert failure == RequestFailed(request, "odd")
@@ -462,7 +462,7 @@ def test_malformed_session_is_answered_and_closed() -> None:
 
 def test_withdrawn_sessions_leave_no_deadlines() -> None:
     """A client may withdraw thousands of sessions while an earlier one is pending."""
-    state = state_02(handler=True, local=None, limits=Limits(set_up_within=10))
+    state = state_02(handler=True, local=None, limits=Limits(set_up_timeout=10))
     caller = client(state, "a")
     state.receive(caller, Session(-1, SSH), 0)
     for tag in range(-2, -20_002, -1):
@@ -484,17 +484,17 @@ def test_open_sessions_have_a_limit_per_client() -> None:
     for tag in (-1, -2):
         state.receive(caller, Session(tag, SSH), 0)
         state.respond(caller, tag, None)
-    state.attach(caller, -1)
+    state.attach_stream(caller, -1)
     assert (
         refusal(state.receive(caller, Session(-3, SSH), 0))
         == "this client has reached the maximum of 2 sessions"
     )
-    state.attach(caller, -2)
+    state.attach_stream(caller, -2)
     assert (
         refusal(state.receive(caller, Session(-3, SSH), 0))
         == "this client has reached the maximum of 2 sessions"
     )
-    state.detach(caller, -2)
+    state.detach_stream(caller, -2)
     assert len(state.receive(caller, Session(-3, SSH), 0)) == 1
     assert refusal(state.receive(caller, Session(-4, SSH), 0))
     assert len(state.receive(client(state, "b"), Session(-1, SSH), 0)) == 1

@@ -78,8 +78,8 @@ async def test_session_that_is_never_answered_ends_in_time(ground: Ground) -> No
             await asyncio.Event().wait()
         return await taking(echo)(target)
 
-    server = TunnelServer(handler=hang, limits=Limits(set_up_within=60.0))
-    tunnel_client = await ground.client(await ground.server(server), limits=Limits(set_up_within=1.5))
+    server = TunnelServer(handler=hang, limits=Limits(set_up_timeout=60.0))
+    tunnel_client = await ground.client(await ground.server(server), limits=Limits(set_up_timeout=1.5))
     slow_session = asyncio.create_task(tunnel_client.client.open_session(SSH))
     quick_stream = await tunnel_client.client.open_session(Target("quick"))
     await still_works(quick_stream)
@@ -151,10 +151,10 @@ async def test_responses_reach_their_callers_in_order(ground: Ground) -> None:
 async def test_session_whose_stream_cannot_be_opened_ends_in_time(ground: Ground, requester: str) -> None:
     """The connection has no capacity for another call: the requester gets an error, on either end."""
     # The server's own limit is longer than the test.
-    tunnel = TunnelServer(handler=taking(echo), limits=Limits(set_up_within=120.0))
+    tunnel = TunnelServer(handler=taking(echo), limits=Limits(set_up_timeout=120.0))
     address = await ground.server(tunnel, more=[("grpc.max_concurrent_streams", 1)])
     tunnel_client = await ground.client(
-        address, Target("mine"), handler=taking(echo), limits=Limits(set_up_within=0.3)
+        address, Target("mine"), handler=taking(echo), limits=Limits(set_up_timeout=0.3)
     )
     session_coroutine = (
         tunnel.open_session(Target("mine"))
@@ -213,7 +213,7 @@ async def test_hanging_register_handler_affects_only_its_session(ground: Ground)
         return await taking(echo)(target)
 
     tunnel = TunnelServer()
-    limits = Limits(set_up_within=1.5)
+    limits = Limits(set_up_timeout=1.5)
     await ground.client(await ground.server(tunnel), SSH, Target("quick"), handler=hang, limits=limits)
     slow_session = asyncio.create_task(tunnel.open_session(SSH))
     quick_stream = await tunnel.open_session(Target("quick"))

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fleet.protocol.tunnel.messages import (
-    LAST_TAG,
+    HIGHEST_TAG,
     Capabilities,
     Message,
     Op,
@@ -25,7 +25,7 @@ from fleet.transport.tunnel import codec
 from fleet.wire import tunnel_pb2, tunnel_v01_pb2
 
 texts = st.text(max_size=20)
-tags = st.integers(-LAST_TAG - 1, LAST_TAG)
+tags = st.integers(-HIGHEST_TAG - 1, HIGHEST_TAG)
 ops = st.sampled_from(Op)
 targets = st.builds(Target, texts, texts)
 sessions = st.builds(Session, tags, targets, st.booleans(), texts)

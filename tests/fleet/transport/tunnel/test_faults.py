@@ -158,7 +158,7 @@ async def test_unsent_first_message_is_reported_to_the_requester(ground: Ground,
 @pytest.mark.parametrize("requester", ["server", "client"])
 async def test_refused_tunnel_method_is_reported_to_the_requester(ground: Ground, requester: str) -> None:
     """A proxy in between allows only Register: no session opens, and none hangs."""
-    tunnel = TunnelServer(handler=taking(echo), local=[SSH], limits=Limits(set_up_within=1.0))
+    tunnel = TunnelServer(handler=taking(echo), local=[SSH], limits=Limits(set_up_timeout=1.0))
     address = await ground.server(tunnel)
     own_target = Target("mine")
     tunnel_client = await ground.client(address, own_target, handler=taking(echo))

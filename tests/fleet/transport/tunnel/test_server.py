@@ -230,7 +230,7 @@ async def test_refused_session_fails_only_its_caller(ground: Ground) -> None:
 
 async def test_session_without_a_stream_fails_only_its_caller(ground: Ground) -> None:
     """A client that does not respond times out; sessions of others continue."""
-    tunnel = TunnelServer(limits=Limits(set_up_within=1.5))
+    tunnel = TunnelServer(limits=Limits(set_up_timeout=1.5))
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
     register = ground.raw(ground.channel(address), REGISTER)
@@ -376,7 +376,7 @@ async def test_session_that_its_client_cancels_is_discarded(ground: Ground) -> N
         return DiscardableSession()
 
     # Long before its timeout.
-    tunnel = TunnelServer(handler=accept_session, limits=Limits(set_up_within=120.0))
+    tunnel = TunnelServer(handler=accept_session, limits=Limits(set_up_timeout=120.0))
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
     await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH)))
     assert codec.decode(WireVersion.V0_2, await register.read()) == Session(-1, SSH, accept=True)
@@ -399,7 +399,7 @@ async def test_handlers_of_withdrawn_sessions_end(ground: Ground) -> None:
             running_count -= 1
         raise AssertionError("nothing sets the event")
 
-    tunnel = TunnelServer(handler=wait_for_ever, limits=Limits(max_pending=1, set_up_within=600.0))
+    tunnel = TunnelServer(handler=wait_for_ever, limits=Limits(max_pending_sessions=1, set_up_timeout=600.0))
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
     for _ in range(3):
         await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH)))
