@@ -100,7 +100,8 @@ def forecast_ttl(
         warnings.append(
             f"With a TTL of {durations.format_readable(after)}, agents detect a lost proxy after up to "
             f"{durations.format_readable(round(load_of(after).detection_seconds))}. That is longer than the "
-            f"{durations.format_readable(discovery.RFD_DETECTION_SECONDS)} that RFD 226 wants to shorten. Choose a shorter TTL."
+            f"{durations.format_readable(discovery.RFD_DETECTION_SECONDS)} that RFD 226 wants to shorten. "
+            "Choose a shorter TTL."
         )
     if after < _MIN_TTL_ROUNDS * round_interval:
         warnings.append(

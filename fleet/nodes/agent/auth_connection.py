@@ -173,7 +173,7 @@ class Heartbeats:
                     "heartbeat.failed: %s: %s: %s", self.identity.name, error.code().name, error.details()
                 )
             self._is_failing = True
-            return max(self._backoff.next(time.monotonic(), random.random()), 0.25)
+            return max(self._backoff.next_pause(time.monotonic(), random.random()), 0.25)
         finally:
             self._idle.set()
         if channel is not self._channel:

@@ -63,9 +63,9 @@ class AgentTunnels:
         """Start without tunnels.
 
         `on_change` is called when tunnels open or close, `on_networking_config_notice` with what proxies say about the
-        networking config. Sessions on a tunnel that was let go may last `drain_timeout` seconds; None: no limit. `on_dial`
-        receives for each dial whether a proxy responded, `on_auth_advisory` the proxies' advice to connect to another
-        auth and the function to reply with.
+        networking config. Sessions on a tunnel that was let go may last `drain_timeout` seconds; None: no limit.
+        `on_dial` receives for each dial whether a proxy responded, `on_auth_advisory` the proxies' advice to connect to
+        another auth and the function to reply with.
         """
         self._identity = identity
         self._pool = pool

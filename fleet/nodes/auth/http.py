@@ -55,7 +55,7 @@ class HTTPError(Exception):
 class _Route:
     method: str
     path: re.Pattern[str]
-    name: str
+    call: str
     #: Called with the path parameters and the body.
     handler: Callable[..., Awaitable[Any]]
     #: The handler also receives the caller's certificate, as its first argument.
@@ -103,7 +103,7 @@ class AuthHTTP:
         call, code, document = "", 200, None
         try:
             route, path_parameters = self._find_route(scope)
-            call = route.name
+            call = route.call
             caller: Caller | None = scope["state"].get(CALLER_KEY)
             if route.method != "GET":
                 self._require_role(call, caller)
@@ -260,9 +260,9 @@ _OK: Document = {"message": "ok"}
 
 
 def _route(
-    method: str, path: str, name: str, handler: Callable[..., Awaitable[Any]], *, takes_caller: bool = False
+    method: str, path: str, call: str, handler: Callable[..., Awaitable[Any]], *, takes_caller: bool = False
 ) -> _Route:
-    return _Route(method, re.compile(f"/v[0-9]+/{path}"), name, handler, takes_caller)
+    return _Route(method, re.compile(f"/v[0-9]+/{path}"), call, handler, takes_caller)
 
 
 async def _read_document(receive: Receive) -> Document:

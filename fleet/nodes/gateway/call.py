@@ -197,7 +197,7 @@ class Call:
             return
         assert self._tries is not None
         assert self._entry is not None
-        self._set_timer(self._tries.start(time.monotonic()))
+        self._set_timer(self._tries.start_try(time.monotonic()))
         self._attempt = attempt = CallAttempt(self)
         pick = self._pick(self._entry)
         if pick is None:
@@ -295,7 +295,7 @@ class Call:
         if self._tries.timeout_kind is not TimeoutKind.CALLER and self._may_be_stream:
             # The call is a stream: it lasts as long as its caller wants.
             self._tries = RetryState(NO_RETRY, self.began_at, self._head.timeout)
-            self._set_timer(self._tries.start(time.monotonic()))
+            self._set_timer(self._tries.start_try(time.monotonic()))
             return
         if self._tries.timeout_kind is TimeoutKind.ATTEMPT and self._request_ended and attempt.stream is not None:
             self._record_failure(attempt)

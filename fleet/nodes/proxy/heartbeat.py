@@ -83,7 +83,7 @@ class AuthPresence:
     @property
     def auth(self) -> str | None:
         """Address of the auth with the connection; None without a connection."""
-        return self._choice.current
+        return self._choice.current_address
 
     async def put(self, server: types_pb2.ServerV2) -> None:
         """Have an auth write the resource. Raises BackendUnavailableError."""

@@ -96,9 +96,9 @@ class Tunnel:
         self._has_room.set()
 
     @property
-    def full_at(self) -> float | None:
+    def next_full_at(self) -> float | None:
         """When the next full discovery list is due."""
-        return self._subscriber.full_at
+        return self._subscriber.next_full_at
 
     def send(self, frame: fleet_pb2.ProxyFrame) -> None:
         """Queue a frame."""
@@ -306,7 +306,7 @@ class TunnelTable:
                 if not tunnel.is_joined:
                     tunnel.opened_at = min(tunnel.opened_at + lag_seconds, now)
             self._check_liveness(tunnel, now)
-            if tunnel.full_at is not None and now >= tunnel.full_at:
+            if tunnel.next_full_at is not None and now >= tunnel.next_full_at:
                 tunnel.wake()
             self._report_sessions(tunnel)
             ended_at = tunnel.ended_at

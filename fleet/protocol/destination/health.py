@@ -63,7 +63,7 @@ class HealthSettings:
     """Thresholds that turn observations into health. Seconds. The defaults are the recommended readings."""
 
     #: Consecutive equal probes that end Degraded, to Healthy or to Unhealthy.
-    streak: int = 3
+    streak_length: int = 3
     #: Healthy becomes Degraded at the failed probe that makes `window_failures` of the last `window_size` probes.
     window_size: int = 5
     window_failures: int = 2
@@ -102,10 +102,10 @@ class HealthSettings:
     late_tolerance: float = 30.0
 
     def __post_init__(self) -> None:
-        least = min(self.streak, self.window_failures, self.failures_from_unknown, self.degraded_responses_needed)
+        least = min(self.streak_length, self.window_failures, self.failures_from_unknown, self.degraded_responses_needed)
         if least < 1 or self.window_failures > self.window_size:
             raise ValueError(
-                "streak, window_size, window_failures, failures_from_unknown and degraded_responses_needed must be at "
+                "streak_length, window_size, window_failures, failures_from_unknown and degraded_responses_needed must be at "
                 "least 1, and window_failures must not exceed window_size"
             )
         for rate in (self.failure_rate, self.unhealthy_rate):
@@ -200,7 +200,7 @@ def _find_transition(
             is_window_full = len(state.recent_outcomes) == settings.window_size or not settings.require_full_window
             if is_window_full and state.recent_outcomes.count(ProbeOutcome.FAILURE) >= settings.window_failures:
                 return Health.DEGRADED, HealthReason.FAILURES_IN_WINDOW
-        case Health.DEGRADED if state.streak >= settings.streak:
+        case Health.DEGRADED if state.streak >= settings.streak_length:
             return _OUT_OF_DEGRADED.get(effective_outcome)
         case Health.UNHEALTHY if effective_outcome is not ProbeOutcome.FAILURE:
             return Health.DEGRADED, HealthReason.ANSWERED_AGAIN
@@ -316,7 +316,7 @@ class _PassiveHealth:
         if self.unhealthy_at is None or at <= self.unhealthy_at:
             return
         self.success_count = self.success_count + 1 if outcome is ProbeOutcome.SUCCESS else 0
-        if self.success_count >= self.settings.streak and self.readmitted_at is None:
+        if self.success_count >= self.settings.streak_length and self.readmitted_at is None:
             self.readmitted_at = at
 
     def forget_degraded_responses(self) -> None:

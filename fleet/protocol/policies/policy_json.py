@@ -44,16 +44,16 @@ class DialectPreview:
     config: ServiceConfig
 
     @property
-    def sentence(self) -> str:
+    def behaviour(self) -> str:
         """The behaviour of such an agent, as a predicate such as "keeps its connection"."""
         if self.config.mode is PickHealthyMode.PICK_FIRST:
-            return f"keeps its connection until it breaks; {self._pick_first_sentence}"
+            return f"keeps its connection until it breaks; {self._pick_first_behaviour}"
         if not self.config.health_check:
             return "has no health check, so it does not notice an unhealthy auth: it stays until the connection breaks"
         return f"watches the health{self._service_phrase} and leaves an unhealthy auth for another one on its own"
 
     @property
-    def _pick_first_sentence(self) -> str:
+    def _pick_first_behaviour(self) -> str:
         if not self.config.health_check:
             return "it does not check health"
         if self.dialect == _TELEPORT:

@@ -23,7 +23,7 @@ class LinearBackoff:
         self._attempt_count = 0
         self._used_at: float | None = None
 
-    def next(self, now: float, chance: float) -> float:
+    def next_pause(self, now: float, chance: float) -> float:
         """Return the pause in seconds: [d/2, d) for the attempt's d. Starts over after four ceilings without use."""
         self.record_use(now)
         duration = min(self._attempt_count * self._step, self._ceiling)
@@ -73,7 +73,7 @@ class AgentPool:
             self._duplicates_left -= 1
             self._next_dial_at = now
             return
-        self._next_dial_at = now + self._backoff.next(now, chance)
+        self._next_dial_at = now + self._backoff.next_pause(now, chance)
 
     def reset_backoff(self) -> None:
         """Start the pauses over at 0 s, because another proxy is needed: past failures do not count against it."""

@@ -46,7 +46,7 @@ class AuthChoice:
     def __init__(self) -> None:
         self._histories: dict[str, _AuthHistory] = {}
         #: The auth that received the last heartbeat and has the connection; None: choose again.
-        self.current: str | None = None
+        self.current_address: str | None = None
 
     def update(self, addresses: Iterable[str]) -> None:
         """Replace the known addresses.
@@ -57,8 +57,8 @@ class AuthChoice:
         if not new_addresses:
             return
         self._histories = {address: self._histories.get(address, _AuthHistory()) for address in new_addresses}
-        if self.current not in self._histories:
-            self.current = None
+        if self.current_address not in self._histories:
+            self.current_address = None
 
     def addresses_to_try(self, now: float, chance: Callable[[], float], limit: int) -> tuple[str, ...]:
         """Return the addresses that one heartbeat tries, at most `limit`; a single address is tried twice.
@@ -79,7 +79,7 @@ class AuthChoice:
 
         def rank(address: str) -> tuple[bool, float, float]:
             backoff_left = max(self._histories[address].avoided_until - now, 0.0)
-            return address != self.current, backoff_left, chances[address]
+            return address != self.current_address, backoff_left, chances[address]
 
         return tuple(sorted(self._histories, key=rank))
 
@@ -88,16 +88,16 @@ class AuthChoice:
         history = self._histories[address]
         if is_closing:
             self._avoid(history, now, chance)
-            self.current = None
+            self.current_address = None
         else:
             self._histories[address] = _AuthHistory()
-            self.current = address
+            self.current_address = address
 
     def record_failure(self, address: str, now: float, chance: float) -> None:
         """Record a failed heartbeat."""
         self._avoid(self._histories[address], now, chance)
-        if self.current == address:
-            self.current = None
+        if self.current_address == address:
+            self.current_address = None
 
     @staticmethod
     def _avoid(history: _AuthHistory, now: float, chance: float) -> None:

@@ -245,21 +245,21 @@ class Publisher:
         """Seconds between full lists on one tunnel."""
         return full_interval(self.ttl, compact=self.compact)
 
-    def full(self, now: float) -> tuple[DiscoveredProxy, ...]:
+    def full_list(self, now: float) -> tuple[DiscoveredProxy, ...]:
         """Return every proxy with a heartbeat within our TTL or its own, with the rest of that lifetime."""
-        lifetimes = ((entry.proxy, self._remaining_ttl(entry, now)) for entry in self._entries.values())
-        return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
+        proxies_with_ttl = ((entry.proxy, self._remaining_ttl(entry, now)) for entry in self._entries.values())
+        return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in proxies_with_ttl if ttl > 0)
 
     def changed_since(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
         """Return what to send a subscriber that has received `version`: the full list unless compact."""
         if not self.compact:
-            return self.full(now)
-        lifetimes = (
+            return self.full_list(now)
+        proxies_with_ttl = (
             (entry.proxy, self.ttl if self._is_fresh(entry, now) else self._remaining_ttl(entry, now))
             for entry in self._entries.values()
             if entry.version > version
         )
-        return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
+        return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in proxies_with_ttl if ttl > 0)
 
     def _is_fresh(self, entry: _ProxyEntry, now: float) -> bool:
         return now - entry.heartbeat_at <= _FRESH_TTLS * self.ttl
@@ -288,16 +288,16 @@ class Subscriber:
         self._publisher = publisher
         self._version = 0
         #: When the next full list is due; None before the first.
-        self.full_at: float | None = None
+        self.next_full_at: float | None = None
 
     def read(self, now: float) -> tuple[DiscoveredProxy, ...]:
         """Return what to send now, merged since the last read; empty means send nothing."""
         publisher = self._publisher
-        if self.full_at is None or now >= self.full_at:
-            proxies = publisher.full(now)
+        if self.next_full_at is None or now >= self.next_full_at:
+            proxies = publisher.full_list(now)
             if not proxies:
                 return ()
-            self.full_at = now + publisher.full_interval
+            self.next_full_at = now + publisher.full_interval
         elif self._version == publisher.version:
             return ()
         else:

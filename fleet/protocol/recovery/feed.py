@@ -73,10 +73,10 @@ class RevisionFeed(Generic[T]):
         start = 0 if full else revision
         full = full or start == 0
         changes: list[tuple[int, str, T | None]] = [
-            (at, key, value) for key, (at, value) in self._entries_after(start)
+            (changed_revision, key, value) for key, (changed_revision, value) in self._entries_after(start)
         ]
         if not full:
-            changes += [(at, key, None) for key, at in self._removed_after(start)]
+            changes += [(removed_revision, key, None) for key, removed_revision in self._removed_after(start)]
         changes.sort(key=lambda change: change[0])
         more = len(changes) > limit
         page = changes[:limit]
@@ -101,8 +101,8 @@ class RevisionFeed(Generic[T]):
     def _removed_after(self, revision: int) -> list[tuple[str, int]]:
         removals = []
         for key in reversed(self._removed_revisions):
-            at = self._removed_revisions[key]
-            if at <= revision:
+            removed_revision = self._removed_revisions[key]
+            if removed_revision <= revision:
                 break
-            removals.append((key, at))
+            removals.append((key, removed_revision))
         return removals

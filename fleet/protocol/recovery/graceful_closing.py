@@ -184,7 +184,7 @@ class GracefulClosing:
         return wait is not None and wait.is_over(now)
 
     def _spend_wait(self, due_proxy: str, selected_proxy: str) -> None:
-        """Remove the wait that is over; if another tunnel is closed instead, `due_proxy` takes over that tunnel's wait."""
+        """Remove the wait that is over; if another tunnel is closed instead, `due_proxy` takes over its wait."""
         own_wait = self._waits.pop(selected_proxy, None)
         if due_proxy != selected_proxy:
             del self._waits[due_proxy]

@@ -111,9 +111,9 @@ _WHOLE_SERVER = ""
 class PolicyRequestState(Enum):
     """State of the request for a connection's service config."""
 
-    AWAITED = auto()
+    PENDING = auto()
     #: The server sent its policy.
-    POLICY = auto()
+    HAS_POLICY = auto()
     #: The server is too old to have a policy.
     NO_POLICY = auto()
     #: The request failed, which shows nothing about the server.
@@ -128,11 +128,11 @@ class _Connection:
     connectivity: Connectivity = Connectivity.IDLE
     #: Count of READY transitions: events of an earlier life are ignored.
     life: int = 0
-    policy_request_state: PolicyRequestState = PolicyRequestState.AWAITED
+    policy_request_state: PolicyRequestState = PolicyRequestState.PENDING
     #: The service whose health is watched; None: the policy does not check health.
     service: str | None = None
     #: The last reported status of that service.
-    status: ServerHealth = ServerHealth.UNKNOWN
+    reported_health: ServerHealth = ServerHealth.UNKNOWN
     #: False: the server has no health service.
     has_health_service: bool = True
     #: The service of the policy, if the server does not know it.
@@ -147,19 +147,19 @@ class _Connection:
     @property
     def health(self) -> ServerHealth:
         """Health for decisions: unknown, not healthy, until the policy is known."""
-        health = ServerHealth.HEALTHY if self.service is None else self.status
-        if self.policy_request_state is PolicyRequestState.AWAITED and health is ServerHealth.HEALTHY:
+        health = ServerHealth.HEALTHY if self.service is None else self.reported_health
+        if self.policy_request_state is PolicyRequestState.PENDING and health is ServerHealth.HEALTHY:
             return ServerHealth.UNKNOWN
         return health
 
     @property
-    def state(self) -> Connectivity:
+    def grpc_state(self) -> Connectivity:
         """State as gRPC reports it: by gRFC A17 with a health check, else the state of the connection."""
         if not self.is_connected or self.service is None:
             return self.connectivity
-        if self.status is ServerHealth.UNKNOWN and self.was_ready:
+        if self.reported_health is ServerHealth.UNKNOWN and self.was_ready:
             return Connectivity.READY  # gRPC has no transition from READY to CONNECTING
-        return _AS_CONNECTIVITY[self.status]
+        return _AS_CONNECTIVITY[self.reported_health]
 
     @property
     def is_ready(self) -> bool:
@@ -175,8 +175,8 @@ class _Connection:
 
     def begin(self, connectivity: Connectivity) -> None:
         """Forget the last server: the next one that answers may be another."""
-        self.connectivity, self.policy_request_state = connectivity, PolicyRequestState.AWAITED
-        self.service, self.status = None, ServerHealth.UNKNOWN
+        self.connectivity, self.policy_request_state = connectivity, PolicyRequestState.PENDING
+        self.service, self.reported_health = None, ServerHealth.UNKNOWN
         self.has_health_service, self.unknown_service, self.was_ready = True, None, False
 
     def watch(self, service: str | None) -> list[Command]:
@@ -185,8 +185,8 @@ class _Connection:
             service = _WHOLE_SERVER
         if service == self.service:
             return []
-        self.was_ready = self.state is Connectivity.READY
-        self.service, self.status, self.has_health_service = service, ServerHealth.UNKNOWN, True
+        self.was_ready = self.grpc_state is Connectivity.READY
+        self.service, self.reported_health, self.has_health_service = service, ServerHealth.UNKNOWN, True
         return [WatchHealth(self.id, self.life, service)]
 
 
@@ -227,7 +227,7 @@ class Balancer:
     @property
     def connectivity(self) -> Connectivity:
         """State of the channel in gRPC's terms; but an unhealthy connection (TRANSIENT_FAILURE) still carries RPCs."""
-        return self._picked_connection.state
+        return self._picked_connection.grpc_state
 
     @property
     def mode(self) -> PickHealthyMode:
@@ -289,15 +289,15 @@ class Balancer:
     ) -> list[Command]:
         """Process the policy that a server sent."""
         connection = self._find(connection_id, life)
-        if connection is None or connection.policy_request_state is PolicyRequestState.POLICY:
+        if connection is None or connection.policy_request_state is PolicyRequestState.HAS_POLICY:
             return []
-        connection.policy_request_state, connection.policy = PolicyRequestState.POLICY, config
+        connection.policy_request_state, connection.policy = PolicyRequestState.HAS_POLICY, config
         return connection.watch(_service_to_watch(config)) + self._decide(now, chance)
 
     def on_policy_missing(self, connection_id: int, life: int, now: float, chance: float) -> list[Command]:
         """Process that a server has no policy: it counts as healthy, and the mode stays."""
         connection = self._find(connection_id, life)
-        if connection is None or connection.policy_request_state is PolicyRequestState.POLICY:
+        if connection is None or connection.policy_request_state is PolicyRequestState.HAS_POLICY:
             return []
         connection.policy_request_state = PolicyRequestState.NO_POLICY
         return connection.watch(None) + self._decide(now, chance)
@@ -310,7 +310,7 @@ class Balancer:
         So does the health watch of that policy: a failed request shows nothing about health.
         """
         connection = self._find(connection_id, life)
-        if connection is None or connection.policy_request_state is not PolicyRequestState.AWAITED:
+        if connection is None or connection.policy_request_state is not PolicyRequestState.PENDING:
             return []
         connection.policy_request_state = PolicyRequestState.FAILED
         return self._decide(now, chance)
@@ -330,7 +330,7 @@ class Balancer:
         connection = self._find(connection_id, life)
         if connection is None or connection.service != service:
             return []
-        connection.status, connection.has_health_service = health, has_health_service
+        connection.reported_health, connection.has_health_service = health, has_health_service
         return self._decide(now, chance)
 
     def on_service_unknown(
@@ -345,7 +345,7 @@ class Balancer:
             return []
         connection.unknown_service = service
         if service == _WHOLE_SERVER:
-            connection.status = ServerHealth.UNHEALTHY
+            connection.reported_health = ServerHealth.UNHEALTHY
             return self._decide(now, chance)
         return connection.watch(_WHOLE_SERVER) + self._decide(now, chance)
 

@@ -94,7 +94,8 @@ class Tracker:
     def track_expected(self, proxies: Iterable[DiscoveredProxy], now: float) -> bool:
         """Process a discovery request: each of its proxies is known for its TTL from now, or for the default expiry.
 
-        Return whether a proxy came or changed its selection key; heartbeats alone do not change the result of `try_acquire`.
+        Return whether a proxy came or changed its selection key; heartbeats alone do not change the result of
+        `try_acquire`.
         """
         has_changed = False
         for proxy in proxies:

@@ -157,7 +157,7 @@ class RetryState:
         #: Limit that the timeout of the last attempt comes from; None: it has no timeout.
         self.timeout_kind: TimeoutKind | None = None
 
-    def start(self, now: float) -> float | None:
+    def start_try(self, now: float) -> float | None:
         """Begin an attempt; return its timeout in seconds, None for none."""
         remaining = None if self._deadline is None else max(self._deadline - now, 0.0)
         per_try = self._policy.backend_request or None

@@ -119,7 +119,7 @@ class ClientState:
         self.server_has_handler: bool | None = None
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether sessions can be requested: version 0.1 waits for the server's capabilities."""
         return self._wire is WireVersion.V0_2 or self.server_has_handler is not None
 
@@ -196,7 +196,7 @@ class ClientState:
 
     def request_session(self, target: Target, now: float) -> tuple[int, list[Effect]]:
         """Request a session from the server; return its tag. Raises TunnelError."""
-        if not self.ready:
+        if not self.is_ready:
             raise TunnelError("the tunnel is not established yet")
         if self._wire is WireVersion.V0_1 and not self.server_has_handler:
             raise TunnelError("the server has no handler")

@@ -66,7 +66,7 @@ class RetriedCall:
 
     def start(self) -> float | None:
         """Begin an attempt; return its timeout in seconds."""
-        return self._retry_state.start(self._clock())
+        return self._retry_state.start_try(self._clock())
 
     @property
     def is_retry(self) -> bool:

@@ -49,7 +49,7 @@ class RegisterStream:
 
     def update_up(self) -> None:
         """Set `up_event` once the client is registered."""
-        if self.is_connected and self.state.ready and not self.change_waiters:
+        if self.is_connected and self.state.is_ready and not self.change_waiters:
             self.up_event.set()
 
     def on_session_set_up(self, tag: int) -> None:

@@ -54,7 +54,7 @@ async def test_every_write_call_has_roles(plane: Plane) -> None:
     instance = Instance("auth", plane.instance_flags("auth", "auth-1"))
     plane.adopt(instance)
     routes = AuthHTTP(instance, "127.0.0.1")._routes
-    assert {route.name for route in routes if route.method != "GET"} == set(WRITER_ROLES)
+    assert {route.call for route in routes if route.method != "GET"} == set(WRITER_ROLES)
 
 
 @pytest.mark.parametrize("kind", ["auth", "proxy"])

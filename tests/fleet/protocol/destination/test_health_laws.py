@@ -61,7 +61,7 @@ class Diagram:
     def _events(self) -> Iterator[str]:
         probe, settings = self.probes[-1], self.settings
         yield probe
-        if self._streak(settings.streak) == ["success"] * settings.streak:
+        if self._streak(settings.streak_length) == ["success"] * settings.streak_length:
             yield "last success of a row"
         if not self._is_failure(probe):
             if probe == "degraded":
@@ -71,7 +71,7 @@ class Diagram:
             yield "first not success"
         elif (streak := self._streak(settings.failures_from_unknown)) and all(map(self._is_failure, streak)):
             yield "last not success of the first"
-        if (streak := self._streak(settings.streak)) and all(map(self._is_failure, streak)):
+        if (streak := self._streak(settings.streak_length)) and all(map(self._is_failure, streak)):
             yield "last not success of a row"
         window = self.probes[self.healthy_count if settings.clear_window_on_recovery else 0 :][-settings.window_size :]
         is_enough = len(window) == settings.window_size or not settings.require_full_window
@@ -175,7 +175,7 @@ class Requests:
     @property
     def readmitted_at(self) -> float | None:
         """Return the time of the last probe of the first success streak."""
-        streak = self.settings.streak
+        streak = self.settings.streak_length
         for end in range(streak, len(self.probes) + 1):
             if all(outcome == "success" for outcome, _ in self.probes[end - streak : end]):
                 return self.probes[end - 1][1]
@@ -205,7 +205,7 @@ def any_settings(draw: st.DrawFn) -> HealthSettings:
     rates = st.sampled_from([(0.25, 0.5), (0.5, 1.0), (1.0, 1.0), (0.5, None), (None, 0.5), (None, None)])
     failure_rate, unhealthy_rate = draw(rates)
     return HealthSettings(
-        streak=draw(st.integers(1, 4)),
+        streak_length=draw(st.integers(1, 4)),
         window_size=window,
         window_failures=draw(st.integers(1, window)),
         require_full_window=draw(st.booleans()),

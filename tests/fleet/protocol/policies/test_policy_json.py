@@ -87,7 +87,7 @@ def test_preview_of_both_dialects() -> None:
 )
 def test_sentence_describes_what_agents_do(config: ServiceConfig, expected_text: str) -> None:
     """A mode without its health check, and a health check without its mode, are described."""
-    assert all(expected_text in preview.sentence for preview in policy_json.preview(config))
+    assert all(expected_text in preview.behaviour for preview in policy_json.preview(config))
 
 
 @pytest.mark.parametrize("name", [RFD_VARIABLE, UPSTREAM_VARIABLE])
@@ -117,7 +117,7 @@ def test_served_health_service_gives_no_warning(service: str | None) -> None:
     """Auths serve the whole server's name and those of HEALTH_SERVICES."""
     config = ServiceConfig(PickHealthyMode.RECONNECT, service)
     assert policy_json.warnings(config) == ()
-    assert not any("no auth serves" in preview.sentence for preview in policy_json.preview(config))
+    assert not any("no auth serves" in preview.behaviour for preview in policy_json.preview(config))
 
 
 def test_unserved_health_service_gives_a_warning() -> None:

@@ -12,20 +12,20 @@ from fleet.protocol.recovery.tracker import Tracker
 def test_backoff_grows_to_its_ceiling() -> None:
     """0, then 1 s to 8 s in steps, each with half jitter: [d/2, d)."""
     low, high = LinearBackoff(), LinearBackoff()
-    assert [low.next(0.0, 0.0) for _ in range(10)] == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4]
-    assert [high.next(0.0, 1.0) for _ in range(10)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8]
+    assert [low.next_pause(0.0, 0.0) for _ in range(10)] == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4]
+    assert [high.next_pause(0.0, 1.0) for _ in range(10)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8]
 
 
 def test_backoff_starts_over_when_unused() -> None:
     """It starts over after 32 s (four ceilings) without use."""
     backoff = LinearBackoff()
-    backoff.next(0.0, 0.0)
-    backoff.next(32.0, 0.0)
-    assert backoff.next(64.0, 0.0) == 1.0
-    assert backoff.next(96.1, 0.0) == 0.0
-    backoff.next(96.1, 0.0)
+    backoff.next_pause(0.0, 0.0)
+    backoff.next_pause(32.0, 0.0)
+    assert backoff.next_pause(64.0, 0.0) == 1.0
+    assert backoff.next_pause(96.1, 0.0) == 0.0
+    backoff.next_pause(96.1, 0.0)
     backoff.reset()
-    assert backoff.next(96.2, 0.0) == 0.0
+    assert backoff.next_pause(96.2, 0.0) == 0.0
 
 
 def test_pool_dials_one_at_a_time() -> None:

@@ -41,7 +41,7 @@ def test_closing_auth_comes_last() -> None:
     """It took the heartbeat, and the next one goes elsewhere; a single auth is used again."""
     choice = choice_of(A, B)
     choice.record_success(A, 0.0, 0.5, is_closing=True)
-    assert choice.current is None
+    assert choice.current_address is None
     assert choice.order(0.0, draws(0.1, 0.9)) == (B, A)
     single = choice_of(A)
     single.record_success(A, 0.0, 0.5, is_closing=True)
@@ -84,7 +84,7 @@ def test_addresses_follow_updates() -> None:
     choice = choice_of(A, B)
     choice.record_success(A, 0.0, 0.5, is_closing=False)
     choice.update([B, C, C])
-    assert choice.current is None
+    assert choice.current_address is None
     assert choice.order(0.0, draws(0.1, 0.2)) == (B, C)
     choice.record_failure(B, 0.0, 0.5)
     choice.update([])

@@ -156,8 +156,8 @@ def test_compact_drops_proxies_without_a_heartbeat_for_a_ttl() -> None:
     publisher = Publisher(10.0, compact=True)
     publisher.observe(resources(("a", 1e9), ("b", 1e9)), 0.0)
     publisher.observe(resources(("a", 1e9 + 1), ("b", 1e9)), 8.0)
-    assert names(publisher.full(9.9)) == ["a", "b"]
-    assert names(publisher.full(10.0)) == ["a"]
+    assert names(publisher.full_list(9.9)) == ["a", "b"]
+    assert names(publisher.full_list(10.0)) == ["a"]
 
 
 def test_compact_repeats_the_full_list() -> None:
@@ -200,11 +200,11 @@ def test_repeated_list_does_not_renew_proxies(compact: bool) -> None:
     publisher = Publisher(60.0, compact=compact)
     publisher.observe(resources(("dead", 60.0), ("alive", 60.0)), 0.0)
     tracker = Tracker("main", 1)
-    tracker.track_expected(publisher.full(0.0), 0.0)
+    tracker.track_expected(publisher.full_list(0.0), 0.0)
     for now in range(1, 80):
         if now % 30 == 0:
             publisher.observe(resources(("dead", 60.0), ("alive", 60.0 + now)), float(now))
-        request = discovery.decode(discovery.encode(publisher.full(float(now))))
+        request = discovery.decode(discovery.encode(publisher.full_list(float(now))))
         tracker.track_expected(request.proxies, float(now))
         assert ("dead" in tracker.tracked_proxies(float(now))) is (now < 60)
     assert "alive" in tracker.tracked_proxies(80.0)
@@ -226,7 +226,7 @@ def test_live_proxy_never_expires(ttl: float, compact: bool) -> None:
             heartbeat_at = now // (0.6 * ttl) * 0.6 * ttl
             is_woken = publisher.observe(resources(("a", heartbeat_at + ttl)), now) or is_woken
             read_at += read_every
-        is_due = subscriber.full_at is None or now >= subscriber.full_at
+        is_due = subscriber.next_full_at is None or now >= subscriber.next_full_at
         if now == swept_at:
             swept_at += tick
         elif not is_woken:
@@ -258,7 +258,7 @@ def test_no_message_outlives_the_last_heartbeat(
             heartbeat_at = now
             publisher.observe([ProxyResource("a", "", 0, now, ttl=own_ttl)], now)
         else:
-            message = publisher.full(now) if step == "f" else publisher.changed_since(0, now)
+            message = publisher.full_list(now) if step == "f" else publisher.changed_since(0, now)
             tracker.track_expected(message, now)
             assert all(0 < proxy.ttl <= ttl and proxy.lifetime == ttl for proxy in message)
             assert "a" not in tracker.tracked_proxies(heartbeat_at + max(ttl, own_ttl) + 0.05 * ttl + 1e-6)

@@ -126,7 +126,7 @@ def test_attempts_are_retries(attempts: int) -> None:
     state = RetryState(RetryPolicy(ALL, attempts), now=0.0)
     verdicts = []
     for _ in range(attempts + 1):
-        state.start(0.0)
+        state.start_try(0.0)
         verdicts.append(state.decide(0.0, 0.0, "INTERNAL"))
 
     assert [type(verdict) for verdict in verdicts] == [RetryAfter] * attempts + [Finish]
@@ -180,7 +180,7 @@ def test_attempt_gets_the_shortest_timeout() -> None:
     """It is the least of the attempt's timeout, the rest of the request's and the rest of the caller's."""
     state = RetryState(RetryPolicy(request=10.0, backend_request=3.0), now=100.0, timeout=8.0)
 
-    assert [state.start(now) for now in (100.0, 104.0, 106.5, 109.0)] == [3.0, 3.0, 1.5, 0.0]
+    assert [state.start_try(now) for now in (100.0, 104.0, 106.5, 109.0)] == [3.0, 3.0, 1.5, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_timeout_of_the_first_attempt(
     policy: RetryPolicy, timeout: float | None, expected: float | None
 ) -> None:
     """Zero means no timeout."""
-    assert RetryState(policy, now=7.0, timeout=timeout).start(7.0) == expected
+    assert RetryState(policy, now=7.0, timeout=timeout).start_try(7.0) == expected
 
 
 def test_wait_beyond_the_timeout_fails_at_once() -> None:
     """The error has the reason why the last attempt failed."""
     state = RetryState(RetryPolicy(attempts=3, backoff=5.0, request=4.0), now=0.0)
-    state.start(0.0)
+    state.start_try(0.0)
     verdict = state.decide(1.0, 0.0, "UNAVAILABLE", "down")
 
     assert isinstance(verdict, DeadlineExceeded)
@@ -218,9 +218,9 @@ def test_wait_beyond_the_timeout_fails_at_once() -> None:
 def test_timeout_during_a_retry() -> None:
     """The timeout takes precedence over the reasons; the error has the previous failure."""
     state = RetryState(RetryPolicy(ALL, attempts=5, backoff=0.1, request=4.0), now=0.0)
-    state.start(0.0)
+    state.start_try(0.0)
     assert isinstance(state.decide(0.1, 0.0, "INTERNAL", "oh"), RetryAfter)
-    state.start(0.2)
+    state.start_try(0.2)
     verdict = state.decide(4.0, 0.0, "DEADLINE_EXCEEDED")
 
     assert isinstance(verdict, DeadlineExceeded)
@@ -237,7 +237,7 @@ def test_timeout_during_the_first_attempt() -> None:
 
 def test_callers_deadline_bounds_the_waits() -> None:
     state = RetryState(RetryPolicy(attempts=3, backoff=5.0), now=0.0, timeout=4.0)
-    state.start(0.0)
+    state.start_try(0.0)
 
     verdict = state.decide(0.1, 0.0, "UNAVAILABLE")
     assert isinstance(verdict, DeadlineExceeded)
@@ -264,7 +264,7 @@ def test_bound_of_an_attempt(
     state = RetryState(policy, now=0.0, timeout=timeout)
     bounds = []
     for now in (0.0, 3.0):
-        state.start(now)
+        state.start_try(now)
         bounds.append(state.timeout_kind)
 
     assert bounds == expected
@@ -288,7 +288,7 @@ def test_bound_of_an_attempt(
 def test_pushback(pushback: str, expected: RetryAfter | Finish) -> None:
     """A server may ask for a longer wait or for no retry, never for less than the minimum."""
     state = RetryState(RetryPolicy(attempts=1, backoff=0.1), now=0.0)
-    state.start(0.0)
+    state.start_try(0.0)
 
     assert state.decide(0.0, 0.0, "UNAVAILABLE", "", pushback) == expected
 
@@ -298,5 +298,5 @@ def judge_first_attempt(
 ) -> RetryAfter | Finish | DeadlineExceeded:
     """Return the verdict about a first attempt that ended with this status."""
     state = RetryState(policy, now=50.0)
-    state.start(50.0)
+    state.start_try(50.0)
     return state.decide(50.0 + after, 0.0, status)

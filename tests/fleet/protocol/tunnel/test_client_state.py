@@ -57,11 +57,11 @@ def test_start_0_1(handler: bool) -> None:
     state = ClientState(WireVersion.V0_1, has_handler=handler)
 
     assert state.start() == [SendToServer(Capabilities(handler))]
-    assert not state.ready
+    assert not state.is_ready
     with pytest.raises(TunnelError, match="not established yet"):
         state.request_session(Target("x"), 0)
     assert state.receive(Capabilities(True), 0) == []
-    assert state.ready
+    assert state.is_ready
 
 
 def test_start_0_1_refuses_targets_and_subscriptions() -> None:
@@ -79,7 +79,7 @@ def test_start_0_2() -> None:
     """Each target is sent, then each subscription; sessions can be requested at once."""
     state = state_02()
 
-    assert state.ready
+    assert state.is_ready
     assert state.start([SSH, GNMI], ["", "SSH"]) == [
         SendToServer(Registration(Op.ADD, SSH)),
         SendToServer(Registration(Op.ADD, GNMI)),
