@@ -31,7 +31,9 @@ _BACKLOG = 16
 class TunnelForwarder:
     """Listens on loopback for programs of this host; the session's own TLS authenticates them to the auth."""
 
-    def __init__(self, open_channel: Callable[[], grpc.aio.Channel], target: Target = auth_path.AUTH_TARGET) -> None:
+    def __init__(
+        self, open_channel: Callable[[], grpc.aio.Channel], target: Target = auth_path.AUTH_TARGET
+    ) -> None:
         """Start to listen; `open_channel` returns a new channel to some proxy, for each connection."""
         self._open_channel = open_channel
         self._target = target

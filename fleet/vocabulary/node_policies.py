@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.protocol.policies import env_policies as policies
-from fleet.protocol.policies.env_policies import PolicyValue, PolicySource
+from fleet.protocol.policies.env_policies import PolicySource, PolicyValue
 
 
 @dataclass(frozen=True, slots=True)

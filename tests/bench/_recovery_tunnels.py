@@ -87,7 +87,9 @@ async def _fleet(plane: Plane, count: int) -> AsyncIterator[_Fleet]:
             auth.instance.grpc_address, [address], count, redial_step=1.0, announce_ttl=20.0
         )
         await _until(
-            lambda: all(agent.tunnels.proxy_ids and agent.snapshot().last_announce_ttl for agent in group.agents)
+            lambda: all(
+                agent.tunnels.proxy_ids and agent.snapshot().last_announce_ttl for agent in group.agents
+            )
         )
         yield _Fleet(victim, link, list(group.agents))
         await plane.stop(group)

@@ -58,7 +58,9 @@ def add(state: ServerState, connection: ClientConnection, target: Target = SSH) 
 
 
 def messages_to(effects: list[Effect], to: ClientConnection) -> list[Message]:
-    return [effect.message for effect in effects if isinstance(effect, SendToClient) and effect.connection is to]
+    return [
+        effect.message for effect in effects if isinstance(effect, SendToClient) and effect.connection is to
+    ]
 
 
 def refusal(effects: list[Effect]) -> str:

@@ -141,7 +141,11 @@ class NetworkingForm(forms.Form):
             field.key,
             _format_range(field.name),
             field.zero_meaning,
-            field.zero_meaning if field_value == 0 and field.zero_meaning else current_text if field_value != "" else "empty",
+            field.zero_meaning
+            if field_value == 0 and field.zero_meaning
+            else current_text
+            if field_value != ""
+            else "empty",
             is_supported=field.name in SUPPORTED_FIELDS,
         )
 

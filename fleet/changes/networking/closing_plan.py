@@ -309,7 +309,7 @@ def _simulate_scenario(
         )
         if missing_count > 0 and snapshot.desired_tunnel_count > previous_snapshot.desired_tunnel_count:
             _record_openings(scenario, agent, missing_count, desired_proxies)
-        if policy.active and len(agent.tunnels) > 1:
+        if policy.is_active and len(agent.tunnels) > 1:
             _record_closings(scenario, agent, simulate_closings(policy, agent.tunnels, snapshot))
     return scenario
 

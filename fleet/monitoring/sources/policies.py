@@ -6,7 +6,7 @@ import grpc.aio
 
 from fleet.monitoring.sources import SourceError, map_source_errors
 from fleet.monitoring.sources.source import EvidenceSource
-from fleet.protocol.policies.env_policies import BY_NAME, PolicyValue, PolicySource
+from fleet.protocol.policies.env_policies import BY_NAME, PolicySource, PolicyValue
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 

@@ -13,7 +13,7 @@ from redis import Redis
 
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.protocol.policies.env_policies import BY_NAME, PolicyValue, PolicySource
+from fleet.protocol.policies.env_policies import BY_NAME, PolicySource, PolicyValue
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 
 #: Seconds until the hash of a cluster expires, which also removes instances that are no longer asked.

@@ -174,7 +174,9 @@ class AuthMoves:
 
 async def _is_draining(channel: PickHealthyChannel) -> bool:
     """Return whether the auth accepts no new connections. Raises AioRpcError if it does not respond."""
-    call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_CHECK_TIMEOUT)
+    call = health_pb2_grpc.HealthStub(channel).Check(
+        health_pb2.HealthCheckRequest(), timeout=_HEALTH_CHECK_TIMEOUT
+    )
     try:
         await call
     except grpc.aio.AioRpcError as error:

@@ -210,7 +210,12 @@ class Agent:
         else:
             tls = flags.tls.for_role("auth")
             channel = channel_factory.open_channel(
-                self._auth_dial_addresses, tls, flags.keepalive, flags.balancer_settings, order=self._auth_order, **common
+                self._auth_dial_addresses,
+                tls,
+                flags.keepalive,
+                flags.balancer_settings,
+                order=self._auth_order,
+                **common,
             )
         return channel
 
@@ -313,7 +318,9 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
         try:
             first, last = group.agents[0].identity, group.agents[-1].identity
             ready_fields = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
-            lifecycle.announce(role="agent", **ready_fields, **({"diag": diag_address} if diag_address else {}))
+            lifecycle.announce(
+                role="agent", **ready_fields, **({"diag": diag_address} if diag_address else {})
+            )
             await lifecycle.wait_for_stop_signal()
         finally:
             await group.stop()
@@ -328,7 +335,12 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
     help="Number of agents in this process.",
 )
 @click.option(
-    "--first", "first_number", type=click.IntRange(min=0), default=1, show_default=True, help="Number of the first agent."
+    "--first",
+    "first_number",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Number of the first agent.",
 )
 @click.option(
     "--name-prefix",

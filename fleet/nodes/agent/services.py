@@ -51,7 +51,9 @@ def with_diag_address(services: Services, diag_address: str) -> Services:
     """Return the services with the placeholder replaced by the diag port. Raises NodeStartError if there is none."""
     if not diag_address and any(address == DIAG_PLACEHOLDER for _, address in services):
         raise NodeStartError(f"a --service at {DIAG_PLACEHOLDER} needs --diag-listen")
-    return tuple((name, diag_address if address == DIAG_PLACEHOLDER else address) for name, address in services)
+    return tuple(
+        (name, diag_address if address == DIAG_PLACEHOLDER else address) for name, address in services
+    )
 
 
 def check_unique_flags(services: Services) -> None:
@@ -88,7 +90,9 @@ class AgentServices:
         self._addresses = {name: _parse_address(text, agent_number) for name, text in services}
         self._read_status = read_status
         #: Targets to register, the status first.
-        self.targets = tuple(agent_services.target_of(name, identity.id) for name in (STATUS_SERVICE, *self.names))
+        self.targets = tuple(
+            agent_services.target_of(name, identity.id) for name in (STATUS_SERVICE, *self.names)
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -55,9 +55,9 @@ class AgentTunnels:
         on_networking_config_notice: Callable[[str, float], None],
         drain_timeout: float | None = None,
         on_dial: Callable[[bool], None] = lambda _: None,
-        on_auth_advisory: Callable[[fleet_pb2.AuthReconnectAdvisory, SendReply], None] = lambda advisory, reply: (
-            None
-        ),
+        on_auth_advisory: Callable[
+            [fleet_pb2.AuthReconnectAdvisory, SendReply], None
+        ] = lambda advisory, reply: None,
         wire: WireVersion = WireVersion.V0_2,
     ) -> None:
         """Start without tunnels.
@@ -173,7 +173,9 @@ class AgentTunnels:
         tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services, self._wire)
         try:
             if self._pool.tracker.is_claimed(await tunnel.exchange_hellos()):
-                raise ClaimError(f"this agent already has a tunnel to proxy {tunnel.proxy_id}", is_duplicate=True)
+                raise ClaimError(
+                    f"this agent already has a tunnel to proxy {tunnel.proxy_id}", is_duplicate=True
+                )
             await tunnel.register()
             lease.claim(tunnel.proxy_id)
         except (TunnelDialError, ClaimError) as error:
@@ -243,8 +245,8 @@ class AgentTunnels:
     async def _close_tunnel(self, tunnel: Tunnel, *, wait_for_sessions: bool) -> None:
         """Close a tunnel.
 
-        The task must be a local of this frame only. A frame of `_serve` that a CancelledError keeps alive would keep the
-        task, and so the tunnel and its connection, until the next garbage collection.
+        The task must be a local of this frame only. A frame of `_serve` that a CancelledError keeps alive would keep
+        the task, and so the tunnel and its connection, until the next garbage collection.
         """
         task = asyncio.current_task()
         assert task is not None, "a tunnel is held by a task"
@@ -273,7 +275,9 @@ class AgentTunnels:
         """Prepare to leave for another proxy. Return whether there is one, or may be."""
         if tunnel.is_retired:
             return True
-        is_accepted = self._pool.tracker.mark_leaving(self._proxy_of(tunnel), now, is_departing=advisory.leaving)
+        is_accepted = self._pool.tracker.mark_leaving(
+            self._proxy_of(tunnel), now, is_departing=advisory.leaving
+        )
         if is_accepted and tunnel.advised_at is None:
             tunnel.advised_at = now
             self._pool.reset_backoff()

@@ -231,11 +231,17 @@ class InitialNetworkingConfig:
         await backend.put_networking_config(self.message, condition)
 
 
-def read_initial_networking_config(config_path: Path | None, bootstrap_path: Path | None) -> InitialNetworkingConfig | None:
+def read_initial_networking_config(
+    config_path: Path | None, bootstrap_path: Path | None
+) -> InitialNetworkingConfig | None:
     """Return the config that the flags name; None if there is none. Raises NodeStartError, naming file and fields."""
     if config_path is not None:
         return InitialNetworkingConfig(_from_file(config_path), Origin.CONFIG_FILE)
-    return InitialNetworkingConfig(_from_file(bootstrap_path), Origin.DYNAMIC) if bootstrap_path is not None else None
+    return (
+        InitialNetworkingConfig(_from_file(bootstrap_path), Origin.DYNAMIC)
+        if bootstrap_path is not None
+        else None
+    )
 
 
 def _from_file(path: Path) -> Message:

@@ -93,7 +93,10 @@ class AuthHTTP:
                 self._delete_tunnel_connection,
             ),
             _route(
-                "DELETE", "tunnelconnections/([^/]+)", "DeleteTunnelConnections", self._delete_tunnel_connections
+                "DELETE",
+                "tunnelconnections/([^/]+)",
+                "DeleteTunnelConnections",
+                self._delete_tunnel_connections,
             ),
         ]
 

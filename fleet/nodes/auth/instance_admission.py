@@ -56,7 +56,9 @@ def identity_refusal_of(
         return f"the certificate is for {', '.join(proven_names) or 'no name'}, not for {kind} {instance_id}"
     if name in ("", instance_id, *proven_names) or flags.host_id(cluster, kind, name) == instance_id:
         return ""
-    return f"the certificate is for {', '.join(proven_names)}, not for the name {name} of {kind} {instance_id}"
+    return (
+        f"the certificate is for {', '.join(proven_names)}, not for the name {name} of {kind} {instance_id}"
+    )
 
 
 def resource_refusal_of(server: types_pb2.ServerV2) -> str:

@@ -15,7 +15,11 @@ import grpc.aio
 from prometheus_client import Counter, Gauge
 
 from fleet.nodes.auth import cluster_config
-from fleet.nodes.auth.cluster_config import ClusterConfigServicer, InitialNetworkingConfig, NetworkingConfigCache
+from fleet.nodes.auth.cluster_config import (
+    ClusterConfigServicer,
+    InitialNetworkingConfig,
+    NetworkingConfigCache,
+)
 from fleet.nodes.auth.site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.shared import agent_admission, lifecycle, node_policies
 from fleet.nodes.shared import flags as node_flags
@@ -356,7 +360,12 @@ async def serve(
         raise lifecycle.NodeStartError(str(error)) from None
     shutdown = lifecycle.Shutdown()
     auth = Auth(
-        flags, client_config, initial_networking_config, replace(http, close_unhealthy=close_unhealthy), policies, shutdown.request_restart
+        flags,
+        client_config,
+        initial_networking_config,
+        replace(http, close_unhealthy=close_unhealthy),
+        policies,
+        shutdown.request_restart,
     )
     await auth.start()
     shutdown.flags = [*auth.instance.listen_flags(), "--http-listen", auth.http_address]

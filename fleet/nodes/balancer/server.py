@@ -86,7 +86,9 @@ class LoadBalancer:
             health_settings=_dial_health_settings(destination_health, interval),
             # Each probe has its own timeout; this one is for anything else that hangs.
             probe_settings=probe_schedule.ProbeSettings(
-                interval=interval, fast_interval=interval / _FAST_PROBE_FACTOR, timeout=2 * self._probe_timeout
+                interval=interval,
+                fast_interval=interval / _FAST_PROBE_FACTOR,
+                timeout=2 * self._probe_timeout,
             ),
         )
         self._session: aiohttp.ClientSession | None = None
@@ -228,7 +230,9 @@ class LoadBalancer:
         assert self._session is not None, "probes start after the session is open"
         was_out = state.is_out_of_rotation
         try:
-            async with self._session.get(f"http://{addresses.join(*state.target.diag_address)}/readyz") as response:
+            async with self._session.get(
+                f"http://{addresses.join(*state.target.diag_address)}/readyz"
+            ) as response:
                 state.record_response(response.status)
                 declared_status = instance_status.from_headers(response.headers.items())
         except TimeoutError:
@@ -241,14 +245,18 @@ class LoadBalancer:
             log.warning("rotation.changed: %s: %s is %s rotation: %s", self.name, name, place, reason)
         if declared_status is None or state.http_status != 200:
             return ProbeResult(
-                ProbeOutcome.FAILURE, state.error or f"/readyz returned HTTP {state.http_status}", declared_status
+                ProbeOutcome.FAILURE,
+                state.error or f"/readyz returned HTTP {state.http_status}",
+                declared_status,
             )
         if declared_status.degraded_reason is not None:
             return ProbeResult(ProbeOutcome.DEGRADED, declared_status.degraded_reason, declared_status)
         return ProbeResult(ProbeOutcome.SUCCESS, status=declared_status)
 
 
-def _dial_health_settings(settings: destination.HealthSettings, interval: float) -> destination.HealthSettings:
+def _dial_health_settings(
+    settings: destination.HealthSettings, interval: float
+) -> destination.HealthSettings:
     """Return settings for dials: they are few, and each is the only thing seen of its connection."""
     if settings.failure_rate is None:
         return settings

@@ -297,7 +297,11 @@ class Call:
             self._tries = RetryState(NO_RETRY, self.began_at, self._head.timeout)
             self._set_timer(self._tries.start_try(time.monotonic()))
             return
-        if self._tries.timeout_kind is TimeoutKind.ATTEMPT and self._request_ended and attempt.stream is not None:
+        if (
+            self._tries.timeout_kind is TimeoutKind.ATTEMPT
+            and self._request_ended
+            and attempt.stream is not None
+        ):
             self._record_failure(attempt)
         verb = "finish its response" if self._response.has_bytes else "respond"
         subject = f"{attempt.name} did not {verb}" if attempt.name else "no backend responded"
@@ -436,7 +440,10 @@ class Call:
             self._record_failure(attempt)
         problem = reason or f"reset the call: {code.name}"
         self._fail_attempt(
-            attempt, grpc_http2.status_of_reset(code), f"{attempt.name} {problem}", is_unprocessed=is_unprocessed
+            attempt,
+            grpc_http2.status_of_reset(code),
+            f"{attempt.name} {problem}",
+            is_unprocessed=is_unprocessed,
         )
 
     def on_attempt_lost(self, attempt: CallAttempt, reason: str) -> None:
@@ -495,6 +502,8 @@ class Call:
         self._replay_buffer = None
         self._context.on_call_end(self, self._entry, status)
         # A successful unary response has exactly one message.
-        is_stream = self._response.has_several_messages or (status == Status.OK.name and not self._response.has_bytes)
+        is_stream = self._response.has_several_messages or (
+            status == Status.OK.name and not self._response.has_bytes
+        )
         if is_stream and self._head is not None:
             self._context.record_stream_method(self._head.path)

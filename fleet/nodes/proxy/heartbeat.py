@@ -113,7 +113,9 @@ class AuthPresence:
         # heartbeat that succeeded would keep the agents on this proxy.
         self._choice.update(await self._read_auth_addresses())
         reason = "no auth in the backend advertises an HTTP port"
-        for address in self._choice.addresses_to_try(time.monotonic(), random.random, max_requests(self._ttl)):
+        for address in self._choice.addresses_to_try(
+            time.monotonic(), random.random, max_requests(self._ttl)
+        ):
             try:
                 closes = await self._request(address, method, path, body)
             except _RequestError as error:

@@ -102,15 +102,22 @@ class HealthSettings:
     late_tolerance: float = 30.0
 
     def __post_init__(self) -> None:
-        least = min(self.streak_length, self.window_failures, self.failures_from_unknown, self.degraded_responses_needed)
+        least = min(
+            self.streak_length,
+            self.window_failures,
+            self.failures_from_unknown,
+            self.degraded_responses_needed,
+        )
         if least < 1 or self.window_failures > self.window_size:
             raise ValueError(
-                "streak_length, window_size, window_failures, failures_from_unknown and degraded_responses_needed must be at "
-                "least 1, and window_failures must not exceed window_size"
+                "streak_length, window_size, window_failures, failures_from_unknown and degraded_responses_needed must be "
+                "at least 1, and window_failures must not exceed window_size"
             )
         for rate in (self.failure_rate, self.unhealthy_rate):
             if rate is not None and not (0 < rate <= 1 and self.rate_min_requests >= 1):
-                raise ValueError("a failure rate must be above 0 and at most 1, and rate_min_requests at least 1")
+                raise ValueError(
+                    "a failure rate must be above 0 and at most 1, and rate_min_requests at least 1"
+                )
         if (self.failure_rate or 0) > (self.unhealthy_rate or 1):
             raise ValueError("unhealthy_rate must not be below failure_rate")
 
@@ -126,7 +133,10 @@ LITERAL_SETTINGS = HealthSettings(
     unhealthy_rate=None,
 )
 #: Settings that a flag or an environment variable can select by name.
-SETTINGS_BY_NAME: Mapping[str, HealthSettings] = {"recommended": RECOMMENDED_SETTINGS, "literal": LITERAL_SETTINGS}
+SETTINGS_BY_NAME: Mapping[str, HealthSettings] = {
+    "recommended": RECOMMENDED_SETTINGS,
+    "literal": LITERAL_SETTINGS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +165,9 @@ class ActiveHealth:
         if self._is_late(at, settings):
             return self
         effective_outcome = (
-            ProbeOutcome.FAILURE if settings.count_degraded_as_failure and outcome is ProbeOutcome.DEGRADED else outcome
+            ProbeOutcome.FAILURE
+            if settings.count_degraded_as_failure and outcome is ProbeOutcome.DEGRADED
+            else outcome
         )
         state = replace(
             self,
@@ -189,7 +201,9 @@ def _find_transition(
     """Return the transition of the diagram for the newest probe; None when there is none."""
     effective_outcome = state.recent_outcomes[-1]
     match state.signal.health:
-        case Health.UNKNOWN if effective_outcome is ProbeOutcome.FAILURE and settings.failures_from_unknown > 1:
+        case Health.UNKNOWN if (
+            effective_outcome is ProbeOutcome.FAILURE and settings.failures_from_unknown > 1
+        ):
             if state.streak >= settings.failures_from_unknown:
                 return Health.UNHEALTHY, HealthReason.FAILURES_IN_A_ROW
         case Health.UNKNOWN:
@@ -197,8 +211,13 @@ def _find_transition(
         case Health.HEALTHY if outcome is ProbeOutcome.DEGRADED:
             return Health.DEGRADED, HealthReason.PROBE_DEGRADED
         case Health.HEALTHY if effective_outcome is ProbeOutcome.FAILURE:
-            is_window_full = len(state.recent_outcomes) == settings.window_size or not settings.require_full_window
-            if is_window_full and state.recent_outcomes.count(ProbeOutcome.FAILURE) >= settings.window_failures:
+            is_window_full = (
+                len(state.recent_outcomes) == settings.window_size or not settings.require_full_window
+            )
+            if (
+                is_window_full
+                and state.recent_outcomes.count(ProbeOutcome.FAILURE) >= settings.window_failures
+            ):
                 return Health.DEGRADED, HealthReason.FAILURES_IN_WINDOW
         case Health.DEGRADED if state.streak >= settings.streak_length:
             return _OUT_OF_DEGRADED.get(effective_outcome)
@@ -262,7 +281,9 @@ class _PassiveHealth:
         while len(self.degraded_response_times) > self.settings.degraded_responses_needed:
             self.degraded_response_times.popleft()
         complete = len(self.degraded_response_times) == self.settings.degraded_responses_needed
-        if not (complete and abs(at - self.degraded_response_times[0]) <= self.settings.degraded_responses_within):
+        if not (
+            complete and abs(at - self.degraded_response_times[0]) <= self.settings.degraded_responses_within
+        ):
             return False
         if self.settings.degraded_signal_persists:
             if not _is_current(self.degraded_at, at, self.settings.degraded_signal_duration):

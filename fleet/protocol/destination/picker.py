@@ -163,7 +163,8 @@ class _CandidateTiers:
         self.available = available
         #: Share of the capacity of all candidates, by name.
         self.capacity = {
-            candidate.name: _effective_weight(candidate, now, settings) / total_weight for candidate in available
+            candidate.name: _effective_weight(candidate, now, settings) / total_weight
+            for candidate in available
         }
         if len(self.capacity) != len(available):
             raise ValueError("two candidates have the same name")
@@ -218,8 +219,13 @@ def _shares(candidate_tiers: _CandidateTiers) -> Iterator[tuple[Candidate, float
     settings = candidate_tiers.settings
     # Destinations of one tier have the same load per capacity, so the guard of one is the guard of the tier.
     groups = [(tier, settings.guard * candidate_tiers.capacity_of(tier)) for tier in candidate_tiers.tiers]
-    shares = [min(share, most) for share, (_, most) in zip(_tier_shares(candidate_tiers), groups, strict=True)]
-    panic = [(tier, settings.panic_guard * candidate_tiers.capacity_of(tier)) for tier in candidate_tiers.panic_groups()]
+    shares = [
+        min(share, most) for share, (_, most) in zip(_tier_shares(candidate_tiers), groups, strict=True)
+    ]
+    panic = [
+        (tier, settings.panic_guard * candidate_tiers.capacity_of(tier))
+        for tier in candidate_tiers.panic_groups()
+    ]
     groups += panic
     shares += [0.0] * len(panic)
     remaining_share = 1 - sum(shares)
@@ -230,7 +236,13 @@ def _shares(candidate_tiers: _CandidateTiers) -> Iterator[tuple[Candidate, float
     total_share = sum(shares)
     for (tier, _), share in zip(groups, shares, strict=True):
         for candidate in tier:
-            yield candidate, share / total_share * candidate_tiers.capacity[candidate.name] / candidate_tiers.capacity_of(tier)
+            yield (
+                candidate,
+                share
+                / total_share
+                * candidate_tiers.capacity[candidate.name]
+                / candidate_tiers.capacity_of(tier),
+            )
 
 
 def _tier_shares(candidate_tiers: _CandidateTiers) -> list[float]:

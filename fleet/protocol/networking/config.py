@@ -311,7 +311,9 @@ def check(config: NetworkingConfig, base: NetworkingConfig | None = None) -> Non
     fields_to_check = [
         field for field in FIELDS if base is None or config.value_of(field) != base.value_of(field)
     ]
-    problems = [problem for field in fields_to_check for problem in _find_problems(field, config.value_of(field))]
+    problems = [
+        problem for field in fields_to_check for problem in _find_problems(field, config.value_of(field))
+    ]
     if fields_to_check and not problems:
         problems = list(_contradictions(config))
     if problems:

@@ -138,7 +138,9 @@ def _read_fields(
 
 def _read_value(field: ConfigField, raw: object) -> FieldValue:
     """Return a document's value of a field. Raises NetworkingConfigError if it has the wrong type."""
-    error = NetworkingConfigError([FieldProblem(field.key, f"{raw!r} is not {_KIND_DESCRIPTIONS[field.kind]}")])
+    error = NetworkingConfigError(
+        [FieldProblem(field.key, f"{raw!r} is not {_KIND_DESCRIPTIONS[field.kind]}")]
+    )
     if field.kind is FieldKind.SWITCH:
         if not isinstance(raw, bool):
             raise error

@@ -197,7 +197,9 @@ def effective_values(
 def merge_environment(environment: Mapping[str, str], values: tuple[PolicyValue, ...]) -> dict[str, str]:
     """Return the environment for an instance: with the values in effect, and without defaults."""
     environment_values = {name: text for name, text in environment.items() if name not in BY_NAME}
-    environment_values |= {value.name: value.text for value in values if value.source is not PolicySource.DEFAULT}
+    environment_values |= {
+        value.name: value.text for value in values if value.source is not PolicySource.DEFAULT
+    }
     return environment_values
 
 

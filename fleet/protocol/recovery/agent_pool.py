@@ -6,7 +6,7 @@ Teleport's `reversetunnel/agentpool.go`. Pure: `now` and `chance`, a number in [
 
 from __future__ import annotations
 
-from fleet.protocol.recovery.tracker import TunnelLease, Tracker
+from fleet.protocol.recovery.tracker import Tracker, TunnelLease
 
 #: Dials without a pause after they reached a proxy that the agent has a tunnel to already: the agent closes such a
 #: connection after the hello and dials again, since it needs another proxy. After so many in a row each dial has its

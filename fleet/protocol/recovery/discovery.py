@@ -138,7 +138,9 @@ def _read_proxy(entry: object) -> DiscoveredProxy:
         generation=_read_whole_number(entry, "ggen", _HIGHEST_GENERATION),
         ttl=durations.from_nanoseconds(_read_whole_number(entry, "ttl", _LONGEST_TTL_NANOSECONDS)),
         is_draining=is_draining,
-        announce_ttl=durations.from_nanoseconds(_read_whole_number(entry, "announce_ttl", _LONGEST_TTL_NANOSECONDS)),
+        announce_ttl=durations.from_nanoseconds(
+            _read_whole_number(entry, "announce_ttl", _LONGEST_TTL_NANOSECONDS)
+        ),
     )
 
 
@@ -233,7 +235,12 @@ class Publisher:
             entries[proxy.name] = _ProxyEntry(
                 proxy, version, now if old is None or is_heartbeat else old.heartbeat_at
             )
-            has_changes = has_changes or self.compact or old is None or _selection_key(old.proxy) != _selection_key(proxy)
+            has_changes = (
+                has_changes
+                or self.compact
+                or old is None
+                or _selection_key(old.proxy) != _selection_key(proxy)
+            )
         removed_names = self._entries.keys() - entries.keys()
         self._entries = entries
         if has_changes or removed_names:
@@ -247,7 +254,9 @@ class Publisher:
 
     def full_list(self, now: float) -> tuple[DiscoveredProxy, ...]:
         """Return every proxy with a heartbeat within our TTL or its own, with the rest of that lifetime."""
-        proxies_with_ttl = ((entry.proxy, self._remaining_ttl(entry, now)) for entry in self._entries.values())
+        proxies_with_ttl = (
+            (entry.proxy, self._remaining_ttl(entry, now)) for entry in self._entries.values()
+        )
         return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in proxies_with_ttl if ttl > 0)
 
     def changed_since(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:

@@ -59,7 +59,9 @@ class ClosingPolicy:
     @classmethod
     def of(cls, config: NetworkingConfig) -> ClosingPolicy:
         """Return the policy of a cluster's networking config."""
-        return cls(config.graceful_tunnel_closing, config.closing_wait_bounds, config.tunnel_disconnect_threshold)
+        return cls(
+            config.graceful_tunnel_closing, config.closing_wait_bounds, config.tunnel_disconnect_threshold
+        )
 
     @property
     def is_active(self) -> bool:
@@ -261,6 +263,8 @@ def closable_by_rfd(tunnels: Collection[TunnelState], snapshot: TrackerSnapshot)
     # Only with as many tunnels as possible: if there are fewer desired proxies than needed tunnels, that means all of
     # them. Waiting for a number that cannot be reached would keep tunnels to expired proxies forever.
     if len(desired_proxies) >= snapshot.desired_tunnel_count:
-        expired_proxies = (tunnel.proxy for tunnel in serving_tunnels if tunnel.proxy not in snapshot.tracked_proxies)
+        expired_proxies = (
+            tunnel.proxy for tunnel in serving_tunnels if tunnel.proxy not in snapshot.tracked_proxies
+        )
         closable.update(dict.fromkeys(expired_proxies, ClosingReason.EXPIRED))
     return closable

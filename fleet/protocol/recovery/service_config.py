@@ -88,7 +88,13 @@ def decode(response: bytes) -> ServiceConfig:
 
     The first known policy counts, and an unknown mode reads as pick_first.
     """
-    mode, has_policy, service, has_health_check, has_text_mode = PickHealthyMode.PICK_FIRST, False, None, False, False
+    mode, has_policy, service, has_health_check, has_text_mode = (
+        PickHealthyMode.PICK_FIRST,
+        False,
+        None,
+        False,
+        False,
+    )
     for config in _iter_messages(response, 1):
         for entry in _iter_messages(config, 1):
             for policy in _iter_messages(entry, 1):
@@ -146,7 +152,9 @@ def _health_service_from_json(document: Mapping[str, object], variable: str) -> 
     check = _first_present(document, "healthCheckConfig", "health_check_config")
     if check is None:
         return None
-    service = _first_present(_require_object(check, f"{variable}: healthCheckConfig"), "serviceName", "service_name")
+    service = _first_present(
+        _require_object(check, f"{variable}: healthCheckConfig"), "serviceName", "service_name"
+    )
     if service is not None and not isinstance(service, str):
         raise ServiceConfigError(f"{variable}: serviceName is not a string")
     return service
@@ -160,7 +168,9 @@ def _mode_from_json(document: Mapping[str, object], variable: str) -> PickHealth
         raise ServiceConfigError(f"{variable}: loadBalancingConfig is not a list")
     for entry in entries:
         policy = _first_present(
-            _require_object(entry, f"{variable}: loadBalancingConfig"), "teleport_pick_healthy", "teleportPickHealthy"
+            _require_object(entry, f"{variable}: loadBalancingConfig"),
+            "teleport_pick_healthy",
+            "teleportPickHealthy",
         )
         if policy is None:
             continue
@@ -201,7 +211,11 @@ def _decode_mode(policy: bytes) -> PickHealthyMode:
     for number, value in _iter_fields(policy):
         if number != 1:
             continue
-        mode = _MODE_BY_NUMBER.get(value, mode) if isinstance(value, int) else _MODE_BY_NAME.get(_decode_text(value), mode)
+        mode = (
+            _MODE_BY_NUMBER.get(value, mode)
+            if isinstance(value, int)
+            else _MODE_BY_NAME.get(_decode_text(value), mode)
+        )
     return mode
 
 

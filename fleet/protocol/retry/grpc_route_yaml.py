@@ -66,7 +66,8 @@ def from_yaml(text: str) -> tuple[GRPCRoute, ...]:
         if first_number != number and route.name:
             problems.append(
                 RouteProblem(
-                    f"{prefix}metadata.name", f"{_quote(route.name)} is also the name of document {first_number}"
+                    f"{prefix}metadata.name",
+                    f"{_quote(route.name)} is also the name of document {first_number}",
                 )
             )
         routes.append(route)
@@ -185,7 +186,9 @@ class _RouteReader:
         return str(raw)
 
     def _rule(self, raw: object, path: str) -> GRPCRouteRule:
-        mapping = self._mapping_with_keys(raw, path, {"matches", "retry", "timeouts", "sessionPersistence", "backendRefs"})
+        mapping = self._mapping_with_keys(
+            raw, path, {"matches", "retry", "timeouts", "sessionPersistence", "backendRefs"}
+        )
         return GRPCRouteRule(
             self._list(mapping, path, "matches", self._match),
             self._retry(mapping["retry"], f"{path}.retry") if "retry" in mapping else None,

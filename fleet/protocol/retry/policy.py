@@ -200,7 +200,11 @@ class RetryState:
 
     @property
     def _limit_text(self) -> str:
-        name = "the caller's deadline" if self._total_timeout_kind is TimeoutKind.CALLER else "the request timeout"
+        name = (
+            "the caller's deadline"
+            if self._total_timeout_kind is TimeoutKind.CALLER
+            else "the request timeout"
+        )
         return f"{name} of {self._total_timeout:.3g} s"
 
     def _is_timeout_over(self, now: float) -> bool:

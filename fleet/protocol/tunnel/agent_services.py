@@ -56,14 +56,19 @@ def range_uri(prefix: str, first: int, count: int) -> str:
     return f"refloat:agents:{prefix}-{first}..{first + count - 1}"
 
 
-def identity_matches(certificate_names: Sequence[str], agent_id: str, name: str, id_of: Callable[[str], str]) -> bool:
+def identity_matches(
+    certificate_names: Sequence[str], agent_id: str, name: str, id_of: Callable[[str], str]
+) -> bool:
     """Return whether the names in a certificate prove the identity of the agent with this id and name.
 
     They do if both are among them, the name alone or in a range; either is enough if the id is derived from that name.
     Users address agents by id and by name: an agent that could choose either would receive another agent's users.
     """
     has_id = agent_id in certificate_names
-    has_name = any(certificate_name == name or _range_covers(certificate_name, name) for certificate_name in certificate_names)
+    has_name = any(
+        certificate_name == name or _range_covers(certificate_name, name)
+        for certificate_name in certificate_names
+    )
     return (has_id or has_name) if agent_id == id_of(name) else (has_id and has_name)
 
 

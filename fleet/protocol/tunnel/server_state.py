@@ -46,7 +46,8 @@ class Peer:
         """Return whether this is `other_peer` after a reconnect, so that the registrations of `other_peer` are stale.
 
         A certificate proves it. Without one the name must do: a client that lies about it could claim the target
-        anyway. Generations come from a clock that may have been set back: if `other_peer` is `silent`, they are ignored.
+        anyway. Generations come from a clock that may have been set back: if `other_peer` is `silent`, they are
+        ignored.
         """
         if (self.identity, self.name) != (other_peer.identity, other_peer.name) or not (
             self.identity or self.name

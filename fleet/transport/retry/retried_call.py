@@ -90,6 +90,6 @@ class RetriedCall:
         decision = self._retry_state.decide(now, self._chance(), code.name, details or "", pushback)
         if not isinstance(decision, RetryAfter):
             return decision, now
-        if self._budget is not None and not self._budget.take_retry(now):
+        if self._budget is not None and not self._budget.allow(now):
             return Finish(), now
         return decision, now + decision.wait

@@ -128,4 +128,6 @@ def test_format_exact(seconds: float, text: str) -> None:
 def test_exact_format_and_parse_round_trip(nanoseconds: int) -> None:
     """A form that is saved unchanged keeps its durations, within float precision."""
     text = durations.format_exact(nanoseconds / durations.NANOSECONDS_PER_SECOND)
-    assert durations.parse_readable(text) * durations.NANOSECONDS_PER_SECOND == pytest.approx(nanoseconds, abs=1)
+    assert durations.parse_readable(text) * durations.NANOSECONDS_PER_SECOND == pytest.approx(
+        nanoseconds, abs=1
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicyValue, PolicySource
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicySource, PolicyValue
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 

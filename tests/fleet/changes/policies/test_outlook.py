@@ -154,7 +154,9 @@ def test_affected_agents_do_not_depend_on_the_policy_label(
     label = BY_NAME[HTTP_CLOSE_VARIABLE].label
     policies = {
         **BY_NAME,
-        reconnect_schedule.INTERVAL_VARIABLE: replace(BY_NAME[reconnect_schedule.INTERVAL_VARIABLE], label=label),
+        reconnect_schedule.INTERVAL_VARIABLE: replace(
+            BY_NAME[reconnect_schedule.INTERVAL_VARIABLE], label=label
+        ),
     }
     monkeypatch.setattr(outlook, "BY_NAME", policies)
     proxies = [

@@ -11,14 +11,15 @@ from fleet.monitoring.state.policy_report_store import (
     open_policy_report_store,
     unpack_node_response,
 )
-from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicyValue, PolicySource
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicySource, PolicyValue
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 
 _REPORT = NodeReport(
     "a", "auth", "run", 2.5, "rev", "",
     {AUTH_TTL_VARIABLE: PolicyReport(
-        PolicyValue(AUTH_TTL_VARIABLE, "1m", PolicySource.ENVIRONMENT), PolicyValue(AUTH_TTL_VARIABLE, "2m", PolicySource.FILE),
+        PolicyValue(AUTH_TTL_VARIABLE, "1m", PolicySource.ENVIRONMENT),
+        PolicyValue(AUTH_TTL_VARIABLE, "2m", PolicySource.FILE),
         PolicyValue(AUTH_TTL_VARIABLE, "1m", PolicySource.ENVIRONMENT),
     ), HTTP_CLOSE_VARIABLE: PolicyReport(
         PolicyValue(HTTP_CLOSE_VARIABLE, "false", PolicySource.DEFAULT),

@@ -8,7 +8,12 @@ import pytest
 from google.protobuf import json_format
 
 from fleet.nodes.auth.http import AuthHTTP
-from fleet.nodes.auth.instance_admission import WRITER_ROLES, identity_refusal_of, call_refusal_of, resource_refusal_of
+from fleet.nodes.auth.instance_admission import (
+    WRITER_ROLES,
+    call_refusal_of,
+    identity_refusal_of,
+    resource_refusal_of,
+)
 from fleet.nodes.shared import flags
 from fleet.nodes.shared.instance import Instance
 from fleet.transport.backend import AuthOrProxy

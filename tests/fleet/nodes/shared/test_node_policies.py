@@ -66,7 +66,9 @@ async def _start_auth(
     plane: Plane, data: Path | None, restart: Callable[[float | None], None] | None
 ) -> Auth:
     policies = node_policies.load("auth", data, {AUTH_TTL_VARIABLE: "10m"})
-    auth = Auth(plane.instance_flags("auth", "auth-1"), ServiceConfig(), policies=policies, request_restart=restart)
+    auth = Auth(
+        plane.instance_flags("auth", "auth-1"), ServiceConfig(), policies=policies, request_restart=restart
+    )
     await auth.start()
     plane.adopt(auth)
     return auth

@@ -113,7 +113,11 @@ def test_declaration_expires_and_can_be_withdrawn() -> None:
     destination.declare_degraded(2.0)
     destination.declare_degraded(8.0)
     verdict = destination.verdict(17.9)
-    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.DECLARED, 2.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
+        Health.DEGRADED,
+        HealthReason.DECLARED,
+        2.0,
+    )
     assert verdict.active.health is Health.HEALTHY
     assert destination.verdict(18.0).health is Health.HEALTHY
     destination.declare_degraded(20.0, duration=1_000.0)
@@ -210,7 +214,11 @@ def test_proxied_failure_rates_give_degraded_then_unhealthy() -> None:
         assert destination.verdict(now).health is Health.HEALTHY
     destination.record_request(RequestOutcome.FAILURE, 10.0)
     verdict = destination.verdict(69.9)
-    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 10.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
+        Health.DEGRADED,
+        HealthReason.FAILURE_RATE,
+        10.0,
+    )
     assert destination.verdict(70.0).health is Health.HEALTHY
 
     for outcome in (*[RequestOutcome.SUCCESS] * 2, *[RequestOutcome.FAILURE] * 7):
@@ -218,9 +226,17 @@ def test_proxied_failure_rates_give_degraded_then_unhealthy() -> None:
     assert destination.verdict(20.0).health is Health.DEGRADED
     destination.record_request(RequestOutcome.FAILURE, 21.0)
     verdict = destination.verdict(80.9)
-    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.UNHEALTHY, HealthReason.FAILURE_RATE, 21.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
+        Health.UNHEALTHY,
+        HealthReason.FAILURE_RATE,
+        21.0,
+    )
     verdict = destination.verdict(81.0)
-    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 81.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
+        Health.DEGRADED,
+        HealthReason.FAILURE_RATE,
+        81.0,
+    )
     assert destination.verdict(141.0).health is Health.HEALTHY
     destination.record_request(RequestOutcome.FAILURE, 142.0)
     assert destination.verdict(142.0).health is Health.HEALTHY
@@ -358,9 +374,17 @@ def test_proxied_failures_end_early_after_a_success_streak() -> None:
     assert destination.verdict(14.0).health is Health.DEGRADED
     destination.record_request(RequestOutcome.FAILURE, 14.0)
     verdict = destination.verdict(73.9)
-    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.UNHEALTHY, HealthReason.FAILURE_RATE, 14.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
+        Health.UNHEALTHY,
+        HealthReason.FAILURE_RATE,
+        14.0,
+    )
     verdict = destination.verdict(74.0)
-    assert (verdict.health, verdict.reason, verdict.changed_at) == (Health.DEGRADED, HealthReason.FAILURE_RATE, 74.0)
+    assert (verdict.health, verdict.reason, verdict.changed_at) == (
+        Health.DEGRADED,
+        HealthReason.FAILURE_RATE,
+        74.0,
+    )
     assert destination.verdict(133.9).health is Health.DEGRADED
     assert destination.verdict(134.0).health is Health.HEALTHY
 

@@ -73,7 +73,9 @@ class Diagram:
             yield "last not success of the first"
         if (streak := self._streak(settings.streak_length)) and all(map(self._is_failure, streak)):
             yield "last not success of a row"
-        window = self.probes[self.healthy_count if settings.clear_window_on_recovery else 0 :][-settings.window_size :]
+        window = self.probes[self.healthy_count if settings.clear_window_on_recovery else 0 :][
+            -settings.window_size :
+        ]
         is_enough = len(window) == settings.window_size or not settings.require_full_window
         if (
             is_enough
@@ -83,7 +85,10 @@ class Diagram:
 
     def probe(self, outcome: str, at: float) -> bool:
         """Add a probe that came in time; return whether the state becomes Healthy."""
-        if self.probed_at is not None and self.probed_at - self.settings.late_tolerance <= at < self.probed_at:
+        if (
+            self.probed_at is not None
+            and self.probed_at - self.settings.late_tolerance <= at < self.probed_at
+        ):
             return False
         self.probes.append(outcome)
         self.probed_at = at
@@ -125,7 +130,10 @@ class Requests:
         settings = self.settings
         self.degraded_times.append(at)
         last = self.degraded_times[-settings.degraded_responses_needed :]
-        if len(last) < settings.degraded_responses_needed or at - last[0] > settings.degraded_responses_within:
+        if (
+            len(last) < settings.degraded_responses_needed
+            or at - last[0] > settings.degraded_responses_within
+        ):
             return False
         if settings.degraded_signal_persists:
             since = self.degraded_period[0] if at < self.degraded_period[1] else at

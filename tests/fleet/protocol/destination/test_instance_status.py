@@ -23,7 +23,9 @@ def test_empty_status_has_no_headers() -> None:
 def test_degraded_header_counts_without_a_value() -> None:
     """Envoy ignores the value; names may have any case, and metadata may be bytes."""
     assert from_headers([("X-Envoy-Degraded", "")]) == InstanceStatus(degraded_reason="")
-    assert from_headers([("x-envoy-degraded", b"disk\n\x00full")]) == InstanceStatus(degraded_reason="diskfull")
+    assert from_headers([("x-envoy-degraded", b"disk\n\x00full")]) == InstanceStatus(
+        degraded_reason="diskfull"
+    )
 
 
 @given(st.text(max_size=300), st.one_of(st.none(), st.text(max_size=300)))

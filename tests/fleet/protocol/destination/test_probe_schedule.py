@@ -13,11 +13,11 @@ from fleet.protocol.destination.health import (
 )
 from fleet.protocol.destination.probe_schedule import (
     ProbeSettings,
-    first_probe_at,
-    current_interval,
     can_health_change_soon,
-    next_probe_at,
+    current_interval,
     earlier_probe_at,
+    first_probe_at,
+    next_probe_at,
 )
 
 PROBES = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}

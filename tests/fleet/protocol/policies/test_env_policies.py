@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE, POLICIES, PolicyError, PolicySource
+from fleet.protocol.policies.env_policies import (
+    BY_NAME,
+    HTTP_CLOSE_VARIABLE,
+    POLICIES,
+    PolicyError,
+    PolicySource,
+)
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.discovery import COMPACT_VARIABLE
 from fleet.protocol.recovery.reconnect_schedule import INTERVAL_VARIABLE as RECONNECT_VARIABLE
@@ -113,7 +119,10 @@ def test_effective_value_and_its_source() -> None:
     assert values[HTTP_CLOSE_VARIABLE].source is PolicySource.ENVIRONMENT
     assert values[UPSTREAM_VARIABLE].source is PolicySource.DEFAULT
     values_with_flag = env_policies.effective_values("auth", environment, file, {AUTH_TTL_VARIABLE: "5m"})
-    assert next(value for value in values_with_flag if value.name == AUTH_TTL_VARIABLE).source is PolicySource.FLAG
+    assert (
+        next(value for value in values_with_flag if value.name == AUTH_TTL_VARIABLE).source
+        is PolicySource.FLAG
+    )
     node_environment = env_policies.merge_environment(environment, values_with_flag)
     assert node_environment["PATH"] == "/bin"
     assert node_environment[AUTH_TTL_VARIABLE] == "5m"

@@ -36,7 +36,9 @@ def test_invalid_ttl_is_refused(text: str) -> None:
 def test_schedule(ttl: float, chance: float, interval: float, tick: float, retry: float) -> None:
     """Interval = TTL/2 + U[0, TTL/10), tick = min(5 s, TTL/20), retry = min(60 s, interval)."""
     schedule = announce.draw_schedule(ttl, chance)
-    assert (schedule.interval, schedule.check_interval, schedule.retry_interval) == pytest.approx((interval, tick, retry))
+    assert (schedule.interval, schedule.check_interval, schedule.retry_interval) == pytest.approx(
+        (interval, tick, retry)
+    )
 
 
 OK, RECOVERING = Component(ComponentState.OK), Component(ComponentState.RECOVERING, 100.0)

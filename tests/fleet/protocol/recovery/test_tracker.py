@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.protocol.recovery.discovery import DiscoveredProxy
-from fleet.protocol.recovery.tracker import ClaimError, TunnelLease, Tracker
+from fleet.protocol.recovery.tracker import ClaimError, Tracker, TunnelLease
 
 
 def proxies(*names: str, ttl: float = 0.0, group: str = "", generation: int = 0) -> list[DiscoveredProxy]:
@@ -170,7 +170,11 @@ def test_snapshot_has_the_last_topology_change() -> None:
     assert tracker.snapshot(2.0).topology_changed_at == 1.0
     tracker.track_expected(proxies("c", ttl=10.0, generation=2), 3.0)
     snapshot = tracker.snapshot(3.0)
-    assert (snapshot.desired_proxies, snapshot.topology_changed_at, snapshot.last_announce_ttl) == (("c",), 3.0, 10.0)
+    assert (snapshot.desired_proxies, snapshot.topology_changed_at, snapshot.last_announce_ttl) == (
+        ("c",),
+        3.0,
+        10.0,
+    )
 
 
 def test_tracker_needs_a_cluster_name() -> None:
