@@ -107,7 +107,7 @@ class Agents:
         """An agent with a tunnel that counts."""
         agent = FakeAgent(proxy, name)
         self.fake_agents.append(agent)
-        assert await agent.exchange_hellos() == proxy.instance.flags.id
+        assert await agent.hello() == proxy.instance.flags.id
         await agent.join()
         return agent
 

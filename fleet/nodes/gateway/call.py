@@ -114,7 +114,7 @@ class Call:
         backend = self._attempt.stream if self._attempt is not None else None
         if backend is not None:
             backend.send_data(data, end=end)
-            if self._replay_bytes > REPLAY_LIMIT or self._request.has_several_messages:
+            if self._replay_bytes > REPLAY_LIMIT or self._request.has_several:
                 self._replay_buffer = None
         if end:
             self._launch()
@@ -163,7 +163,7 @@ class Call:
     @property
     def _may_be_stream(self) -> bool:
         """Whether the call is a stream: several messages, or a request left open between messages."""
-        if self._request.has_several_messages or self._response.has_several_messages:
+        if self._request.has_several or self._response.has_several:
             return True
         return not self._request_ended and (self._request.is_between_messages or self._response.has_bytes)
 
@@ -297,11 +297,8 @@ class Call:
             self._tries = RetryState(NO_RETRY, self.began_at, self._head.timeout)
             self._set_timer(self._tries.start_try(time.monotonic()))
             return
-        if (
-            self._tries.timeout_kind is TimeoutKind.ATTEMPT
-            and self._request_ended
-            and attempt.stream is not None
-        ):
+        is_attempt_timeout = self._tries.timeout_kind is TimeoutKind.ATTEMPT
+        if is_attempt_timeout and self._request_ended and attempt.stream is not None:
             self._record_failure(attempt)
         verb = "finish its response" if self._response.has_bytes else "respond"
         subject = f"{attempt.name} did not {verb}" if attempt.name else "no backend responded"
@@ -315,8 +312,7 @@ class Call:
         if self._is_done:
             return
         if is_unprocessed and self._can_resend:
-            # The backend says that it did nothing: send the call again at once, which does not count as a retry (gRFC
-            # A6).
+            # The backend says that it did nothing: send the call again at once, not counted as a retry (gRFC A6).
             self._was_refused = True
             assert self._tries is not None
             self._tries.try_count -= 1
@@ -369,7 +365,7 @@ class Call:
         elif head.http != 200 or not head.grpc:
             self._break_attempt(
                 attempt,
-                grpc_http2.status_of_http(head.http or 0),
+                grpc_http2.of_http(head.http or 0),
                 f"responded with HTTP {head.http} instead of gRPC",
             )
         elif self._is_replayable:
@@ -404,7 +400,7 @@ class Call:
         if is_trailers_only and head.http != 200:
             self._break_attempt(
                 attempt,
-                grpc_http2.status_of_http(head.http or 0),
+                grpc_http2.of_http(head.http or 0),
                 f"responded with HTTP {head.http} instead of gRPC",
             )
             return
@@ -440,10 +436,7 @@ class Call:
             self._record_failure(attempt)
         problem = reason or f"reset the call: {code.name}"
         self._fail_attempt(
-            attempt,
-            grpc_http2.status_of_reset(code),
-            f"{attempt.name} {problem}",
-            is_unprocessed=is_unprocessed,
+            attempt, grpc_http2.of_reset(code), f"{attempt.name} {problem}", is_unprocessed=is_unprocessed
         )
 
     def on_attempt_lost(self, attempt: CallAttempt, reason: str) -> None:
@@ -502,8 +495,6 @@ class Call:
         self._replay_buffer = None
         self._context.on_call_end(self, self._entry, status)
         # A successful unary response has exactly one message.
-        is_stream = self._response.has_several_messages or (
-            status == Status.OK.name and not self._response.has_bytes
-        )
+        is_stream = self._response.has_several or (status == Status.OK.name and not self._response.has_bytes)
         if is_stream and self._head is not None:
             self._context.record_stream_method(self._head.path)

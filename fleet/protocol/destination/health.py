@@ -110,8 +110,8 @@ class HealthSettings:
         )
         if least < 1 or self.window_failures > self.window_size:
             raise ValueError(
-                "streak_length, window_size, window_failures, failures_from_unknown and degraded_responses_needed must be "
-                "at least 1, and window_failures must not exceed window_size"
+                "streak_length, window_size, window_failures, failures_from_unknown and degraded_responses_needed must "
+                "be at least 1, and window_failures must not exceed window_size"
             )
         for rate in (self.failure_rate, self.unhealthy_rate):
             if rate is not None and not (0 < rate <= 1 and self.rate_min_requests >= 1):

@@ -62,12 +62,12 @@ _PLAIN_BYTES = frozenset(range(0x20, 0x7F)) - {0x25}
 PREFIX_LENGTH = 5
 
 
-def status_of_http(status: int) -> Status:
+def of_http(status: int) -> Status:
     """Return the gRPC status of an HTTP response that is not gRPC's."""
     return _STATUS_BY_HTTP_STATUS.get(status, Status.UNKNOWN)
 
 
-def status_of_reset(code: int) -> Status:
+def of_reset(code: int) -> Status:
     """Return the gRPC status of a call whose stream was reset."""
     return _STATUS_BY_RESET_CODE.get(code, Status.INTERNAL)
 
@@ -119,7 +119,7 @@ class MessageCounter:
         return not self._remaining_bytes and not self._prefix
 
     @property
-    def has_several_messages(self) -> bool:
+    def has_several(self) -> bool:
         """Return whether a second message began: this direction is a stream."""
         return self.message_count > 1 or (self.message_count == 1 and not self.is_between_messages)
 

@@ -43,11 +43,10 @@ class Peer:
     generation: int = 0
 
     def replaces(self, other_peer: Peer, *, silent: bool = False) -> bool:
-        """Return whether this is `other_peer` after a reconnect, so that the registrations of `other_peer` are stale.
+        """Return whether this is `other_peer` after a reconnect, so that the registrations of the other are stale.
 
         A certificate proves it. Without one the name must do: a client that lies about it could claim the target
-        anyway. Generations come from a clock that may have been set back: if `other_peer` is `silent`, they are
-        ignored.
+        anyway. Generations come from a clock that may have been set back: if the other is `silent`, they are ignored.
         """
         if (self.identity, self.name) != (other_peer.identity, other_peer.name) or not (
             self.identity or self.name

@@ -83,7 +83,7 @@ async def test_agent_restarted_with_earlier_clock_replaces_its_half_open_tunnel(
     assert stale_tunnel is not None
     restarted_agent = FakeAgent(proxy, "a", generation=first_agent.generation - 3600 * 10**9)
     agents.fake_agents.append(restarted_agent)
-    await restarted_agent.exchange_hellos()
+    await restarted_agent.hello()
     with pytest.raises(TunnelError, match="already registered by another client"):
         await restarted_agent.join()
     stale_tunnel.last_seen_at -= proxy.table.keep_alive.interval + 2.0

@@ -77,7 +77,7 @@ async def test_tunnel_counts_from_registration(plane: Plane, agents: Agents) -> 
     proxy = await plane.proxy(ttl=600.0)
     agent = FakeAgent(proxy, "a")
     agents.fake_agents.append(agent)
-    await agent.exchange_hellos()
+    await agent.hello()
     assert len(proxy.table) == 0
     await agent.join()
     assert len(proxy.table) == 1
@@ -196,7 +196,7 @@ async def test_hello_without_registration_times_out(plane: Plane, agents: Agents
     proxy = await plane.proxy(ttl=600.0, keep_alive=KeepAlive(interval=0.2, count_max=3))
     agent = FakeAgent(proxy, "a")
     agents.fake_agents.append(agent)
-    await agent.exchange_hellos()
+    await agent.hello()
     async with asyncio.timeout(60):
         assert await agent.code() is grpc.StatusCode.ABORTED
 

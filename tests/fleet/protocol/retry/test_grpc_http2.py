@@ -70,16 +70,16 @@ def test_messages_are_counted_for_any_chunk_size(messages: list[bytes], chunk_si
     assert counter.is_between_messages
     assert max(longest, default=0) == max(map(len, messages), default=0)
     assert counter.has_bytes is bool(messages)
-    assert counter.has_several_messages is (len(messages) > 1)
+    assert counter.has_several is (len(messages) > 1)
 
 
 def test_first_byte_of_a_second_message_counts() -> None:
     """One byte is enough to detect a stream."""
     counter = MessageCounter()
     counter.feed(b"\0\0\0\0\1a")
-    assert not counter.has_several_messages
+    assert not counter.has_several
     counter.feed(b"\0")
-    assert counter.has_several_messages
+    assert counter.has_several
 
 
 def test_incomplete_message_does_not_count() -> None:
@@ -91,7 +91,7 @@ def test_incomplete_message_does_not_count() -> None:
 
 
 def test_http_statuses_and_resets_become_grpc_statuses() -> None:
-    assert grpc_http2.status_of_http(503) is Status.UNAVAILABLE
-    assert grpc_http2.status_of_http(418) is Status.UNKNOWN
-    assert grpc_http2.status_of_reset(8) is Status.CANCELLED
-    assert grpc_http2.status_of_reset(2) is Status.INTERNAL
+    assert grpc_http2.of_http(503) is Status.UNAVAILABLE
+    assert grpc_http2.of_http(418) is Status.UNKNOWN
+    assert grpc_http2.of_reset(8) is Status.CANCELLED
+    assert grpc_http2.of_reset(2) is Status.INTERNAL
