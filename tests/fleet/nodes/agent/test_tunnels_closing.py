@@ -24,7 +24,7 @@ FAST_KEEP_ALIVE = KeepAlive(interval=0.5, count_max=100)
 
 def apply_settings(agent: Agent, connections: int) -> None:
     """Apply settings as if they came from the networking config."""
-    closing = ClosingPolicy(graceful=True, wait=(0.2, 0.4))
+    closing = ClosingPolicy(graceful=True, wait_bounds=(0.2, 0.4))
     agent._apply_settings(TunnelSettings(connections, FAST_KEEP_ALIVE, closing))
 
 

@@ -312,7 +312,7 @@ def test_reset_clears_observations() -> None:
 @pytest.mark.parametrize(
     "invalid",
     [
-        {"streak": 0},
+        {"streak_length": 0},
         {"window_failures": 6},
         {"window_failures": 0},
         {"degraded_responses_needed": 0},

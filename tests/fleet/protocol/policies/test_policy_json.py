@@ -71,7 +71,7 @@ def test_preview_of_both_dialects() -> None:
     assert teleport.config == config
     assert '"reconnect"' in rfd.document
     assert '"MODE_RECONNECT"' in teleport.document
-    assert "leaves an unhealthy auth for another one on its own" in rfd.sentence
+    assert "leaves an unhealthy auth for another one on its own" in rfd.behaviour
     for preview, name in ((rfd, RFD_VARIABLE), (teleport, UPSTREAM_VARIABLE)):
         assert policy_json.problems(name, preview.document) == ()
 
@@ -104,9 +104,9 @@ def test_health_check_in_pick_first_gives_a_warning() -> None:
     rfd, teleport = policy_json.preview(config)
     assert (
         "the health check has no effect in mode pick_first, so the agent stays with an unhealthy auth"
-        in rfd.sentence
+        in rfd.behaviour
     )
-    assert "still sends its calls to an unhealthy auth" in teleport.sentence
+    assert "still sends its calls to an unhealthy auth" in teleport.behaviour
     assert policy_json.warnings(config) == (
         "In mode pick_first the health check has no effect: agents stay with an unhealthy auth.",
     )
@@ -128,5 +128,5 @@ def test_unserved_health_service_gives_a_warning() -> None:
     (warning,) = policy_json.warnings(config)
     assert "No auth serves the health service 'fleet.Agents'; auths serve '', 'refloat.preferred'" in warning
     assert "SERVICE_UNKNOWN" in warning
-    assert "of service 'fleet.Agents', which no auth serves, then of the whole server" in rfd.sentence
-    assert "of the whole server, not of service 'fleet.Agents'" in teleport.sentence
+    assert "of service 'fleet.Agents', which no auth serves, then of the whole server" in rfd.behaviour
+    assert "of the whole server, not of service 'fleet.Agents'" in teleport.behaviour

@@ -92,7 +92,7 @@ def test_pool_reset_ends_the_pause() -> None:
 
 def _pause_after_failed_dial(pool: AgentPool, *, now: float, is_duplicate: bool) -> float:
     """Return the pause after one failed dial, in seconds; the clock stands still."""
-    pool._ready_at = None
+    pool._next_dial_at = None
     lease = pool.next_dial(now)
     assert lease is not None
     lease.release()

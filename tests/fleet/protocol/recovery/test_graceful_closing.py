@@ -40,7 +40,7 @@ def snapshot_of(
         claimed_proxies=tuple(claimed_names),
         tracked_proxies=tuple(sorted(desired_names + older_names)),
         desired_proxies=tuple(sorted(desired_names)),
-        ttl_seen=10.0,
+        last_announce_ttl=10.0,
         topology_changed_at=changed_at,
     )
 

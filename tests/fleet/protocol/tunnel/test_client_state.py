@@ -92,8 +92,8 @@ def test_capabilities_without_any_handler_end_the_stream() -> None:
     """One handler at either end is enough."""
     with pytest.raises(TunnelError, match="no handlers defined"):
         state_01(handler=False, server=False)
-    assert state_01(handler=True, server=False).ready
-    assert state_01(handler=False, server=True).ready
+    assert state_01(handler=True, server=False).is_ready
+    assert state_01(handler=False, server=True).is_ready
 
 
 @pytest.mark.parametrize("message", [Session(1, accept=True), Session(-1, error="no")])
