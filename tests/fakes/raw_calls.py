@@ -52,7 +52,7 @@ async def open_connection(address: str, options: ConnectionOptions | None = None
     """One connection to a gateway. Close it."""
     options = options or ConnectionOptions(ping_after=3600.0)
     dialer = BackendDialer(
-        addresses.parse(address), HeaderBlockCache(heads.read_response), options, within=60.0
+        addresses.parse(address), HeaderBlockCache(heads.read_response_head), options, within=60.0
     )
     return await dialer.dial()
 

@@ -43,7 +43,9 @@ def fleet_snapshot_of(
                 id=table.ids[index],
                 desired_count=int(table.heartbeats["desired_count"][index]),
                 tunnels=tuple(
-                    _observed_tunnel_of(instance_ids[proxy], response.requested_at if response else 0.0, report)
+                    _observed_tunnel_of(
+                        instance_ids[proxy], response.requested_at if response else 0.0, report
+                    )
                     for proxy in proxies
                     if proxy in instance_ids
                 ),

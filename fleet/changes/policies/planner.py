@@ -89,7 +89,9 @@ def plan_change(
             if restarted_rows:
                 raise
             outlook_fields = {}
-        load_counts = {view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)}
+        load_counts = {
+            view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)
+        }
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
             title=_title_of(before, after, len(restarted_rows)),

@@ -24,7 +24,10 @@ def pack_watch(watch: InstanceWatch) -> dict[str, Any]:
     return {
         "signal": [active.signal.health, active.signal.reason.name, active.signal.changed_at],
         "recent": "".join(_LETTER_BY_OUTCOME[probe] for probe in active.recent_outcomes),
-        "streak": [active.streak, None if active.streak_outcome is None else _LETTER_BY_OUTCOME[active.streak_outcome]],
+        "streak": [
+            active.streak,
+            None if active.streak_outcome is None else _LETTER_BY_OUTCOME[active.streak_outcome],
+        ],
         "probed_at": active.probed_at,
         "address": watch.address,
         "says": watch.degraded_reason,

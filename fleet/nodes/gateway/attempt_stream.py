@@ -35,12 +35,12 @@ class AttemptListener(Protocol):
 class CallAttempt:
     """One attempt. Its call ignores events that come after it dropped the attempt."""
 
-    __slots__ = ("_call", "is_degraded", "name", "stream")
+    __slots__ = ("_call", "address", "is_degraded", "stream")
 
     def __init__(self, call: AttemptListener) -> None:
         self._call = call
         #: Address of the backend; empty before one is picked.
-        self.name = ""
+        self.address = ""
         #: None before the request is sent and after the attempt has ended.
         self.stream: Stream | None = None
         self.is_degraded = False

@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 Ref = tuple[str, int]
 
 #: Seconds between two DNS lookups of a name; the second value is for names without an address.
-_RESOLVE, _RESOLVE_SOON = 30.0, 2.0
-_CHECK = b"/grpc.health.v1.Health/Check"
+_RESOLVE_INTERVAL, _RESOLVE_RETRY_INTERVAL = 30.0, 2.0
+_CHECK_PATH = b"/grpc.health.v1.Health/Check"
 #: An empty request: the health of the whole server.
-_WHOLE_SERVER = b"\0\0\0\0\0"
+_CHECK_REQUEST = b"\0\0\0\0\0"
 
 
 class Backends:
@@ -66,11 +66,11 @@ class Backends:
         self._tls = tls
         self._server_name = server_name
         self._on_resolved = on_resolved
-        self._head_cache: HeaderBlockCache[ResponseHead] = HeaderBlockCache(heads.read_response)
+        self._head_cache: HeaderBlockCache[ResponseHead] = HeaderBlockCache(heads.read_response_head)
         self._refs: frozenset[Ref] = frozenset()
         self._addresses: dict[Ref, tuple[tuple[str, int], ...]] = {}
         #: Errors of lookups, each logged once.
-        self._failures: dict[Ref, str] = {}
+        self._lookup_errors: dict[Ref, str] = {}
         self._dialers: dict[str, BackendDialer] = {}
         self._wakeup = asyncio.Event()
         self.destinations = Destinations(self._probe, health_settings=health, probe_settings=probes)
@@ -84,7 +84,11 @@ class Backends:
     async def keep_resolving(self) -> None:
         """Look up all names again at intervals, forever."""
         while True:
-            wait = _RESOLVE if all(self._addresses.get(ref) for ref in self._refs) else _RESOLVE_SOON
+            wait = (
+                _RESOLVE_INTERVAL
+                if all(self._addresses.get(ref) for ref in self._refs)
+                else _RESOLVE_RETRY_INTERVAL
+            )
             self._wakeup.clear()
             try:
                 async with asyncio.timeout(wait):
@@ -96,7 +100,7 @@ class Backends:
                 except Exception:
                     log.exception("internal error while looking up backends")
 
-    def weights(self, backends: Iterable[BackendRef]) -> dict[str, float]:
+    def weights_of(self, backends: Iterable[BackendRef]) -> dict[str, float]:
         """Return the weight of each address of a rule: a backend's weight is divided among its addresses."""
         weights: dict[str, float] = {}
         for backend in backends:
@@ -112,9 +116,9 @@ class Backends:
         for dialer in self._dialers.values():
             dialer.use_tls(tls)
 
-    def dialer(self, name: str) -> BackendDialer:
+    def dialer_of(self, address: str) -> BackendDialer:
         """Return the connections to an address."""
-        return self._dialers[name]
+        return self._dialers[address]
 
     async def close(self) -> None:
         """Stop health checks and close connections."""
@@ -123,14 +127,14 @@ class Backends:
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the content of `GET /destinations`."""
-        names: dict[str, list[str]] = {}
+        backends_by_destination: dict[str, list[str]] = {}
         for ref, backend_addresses in sorted(self._addresses.items()):
             for address in backend_addresses:
-                names.setdefault(addresses.join(*address), []).append(f"{ref[0]}:{ref[1]}")
+                backends_by_destination.setdefault(addresses.join(*address), []).append(f"{ref[0]}:{ref[1]}")
         return [
             {
                 "address": destination.name,
-                "backends": names.get(destination.name, []),
+                "backends": backends_by_destination.get(destination.name, []),
                 "health": destination.verdict.health.value,
                 "reason": destination.verdict.reason.value,
                 "since": destination.verdict.changed_at,
@@ -157,22 +161,22 @@ class Backends:
         if resolved_addresses == self._addresses or self._refs is not requested_refs:
             return False
         self._addresses = resolved_addresses
-        backends_by_name = {
+        backends_by_destination = {
             addresses.join(*address): (ref[0], address)
             for ref in refs
             for address in resolved_addresses.get(ref, ())
         }
-        self.destinations.set_destinations(backends_by_name)
+        self.destinations.set_destinations(backends_by_destination)
         # An address that belongs to another name now must show a certificate for that name.
-        kept_names = {
+        kept_destinations = {
             name
             for name, dialer in self._dialers.items()
-            if name in backends_by_name
-            and dialer.server_name == self._certificate_name_of(backends_by_name[name][0])
+            if name in backends_by_destination
+            and dialer.server_name == self._certificate_name_of(backends_by_destination[name][0])
         }
-        for name in self._dialers.keys() - kept_names:
+        for name in self._dialers.keys() - kept_destinations:
             self._dialers.pop(name).retire()
-        for name, (backend, address) in backends_by_name.items():
+        for name, (backend, address) in backends_by_destination.items():
             if name not in self._dialers:
                 self._dialers[name] = BackendDialer(
                     address,
@@ -196,11 +200,11 @@ class Backends:
         except (OSError, UnicodeError) as error:
             # A failed lookup does not make the previous addresses wrong.
             reason = str(error if isinstance(error, UnicodeError) else error.strerror or error)
-            if self._failures.get(ref) != reason:
+            if self._lookup_errors.get(ref) != reason:
                 log.warning("cannot look up backend %s:%d: %s", *ref, reason)
-            self._failures[ref] = reason
+            self._lookup_errors[ref] = reason
             return self._addresses.get(ref, ())
-        if self._failures.pop(ref, None) is not None:
+        if self._lookup_errors.pop(ref, None) is not None:
             log.info("backend %s:%d can be looked up again", *ref)
         return tuple(sorted({(str(address[0]), int(address[1])) for *_, address in address_infos}))
 
@@ -212,7 +216,7 @@ class Backends:
         check = _HealthCheck()
         stream = connection.open(self._check_head(name))
         stream.listener = check
-        stream.send_data(_WHOLE_SERVER, end=True)
+        stream.send_data(_CHECK_REQUEST, end=True)
         try:
             return await check.response
         finally:
@@ -223,7 +227,7 @@ class Backends:
             plain(
                 (b":method", b"POST"),
                 (b":scheme", b"http" if self._tls is None else b"https"),
-                (b":path", _CHECK),
+                (b":path", _CHECK_PATH),
                 (b":authority", (self._server_name or name).encode()),
                 (b"content-type", b"application/grpc"),
                 (b"te", b"trailers"),
@@ -250,12 +254,12 @@ class _HealthCheck:
             if previous_status.draining_reason is None
             else previous_status.draining_reason,
         )
-        if head.http not in {None, 200}:
+        if head.http_status not in {None, 200}:
             self._set_response(
-                ProbeResult(ProbeOutcome.FAILURE, f"the health check returned HTTP {head.http}")
+                ProbeResult(ProbeOutcome.FAILURE, f"the health check returned HTTP {head.http_status}")
             )
         elif end:
-            self._set_response(replace(self._conclude(head), status=self._status))
+            self._set_response(replace(self._response_of(head), status=self._status))
 
     @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
@@ -282,10 +286,10 @@ class _HealthCheck:
             ProbeResult(ProbeOutcome.FAILURE, "the response to the health check could not be processed")
         )
 
-    def _conclude(self, head: ResponseHead) -> ProbeResult:
+    def _response_of(self, head: ResponseHead) -> ProbeResult:
         if head.status is Status.UNIMPLEMENTED:
             # The backend has no health service. That it responds has to be enough.
-            return self._healthy_response()
+            return self._make_serving_response()
         if head.status is not Status.OK:
             details = grpc_http2.read_message(head.message)
             return ProbeResult(
@@ -298,9 +302,9 @@ class _HealthCheck:
             return ProbeResult(ProbeOutcome.FAILURE, "the response to the health check is not valid")
         if status != health_pb2.HealthCheckResponse.SERVING:
             return ProbeResult(ProbeOutcome.FAILURE, f"the backend reported {_status_name(status)}")
-        return self._healthy_response()
+        return self._make_serving_response()
 
-    def _healthy_response(self) -> ProbeResult:
+    def _make_serving_response(self) -> ProbeResult:
         if self._status.degraded_reason is None:
             return ProbeResult(ProbeOutcome.SUCCESS)
         return ProbeResult(ProbeOutcome.DEGRADED, "the backend reported degraded")

@@ -37,20 +37,20 @@ class Certificates:
         apply: Callable[[TLSContexts], Awaitable[None]],
         report: Callable[..., None],
     ) -> None:
-        """Load the files. Raises TLSError. `report(valid=, is_loaded=)` is called after every attempt."""
+        """Load the files. Raises TLSError. `report(is_valid=, is_loaded=)` is called after every attempt."""
         self._callers = callers
         self._backends = backends
         self._apply = apply
         self._report = report
         sides = [callers] if backends is None else [callers, backends]
         paths = [path for side in sides for path in (side.certificate, side.key, side.authority) if path]
-        self.files = WatchedFiles(paths, self._reload)
-        self.files.record_stamps()
+        self.watched_files = WatchedFiles(paths, self._reload)
+        self.watched_files.record_stamps()
         self.contexts = self._read()
         #: Why the current files cannot be used; empty: they are in effect.
         self.problem = ""
         self.loaded_at = time.time()
-        report(valid=True, is_loaded=True)
+        report(is_valid=True, is_loaded=True)
 
     def _read(self) -> TLSContexts:
         try:
@@ -69,9 +69,9 @@ class Certificates:
             if str(error) != self.problem:
                 log.error("cannot use the TLS files; the previous certificates stay in effect: %s", error)
             self.problem = str(error)
-            self._report(valid=False, is_loaded=False)
+            self._report(is_valid=False, is_loaded=False)
             return
         await self._apply(self.contexts)
         self.problem, self.loaded_at = "", time.time()
-        self._report(valid=True, is_loaded=True)
+        self._report(is_valid=True, is_loaded=True)
         log.info("the certificates were reloaded and are in effect for new connections")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from fleet.nodes.gateway.sessions import Sessions
+from fleet.nodes.gateway.sessions import SessionTokens
 from fleet.nodes.shared.pump import Tasks
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import RetryPolicy
@@ -22,7 +22,7 @@ class GatewayRule:
     policy: RetryPolicy
     pool: DestinationPool
     #: Session persistence of the rule; None: each call is picked anew.
-    sessions: Sessions | None = None
+    session_tokens: SessionTokens | None = None
 
     @property
     def name(self) -> str:
@@ -51,10 +51,10 @@ class CallContext(Protocol):
         """Return a random number in [0, 1)."""
         ...
 
-    def find(self, authority: str, path: str) -> GatewayRule | None:
+    def find_rule(self, authority: str, path: str) -> GatewayRule | None:
         """Return the rule of a call; None if no rule matches."""
 
-    def dialer(self, name: str) -> BackendDialer:
+    def dialer_of(self, address: str) -> BackendDialer:
         """Return the connections to an address."""
         ...
 
@@ -65,11 +65,11 @@ class CallContext(Protocol):
         """Return whether a retry may be sent, and count it if so."""
         ...
 
-    def record_retry(self, entry: GatewayRule, status: Status) -> None:
+    def record_retry(self, rule: GatewayRule, status: Status) -> None:
         """Count an attempt that is retried."""
 
     def record_stream_method(self, path: str) -> None:
         """Remember a method whose response is a stream."""
 
-    def on_call_end(self, call: OpenCall, entry: GatewayRule | None, status: str) -> None:
+    def on_call_end(self, call: OpenCall, rule: GatewayRule | None, status: str) -> None:
         """Count the end of a call."""

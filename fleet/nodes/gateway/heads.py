@@ -12,11 +12,11 @@ from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK
 from fleet.transport.http2.fields import HeaderFields, encode, plain
 from fleet.transport.http2.messages import HeaderField
 
-_DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
-_TIMEOUT = b"grpc-timeout"
-_ATTEMPTS = PREVIOUS_ATTEMPTS.encode()
+_DEGRADED_HEADER, _DRAINING_HEADER = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
+_TIMEOUT_HEADER = b"grpc-timeout"
+_ATTEMPTS_HEADER = PREVIOUS_ATTEMPTS.encode()
 #: Headers of a response that the gateway itself sends.
-HEAD = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
+RESPONSE_HEAD_BLOCK = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RequestHead:
     #: Header block to pass on, without a deadline.
     block: bytes
     #: HTTP status to respond with instead of a call.
-    refusal: int | None
+    refusal_status: int | None
     method: str
     #: Fields of the block except pseudo-headers.
     fields: HeaderFields = ()
@@ -40,8 +40,8 @@ class RequestHead:
 class ResponseHead:
     """Headers of a response, or its trailers, or both at once."""
 
-    http: int | None
-    grpc: bool
+    http_status: int | None
+    is_grpc: bool
     status: Status | None
     message: bytes
     pushback: str | None
@@ -57,25 +57,25 @@ def make_request_reader(*, secure: bool) -> Callable[[HeaderFields], RequestHead
     scheme = b"https" if secure else b"http"
 
     def make(fields: HeaderFields) -> RequestHead:
-        return _request(fields, scheme)
+        return _read_request(fields, scheme)
 
     return make
 
 
-def _request(fields: HeaderFields, scheme: bytes) -> RequestHead:
+def _read_request(fields: HeaderFields, scheme: bytes) -> RequestHead:
     pseudo: dict[bytes, bytes] = {}
     fields_to_pass: list[HeaderField] = []
-    timeout, content, host = None, b"", b""
+    timeout, content_type, host = None, b"", b""
     for field in fields:
         name, value, _ = field
         if name.startswith(b":"):
             pseudo[name] = value
             continue
-        if name == _TIMEOUT:
+        if name == _TIMEOUT_HEADER:
             timeout = grpc_http2.read_timeout(value)
             continue
         if name == b"content-type":
-            content = value
+            content_type = value
         elif name == b"host":
             host = value
             continue
@@ -88,53 +88,57 @@ def _request(fields: HeaderFields, scheme: bytes) -> RequestHead:
         authority.decode("latin-1"),
         timeout,
         encode((*head, *fields_to_pass)),
-        _refusal(method, content),
+        _refusal_status_of(method, content_type),
         method.decode("latin-1"),
         tuple(fields_to_pass),
     )
 
 
-def _refusal(method: bytes, content: bytes) -> int | None:
+def _refusal_status_of(method: bytes, content_type: bytes) -> int | None:
     if method != b"POST":
         return 405
-    return None if content.startswith(b"application/grpc") else 415
+    return None if content_type.startswith(b"application/grpc") else 415
 
 
-def read_response(fields: HeaderFields) -> ResponseHead:
+def read_response_head(fields: HeaderFields) -> ResponseHead:
     """Read headers or trailers of a response."""
-    http: int | None = None
+    http_status: int | None = None
     status: Status | None = None
-    message, pushback, grpc, is_degraded = b"", None, False, False
+    message, pushback, is_grpc, is_degraded = b"", None, False, False
     draining_reason: str | None = None
     for name, value, _ in fields:
         if name == b":status":
-            http = int(value) if value.isdigit() and len(value) == 3 else 0
+            http_status = int(value) if value.isdigit() and len(value) == 3 else 0
         elif name == b"grpc-status":
             status = Status.read(value)
         elif name == b"grpc-message":
             message = value
         elif name == b"content-type":
-            grpc = value.startswith(b"application/grpc")
+            is_grpc = value.startswith(b"application/grpc")
         elif name == PUSHBACK.encode():
             pushback = value.decode("latin-1")
-        elif name == _DEGRADED:
+        elif name == _DEGRADED_HEADER:
             is_degraded = True
-        elif name == _DRAINING:
+        elif name == _DRAINING_HEADER:
             draining_reason = value.decode("latin-1")
-    return ResponseHead(http, grpc, status, message, pushback, is_degraded, draining_reason, encode(fields))
+    return ResponseHead(
+        http_status, is_grpc, status, message, pushback, is_degraded, draining_reason, encode(fields)
+    )
 
 
-def encode_request_head(head: RequestHead, seconds: float | None, attempts_before: int) -> bytes:
+def encode_request_head(
+    head: RequestHead, remaining_seconds: float | None, previous_attempt_count: int
+) -> bytes:
     """Return the header block of one attempt."""
     block = head.block
-    if seconds is not None:
-        block += encode(plain((_TIMEOUT, grpc_http2.write_timeout(seconds))))
-    if attempts_before:
-        block += encode(plain((_ATTEMPTS, str(attempts_before).encode())))
+    if remaining_seconds is not None:
+        block += encode(plain((_TIMEOUT_HEADER, grpc_http2.write_timeout(remaining_seconds))))
+    if previous_attempt_count:
+        block += encode(plain((_ATTEMPTS_HEADER, str(previous_attempt_count).encode())))
     return block
 
 
-def trailers(status: Status, message: str, *, is_trailers_only: bool) -> bytes:
+def encode_trailers(status: Status, message: str, *, is_trailers_only: bool) -> bytes:
     """Return the trailers of a call that the gateway itself ends; `is_trailers_only`: no headers were sent before."""
     fields = plain(
         (b"grpc-status", str(int(status)).encode()), (b"grpc-message", grpc_http2.write_message(message))

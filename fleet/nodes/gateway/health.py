@@ -18,10 +18,10 @@ from fleet.protocol.retry.grpc_http2 import PREFIX_LENGTH, Status
 from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 
-SERVICE = "grpc.health.v1.Health"
-_CHECK, _WATCH = f"/{SERVICE}/Check", f"/{SERVICE}/Watch"
+HEALTH_SERVICE = "grpc.health.v1.Health"
+_CHECK_PATH, _WATCH_PATH = f"/{HEALTH_SERVICE}/Check", f"/{HEALTH_SERVICE}/Watch"
 #: Longest request, in bytes.
-_LONGEST = 4096
+_MAX_REQUEST_BYTES = 4096
 _HealthResponse = health_pb2.HealthCheckResponse
 
 
@@ -29,12 +29,12 @@ class GatewayHealth:
     """Health of the gateway, and the open watches of it."""
 
     def __init__(self) -> None:
-        self.serving = True
+        self.is_serving = True
         self.watches: set[HealthCall] = set()
 
     def stop_serving(self) -> None:
         """Report NOT_SERVING and end the watches, because a drain does not wait for them."""
-        self.serving = False
+        self.is_serving = False
         for watch in list(self.watches):
             watch.end("the gateway is shutting down")
 
@@ -51,7 +51,7 @@ class HealthCall:
         self._stream = stream
         self._path = ""
         self._body = b""
-        self._head_sent = False
+        self._has_sent_head = False
         self._is_done = False
 
     @contain_errors
@@ -59,16 +59,16 @@ class HealthCall:
         """Store the method. A call without a message means the service "", as in protobuf."""
         self._path = self._path or head.path
         if end:
-            self._answer()
+            self._respond()
 
     @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Store the request."""
         self._body += data
-        if len(self._body) > _LONGEST:
-            self._finish(Status.RESOURCE_EXHAUSTED, f"the request is larger than {_LONGEST} bytes")
+        if len(self._body) > _MAX_REQUEST_BYTES:
+            self._finish(Status.RESOURCE_EXHAUSTED, f"the request is larger than {_MAX_REQUEST_BYTES} bytes")
         elif end:
-            self._answer()
+            self._respond()
 
     @contain_errors
     def on_reset(self, code: ErrorCode, reason: str) -> None:
@@ -86,7 +86,7 @@ class HealthCall:
     def end(self, reason: str) -> None:
         """Report NOT_SERVING to a watch, and end it."""
         if not self._is_done:
-            self._send(int(_HealthResponse.NOT_SERVING))
+            self._send_status(int(_HealthResponse.NOT_SERVING))
             self._finish(Status.UNAVAILABLE, reason)
 
     def abort(self) -> None:
@@ -94,10 +94,10 @@ class HealthCall:
         self._close()
         self._stream.reset(ErrorCode.INTERNAL_ERROR)
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         if self._is_done:
             return
-        if self._path not in {_CHECK, _WATCH}:
+        if self._path not in {_CHECK_PATH, _WATCH_PATH}:
             self._finish(Status.UNIMPLEMENTED, f"{self._path} is not implemented")
             return
         if self._body[:1] == b"\1":
@@ -108,29 +108,29 @@ class HealthCall:
         except DecodeError:
             self._finish(Status.INTERNAL, "the request is not a valid HealthCheckRequest")
             return
-        if self._path == _CHECK and service:
+        if self._path == _CHECK_PATH and service:
             self._finish(Status.NOT_FOUND, f"{service} is not a service of the gateway itself")
-        elif self._path == _CHECK:
-            self._send(self._serving_status)
+        elif self._path == _CHECK_PATH:
+            self._send_status(self._serving_status)
             self._finish(Status.OK, "")
         else:
             # A watch of an unknown service stays open, as the protocol requires.
-            self._send(int(_HealthResponse.SERVICE_UNKNOWN) if service else self._serving_status)
+            self._send_status(int(_HealthResponse.SERVICE_UNKNOWN) if service else self._serving_status)
             self._health.watches.add(self)
 
     @property
     def _serving_status(self) -> int:
-        return int(_HealthResponse.SERVING if self._health.serving else _HealthResponse.NOT_SERVING)
+        return int(_HealthResponse.SERVING if self._health.is_serving else _HealthResponse.NOT_SERVING)
 
-    def _send(self, status: int) -> None:
-        if not self._head_sent:
-            self._head_sent = True
-            self._stream.send_headers(heads.HEAD)
+    def _send_status(self, status: int) -> None:
+        if not self._has_sent_head:
+            self._has_sent_head = True
+            self._stream.send_headers(heads.RESPONSE_HEAD_BLOCK)
         message = _HealthResponse(status=status).SerializeToString()
         self._stream.send_data(b"\0" + len(message).to_bytes(4) + message)
 
     def _finish(self, status: Status, details: str) -> None:
-        trailers = heads.trailers(status, details, is_trailers_only=not self._head_sent)
+        trailers = heads.encode_trailers(status, details, is_trailers_only=not self._has_sent_head)
         self._stream.send_headers(trailers, end=True)
         if not self._stream.has_pending_data:
             self._stream.reset(ErrorCode.NO_ERROR)  # if the caller has not ended its request

@@ -17,10 +17,10 @@ from fleet.nodes.gateway.backends import Backends
 from fleet.nodes.gateway.call import Call
 from fleet.nodes.gateway.context import GatewayRule, OpenCall
 from fleet.nodes.gateway.heads import RequestHead
-from fleet.nodes.gateway.health import SERVICE, GatewayHealth
+from fleet.nodes.gateway.health import HEALTH_SERVICE, GatewayHealth
 from fleet.nodes.gateway.metrics import GatewayMetrics
 from fleet.nodes.gateway.refused_requests import RefusedRequest
-from fleet.nodes.gateway.sessions import Sessions
+from fleet.nodes.gateway.sessions import SessionTokens
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.pump import Tasks
 from fleet.processes import background
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 #: Most hosts and paths whose rule is cached: callers may invent any number of them.
-_MAX_CACHED_ENTRIES = 1024
+_MAX_CACHED_RULES = 1024
 #: Most methods remembered for their streaming responses. Callers cannot add any.
 _MAX_STREAM_METHODS = 1024
 
@@ -59,7 +59,7 @@ class GatewayListener:
         *,
         max_message: int,
         picking_settings: picker.PickerSettings,
-        streams: frozenset[str] = frozenset(),
+        stream_methods: frozenset[str] = frozenset(),
         budget: RetryBudget | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -70,9 +70,9 @@ class GatewayListener:
         self._options = options
         self._picking_settings = picking_settings
         #: Paths of methods with streaming responses, as configured. Their calls are never retried.
-        self._streams = streams
+        self._configured_stream_methods = stream_methods
         #: Paths of methods that responded with a stream, the latest last.
-        self._stream_methods: dict[str, None] = {}
+        self._observed_stream_methods: dict[str, None] = {}
         self._budget = budget
         #: One server, or one for each address of the host.
         self._servers: list[asyncio.Server] = []
@@ -80,10 +80,10 @@ class GatewayListener:
         self._calls: set[OpenCall] = set()
         self.health = GatewayHealth()
         #: Set at the end of the last call, while the gateway is shutting down.
-        self._idle: asyncio.Event | None = None
+        self._calls_ended: asyncio.Event | None = None
         self._table = RouteTable(())
-        self._entries: dict[tuple[int, int], GatewayRule] = {}
-        self._entry_cache: dict[tuple[str, str], GatewayRule | None] = {}
+        self._rules: dict[tuple[int, int], GatewayRule] = {}
+        self._rule_cache: dict[tuple[str, str], GatewayRule | None] = {}
         self._chance = chance
         self.max_message = max_message
         self.tasks = Tasks()
@@ -110,15 +110,18 @@ class GatewayListener:
         for server in old:
             await stop_listening(server)
 
-    def route(self, table: RouteTable) -> None:
+    def apply_routes(self, table: RouteTable) -> None:
         """Use these routes for new calls. Calls in progress are not affected."""
         self._table = table
-        self._entries = {(id(rule.route), rule.rule_index): self._make_entry(rule) for rule in table.rules}
-        self._entry_cache.clear()
+        self._rules = {
+            (id(route_entry.route), route_entry.rule_index): self._make_rule(route_entry)
+            for route_entry in table.rules
+        }
+        self._rule_cache.clear()
 
-    def reroute(self) -> None:
+    def reapply_routes(self) -> None:
         """Apply the routes again, because addresses of backends have changed."""
-        self.route(self._table)
+        self.apply_routes(self._table)
 
     async def stop(self, within: float) -> None:
         """Stop accepting calls, wait up to `within` seconds for those in progress, then end them."""
@@ -127,9 +130,9 @@ class GatewayListener:
             await stop_listening(server)
         for connection in list(self._connections):
             connection.retire()
-        self._idle = asyncio.Event()
+        self._calls_ended = asyncio.Event()
         if self._calls:
-            await background.wait_for(self._idle, within)
+            await background.wait_for(self._calls_ended, within)
         if self._calls:
             log.warning("%d calls did not finish within %g s and were cut", len(self._calls), within)
         for call in list(self._calls):
@@ -142,29 +145,29 @@ class GatewayListener:
         """Return the current rules, for `GET /routes`."""
         return [
             {
-                "rule": entry.name,
-                "hostnames": list(entry.route_entry.route.hostnames),
+                "rule": rule.name,
+                "hostnames": list(rule.route_entry.route.hostnames),
                 "matches": [
-                    {"service": ref.service, "method": ref.method} for ref in entry.route_entry.rule.matches
+                    {"service": ref.service, "method": ref.method} for ref in rule.route_entry.rule.matches
                 ],
                 "backends": {
                     f"{ref.name}:{ref.port}": {
-                        name: round(entry.pool.picker().shares.get(name, 0.0), 4)
-                        for name in self._backends.weights([ref])
+                        name: round(rule.pool.picker().shares.get(name, 0.0), 4)
+                        for name in self._backends.weights_of([ref])
                     }
-                    for ref in entry.route_entry.rule.backends
+                    for ref in rule.route_entry.rule.backends
                 },
             }
-            for entry in self._entries.values()
+            for rule in self._rules.values()
         ]
 
     @property
-    def streams(self) -> list[str]:
+    def stream_methods(self) -> list[str]:
         """Methods whose calls are never retried: configured ones, and those that responded with a stream."""
-        return sorted({*self._streams, *self._stream_methods})
+        return sorted({*self._configured_stream_methods, *self._observed_stream_methods})
 
     @property
-    def calls(self) -> int:
+    def call_count(self) -> int:
         """Number of calls in progress."""
         return len(self._calls)
 
@@ -174,25 +177,27 @@ class GatewayListener:
         """Return a random number in [0, 1)."""
         return self._chance()
 
-    def find(self, authority: str, path: str) -> GatewayRule | None:
+    def find_rule(self, authority: str, path: str) -> GatewayRule | None:
         """Return the rule of a call; None if no rule matches."""
         key = authority, path
         try:
-            return self._entry_cache[key]
+            return self._rule_cache[key]
         except KeyError:
             pass
         route_entry = self._table.find(authority, path)
-        entry = None if route_entry is None else self._entries[id(route_entry.route), route_entry.rule_index]
-        if entry is not None and (path in self._streams or path in self._stream_methods):
-            entry = replace(entry, policy=NO_RETRY)
-        if len(self._entry_cache) >= _MAX_CACHED_ENTRIES:
-            self._entry_cache.clear()
-        self._entry_cache[key] = entry
-        return entry
+        rule = None if route_entry is None else self._rules[id(route_entry.route), route_entry.rule_index]
+        if rule is not None and (
+            path in self._configured_stream_methods or path in self._observed_stream_methods
+        ):
+            rule = replace(rule, policy=NO_RETRY)
+        if len(self._rule_cache) >= _MAX_CACHED_RULES:
+            self._rule_cache.clear()
+        self._rule_cache[key] = rule
+        return rule
 
-    def dialer(self, name: str) -> BackendDialer:
+    def dialer_of(self, address: str) -> BackendDialer:
         """Return the connections to an address."""
-        return self._backends.dialer(name)
+        return self._backends.dialer_of(address)
 
     def record_first_attempt(self, now: float) -> None:
         """Count a first attempt in the retry budget."""
@@ -205,25 +210,25 @@ class GatewayListener:
 
     def record_stream_method(self, path: str) -> None:
         """Remember a method whose response is a stream. Its calls are no longer retried."""
-        if path in self._streams or path in self._stream_methods:
+        if path in self._configured_stream_methods or path in self._observed_stream_methods:
             return
-        if len(self._stream_methods) >= _MAX_STREAM_METHODS:
-            del self._stream_methods[next(iter(self._stream_methods))]
-        self._stream_methods[path] = None
-        self._entry_cache.clear()
+        if len(self._observed_stream_methods) >= _MAX_STREAM_METHODS:
+            del self._observed_stream_methods[next(iter(self._observed_stream_methods))]
+        self._observed_stream_methods[path] = None
+        self._rule_cache.clear()
         log.info("%s responds with a stream: its calls are not retried", path)
 
-    def record_retry(self, entry: GatewayRule, status: Status) -> None:
+    def record_retry(self, rule: GatewayRule, status: Status) -> None:
         """Count an attempt that is retried."""
-        self._metrics.record_retry(entry.name, status.name)
+        self._metrics.record_retry(rule.name, status.name)
 
-    def on_call_end(self, call: OpenCall, entry: GatewayRule | None, status: str) -> None:
+    def on_call_end(self, call: OpenCall, rule: GatewayRule | None, status: str) -> None:
         """Count the end of a call."""
         self._calls.discard(call)
-        if self._idle is not None and not self._calls:
-            self._idle.set()
+        if self._calls_ended is not None and not self._calls:
+            self._calls_ended.set()
         self._metrics.record_call(
-            "no route" if entry is None else entry.name, status, time.monotonic() - call.began_at
+            "no route" if rule is None else rule.name, status, time.monotonic() - call.began_at
         )
 
     def _make_connection(self) -> Http2Connection:
@@ -237,25 +242,25 @@ class GatewayListener:
         del reason
         self._connections.discard(connection)
 
-    def _make_entry(self, route_entry: RouteEntry) -> GatewayRule:
-        weights = self._backends.weights(route_entry.rule.backends)
+    def _make_rule(self, route_entry: RouteEntry) -> GatewayRule:
+        weights = self._backends.weights_of(route_entry.rule.backends)
         persistence = route_entry.rule.sessions
         return GatewayRule(
             route_entry,
             route_entry.rule.policy,
             DestinationPool(self.destinations, weights, self._picking_settings),
-            None if persistence is None else Sessions(persistence, weights),
+            None if persistence is None else SessionTokens(persistence, weights),
         )
 
     def _on_stream(self, stream: Stream, head: RequestHead) -> None:
         try:
-            if head.refusal is not None:
-                stream.listener = RefusedRequest(stream, head.refusal, body=head.method != "HEAD")
+            if head.refusal_status is not None:
+                stream.listener = RefusedRequest(stream, head.refusal_status, body=head.method != "HEAD")
                 self._metrics.record_call("no route", Status.UNIMPLEMENTED.name, 0.0)
                 return
             if head.timeout is not None:
                 stream.deadline_at = asyncio.get_running_loop().time() + head.timeout
-            if self._is_own_health(head):
+            if self._is_own_health_call(head):
                 self.health.serve_call(stream)
                 return
         except Exception:
@@ -267,9 +272,9 @@ class GatewayListener:
         stream.listener = call = Call(self, stream)
         self._calls.add(call)
 
-    def _is_own_health(self, head: RequestHead) -> bool:
+    def _is_own_health_call(self, head: RequestHead) -> bool:
         """Return whether a call asks for the gateway's own health, because no rule names that service."""
-        if not head.path.startswith(f"/{SERVICE}/"):
+        if not head.path.startswith(f"/{HEALTH_SERVICE}/"):
             return False
-        entry = self.find(head.authority, head.path)
-        return entry is None or all(match.service != SERVICE for match in entry.route_entry.rule.matches)
+        rule = self.find_rule(head.authority, head.path)
+        return rule is None or all(match.service != HEALTH_SERVICE for match in rule.route_entry.rule.matches)

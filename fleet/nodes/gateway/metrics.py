@@ -24,7 +24,7 @@ class GatewayMetrics:
             ["rule", "status"],
             registry=registry,
         )
-        self._seconds = Histogram(
+        self._call_seconds = Histogram(
             "refloat_gateway_call_seconds",
             "Duration of calls including retries, in seconds",
             ["rule"],
@@ -60,7 +60,7 @@ class GatewayMetrics:
         """Count a finished call."""
         call_metrics = self._call_metrics.get((rule, status))
         if call_metrics is None:  # a lookup by labels costs more than counting
-            call_metrics = self._calls.labels(rule, status), self._seconds.labels(rule)
+            call_metrics = self._calls.labels(rule, status), self._call_seconds.labels(rule)
             self._call_metrics[rule, status] = call_metrics
         call_metrics[0].inc()
         call_metrics[1].observe(seconds)
@@ -69,20 +69,20 @@ class GatewayMetrics:
         """Count an attempt that is retried."""
         self._retries.labels(rule, status).inc()
 
-    def record_routes(self, *, valid: bool, is_loaded: bool) -> None:
+    def record_routes_load(self, *, is_valid: bool, is_loaded: bool) -> None:
         """Record an attempt to load the routes."""
-        self._routes_valid.set(valid)
+        self._routes_valid.set(is_valid)
         if is_loaded:
             self._routes_loaded_at.set(time.time())
 
-    def record_certificates(self, *, valid: bool, is_loaded: bool) -> None:
+    def record_certificates_load(self, *, is_valid: bool, is_loaded: bool) -> None:
         """Record an attempt to load the certificates."""
-        self._certificates_valid.set(valid)
+        self._certificates_valid.set(is_valid)
         if is_loaded:
             self._certificates_loaded_at.set(time.time())
 
 
-class DestinationHealth(Collector):
+class DestinationHealthCollector(Collector):
     """Health of each destination at the moment of the scrape. Former destinations have no series."""
 
     def __init__(self, destinations: Destinations, registry: CollectorRegistry) -> None:
@@ -91,7 +91,7 @@ class DestinationHealth(Collector):
 
     @override
     def collect(self) -> Iterable[Metric]:
-        family = self._family()
+        family = self._make_family()
         for destination in self._destinations:
             for health in Health:
                 family.add_metric(
@@ -99,7 +99,7 @@ class DestinationHealth(Collector):
                 )
         return [family]
 
-    def _family(self) -> GaugeMetricFamily:
+    def _make_family(self) -> GaugeMetricFamily:
         return GaugeMetricFamily(
             "refloat_gateway_destination_health",
             "1 for the current health of a destination (unknown, healthy, degraded or unhealthy), 0 for the others",

@@ -10,7 +10,7 @@ from fleet.transport.http2.frames import ErrorCode
 from fleet.transport.http2.stream import Stream
 
 #: Most bytes that are read of a refused request's body, so that errors of the peer in it are noticed.
-_READ = 64 * 1024
+_MAX_READ_BYTES = 64 * 1024
 _SENTENCES = {
     405: b"This gateway serves gRPC calls only: send them by POST.\n",
     415: b"This gateway serves gRPC calls only: their content-type starts with application/grpc.\n",
@@ -20,32 +20,32 @@ _SENTENCES = {
 class RefusedRequest:
     """Receives the events of a refused request."""
 
-    def __init__(self, stream: Stream, http: int, *, body: bool) -> None:
+    def __init__(self, stream: Stream, http_status: int, *, body: bool) -> None:
         """Prepare a response with an HTTP status, and with a message if a body is allowed."""
         self._stream = stream
-        self._http = http
-        self._body = body
-        self._remaining_bytes = _READ
-        self._has_answered = False
+        self._http_status = http_status
+        self._has_body = body
+        self._remaining_bytes = _MAX_READ_BYTES
+        self._has_responded = False
 
     @contain_errors
     def on_headers(self, head: Any, *, end: bool) -> None:
         """Respond at once. Trailers change nothing."""
         del head, end
-        if self._has_answered:
+        if self._has_responded:
             return
-        self._has_answered = True
-        sentence = _SENTENCES[self._http]
+        self._has_responded = True
+        sentence = _SENTENCES[self._http_status]
         fields = plain(
-            (b":status", str(self._http).encode()),
+            (b":status", str(self._http_status).encode()),
             (b"content-type", b"text/plain; charset=utf-8"),
         )
-        if self._http == 405:
+        if self._http_status == 405:
             fields = (*fields, *plain((b"allow", b"POST")))
-        if self._body:
+        if self._has_body:
             fields = (*fields, *plain((b"content-length", str(len(sentence)).encode())))
-        self._stream.send_headers(encode(fields), end=not self._body)
-        if self._body:
+        self._stream.send_headers(encode(fields), end=not self._has_body)
+        if self._has_body:
             self._stream.send_data(sentence, end=True)
 
     @contain_errors

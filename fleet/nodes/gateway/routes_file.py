@@ -17,7 +17,7 @@ from fleet.protocol.retry.route_table import RouteTable
 log = logging.getLogger(__name__)
 
 #: Largest routes file in bytes: as large as a ConfigMap of Kubernetes may be.
-_LONGEST = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 
 
 class RoutesFileError(Exception):
@@ -38,8 +38,8 @@ def read(path: Path) -> RouteTable:
             or stat.S_ISCHR(file_stat.st_mode)
         ):
             raise RoutesFileError(path, ["is not a regular file"])
-        if file_stat.st_size > _LONGEST:
-            raise RoutesFileError(path, [f"is larger than {_LONGEST} bytes"])
+        if file_stat.st_size > _MAX_FILE_BYTES:
+            raise RoutesFileError(path, [f"is larger than {_MAX_FILE_BYTES} bytes"])
         return RouteTable(grpc_route_yaml.from_yaml(path.read_text(encoding="utf-8")))
     except RouteError as error:
         raise RoutesFileError(
@@ -57,22 +57,22 @@ class RoutesFile:
     def __init__(
         self, path: Path, apply: Callable[[RouteTable], Awaitable[None]], report: Callable[..., None]
     ) -> None:
-        """Read nothing yet. `report(valid=, is_loaded=)` is called after every attempt."""
+        """Read nothing yet. `report(is_valid=, is_loaded=)` is called after every attempt."""
         self.path = path
         self._apply = apply
         self._report = report
-        self.files = WatchedFiles([path], self._reload)
+        self.watched_files = WatchedFiles([path], self._reload)
         #: Problems of the current file; empty: it is in effect.
         self.problems: list[str] = []
         self.loaded_at = 0.0
 
     async def load(self) -> None:
         """Read the file and apply it. Raises RoutesFileError."""
-        self.files.record_stamps()
+        self.watched_files.record_stamps()
         # In a thread, because a long file takes seconds and calls continue meanwhile.
         await self._apply(await asyncio.to_thread(read, self.path))
         self.loaded_at, self.problems = time.time(), []
-        self._report(valid=True, is_loaded=True)
+        self._report(is_valid=True, is_loaded=True)
 
     async def _reload(self) -> None:
         was_wrong = bool(self.problems)
@@ -82,6 +82,6 @@ class RoutesFile:
             if error.problems != self.problems:
                 log.error("cannot use the routes file; the previous routes stay in effect: %s", error)
             self.problems = error.problems
-            self._report(valid=False, is_loaded=False)
+            self._report(is_valid=False, is_loaded=False)
             return
         log.info("%s %s", self.path, "is valid again and in effect" if was_wrong else "is in effect")

@@ -25,7 +25,7 @@ from fleet.nodes.gateway import heads
 from fleet.nodes.gateway.backends import Backends, Ref
 from fleet.nodes.gateway.certificates import Certificates, TLSContexts
 from fleet.nodes.gateway.listener import GatewayListener
-from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
+from fleet.nodes.gateway.metrics import DestinationHealthCollector, GatewayMetrics
 from fleet.nodes.gateway.routes_file import RoutesFile, RoutesFileError
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, lifecycle
@@ -44,12 +44,12 @@ from fleet.transport.tls import TLSError, TLSFiles
 log = logging.getLogger(__name__)
 
 #: Without --headroom the capacity of backends is unknown: a limit would send calls to dead ones.
-_PICKING_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
+_DEFAULT_PICKING_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
 
 #: gRPC servers close a connection with more than one ping in 5 minutes without data of their own in between.
 _PING_WITHOUT_DATA = 310.0
 #: Largest header list of a backend, in bytes: details of a status are longer than what callers may send.
-_BACKEND_HEADER_LIST = 1024 * 1024
+_MAX_BACKEND_HEADER_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class GatewayFlags:
     #: Largest share of retries among all attempts, percent; None: no limit.
     retry_budget: int | None = None
     drain: float = 10.0
-    picking_settings: picker.PickerSettings = _PICKING_SETTINGS
+    picking_settings: picker.PickerSettings = _DEFAULT_PICKING_SETTINGS
     #: Paths of methods with streaming responses.
     streams: frozenset[str] = frozenset()
     destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
@@ -91,23 +91,23 @@ class Gateway:
         self.metrics = GatewayMetrics(self.registry)
         try:
             self.certificates = Certificates(
-                flags.tls, flags.backend_tls, self._apply_certificates, self.metrics.record_certificates
+                flags.tls, flags.backend_tls, self._apply_certificates, self.metrics.record_certificates_load
             )
         except TLSError as error:
             raise lifecycle.NodeStartError(f"TLS: {error}") from None
         client_tls = self.certificates.contexts.backends
         self.backends = Backends(
             fixed_addresses=flags.backends or {},
-            probes=_probes(flags),
+            probes=_probe_settings_of(flags),
             health=flags.destination_health,
-            options=_backend_options(flags),
+            options=_connection_options_of(flags),
             dial_within=flags.dial_timeout,
             tls=client_tls,
             server_name=flags.backend_tls.server_name if flags.backend_tls else "",
             on_resolved=self._on_resolved,
         )
-        DestinationHealth(self.backends.destinations, self.registry)
-        budget = flags.retry_budget
+        DestinationHealthCollector(self.backends.destinations, self.registry)
+        budget_percent = flags.retry_budget
         self.listener = GatewayListener(
             self.backends,
             self.metrics,
@@ -115,25 +115,25 @@ class Gateway:
             ConnectionOptions(),
             max_message=flags.max_message,
             picking_settings=flags.picking_settings,
-            streams=flags.streams,
-            budget=None if budget is None else RetryBudget(BudgetSettings(percent=budget)),
+            stream_methods=flags.streams,
+            budget=None if budget_percent is None else RetryBudget(BudgetSettings(percent=budget_percent)),
         )
-        self.file = RoutesFile(flags.routes, self._apply, self.metrics.record_routes)
+        self.routes_file = RoutesFile(flags.routes, self._apply_routes, self.metrics.record_routes_load)
 
     async def start(self) -> str:
         """Load the routes and listen; return host:port. Raises NodeStartError."""
         try:
-            await self.file.load()
+            await self.routes_file.load()
         except RoutesFileError as error:
             raise lifecycle.NodeStartError(str(error)) from None
-        bound = await lifecycle.start_listening(
+        grpc_address = await lifecycle.start_listening(
             self.flags.listen, self.listener.listen(self.flags.listen, self.certificates.contexts.callers)
         )
-        self.listener.tasks.start(self.file.files.watch())
-        self.listener.tasks.start(self.certificates.files.watch())
+        self.listener.tasks.start(self.routes_file.watched_files.watch())
+        self.listener.tasks.start(self.certificates.watched_files.watch())
         self.listener.tasks.start(self.backends.keep_resolving())
         self.process.record_success("gateway", asyncio.get_running_loop().time())
-        return bound
+        return grpc_address
 
     async def stop(self) -> None:
         """Let calls finish, then stop."""
@@ -141,19 +141,19 @@ class Gateway:
         await self.listener.stop(self.flags.drain)
         await self.backends.close()
 
-    async def _apply(self, table: RouteTable) -> None:
+    async def _apply_routes(self, table: RouteTable) -> None:
         refs = {
             (backend.name, backend.port)
             for route_entry in table.rules
             for backend in route_entry.rule.backends
         }
         await self.backends.use(refs)
-        self.listener.route(table)
+        self.listener.apply_routes(table)
 
     def reload_now(self) -> None:
         """Read all files again, changed or not."""
-        self.file.files.reload_now()
-        self.certificates.files.reload_now()
+        self.routes_file.watched_files.reload_now()
+        self.certificates.watched_files.reload_now()
 
     async def _apply_certificates(self, contexts: TLSContexts) -> None:
         if contexts.backends is not None:
@@ -162,47 +162,49 @@ class Gateway:
             await self.listener.use_tls(contexts.callers)
 
     def _on_resolved(self) -> None:
-        self.listener.reroute()
+        self.listener.reapply_routes()
 
 
-def _probes(flags: GatewayFlags) -> probe_schedule.ProbeSettings:
+def _probe_settings_of(flags: GatewayFlags) -> probe_schedule.ProbeSettings:
     fast = min(probe_schedule.DEFAULTS.fast_interval, flags.probe_interval)
     return probe_schedule.ProbeSettings(
         interval=flags.probe_interval, fast_interval=fast, timeout=flags.probe_timeout
     )
 
 
-def _backend_options(flags: GatewayFlags) -> ConnectionOptions:
+def _connection_options_of(flags: GatewayFlags) -> ConnectionOptions:
     if flags.backend_keepalive is None:
         return ConnectionOptions(
-            max_header_list_size=_BACKEND_HEADER_LIST, ping_interval_without_data=_PING_WITHOUT_DATA
+            max_header_list_size=_MAX_BACKEND_HEADER_BYTES, ping_interval_without_data=_PING_WITHOUT_DATA
         )
-    return ConnectionOptions(max_header_list_size=_BACKEND_HEADER_LIST, ping_after=flags.backend_keepalive)
+    return ConnectionOptions(
+        max_header_list_size=_MAX_BACKEND_HEADER_BYTES, ping_after=flags.backend_keepalive
+    )
 
 
 async def serve(flags: GatewayFlags) -> None:
     """Run until SIGTERM or SIGINT; SIGHUP reloads routes and certificates. Raises NodeStartError."""
     gateway = Gateway(flags)
     async with AsyncExitStack() as stack:
-        bound = await gateway.start()
+        grpc_address = await gateway.start()
         stack.push_async_callback(gateway.stop)
         site = gateway_site(
-            gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file
+            gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.routes_file
         )
-        diag_at = await stack.enter_async_context(http_site.serve(site, flags.diag_listen))
+        diag_address = await stack.enter_async_context(http_site.serve(site, flags.diag_listen))
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_now)
-        lifecycle.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
+        lifecycle.announce(role="gateway", name=flags.name, grpc=grpc_address, diag=diag_address)
         await lifecycle.wait_for_stop_signal()
         await gateway.stop()
 
 
-def _method(text: str) -> str:
+def _parse_method(text: str) -> str:
     if re.fullmatch(r"/?[^/\s]+/[^/\s]+", text) is None:
         raise ValueError(f"{text!r} is not SERVICE/METHOD")
     return "/" + text.removeprefix("/")
 
 
-def _streams(text: str) -> frozenset[str]:
+def _read_stream_methods(text: str) -> frozenset[str]:
     return gateway_descriptors.streams_of(Path(text))
 
 
@@ -232,13 +234,13 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--stream",
     "streams",
-    type=ParsedOption("service/method", _method),
+    type=ParsedOption("service/method", _parse_method),
     multiple=True,
     help="Method with a streaming response. Its calls are never retried. Repeatable.",
 )
 @click.option(
     "--descriptors",
-    type=ParsedOption("file", _streams),
+    type=ParsedOption("file", _read_stream_methods),
     multiple=True,
     help="Descriptor set, as protoc and buf write it. Calls of its streaming methods are never retried. Repeatable.",
 )
@@ -318,7 +320,7 @@ def command(
     **limits: Any,
 ) -> None:
     """Route gRPC calls to backends by GRPCRoute rules."""
-    towards = TLSFiles(backend_tls_cert, backend_tls_key, backend_tls_ca, backend_tls_server_name)
+    backend_tls_files = TLSFiles(backend_tls_cert, backend_tls_key, backend_tls_ca, backend_tls_server_name)
     flags = GatewayFlags(
         routes,
         name,
@@ -326,7 +328,7 @@ def command(
         diag_listen,
         dict(backends),
         tls,
-        towards if backend_tls or towards.enabled else None,
+        backend_tls_files if backend_tls or backend_tls_files.enabled else None,
         streams=frozenset(streams).union(*descriptors),
         **limits,
     )

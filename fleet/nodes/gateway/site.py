@@ -30,8 +30,8 @@ def gateway_site(
                 "valid": not file.problems,
                 "problems": file.problems,
                 "rules": listener.describe(),
-                "streams": listener.streams,
-                "calls": listener.calls,
+                "streams": listener.stream_methods,
+                "calls": listener.call_count,
             }
         )
 

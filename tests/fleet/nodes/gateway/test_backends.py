@@ -105,7 +105,7 @@ async def test_weights_are_shared_among_addresses(make_backends: Callable[..., B
     backends = make_backends(svc=[("127.0.0.1", 1), ("127.0.0.1", 2)])
     await backends.use([("svc", 1), ("127.0.0.1", 2)])
 
-    weights = backends.weights(
+    weights = backends.weights_of(
         [BackendRef("svc", 1, 4), BackendRef("127.0.0.1", 2), BackendRef("unknown", 1)]
     )
     assert weights == {"127.0.0.1:1": 2.0, "127.0.0.1:2": 3.0}
@@ -115,7 +115,7 @@ async def test_name_is_looked_up_again_and_keeps_addresses_on_failure(
     make_backends: Callable[..., Backends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed lookup keeps the last addresses, and an address that stays keeps its health."""
-    monkeypatch.setattr(gateway_backends, "_RESOLVE", 0.02)
+    monkeypatch.setattr(gateway_backends, "_RESOLVE_INTERVAL", 0.02)
     is_resolved = asyncio.Event()
     lookups = 0
     addresses: list[Any] = [("127.0.0.1", 1)]
@@ -135,12 +135,12 @@ async def test_name_is_looked_up_again_and_keeps_addresses_on_failure(
     addresses.append(("127.0.0.1", 2))
     await is_resolved.wait()
 
-    assert set(backends.weights([BackendRef("name", 7)])) == {"127.0.0.1:1", "127.0.0.1:2"}
+    assert set(backends.weights_of([BackendRef("name", 7)])) == {"127.0.0.1:1", "127.0.0.1:2"}
     assert backends.destinations.get("127.0.0.1:1") is destination
     addresses.clear()
     lookup_count = lookups
     await eventually(lambda: lookups > lookup_count + 2)
-    assert len(backends.weights([BackendRef("name", 7)])) == 2
+    assert len(backends.weights_of([BackendRef("name", 7)])) == 2
     assert backends.list_unresolved() == []
     task.cancel()
 
@@ -149,7 +149,7 @@ async def test_slow_lookup_does_not_replace_newer_backends(
     make_backends: Callable[..., Backends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lookup that started before the backends changed does not remove the new backends when it ends."""
-    monkeypatch.setattr(gateway_backends, "_RESOLVE", 0.02)
+    monkeypatch.setattr(gateway_backends, "_RESOLVE_INTERVAL", 0.02)
     is_waiting, can_continue = asyncio.Event(), asyncio.Event()
     lookups: list[str] = []
 
@@ -169,7 +169,7 @@ async def test_slow_lookup_does_not_replace_newer_backends(
     can_continue.set()
     await eventually(lambda: lookups.count("new") > 2)
 
-    assert backends.weights([BackendRef("new", 7), BackendRef("old", 7)]) == {"127.0.0.1:2": 1.0}
+    assert backends.weights_of([BackendRef("new", 7), BackendRef("old", 7)]) == {"127.0.0.1:2": 1.0}
     task.cancel()
 
 
@@ -177,7 +177,7 @@ async def test_failed_lookups_are_logged_once(
     make_backends: Callable[..., Backends], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each kind of failure is logged once, and so is the recovery."""
-    monkeypatch.setattr(gateway_backends, "_RESOLVE_SOON", 0.02)
+    monkeypatch.setattr(gateway_backends, "_RESOLVE_RETRY_INTERVAL", 0.02)
     caplog.set_level(logging.INFO)
     errors: list[Exception] = [UnicodeError("label too long"), *[OSError(None, "no such name")] * 4]
 
@@ -200,13 +200,13 @@ async def test_address_of_another_name_gets_a_new_dialer(make_backends: Callable
     """With TLS the server must show a certificate of the new name, so old connections are not reused."""
     backends = make_backends()
     await backends.use([("127.0.0.1", 9)])
-    dialer = backends.dialer("127.0.0.1:9")
+    dialer = backends.dialer_of("127.0.0.1:9")
     await backends.use([("127.0.0.1", 9), ("svc", 1)])
-    assert backends.dialer("127.0.0.1:9") is dialer
+    assert backends.dialer_of("127.0.0.1:9") is dialer
     await backends.use([("localhost", 9)])
 
     assert [destination for destination in backends.destinations if destination.name == "127.0.0.1:9"]
-    assert backends.dialer("127.0.0.1:9").server_name == "localhost"
+    assert backends.dialer_of("127.0.0.1:9").server_name == "localhost"
 
 
 async def test_unknown_name_is_listed_as_unresolved(make_backends: Callable[..., Backends]) -> None:

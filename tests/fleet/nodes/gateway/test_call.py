@@ -376,8 +376,8 @@ def _health_reason(gateway: Gateway, name: str) -> HealthReason:
 @pytest.mark.parametrize(
     "function_name",
     [
-        "find",
-        "dialer",
+        "find_rule",
+        "dialer_of",
         "record_first_attempt",
         "allow_retry",
         "record_retry",
@@ -429,5 +429,5 @@ async def test_internal_error_has_status_internal(tmp_path: Path, monkeypatch: p
         def raise_error(*args: object) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(gateway.listener, "dialer", raise_error)
+        monkeypatch.setattr(gateway.listener, "dialer_of", raise_error)
         assert await call() == ("INTERNAL", "internal error of the gateway; see its log")

@@ -6,7 +6,7 @@ import hpack
 import pytest
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.heads import make_request_reader, read_response
+from fleet.nodes.gateway.heads import make_request_reader, read_response_head
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.http2.fields import plain
@@ -30,7 +30,7 @@ def test_request_head_is_forwarded_without_deadline() -> None:
     fields = plain(*CALL_HEADERS, (b"grpc-timeout", b"250m"), (b"x-bin", b"AAE"), (b"x-bin", b"AAI"))
     head = make_request_reader(secure=True)(fields)
 
-    assert (head.path, head.authority, head.timeout, head.refusal) == ("/a.B/C", "a.b:1", 0.25, None)
+    assert (head.path, head.authority, head.timeout, head.refusal_status) == ("/a.B/C", "a.b:1", 0.25, None)
     headers = decode_headers(head.block)
     assert headers[:4] == [(b":method", b"POST"), (b":scheme", b"https"), *CALL_HEADERS[2:4]]
     assert headers[4:] == [*CALL_HEADERS[4:], (b"x-bin", b"AAE"), (b"x-bin", b"AAI")]
@@ -69,26 +69,31 @@ def test_request_that_is_no_grpc_call_is_refused_in_http(changes: dict[bytes, by
     pairs = {**dict(CALL_HEADERS), **changes}
     head = make_request_reader(secure=False)(plain(*pairs.items()))
 
-    assert head.refusal == refusal
+    assert head.refusal_status == refusal
     assert head.method == pairs[b":method"].decode()
 
 
 def test_response_head_and_trailers_are_parsed() -> None:
     """The gateway decides by the HTTP status, the gRPC status, the pushback and the degraded header."""
-    head = read_response(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
-    end = read_response(
+    head = read_response_head(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
+    end = read_response_head(
         plain((b"grpc-status", b"14"), (b"grpc-message", b"a%20b"), (b"grpc-retry-pushback-ms", b"5"))
     )
 
-    assert (head.http, head.grpc, head.status) == (200, True, None)
-    assert (end.http, end.status, end.message, end.pushback) == (None, Status.UNAVAILABLE, b"a%20b", "5")
+    assert (head.http_status, head.is_grpc, head.status) == (200, True, None)
+    assert (end.http_status, end.status, end.message, end.pushback) == (
+        None,
+        Status.UNAVAILABLE,
+        b"a%20b",
+        "5",
+    )
     assert not end.is_degraded
-    assert read_response(plain((b"x-envoy-degraded", b""))).is_degraded
+    assert read_response_head(plain((b"x-envoy-degraded", b""))).is_degraded
 
 
 def test_trailers_of_the_gateway_can_be_a_whole_response() -> None:
     """With `is_trailers_only` they include the response head."""
-    block = heads.trailers(Status.UNAVAILABLE, "nö", is_trailers_only=True)
+    block = heads.encode_trailers(Status.UNAVAILABLE, "nö", is_trailers_only=True)
 
     assert decode_headers(block) == [
         (b":status", b"200"),
@@ -96,4 +101,4 @@ def test_trailers_of_the_gateway_can_be_a_whole_response() -> None:
         (b"grpc-status", b"14"),
         (b"grpc-message", b"n%C3%B6"),
     ]
-    assert len(decode_headers(heads.trailers(Status.OK, "", is_trailers_only=False))) == 2
+    assert len(decode_headers(heads.encode_trailers(Status.OK, "", is_trailers_only=False))) == 2

@@ -34,7 +34,7 @@ async def test_health_is_serving_until_the_gateway_stops(tmp_path: Path) -> None
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == SERVING
         watch = health.Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == SERVING
-        assert gateway.listener.calls == 0
+        assert gateway.listener.call_count == 0
         await gateway.stop()
 
         assert (await watch.read()).status == NOT_SERVING

@@ -146,7 +146,7 @@ async def test_method_with_a_stream_response_is_no_longer_retried(echo: Echo, tm
             b"b",
             b"c",
         ]
-        await eventually(lambda: gateway.listener.streams == [f"{ECHO}Down"])
+        await eventually(lambda: gateway.listener.stream_methods == [f"{ECHO}Down"])
         assert await count_attempts("Down") == 1
         assert await channel.unary_unary(f"{ECHO}Unary")(b"a", timeout=60) == b"a"
         assert await count_attempts("Unary") == 4

@@ -32,8 +32,8 @@ class RoutesRecorder:
     async def _apply(self, table: RouteTable) -> None:
         self.names = [table_route.name for table_route in table.routes]
 
-    def _report(self, *, valid: bool, is_loaded: bool) -> None:
-        self.reports.append((valid, is_loaded))
+    def _report(self, *, is_valid: bool, is_loaded: bool) -> None:
+        self.reports.append((is_valid, is_loaded))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     monkeypatch.setattr(watched_files, "_LOOK", 0.01)
     recorder = RoutesRecorder(write_routes(tmp_path / "routes.yaml", route(name="first")))
     await recorder.file.load()
-    task = asyncio.create_task(recorder.file.files.watch())
+    task = asyncio.create_task(recorder.file.watched_files.watch())
     yield recorder
     task.cancel()
 
@@ -112,7 +112,7 @@ async def test_missing_file_is_read_when_it_is_back(recorder: RoutesRecorder) ->
 async def test_reload_reads_an_unchanged_file(recorder: RoutesRecorder) -> None:
     """SIGHUP reads the file even if nothing has changed."""
     loaded_at = recorder.file.loaded_at
-    recorder.file.files.reload_now()
+    recorder.file.watched_files.reload_now()
 
     await eventually(lambda: recorder.file.loaded_at > loaded_at)
 

@@ -183,7 +183,7 @@ async def test_lost_caller_cancels_its_calls(echo: Echo, tmp_path: Path) -> None
         await channel.close()
 
         await eventually(lambda: echo.ended_calls == 1)
-        await eventually(lambda: gateway.listener.calls == 0)
+        await eventually(lambda: gateway.listener.call_count == 0)
 
 
 async def test_calls_are_routed_by_host_service_and_method(echo: Echo, tmp_path: Path) -> None:

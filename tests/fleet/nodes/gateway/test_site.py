@@ -28,7 +28,7 @@ async def test_diag_port_reports_routes_destinations_and_metrics(tmp_path: Path)
     backends = {"svc:1": [echo.address], "failing:1": [failing_backend.address]}
     async with run_gateway(tmp_path, backends, route(*rules, hosts=["a.b"])) as (gateway, address):
         site = gateway_site(
-            gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file
+            gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.routes_file
         )
         options = [*channel_options(), ("grpc.default_authority", "a.b")]
         async with grpc.aio.insecure_channel(address, options=options) as channel:
