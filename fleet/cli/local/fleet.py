@@ -73,7 +73,7 @@ def ps(cluster: str, home: Path, as_json: bool) -> None:
 
 def _rows(record: FleetRecord) -> list[dict[str, Any]]:
     try:
-        modes = faults.modes(record)
+        modes = faults.read_forward_modes(record)
     except faults.FaultError as error:  # list the processes without their faults
         click.echo(f"refloat: {error}", err=True)
         modes = {}
@@ -144,7 +144,7 @@ _fault_command(
     "is frozen",
     "Freeze processes (SIGSTOP). Their connections stay open, but they do not respond.",
 )
-_fault_command("resume", faults.thaw, "runs again", "Resume frozen processes (SIGCONT).")
+_fault_command("resume", faults.resume, "runs again", "Resume frozen processes (SIGCONT).")
 _fault_command(
     "block-backend",
     _cut_backend,
@@ -196,5 +196,5 @@ def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
 def down(cluster: str, home: Path) -> None:
     """Stop the fleet and all its processes."""
     with _clear_errors():
-        faults.end(fleet_record.load(home, cluster))
+        faults.stop_fleet(fleet_record.load(home, cluster))
     click.echo(f"fleet {cluster} is down")

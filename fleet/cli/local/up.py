@@ -15,7 +15,7 @@ from fleet.cli.output import Failure
 from fleet.nodes.agent.services import Services, check_unique_flags, service_option
 from fleet.nodes.local import keys
 from fleet.nodes.local import local_fleet as fleet_up
-from fleet.nodes.local.plan import SIZES, FleetPlan
+from fleet.nodes.local.plan import SIZE_LIMITS, FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord
 from fleet.nodes.shared.flags import POSITIVE, TTL
 from fleet.nodes.shared.options import ParsedOption
@@ -103,18 +103,22 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
 
 @click.command()
 @click.option(
-    "--auths", type=click.IntRange(*SIZES["auths"]), default=3, show_default=True, help="Number of auths."
+    "--auths",
+    type=click.IntRange(*SIZE_LIMITS["auths"]),
+    default=3,
+    show_default=True,
+    help="Number of auths.",
 )
 @click.option(
     "--proxies",
-    type=click.IntRange(*SIZES["proxies"]),
+    type=click.IntRange(*SIZE_LIMITS["proxies"]),
     default=4,
     show_default=True,
     help="Number of proxies.",
 )
 @click.option(
     "--agents",
-    type=click.IntRange(*SIZES["agents"]),
+    type=click.IntRange(*SIZE_LIMITS["agents"]),
     default=200,
     show_default=True,
     help="Number of agents.",
@@ -185,7 +189,7 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
 )
 @click.option(
     "--regions",
-    type=click.IntRange(*SIZES["regions"]),
+    type=click.IntRange(*SIZE_LIMITS["regions"]),
     default=1,
     show_default=True,
     help="Number of regions over which auths and proxies are spread in turn: region-1, region-2, ...",
@@ -222,7 +226,7 @@ def up(
         connections=0 if mesh else connections or 1,
         has_forwarder=not no_forwarder,
         auth_via_proxy=auth_via == "proxy",
-        keys=keys.folder_of(home, shape["cluster"]) if tls else None,
+        keys_folder=keys.folder_of(home, shape["cluster"]) if tls else None,
         keep_alive_interval=keep_alive_interval or "",
         services=tuple(f"{name}={address}" for name, address in services),
         **shape,

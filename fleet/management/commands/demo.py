@@ -24,7 +24,7 @@ from fleet.management.demo_account import DemoAccount
 from fleet.management.demo_incidents import DemoIncident, IncidentPlayer
 from fleet.models.clusters import DEFAULT_CLUSTER, ensure_default_cluster
 from fleet.nodes.local import keys as fleet_keys
-from fleet.nodes.local.plan import SIZES
+from fleet.nodes.local.plan import SIZE_LIMITS
 from fleet.nodes.local.record import FleetError
 from fleet.processes import children, valkey
 from fleet.processes.supervisor import Child, has_ready_line
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         for name, default_count in (("auths", 3), ("proxies", 4), ("agents", 200)):
             parser.add_argument(
                 f"--{name}",
-                type=make_integer_parser(*SIZES[name]),
+                type=make_integer_parser(*SIZE_LIMITS[name]),
                 default=default_count,
                 help=f"number of {name} (default: {default_count})",
             )
@@ -71,7 +71,7 @@ class Command(BaseCommand):
             parser.add_argument(f"--{flag}announce-ttl", type=announce_ttl, default=ttl, help=help_text)
         parser.add_argument(
             "--regions",
-            type=make_integer_parser(*SIZES["regions"]),
+            type=make_integer_parser(*SIZE_LIMITS["regions"]),
             help="number of regions over which auths and proxies are spread (default: 1)",
         )
         parser.add_argument(

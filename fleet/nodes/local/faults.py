@@ -23,11 +23,11 @@ from fleet.processes.pids import ProcessState
 
 #: Seconds for a request to the forwarder, which runs on this machine.
 _CONTROL_TIMEOUT = 5.0
-_END_TIMEOUT = 30.0
+_STOP_TIMEOUT = 30.0
 #: Seconds until a signal must have taken effect on every thread of a process.
 _SIGNAL_TIMEOUT = 10.0
 _RESTART_TIMEOUT = 30.0
-_POLL = 0.05
+_POLL_INTERVAL = 0.05
 #: Roles that cannot be restarted alone, because all other processes depend on them.
 NON_RESTARTABLE_ROLES = ("forwarder", "backend")
 
@@ -38,17 +38,17 @@ class FaultError(FleetError):
 
 def kill(fleet: FleetRecord, name: str) -> None:
     """Kill a process (SIGKILL), as a power failure does. Raises FaultError."""
-    _signal_until(fleet, name, signal.SIGKILL, ProcessState.DEAD)
+    _signal_and_wait(fleet, name, signal.SIGKILL, ProcessState.DEAD)
 
 
 def freeze(fleet: FleetRecord, name: str) -> None:
     """Freeze a process (SIGSTOP): its connections stay open, but it does not respond. Raises FaultError."""
-    _signal_until(fleet, name, signal.SIGSTOP, ProcessState.FROZEN)
+    _signal_and_wait(fleet, name, signal.SIGSTOP, ProcessState.FROZEN)
 
 
-def thaw(fleet: FleetRecord, name: str) -> None:
+def resume(fleet: FleetRecord, name: str) -> None:
     """Resume a frozen process (SIGCONT). Raises FaultError."""
-    _signal_until(fleet, name, signal.SIGCONT, ProcessState.RUNNING)
+    _signal_and_wait(fleet, name, signal.SIGCONT, ProcessState.RUNNING)
 
 
 def cut_backend(fleet: FleetRecord, name: str, mode: ForwardMode = ForwardMode.CUT) -> None:
@@ -64,33 +64,36 @@ def restore_backend(fleet: FleetRecord, name: str) -> None:
 def blackhole(fleet: FleetRecord, name: str, *, backend: bool = True) -> None:
     """Hold all data to and from an instance; its connections stay open. `backend`: hold data to the backend, too."""
     _set_mode(
-        fleet, name, (*_ports(fleet, name), BACKEND) if backend else _ports(fleet, name), ForwardMode.HOLD
+        fleet,
+        name,
+        (*_ports_of(fleet, name), BACKEND) if backend else _ports_of(fleet, name),
+        ForwardMode.HOLD,
     )
 
 
 def unblackhole(fleet: FleetRecord, name: str) -> None:
     """End the blackhole of an instance: held data is delivered."""
-    _set_mode(fleet, name, (*_ports(fleet, name), BACKEND), ForwardMode.PASS)
+    _set_mode(fleet, name, (*_ports_of(fleet, name), BACKEND), ForwardMode.PASS)
 
 
-def modes(fleet: FleetRecord) -> dict[str, str]:
+def read_forward_modes(fleet: FleetRecord) -> dict[str, str]:
     """Return the mode of every forward by name (`proxy-1/grpc`); empty for a fleet without forwarder."""
     if not fleet.control:
         return {}
     return {forward["name"]: forward["mode"] for forward in call_control_api(fleet, "/forwards")["forwards"]}
 
 
-def point(fleet: FleetRecord, forward: str, target_address: str) -> None:
+def set_forward_target(fleet: FleetRecord, forward: str, target_address: str) -> None:
     """Set the destination of a forward, host:port. Raises FaultError."""
     call_control_api(fleet, f"/forwards/{forward}", {"target_address": target_address})
 
 
-def end(fleet: FleetRecord) -> None:
+def stop_fleet(fleet: FleetRecord) -> None:
     """Stop a fleet and wait until it has ended. Raises FaultError after 30 s."""
     for signal_number in (signal.SIGCONT, signal.SIGTERM):
         _signal(Member("the fleet", "up", fleet.pid, fleet.born, ""), signal_number)
-    if not _comes_to(fleet.pid, fleet.born, ProcessState.DEAD, _END_TIMEOUT):
-        raise FaultError(f"the fleet (pid {fleet.pid}) did not stop within {_END_TIMEOUT:.0f} s of SIGTERM")
+    if not _wait_for_state(fleet.pid, fleet.born, ProcessState.DEAD, _STOP_TIMEOUT):
+        raise FaultError(f"the fleet (pid {fleet.pid}) did not stop within {_STOP_TIMEOUT:.0f} s of SIGTERM")
 
 
 def find_restartable(fleet: FleetRecord, name: str) -> Member:
@@ -108,7 +111,7 @@ def find_restartable(fleet: FleetRecord, name: str) -> Member:
 def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
     """Restart a killed process of a fleet and wait until it is ready. Raises FaultError."""
     member = find_restartable(fleet, name)
-    request_file = restart_request(record.folder(home, fleet.cluster), name)
+    request_file = restart_request_path(record.folder(home, fleet.cluster), name)
     folders.create_private_folder(request_file.parent)
     request_file.touch()
     deadline = time.monotonic() + _RESTART_TIMEOUT
@@ -118,11 +121,11 @@ def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
             raise FaultError(
                 f"{name} was not ready within {_RESTART_TIMEOUT:.0f} s of its restart (log: {member.log})"
             )
-        time.sleep(_POLL)
+        time.sleep(_POLL_INTERVAL)
     return restarted
 
 
-def restart_request(folder: Path, name: str) -> Path:
+def restart_request_path(folder: Path, name: str) -> Path:
     """Return the path of the file that requests a restart from the fleet's first process, the parent of all others."""
     return folder / "restart" / name
 
@@ -148,7 +151,7 @@ def call_control_api(fleet: FleetRecord, path: str, body: dict[str, str] | None 
         ) from error
 
 
-def _ports(fleet: FleetRecord, name: str) -> tuple[str, ...]:
+def _ports_of(fleet: FleetRecord, name: str) -> tuple[str, ...]:
     return PORTS.get(fleet.member(name).role, ())
 
 
@@ -169,23 +172,25 @@ def _find_alive(fleet: FleetRecord, name: str) -> Member:
     return member
 
 
-def _signal_until(fleet: FleetRecord, name: str, signal_number: signal.Signals, state: ProcessState) -> None:
+def _signal_and_wait(
+    fleet: FleetRecord, name: str, signal_number: signal.Signals, state: ProcessState
+) -> None:
     member = _find_alive(fleet, name)
     _signal(member, signal_number)
     # On other systems it is not known whether a process is stopped.
-    if sys.platform == "linux" and not _comes_to(member.pid, member.born, state, _SIGNAL_TIMEOUT):
+    if sys.platform == "linux" and not _wait_for_state(member.pid, member.born, state, _SIGNAL_TIMEOUT):
         raise FaultError(
             f"{name} (pid {member.pid}) is not {state} {_SIGNAL_TIMEOUT:.0f} s after {signal_number.name}"
         )
 
 
-def _comes_to(pid: int, born: int | None, state: ProcessState, timeout: float) -> bool:
+def _wait_for_state(pid: int, born: int | None, state: ProcessState, timeout: float) -> bool:
     """Wait until a process is in a state; return False if it is not after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while pids.state(pid, born) is not state:
         if time.monotonic() > deadline:
             return False
-        time.sleep(_POLL)
+        time.sleep(_POLL_INTERVAL)
     return True
 
 

@@ -24,19 +24,19 @@ class Forward:
         self.listen = listen
         self.target_address = target_address
         self.mode = ForwardMode.PASS
-        self.links: set[ConnectionPair] = set()
+        self.pairs: set[ConnectionPair] = set()
         self.accepted_count = 0
         self._server: asyncio.Server | None = None
-        self._holder: socket.socket | None = None
+        self._port_reservation: socket.socket | None = None
         self._tasks = Tasks()
         #: Set while new connections are forwarded to the destination.
         self._can_pass = asyncio.Event()
 
     async def start(self) -> None:
         """Start listening; `listen` then contains the actual port. Raises OSError."""
-        self._holder = _hold_port(self.listen)
-        if self._holder is not None:
-            self.listen = (self.listen[0], self._holder.getsockname()[1])
+        self._port_reservation = _reserve_port(self.listen)
+        if self._port_reservation is not None:
+            self.listen = (self.listen[0], self._port_reservation.getsockname()[1])
         await self._serve()
         self._apply_mode()
 
@@ -44,10 +44,10 @@ class Forward:
         """Stop listening and close all connections."""
         await self._refuse()
         self._tasks.cancel()
-        for link in list(self.links):
-            link.close()
-        if self._holder is not None:
-            self._holder.close()
+        for pair in list(self.pairs):
+            pair.close()
+        if self._port_reservation is not None:
+            self._port_reservation.close()
 
     async def change(
         self, *, mode: ForwardMode | None = None, target_address: tuple[str, int] | None = None
@@ -58,8 +58,8 @@ class Forward:
         if mode is not None and mode is not self.mode:
             if mode is ForwardMode.CUT:
                 await self._refuse()
-                for link in list(self.links):
-                    link.reset()
+                for pair in list(self.pairs):
+                    pair.reset()
             elif self.mode is ForwardMode.CUT:
                 await self._serve()
             self.mode = mode
@@ -72,7 +72,7 @@ class Forward:
             "listen": addresses.join(*self.listen),
             "target_address": None if self.target_address is None else addresses.join(*self.target_address),
             "mode": self.mode.value,
-            "connections": len(self.links),
+            "connections": len(self.pairs),
             "accepted": self.accepted_count,
         }
 
@@ -81,12 +81,12 @@ class Forward:
             self._can_pass.set()
         else:
             self._can_pass.clear()
-        for link in self.links:
-            link.hold(self.mode is ForwardMode.HOLD)
+        for pair in self.pairs:
+            pair.set_held(self.mode is ForwardMode.HOLD)
 
     async def _serve(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ConnectionPair(self._on_accepted, self.links.discard).near,
+            lambda: ConnectionPair(self._on_accepted, self.pairs.discard).near,
             *self.listen,
             backlog=_BACKLOG,
             reuse_address=True,
@@ -98,25 +98,25 @@ class Forward:
             server, self._server = self._server, None
             await stop_listening(server)
 
-    def _on_accepted(self, link: ConnectionPair) -> None:
-        self.links.add(link)
+    def _on_accepted(self, pair: ConnectionPair) -> None:
+        self.pairs.add(pair)
         self.accepted_count += 1
         if self.mode is ForwardMode.CUT:
             # The system accepted the connection before the port was closed.
-            link.reset()
+            pair.reset()
             return
-        self._tasks.start(self._connect(link))
+        self._tasks.start(self._connect(pair))
 
-    async def _connect(self, link: ConnectionPair) -> None:
+    async def _connect(self, pair: ConnectionPair) -> None:
         await self._can_pass.wait()
         assert self.target_address is not None, "passing requires a destination"
         try:
-            await link.dial(*self.target_address, within=_DIAL_TIMEOUT)
+            await pair.dial(*self.target_address, within=_DIAL_TIMEOUT)
         except OSError:
-            link.reset()  # the destination is down: a direct client would see a reset, too
+            pair.reset()  # the destination is down: a direct client would see a reset, too
 
 
-def _hold_port(listen: tuple[str, int]) -> socket.socket | None:
+def _reserve_port(listen: tuple[str, int]) -> socket.socket | None:
     """Reserve the port while nothing listens on it; Linux lets a listener bind beside a bound socket.
 
     Otherwise the system could assign the port of a cut forward to an outgoing connection.
@@ -124,11 +124,11 @@ def _hold_port(listen: tuple[str, int]) -> socket.socket | None:
     if sys.platform != "linux":
         return None
     family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
-    holder = socket.socket(family, socket.SOCK_STREAM)
+    reservation = socket.socket(family, socket.SOCK_STREAM)
     try:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(listen)
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind(listen)
     except OSError:
-        holder.close()
+        reservation.close()
         raise
-    return holder
+    return reservation

@@ -13,25 +13,25 @@ from fleet.protocol.retry.grpc_route import BackendRef, GRPCRoute, GRPCRouteRule
 from fleet.protocol.retry.policy import RetryReason
 
 #: Name and port of the auths in the routes.
-AUTHS = "auths"
-PORT = 3025
-_FILE = "routes.yaml"
-_CONFIG = "teleport.clusterconfig.v1.ClusterConfigService"
-_READ = "GetClusterNetworkingConfig"
+AUTHS_BACKEND = "auths"
+AUTHS_PORT = 3025
+_ROUTES_FILE_NAME = "routes.yaml"
+_CONFIG_SERVICE = "teleport.clusterconfig.v1.ClusterConfigService"
+_READ_METHOD = "GetClusterNetworkingConfig"
 
 
-def routes() -> tuple[GRPCRoute, ...]:
+def make_routes() -> tuple[GRPCRoute, ...]:
     """Return the routes: reads are retried, on another auth if possible. Writes are not retried."""
-    backends = (BackendRef(AUTHS, PORT),)
-    limits = Timeouts(GepDuration.read("4s"), GepDuration.read("1500ms"))
+    backends = (BackendRef(AUTHS_BACKEND, AUTHS_PORT),)
+    timeouts = Timeouts(GepDuration.read("4s"), GepDuration.read("1500ms"))
     retry = Retry((RetryReason.UNAVAILABLE, RetryReason.DEADLINE_EXCEEDED), 2, GepDuration.read("50ms"))
-    read_rule = GRPCRouteRule((Match(_CONFIG, _READ),), retry, limits, backends)
-    write_rule = GRPCRouteRule((Match(_CONFIG),), None, Timeouts(limits.request), backends)
+    read_rule = GRPCRouteRule((Match(_CONFIG_SERVICE, _READ_METHOD),), retry, timeouts, backends)
+    write_rule = GRPCRouteRule((Match(_CONFIG_SERVICE),), None, Timeouts(timeouts.request), backends)
     return (GRPCRoute("operators", rules=(read_rule, write_rule)),)
 
 
-def write(folder: Path) -> Path:
+def write_routes(folder: Path) -> Path:
     """Write the routes to a file for `gateway --routes`, and return its path. Raises OSError."""
-    path = folder / _FILE
-    path.write_text(grpc_route_yaml.to_yaml(routes()), encoding="utf-8")
+    path = folder / _ROUTES_FILE_NAME
+    path.write_text(grpc_route_yaml.to_yaml(make_routes()), encoding="utf-8")
     return path

@@ -25,12 +25,12 @@ def folder_of(home: Path, cluster: str) -> Path:
 
 def make(plan: FleetPlan) -> None:
     """Issue the certificates for all processes of a fleet with TLS; valid ones are kept. Raises FleetError."""
-    if plan.keys is None:
+    if plan.keys_folder is None:
         return
     now = datetime.now(UTC)
     names = [(name, role) for role, name in plan.instances]
-    with _report_key_errors(plan.keys):
-        ca = certificate_authority.ensure_authority(plan.keys, now=now)
+    with _open_keys_folder(plan.keys_folder):
+        ca = certificate_authority.ensure_authority(plan.keys_folder, now=now)
         for name, role in [*names, ("gateway", "gateway"), (CONSOLE, CONSOLE)]:
             certificate_authority.issue(ca, name, role=role, now=now)
         for name, first, count in plan.agent_groups:
@@ -40,16 +40,16 @@ def make(plan: FleetPlan) -> None:
 
 
 def make_console(keys: Path) -> dict[str, str]:
-    """Issue the certificate of a console before its fleet starts; return `of_console`. Raises FleetError."""
+    """Issue the certificate of a console before its fleet starts; return `console_settings_of`. Raises FleetError."""
     now = datetime.now(UTC)
-    with _report_key_errors(keys):
+    with _open_keys_folder(keys):
         certificate_authority.issue(
             certificate_authority.ensure_authority(keys, now=now), CONSOLE, role=CONSOLE, now=now
         )
-    return of_console(keys)
+    return console_settings_of(keys)
 
 
-def of_console(keys: Path) -> dict[str, str]:
+def console_settings_of(keys: Path) -> dict[str, str]:
     """Return the TLS files of a console for this fleet, by setting name."""
     return {
         "REFLOAT_TLS_CA": str(keys / "ca.crt"),
@@ -59,7 +59,7 @@ def of_console(keys: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _report_key_errors(keys: Path) -> Iterator[None]:
+def _open_keys_folder(keys: Path) -> Iterator[None]:
     try:
         folders.create_private_folder(keys)
         yield

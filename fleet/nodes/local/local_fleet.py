@@ -41,9 +41,9 @@ from fleet.protocol.networking.config import NetworkingConfigError
 START_TIMEOUT = 60.0
 #: Stop order, highest first: agents and proxies deregister at auths (through balancers and forwarder), auths at the
 #: backend.
-_AGENTS, _PROXIES, _AUTHS, _NETWORK, _BACKEND = 4, 3, 2, 1, 0
+_AGENT_STAGE, _PROXY_STAGE, _AUTH_STAGE, _NETWORK_STAGE, _BACKEND_STAGE = 4, 3, 2, 1, 0
 #: Stages of instances, by role.
-_STAGES = {"auth": _AUTHS, "proxy": _PROXIES}
+_STAGES = {"auth": _AUTH_STAGE, "proxy": _PROXY_STAGE}
 
 
 class FleetObserver(Protocol):
@@ -62,24 +62,24 @@ class FleetObserver(Protocol):
         """Called when a dead process was restarted."""
 
 
-def run(plan: FleetPlan, home: Path, watcher: FleetObserver) -> None:
+def run(plan: FleetPlan, home: Path, observer: FleetObserver) -> None:
     """Run a fleet until SIGINT or SIGTERM, then stop it. Raises FleetError; no process is left running then."""
     folder = fleet_record.folder(home, plan.cluster)
     started_at = time.monotonic()
     with _lock_folder(folder), Supervisor(folder / "logs") as supervisor:
         try:
             keys.make(plan)
-            plan = replace(plan, bootstrap=networking.write(plan, folder), data_folder=folder / "data")
-            local_fleet = _LocalFleet(plan, home, folder, supervisor, watcher)
+            plan = replace(plan, bootstrap_file=networking.write(plan, folder), data_folder=folder / "data")
+            local_fleet = _LocalFleet(plan, home, folder, supervisor, observer)
             local_fleet.start()
         except (SupervisorError, valkey.ValkeyError, NetworkingConfigError, OSError) as error:
             raise FleetError(str(error)) from error
-        path = local_fleet.save()
-        watcher.on_up(local_fleet.record(), path, time.monotonic() - started_at)
+        record_path = local_fleet.save_record()
+        observer.on_up(local_fleet.make_record(), record_path, time.monotonic() - started_at)
         try:
-            supervisor.watch(on_exit=local_fleet.report, on_tick=local_fleet.handle_restart_requests)
+            supervisor.watch(on_exit=local_fleet.report_exit, on_tick=local_fleet.handle_restart_requests)
         finally:
-            path.unlink(missing_ok=True)
+            record_path.unlink(missing_ok=True)
 
 
 @dataclass
@@ -90,58 +90,63 @@ class _LocalFleet:
     home: Path
     folder: Path
     supervisor: Supervisor
-    watcher: FleetObserver
+    observer: FleetObserver
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     started_at: float = field(default_factory=time.time)
     roles: dict[str, str] = field(default_factory=dict)
     #: Listen addresses of the forwarder by forward name.
-    forwards: dict[str, str] = field(default_factory=dict)
-    ready: int = 0
+    forward_addresses: dict[str, str] = field(default_factory=dict)
+    ready_count: int = 0
 
     def start(self) -> None:
         """Start all processes and wait until they are ready. Raises SupervisorError, ValkeyError, FleetError."""
         server = valkey.start(self.folder / "backend", persist=False)
-        self.backend, self.backend_password_file = server.address, server.password_file
+        self.backend_address, self.backend_password_file = server.address, server.password_file
         self.roles["backend"] = "backend"
         self.supervisor.adopt(
-            "backend", server.process, log=self.folder / "backend" / "valkey.log", stage=_BACKEND
+            "backend", server.process, log=self.folder / "backend" / "valkey.log", stage=_BACKEND_STAGE
         )
         if self.plan.has_forwarder:
             self._start_with_forwarder()
         else:
-            self._start_plain()
+            self._start_without_forwarder()
 
     def _start_with_forwarder(self) -> None:
-        argv = fleet_plan.forwarder(self.plan, self.backend)
-        forwarder = self._child("forwarder", "forwarder", argv, _NETWORK)
-        self._await([forwarder])
-        self.forwards = dict(forwarder.ready_message["forwards"])
+        argv = fleet_plan.make_forwarder_argv(self.plan, self.backend_address)
+        forwarder = self._start_child("forwarder", "forwarder", argv, _NETWORK_STAGE)
+        self._await_ready([forwarder])
+        self.forward_addresses = dict(forwarder.ready_message["forwards"])
         auths = self._start_instances("auth")
         balancers = self._start_balancers()
-        self._await([*auths, *balancers, self._start_gateway()])
+        self._await_ready([*auths, *balancers, self._start_gateway()])
         for child in auths:
             self._set_forward_targets(child)
         proxies = self._start_instances("proxy")
-        self._await(proxies)
+        self._await_ready(proxies)
         for child in proxies:
             self._set_forward_targets(child)
         # Agents start last: an agent remembers failed connection attempts as long as it runs.
-        self._await(self._start_agents(*balancers))
+        self._await_ready(self._start_agents(*balancers))
 
-    def _start_plain(self) -> None:
-        self._await(self._start_instances("auth"))
-        self._await(self._start_instances("proxy"))
+    def _start_without_forwarder(self) -> None:
+        self._await_ready(self._start_instances("auth"))
+        self._await_ready(self._start_instances("proxy"))
         balancers = self._start_balancers()
-        self._await([*balancers, self._start_gateway()])
-        self._await(self._start_agents(*balancers))
+        self._await_ready([*balancers, self._start_gateway()])
+        self._await_ready(self._start_agents(*balancers))
 
     def _start_instances(self, role: str) -> list[Child]:
         return [
-            self._child(
+            self._start_child(
                 name,
                 role,
-                fleet_plan.instance(
-                    self.plan, role, name, self.backend, self.forwards, self.backend_password_file
+                fleet_plan.make_instance_argv(
+                    self.plan,
+                    role,
+                    name,
+                    self.backend_address,
+                    self.forward_addresses,
+                    self.backend_password_file,
                 ),
                 _STAGES[role],
             )
@@ -151,10 +156,10 @@ class _LocalFleet:
 
     def _start_balancers(self) -> list[Child]:
         return [
-            self._child(
+            self._start_child(
                 f"{role}-balancer",
                 "balancer",
-                fleet_plan.balancer(
+                fleet_plan.make_balancer_argv(
                     f"{role}-balancer",
                     [
                         (name, self._address_of(name, "grpc"), self._address_of(name, "diag"))
@@ -162,38 +167,41 @@ class _LocalFleet:
                         if kind == role
                     ],
                 ),
-                _NETWORK,
+                _NETWORK_STAGE,
             )
             for role in ("auth", "proxy")
         ]
 
     def _start_gateway(self) -> Child:
         auths = [self._address_of(name, "grpc") for role, name in self.plan.instances if role == "auth"]
-        argv = fleet_plan.gateway(self.plan, gateway.write(self.folder), auths)
-        return self._child("gateway", "gateway", argv, _NETWORK)
+        argv = fleet_plan.make_gateway_argv(self.plan, gateway.write_routes(self.folder), auths)
+        return self._start_child("gateway", "gateway", argv, _NETWORK_STAGE)
 
-    def _start_agents(self, auth: Child, proxy: Child) -> list[Child]:
-        balancer_addresses = auth.ready_message["listen"], proxy.ready_message["listen"]
+    def _start_agents(self, auth_balancer: Child, proxy_balancer: Child) -> list[Child]:
+        balancer_addresses = auth_balancer.ready_message["listen"], proxy_balancer.ready_message["listen"]
         return [
-            self._child(
-                name, "agent", fleet_plan.agents(self.plan, name, first, count, *balancer_addresses), _AGENTS
+            self._start_child(
+                name,
+                "agent",
+                fleet_plan.make_agents_argv(self.plan, name, first, count, *balancer_addresses),
+                _AGENT_STAGE,
             )
             for name, first, count in self.plan.agent_groups
         ]
 
-    def _child(self, name: str, role: str, argv: list[str], stage: int) -> Child:
+    def _start_child(self, name: str, role: str, argv: list[str], stage: int) -> Child:
         self.roles[name] = role
         env = {**os.environ, "REFLOAT_FORWARDER_TOKEN": self.token, "PYTHONPATH": _python_path()}
         if role in _STAGES:
-            env |= fleet_plan.environment(self.plan)
+            env |= fleet_plan.make_environment(self.plan)
         return self.supervisor.start(
             name, argv, env=env, stage=stage, readiness_probe=has_ready_line, on_parent_death=signal.SIGKILL
         )
 
-    def _await(self, children: list[Child]) -> None:
+    def _await_ready(self, children: list[Child]) -> None:
         def on_ready(child: Child) -> None:
-            self.ready += 1
-            self.watcher.on_progress(self.ready, self._process_count)
+            self.ready_count += 1
+            self.observer.on_progress(self.ready_count, self._process_count)
 
         self.supervisor.await_ready(children, timeout=START_TIMEOUT, on_ready=on_ready)
 
@@ -206,15 +214,15 @@ class _LocalFleet:
 
     def _address_of(self, name: str, part: str) -> str:
         """Return the address of a port of an instance: its forward, or the port itself; empty if there is none."""
-        if self.forwards:
-            return self.forwards.get(f"{name}/{part}", "")
+        if self.forward_addresses:
+            return self.forward_addresses.get(f"{name}/{part}", "")
         return str(self._child_of(name).ready_message.get(part, ""))
 
     def _set_forward_targets(self, child: Child) -> None:
         for part in PORTS[self.roles[child.name]]:
-            faults.point(self.record(), f"{child.name}/{part}", child.ready_message[part])
+            faults.set_forward_target(self.make_record(), f"{child.name}/{part}", child.ready_message[part])
 
-    def record(self) -> FleetRecord:
+    def make_record(self) -> FleetRecord:
         """Return the current record of the fleet."""
         forwarder = self._child_of("forwarder").ready_message if self.plan.has_forwarder else {}
         return FleetRecord(
@@ -223,37 +231,42 @@ class _LocalFleet:
             born=pids.start_ticks(os.getpid()),
             started_at=self.started_at,
             agents=self.plan.agents,
-            backend=f"redis://{self.backend}/0",
+            backend=f"redis://{self.backend_address}/0",
             auth_balancer=str(self._child_of("auth-balancer").ready_message.get("listen", "")),
             proxy_balancer=str(self._child_of("proxy-balancer").ready_message.get("listen", "")),
             control=str(forwarder.get("control", "")),
             token=self.token if forwarder else "",
             gateway=str(self._child_of("gateway").ready_message.get("grpc", "")),
-            members=tuple(self._member(child) for child in self.supervisor.children),
-            console=keys.of_console(self.plan.keys) if self.plan.keys else {},
+            members=tuple(self._member_of(child) for child in self.supervisor.children),
+            console=keys.console_settings_of(self.plan.keys_folder) if self.plan.keys_folder else {},
         )
 
-    def _member(self, child: Child) -> Member:
+    def _member_of(self, child: Child) -> Member:
         role = self.roles[child.name]
-        plain = Member(child.name, role, child.pid, pids.start_ticks(child.pid), str(child.log))
-        facts = child.ready_message
-        if plain.is_instance:
+        member = Member(child.name, role, child.pid, pids.start_ticks(child.pid), str(child.log))
+        ready_message = child.ready_message
+        if member.is_instance:
             grpc, diag, connect = (self._address_of(child.name, part) for part in ("grpc", "diag", "connect"))
-            tunnel_v01, instance_id = str(facts.get("tunnel_v01", "")), str(facts.get("id", ""))
+            tunnel_v01, instance_id = (
+                str(ready_message.get("tunnel_v01", "")),
+                str(ready_message.get("id", "")),
+            )
             return replace(
-                plain, grpc=grpc, diag=diag, connect=connect, tunnel_v01=tunnel_v01, id=instance_id
+                member, grpc=grpc, diag=diag, connect=connect, tunnel_v01=tunnel_v01, id=instance_id
             )
         return replace(
-            plain, grpc=str(facts.get("listen", "") or facts.get("grpc", "")), diag=str(facts.get("diag", ""))
+            member,
+            grpc=str(ready_message.get("listen", "") or ready_message.get("grpc", "")),
+            diag=str(ready_message.get("diag", "")),
         )
 
-    def save(self) -> Path:
+    def save_record(self) -> Path:
         """Write the record to its file, and return the path."""
-        return fleet_record.save(self.home, self.record())
+        return fleet_record.save(self.home, self.make_record())
 
-    def report(self, child: Child) -> None:
+    def report_exit(self, child: Child) -> None:
         """Report a process that ended."""
-        self.watcher.on_exit(child.name, _describe_exit(child.process.returncode), child.log)
+        self.observer.on_exit(child.name, _describe_exit(child.process.returncode), child.log)
 
     def handle_restart_requests(self) -> None:
         """Restart the dead processes that `faults.restart` requested."""
@@ -269,18 +282,18 @@ class _LocalFleet:
             try:
                 self.supervisor.restart(child)
                 self.supervisor.await_ready([child], timeout=START_TIMEOUT)
-                if self.forwards and self.roles[child.name] in ("auth", "proxy"):
+                if self.forward_addresses and self.roles[child.name] in ("auth", "proxy"):
                     self._set_forward_targets(child)
             except (SupervisorError, FleetError) as error:
-                self.watcher.on_exit(child.name, f"could not be restarted: {error}", child.log)
+                self.observer.on_exit(child.name, f"could not be restarted: {error}", child.log)
                 continue
-            self.save()
-            self.watcher.on_restart(child.name)
+            self.save_record()
+            self.observer.on_restart(child.name)
 
     def _keep_ports(self, child: Child) -> None:
         """Make a dead child listen on its old ports, unless a forward in front of it can get a new destination."""
         role = self.roles[child.name]
-        if role in ("balancer", "gateway") or (role in ("auth", "proxy") and not self.forwards):
+        if role in ("balancer", "gateway") or (role in ("auth", "proxy") and not self.forward_addresses):
             grpc = child.ready_message["listen" if role == "balancer" else "grpc"]
             if "--listen" not in child.argv:
                 child.argv += ("--listen", grpc, "--diag-listen", child.ready_message["diag"])

@@ -25,7 +25,7 @@ _ADVERTISE = {
     "connect": "--connect-advertise",
 }
 #: Minimum and maximum sizes of a fleet.
-SIZES = {"auths": (1, 50), "proxies": (1, 200), "agents": (0, 20_000), "regions": (1, 20)}
+SIZE_LIMITS = {"auths": (1, 50), "proxies": (1, 200), "agents": (0, 20_000), "regions": (1, 20)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FleetPlan:
     #: More fields of the initial networking config: (key, value) as text.
     networking: tuple[tuple[str, str], ...] = ()
     #: The file of the initial networking config; None: auths use the defaults.
-    bootstrap: Path | None = None
+    bootstrap_file: Path | None = None
     #: Ports and backend connections of instances pass through a forwarder.
     has_forwarder: bool = True
     cluster: str = "default"
@@ -54,7 +54,7 @@ class FleetPlan:
     #: Services that each agent exposes, name=host:port.
     services: tuple[str, ...] = ()
     #: Folder of the keys of a fleet with mutual TLS; None for a fleet without TLS.
-    keys: Path | None = None
+    keys_folder: Path | None = None
     #: Folder that holds the data folders of instances; None: instances accept no policies.
     data_folder: Path | None = None
     #: Where proxies send heartbeats: `auth` (over HTTP) or `backend` (directly).
@@ -82,12 +82,12 @@ class FleetPlan:
         ]
 
 
-def forwarder(plan: FleetPlan, backend: str) -> list[str]:
+def make_forwarder_argv(plan: FleetPlan, backend: str) -> list[str]:
     """Return the command line of the forwarder, with a forward per port of each instance, and one to the backend.
 
     `backend` is host:port. Forwards to instances get their destination later.
     """
-    argv = node("forwarder")
+    argv = make_node_argv("forwarder")
     for role, name in plan.instances:
         for part in PORTS[role]:
             argv += ["--forward", f"{name}/{part}={_ANY_PORT},{_NO_TARGET}"]
@@ -95,7 +95,7 @@ def forwarder(plan: FleetPlan, backend: str) -> list[str]:
     return argv
 
 
-def instance(
+def make_instance_argv(
     plan: FleetPlan,
     role: str,
     name: str,
@@ -104,12 +104,12 @@ def instance(
     password_file: Path | None = None,
 ) -> list[str]:
     """Return the command line of an auth or a proxy, which advertises its forwards, if any. `backend` is host:port."""
-    argv = node(role, "--name", name, "--cluster", plan.cluster)
+    argv = make_node_argv(role, "--name", name, "--cluster", plan.cluster)
     argv += ["--backend", f"redis://{forwards.get(f'{name}/{BACKEND}', backend)}/0"]
     if password_file is not None:
         argv += ["--backend-password-file", str(password_file)]
     if plan.regions > 1:
-        argv += ["--region", region(plan, name)]
+        argv += ["--region", region_of(plan, name)]
     if plan.data_folder is not None:
         argv += ["--data", str(plan.data_folder / name)]
     if role == "proxy":
@@ -118,44 +118,44 @@ def instance(
             argv += ["--tunnel-v01-listen", _ANY_PORT]
     for part in PORTS[role] if forwards else ():
         argv += [_ADVERTISE[part], forwards[f"{name}/{part}"]]
-    if role == "auth" and plan.bootstrap is not None:
-        argv += ["--bootstrap", str(plan.bootstrap)]
-    return argv + _tls(plan, name)
+    if role == "auth" and plan.bootstrap_file is not None:
+        argv += ["--bootstrap", str(plan.bootstrap_file)]
+    return argv + _tls_flags(plan, name)
 
 
-def region(plan: FleetPlan, name: str) -> str:
+def region_of(plan: FleetPlan, name: str) -> str:
     """Return the region of an instance: `region-1` for `proxy-1`, and so on in turn."""
     return f"region-{(int(name.rpartition('-')[2]) - 1) % plan.regions + 1}"
 
 
-def environment(plan: FleetPlan) -> dict[str, str]:
+def make_environment(plan: FleetPlan) -> dict[str, str]:
     """Return the environment of an instance: policies, which policies from the console override."""
     return dict.fromkeys((announce.AUTH_TTL_VARIABLE, announce.PROXY_TTL_VARIABLE), plan.announce_ttl)
 
 
-def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
+def make_balancer_argv(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
     """Return the command line of a balancer over targets (name, gRPC address, diag address)."""
-    argv = node("balancer", "--name", name)
+    argv = make_node_argv("balancer", "--name", name)
     for target, grpc, diag in targets:
         argv += ["--target", f"{target}={grpc},{diag}"]
     return argv
 
 
-def gateway(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
+def make_gateway_argv(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
     """Return the command line of the gateway for unary calls to `auths`, their addresses."""
-    argv = node("gateway", "--routes", str(routes), "--listen", plan.gateway_listen)
-    argv += ["--backend", f"{fleet_gateway.AUTHS}:{fleet_gateway.PORT}={','.join(auths)}"]
+    argv = make_node_argv("gateway", "--routes", str(routes), "--listen", plan.gateway_listen)
+    argv += ["--backend", f"{fleet_gateway.AUTHS_BACKEND}:{fleet_gateway.AUTHS_PORT}={','.join(auths)}"]
     argv += ["--probe-interval", "1s"]
-    if plan.keys is not None:
-        tls_flags = _tls(plan, "gateway")
+    if plan.keys_folder is not None:
+        tls_flags = _tls_flags(plan, "gateway")
         argv += [*tls_flags, *(part.replace("--tls-", "--backend-tls-") for part in tls_flags)]
         argv += ["--backend-tls-server-name", AUTH_SERVER_NAME]
     return argv
 
 
-def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy: str) -> list[str]:
+def make_agents_argv(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy: str) -> list[str]:
     """Return the command line of an agent process. Its agents dial the two balancers, `auth` and `proxy`."""
-    argv = node("agent", "--first", str(first), "--count", str(count), "--cluster", plan.cluster)
+    argv = make_node_argv("agent", "--first", str(first), "--count", str(count), "--cluster", plan.cluster)
     argv += ["--auth", auth, "--proxy", proxy, "--announce-ttl", plan.agent_announce_ttl]
     if plan.auth_via_proxy:
         argv += ["--auth-via", "proxy"]
@@ -165,19 +165,19 @@ def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy:
     argv += ["--diag-listen", _ANY_PORT]
     for service in plan.services:
         argv += ["--service", service]
-    return argv + _tls(plan, name)
+    return argv + _tls_flags(plan, name)
 
 
-def _tls(plan: FleetPlan, name: str) -> list[str]:
-    if plan.keys is None:
+def _tls_flags(plan: FleetPlan, name: str) -> list[str]:
+    if plan.keys_folder is None:
         return []
-    keys = plan.keys
+    keys_folder = plan.keys_folder
     return [
-        *("--tls-ca", str(keys / "ca.crt")),
-        *("--tls-cert", str(keys / f"{name}.crt"), "--tls-key", str(keys / f"{name}.key")),
+        *("--tls-ca", str(keys_folder / "ca.crt")),
+        *("--tls-cert", str(keys_folder / f"{name}.crt"), "--tls-key", str(keys_folder / f"{name}.key")),
     ]
 
 
-def node(role: str, *flags: str) -> list[str]:
+def make_node_argv(role: str, *flags: str) -> list[str]:
     """Return the command line of a node."""
     return [sys.executable, "-m", "fleet.nodes", role, *flags]

@@ -22,21 +22,21 @@ _LINGER_RESET = struct.pack("ii", 1, 0)
 
 
 class _End(asyncio.Protocol):
-    """One of the two connections of a link."""
+    """One of the two connections of a pair."""
 
-    def __init__(self, link: ConnectionPair) -> None:
-        self._link = link
+    def __init__(self, pair: ConnectionPair) -> None:
+        self._pair = pair
         self.transport: asyncio.Transport | None = None
         #: The write buffer is full: the other end must stop reading.
         self.is_full = False
         self.is_reading = False
         self.at_eof = False
         #: Bytes received while not reading: uvloop starts reading after `connection_made`, paused or not.
-        self._early: list[bytes] = []
+        self._early_data: list[bytes] = []
 
     @property
     def peer(self) -> _End:
-        return self._link.far if self is self._link.near else self._link.near
+        return self._pair.far if self is self._pair.near else self._pair.near
 
     @property
     def _transport(self) -> asyncio.Transport:
@@ -47,12 +47,12 @@ class _End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.pause_reading()
-        self._link.on_end_connected(self)
+        self._pair.on_end_connected(self)
 
     @override
     def data_received(self, data: bytes) -> None:
         if not self.is_reading:
-            self._early.append(data)
+            self._early_data.append(data)
             self._transport.pause_reading()
             return
         self.peer.write(data)
@@ -61,24 +61,24 @@ class _End(asyncio.Protocol):
     def eof_received(self) -> bool:
         self.at_eof = True
         if self.is_reading:
-            self._pass_end()
+            self._pass_eof()
         return True  # half-closed: the other direction may continue
 
     @override
     def pause_writing(self) -> None:
         self.is_full = True
-        self._link.update_reading()
+        self._pair.update_reading()
 
     @override
     def resume_writing(self) -> None:
         self.is_full = False
-        self._link.update_reading()
+        self._pair.update_reading()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._link.on_end_lost(exc)
+        self._pair.on_end_lost(exc)
 
-    def read(self, enabled: bool) -> None:
+    def set_reading(self, enabled: bool) -> None:
         """Start or stop reading."""
         if self.transport is None or enabled == self.is_reading or self.transport.is_closing():
             return
@@ -86,11 +86,11 @@ class _End(asyncio.Protocol):
         if not enabled:
             self.transport.pause_reading()
             return
-        early, self._early = self._early, []
-        for chunk in early:
+        early_data, self._early_data = self._early_data, []
+        for chunk in early_data:
             self.peer.write(chunk)
         if self.at_eof:
-            self._pass_end()
+            self._pass_eof()
         else:
             self.transport.resume_reading()
 
@@ -108,17 +108,17 @@ class _End(asyncio.Protocol):
             )
         self.transport.abort()
 
-    def _pass_end(self) -> None:
+    def _pass_eof(self) -> None:
         peer = self.peer
         if peer.transport is not None and not peer.transport.is_closing():
             peer.transport.write_eof()
         if peer.at_eof and not peer.has_pending_data:
-            self._link.close()
+            self._pair.close()
 
     @property
     def has_pending_data(self) -> bool:
         """This connection has ended, but not all of its bytes have been passed on yet."""
-        return bool(self._early) or not self.is_reading
+        return bool(self._early_data) or not self.is_reading
 
 
 class ConnectionPair:
@@ -142,7 +142,7 @@ class ConnectionPair:
             self.far.reset()
         self.update_reading()
 
-    def hold(self, is_held: bool) -> None:
+    def set_held(self, is_held: bool) -> None:
         """Stop or resume copying, including the end of stream. Meanwhile bytes wait in the sender's kernel."""
         self._is_held = is_held
         self.update_reading()
@@ -161,7 +161,7 @@ class ConnectionPair:
         """Read from each end if the other end can accept more."""
         is_connected = self.near.transport is not None and self.far.transport is not None
         for end in (self.near, self.far):
-            end.read(is_connected and not self._is_held and not end.peer.is_full)
+            end.set_reading(is_connected and not self._is_held and not end.peer.is_full)
 
     def on_end_connected(self, end: _End) -> None:
         """Handle a new connection of either end."""

@@ -38,7 +38,7 @@ async def reset_during_call(
     await forward.change(mode=ForwardMode.HOLD)
     call = asyncio.ensure_future(request)
     await eventually(lambda: not idle_connections(backend))
-    for link in list(forward.links):
+    for link in list(forward.pairs):
         link.reset()
     return call
 

@@ -62,7 +62,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
 
 
 def list_modes(fleet: FleetRecord) -> list[str]:
-    modes_by_name = faults.modes(fleet)
+    modes_by_name = faults.read_forward_modes(fleet)
     return [modes_by_name[f"proxy-1/{part}"] for part in _PARTS]
 
 
@@ -70,7 +70,7 @@ def test_freeze_stops_the_process_and_thaw_resumes_it(fleet: FleetRecord) -> Non
     """The process gets SIGSTOP and SIGCONT."""
     faults.freeze(fleet, "proxy-1")
     eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.FROZEN)
-    faults.thaw(fleet, "proxy-1")
+    faults.resume(fleet, "proxy-1")
     eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.RUNNING)
 
 
@@ -106,7 +106,7 @@ def test_impossible_fault_is_explained(fleet: FleetRecord) -> None:
         faults.cut_backend(fleet, "forwarder")
     with pytest.raises(FaultError, match="--no-forwarder"):
         faults.blackhole(replace(fleet, control=""), "proxy-1")
-    assert faults.modes(replace(fleet, control="")) == {}
+    assert faults.read_forward_modes(replace(fleet, control="")) == {}
     with pytest.raises(FaultError, match="does not respond"):
         faults.blackhole(replace(fleet, control="127.0.0.1:9"), "proxy-1")
     with pytest.raises(FaultError, match="bearer token"):
@@ -131,7 +131,7 @@ def test_restart_checks_all_names_before_it_starts_one(fleet: FleetRecord, tmp_p
 
     assert invocation.exit_code == 2
     assert "proxy-1 is running" in invocation.output
-    assert not faults.restart_request(record.folder(tmp_path, "default"), "proxy-2").exists()
+    assert not faults.restart_request_path(record.folder(tmp_path, "default"), "proxy-2").exists()
 
 
 def test_faults_on_killed_process_are_refused(fleet: FleetRecord) -> None:

@@ -89,7 +89,7 @@ async def test_pass_forwards_half_close(forward: Forward) -> None:
     writer.write_eof()
     async with asyncio.timeout(DEADLINE):
         assert await reader.read() == b"last words"
-    await eventually(lambda: not forward.links)
+    await eventually(lambda: not forward.pairs)
     writer.close()
 
 
@@ -125,14 +125,14 @@ def test_uvloop_keeps_bytes_sent_before_the_target_is_connected() -> None:
             forward = Forward("x", ("127.0.0.1", 0), target_address)
             await forward.start()
             await asyncio.gather(*(connect_and_echo(forward, number) for number in range(50)))
-            await eventually(lambda: not forward.links)
+            await eventually(lambda: not forward.pairs)
             await forward.change(mode=ForwardMode.HOLD)
             held_tasks = [asyncio.ensure_future(connect_and_echo(forward, number)) for number in range(50)]
-            await eventually(lambda: len(forward.links) == 50)
+            await eventually(lambda: len(forward.pairs) == 50)
             assert not any(task.done() for task in held_tasks)
             await forward.change(mode=ForwardMode.PASS)
             await asyncio.gather(*held_tasks)
-            await eventually(lambda: not forward.links)
+            await eventually(lambda: not forward.pairs)
             await forward.stop()
 
     uvloop.run(run_scenario())
@@ -146,9 +146,9 @@ async def test_hold_delays_the_end_of_a_connection(forward: Forward) -> None:
     writer.close()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(SILENCE_SECONDS):
-            await eventually(lambda: not forward.links)
+            await eventually(lambda: not forward.pairs)
     await forward.change(mode=ForwardMode.PASS)
-    await eventually(lambda: not forward.links)
+    await eventually(lambda: not forward.pairs)
 
 
 async def test_cut_resets_and_refuses_connections_until_pass(forward: Forward) -> None:

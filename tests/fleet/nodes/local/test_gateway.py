@@ -11,7 +11,7 @@ from fleet.wire import clusterconfig_pb2
 
 def test_read_calls_are_retried_and_write_calls_are_not(tmp_path: Path) -> None:
     """Every method of the config service has a rule in the file."""
-    table = routes_file.read(gateway.write(tmp_path))
+    table = routes_file.read(gateway.write_routes(tmp_path))
     (service,) = clusterconfig_pb2.DESCRIPTOR.services_by_name.values()
     attempts = {}
     for method in service.methods:
@@ -26,6 +26,6 @@ def test_read_calls_are_retried_and_write_calls_are_not(tmp_path: Path) -> None:
 
 def test_other_services_have_no_route(tmp_path: Path) -> None:
     """Calls of agents go to the balancer and not to the gateway."""
-    table = routes_file.read(gateway.write(tmp_path))
+    table = routes_file.read(gateway.write_routes(tmp_path))
 
     assert table.find("a", "/fleet.v1.HeartbeatService/Heartbeat") is None

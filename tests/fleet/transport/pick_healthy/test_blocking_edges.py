@@ -95,4 +95,4 @@ async def test_close_leaks_nothing(
     await eventually(
         lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(name_prefixes)]
     )
-    await eventually(lambda: not forward.links)
+    await eventually(lambda: not forward.pairs)

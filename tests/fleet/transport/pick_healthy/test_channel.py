@@ -243,5 +243,5 @@ async def test_close_leaks_nothing(
     await eventually(
         lambda: not [task for task in asyncio.all_tasks() - before if "pick_healthy" in repr(task)]
     )
-    await eventually(lambda: not forward.links)
+    await eventually(lambda: not forward.pairs)
     assert faults == []

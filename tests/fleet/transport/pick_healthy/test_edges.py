@@ -53,13 +53,13 @@ async def test_old_connection_is_closed_after_its_last_stream(
     first.streams[0].put_nowait(b"still")
     assert await stream.read() == b"still"
     # Attempts that reached the unhealthy server have ended; the connection with the stream has not.
-    await eventually(lambda: len(forward.links) == 1)
+    await eventually(lambda: len(forward.pairs) == 1)
     first.streams[0].put_nowait(None)
     assert await stream.read() is grpc.aio.EOF
     # grpc keeps a connection while any of its calls is referenced, even an ended one.
     del stream
-    await eventually(lambda: len(forward.links) == 0)
-    assert len(second_forward.links) == 1
+    await eventually(lambda: len(forward.pairs) == 0)
+    assert len(second_forward.pairs) == 1
     assert retire_reasons[-1] is RetireReason.MOVED
     assert set(retire_reasons[:-1]) <= {RetireReason.REPLACED}
 

@@ -211,7 +211,7 @@ async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, c
     assert channel.move_count == 0
     assert await responding_auth(channel) == "a"
     await second_forward.change(mode=ForwardMode.PASS)  # the forward detects the end of its client
-    await eventually(lambda: (len(first_forward.links), len(second_forward.links)) == (1, 0))
+    await eventually(lambda: (len(first_forward.pairs), len(second_forward.pairs)) == (1, 0))
 
 
 async def test_server_without_config_service(auths: Auths, channels: Any) -> None:
