@@ -63,7 +63,7 @@ def connect(
             proxies, tls = _load_local_proxies(cluster, home, tls)
         plan = ConnectPlan(target, proxies, _read_token(token_file), tls)
         with contextlib.suppress(KeyboardInterrupt):
-            uvloop.run(connect_client.carry(plan))
+            uvloop.run(connect_client.carry_stdio(plan))
     except ServiceConnectionLostError as error:
         raise _ConnectionAborted(f"the connection was aborted: {error}") from error
     except (ConnectError, TLSError, FleetError, NodeStartError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fleet.cli.drain import InstanceRequest, instance_command
-from fleet.nodes.shared.flags import POSITIVE
+from fleet.nodes.shared.flags import POSITIVE_DURATION
 
 #: Maximum seconds for which an instance stays marked.
 _MAX_SECONDS = 24 * 3600
@@ -17,7 +17,7 @@ _MAX_SECONDS = 24 * 3600
     click.option(
         "--for",
         "lasts",
-        type=POSITIVE,
+        type=POSITIVE_DURATION,
         default="10m",
         show_default=True,
         help="Time until the mark is cleared, at most 24h.",

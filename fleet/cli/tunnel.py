@@ -13,7 +13,7 @@ import uvloop
 from fleet.cli.output import Failure
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
-from fleet.nodes.shared.flags import POSITIVE, client_tls_options, server_tls_options
+from fleet.nodes.shared.flags import POSITIVE_DURATION, client_tls_options, server_tls_options
 from fleet.nodes.shared.options import combine
 from fleet.nodes.tunnel import client as tunnel_client
 from fleet.nodes.tunnel import server as tunnel_server
@@ -61,20 +61,20 @@ _policy_options = combine(
     click.option(
         "--idle-timeout",
         "idle",
-        type=POSITIVE,
+        type=POSITIVE_DURATION,
         help="Close a session that carried no data for this time. Default: never.",
     ),
     click.option(
         "--ping-interval",
         "ping_every",
-        type=POSITIVE,
+        type=POSITIVE_DURATION,
         default="10s",
         show_default=True,
         help="Time between two pings of the tunnel peer.",
     ),
     click.option(
         "--ping-timeout",
-        type=POSITIVE,
+        type=POSITIVE_DURATION,
         default="10s",
         show_default=True,
         help="Time to wait for the answer to a ping.",

@@ -17,7 +17,7 @@ from fleet.nodes.local import keys
 from fleet.nodes.local import local_fleet as fleet_up
 from fleet.nodes.local.plan import SIZE_LIMITS, FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord
-from fleet.nodes.shared.flags import POSITIVE, TTL
+from fleet.nodes.shared.flags import POSITIVE_DURATION, TTL
 from fleet.nodes.shared.options import ParsedOption
 from fleet.protocol.networking import config
 from fleet.protocol.networking.config import NetworkingConfig
@@ -143,7 +143,7 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
 )
 @click.option(
     "--keep-alive-interval",
-    type=_DurationText(POSITIVE),
+    type=_DurationText(POSITIVE_DURATION),
     default=None,
     help="Time between two pings on a tunnel. Default: from the networking config.",
 )

@@ -318,7 +318,7 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
         try:
             first, last = group.agents[0].identity, group.agents[-1].identity
             ready_fields = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
-            lifecycle.announce(
+            lifecycle.print_ready_line(
                 role="agent", **ready_fields, **({"diag": diag_address} if diag_address else {})
             )
             await lifecycle.wait_for_stop_signal()
@@ -394,13 +394,13 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
 )
 @click.option(
     "--auth-reconnect-every",
-    type=node_flags.POSITIVE,
+    type=node_flags.POSITIVE_DURATION,
     default=None,
     help="Open a new auth connection after this time plus up to 50 %. Default: never.",
 )
 @click.option(
     "--auth-keep-alive-interval",
-    type=node_flags.POSITIVE,
+    type=node_flags.POSITIVE_DURATION,
     default=None,
     help="Time between two pings on the auth connection. Default: --keep-alive-interval, or 5m.",
 )
@@ -498,4 +498,4 @@ def command(
         ),
         **options,
     )
-    lifecycle.run(lambda: lifecycle.on_loop(serve(flags, diag_listen)))
+    lifecycle.run(lambda: lifecycle.run_on_loop(serve(flags, diag_listen)))

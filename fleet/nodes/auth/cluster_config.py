@@ -209,7 +209,7 @@ class NetworkingConfigCache:
                     self._config = await self._backend.get_networking_config()
                 except UnreadableResourceError as error:
                     self._unreadable_revision = revision
-                    self._refusals.refuse("networking-config", revision, f"revision {revision}", str(error))
+                    self._refusals.record("networking-config", revision, f"revision {revision}", str(error))
                     return None
             return self._config
 

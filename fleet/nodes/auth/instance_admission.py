@@ -17,12 +17,12 @@ from fleet.wire import types_pb2
 #: Roles that may make each writing call. A writing call that is not listed here is refused.
 WRITER_ROLES: Mapping[str, frozenset[str]] = {
     "UpsertProxy": frozenset({"proxy"}),
-    "DeleteProxy": frozenset({"proxy", *operators.OPERATORS}),
-    "DeleteAllProxies": operators.OPERATORS,
+    "DeleteProxy": frozenset({"proxy", *operators.OPERATOR_ROLES}),
+    "DeleteAllProxies": operators.OPERATOR_ROLES,
     "UpsertAuthServer": frozenset({"auth"}),
     **dict.fromkeys(
         ("UpsertTunnelConnection", "DeleteTunnelConnection", "DeleteTunnelConnections"),
-        frozenset({"auth", "proxy", *operators.OPERATORS}),
+        frozenset({"auth", "proxy", *operators.OPERATOR_ROLES}),
     ),
 }
 
@@ -47,7 +47,7 @@ def identity_refusal_of(
     The certificate must prove the id of the instance, or the name that the id is derived from. It must also prove the
     `name` that people see, or one proxy could be listed as another. Operators may write any.
     """
-    if caller is None or caller.role in operators.OPERATORS:
+    if caller is None or caller.role in operators.OPERATOR_ROLES:
         return ""
     proven_names = [proven_name for proven_name in caller.names if proven_name not in SHARED_NAMES]
     if instance_id not in proven_names and all(

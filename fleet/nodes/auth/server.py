@@ -164,7 +164,7 @@ class HeartbeatServicer:
         name, cluster = entry.agent.name, self._instance.flags.cluster
         if refusal := agent_admission.identity_refusal_of(caller, agent_id, name, cluster):
             host = host_of(context.peer())
-            self._instance.refusals.refuse("deregistration", host, f"agent {name[:40]!r} at {host}", refusal)
+            self._instance.refusals.record("deregistration", host, f"agent {name[:40]!r} at {host}", refusal)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
         return True
 
@@ -368,14 +368,14 @@ async def serve(
         shutdown.request_restart,
     )
     await auth.start()
-    shutdown.flags = [*auth.instance.listen_flags(), "--http-listen", auth.http_address]
+    shutdown.restart_flags = [*auth.instance.listen_flags(), "--http-listen", auth.http_address]
     lifecycle.set_on_stop_signal(shutdown.stop_event)
     try:
-        lifecycle.announce(**auth.instance.ready_fields(), http=auth.http_address)
+        lifecycle.print_ready_line(**auth.instance.ready_fields(), http=auth.http_address)
         await shutdown.stop_event.wait()
     finally:
         await auth.stop()
-    return shutdown.argv()
+    return shutdown.restart_argv()
 
 
 @click.command("auth")

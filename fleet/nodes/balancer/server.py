@@ -318,7 +318,7 @@ async def serve(
     )
     listen_address = await lifecycle.start_listening(listen, balancer.start(listen))
     async with http_site.serve(diag_app(balancer), diag_listen) as diag:
-        lifecycle.announce(role="balancer", name=name, listen=listen_address, diag=diag)
+        lifecycle.print_ready_line(role="balancer", name=name, listen=listen_address, diag=diag)
         await lifecycle.wait_for_stop_signal()
     await balancer.stop()
 
@@ -364,4 +364,4 @@ def command(**options: Any) -> None:
 
     Probes of /readyz decide which targets are healthy.
     """
-    lifecycle.run(lambda: lifecycle.on_loop(serve(**options)))
+    lifecycle.run(lambda: lifecycle.run_on_loop(serve(**options)))

@@ -29,7 +29,7 @@ from fleet.nodes.gateway.metrics import DestinationHealthCollector, GatewayMetri
 from fleet.nodes.gateway.routes_file import RoutesFile, RoutesFileError
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, lifecycle
-from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, server_tls_options
+from fleet.nodes.shared.flags import DURATION, POSITIVE_DURATION, destination_health_option, server_tls_options
 from fleet.nodes.shared.options import ParsedOption
 from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import health as destination
@@ -193,7 +193,7 @@ async def serve(flags: GatewayFlags) -> None:
         )
         diag_address = await stack.enter_async_context(http_site.serve(site, flags.diag_listen))
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_now)
-        lifecycle.announce(role="gateway", name=flags.name, grpc=grpc_address, diag=diag_address)
+        lifecycle.print_ready_line(role="gateway", name=flags.name, grpc=grpc_address, diag=diag_address)
         await lifecycle.wait_for_stop_signal()
         await gateway.stop()
 
@@ -279,7 +279,7 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--backend-keepalive",
-    type=POSITIVE,
+    type=POSITIVE_DURATION,
     default=None,
     help="Ping a silent backend this often while it has open calls. Default: as often as gRPC servers permit.",
 )
@@ -334,4 +334,4 @@ def command(
     )
     if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):
         raise click.UsageError("--probe-interval, --probe-timeout and --dial-timeout must be greater than 0")
-    lifecycle.run(lambda: lifecycle.on_loop(serve(flags)))
+    lifecycle.run(lambda: lifecycle.run_on_loop(serve(flags)))

@@ -128,7 +128,7 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
     for forward in forwards.values():
         await lifecycle.start_listening(forward.listen, forward.start())
     async with http_site.serve(ForwarderControl(forwards, token).app(), control) as bound:
-        lifecycle.announce(
+        lifecycle.print_ready_line(
             role="forwarder",
             name="forwarder",
             control=bound,
@@ -169,4 +169,4 @@ def command(flags: tuple[ForwardSpec, ...], file: Path | None, control: tuple[st
     if not specs or len(set(names)) < len(names):
         raise click.UsageError("give at least one forward, and a unique name for each")
     token = os.environ.get("REFLOAT_FORWARDER_TOKEN", "")
-    lifecycle.run(lambda: lifecycle.on_loop(serve(specs, control=control, token=token)))
+    lifecycle.run(lambda: lifecycle.run_on_loop(serve(specs, control=control, token=token)))

@@ -18,7 +18,7 @@ from fleet.wire import agent_status_pb2
 #: Largest status document, in bytes: room for a mesh of 1,000 proxies. A longer one is cut off.
 _LONGEST = 1024 * 1024
 #: Most unread responses of one caller, and of all: a poller asks for up to 16 agents of a proxy at once.
-_MOST_OF_ONE, _MOST = 64, 256
+_MAX_UNREAD_PER_CALLER, _MAX_UNREAD = 64, 256
 #: Timeout for callers without a deadline, seconds.
 _WITHIN = 5.0
 #: Share of the caller's deadline that is kept back: a later response would reach nobody, and gRPC would log a
@@ -31,7 +31,7 @@ class AgentStatusServicer:
 
     def __init__(self, tunnels: ReverseTunnels) -> None:
         self._tunnels = tunnels
-        self._response_limiter = ResponseLimiter(_MOST_OF_ONE, _MOST)
+        self._response_limiter = ResponseLimiter(_MAX_UNREAD_PER_CALLER, _MAX_UNREAD)
 
     async def ReadAgentStatus(  # noqa: N802
         self,

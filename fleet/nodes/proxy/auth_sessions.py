@@ -93,7 +93,7 @@ class AuthSessionHandler:
             endpoints = [
                 (address, server.metadata.labels.get(DIAG_LABEL, ""))
                 for server in servers
-                if (address := self._instance.address_in(server, server.spec.addr))
+                if (address := self._instance.parse_resource_address(server, server.spec.addr))
             ]
         timeout = aiohttp.ClientTimeout(total=_READY_WITHIN)
         async with aiohttp.ClientSession(timeout=timeout) as session:

@@ -20,7 +20,7 @@ from google.protobuf import json_format
 from prometheus_client import Counter
 
 from fleet.nodes.shared import addresses, connect_client, lifecycle
-from fleet.nodes.shared.instance import AuthsUnavailable, Instance
+from fleet.nodes.shared.instance import AuthsUnavailableError, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.recovery.auth_choice import AuthChoice, max_requests, request_timeout
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 #: Seconds for which an idle connection is kept. Auths keep theirs for 120 s, so heartbeats do not meet a closed one.
 _IDLE_TIMEOUT = 100.0
 #: Seconds that a starting proxy waits for the first auth.
-_PATIENCE = 30.0
+_START_TIMEOUT = 30.0
 #: Timeout of deregistration, seconds.
 _DELETE_WITHIN = 2.0
 #: Most bytes read of a response: an auth sends a short message at most.
@@ -58,7 +58,7 @@ class _RequestError(Exception):
 class AuthPresence:
     """Registration of a proxy through an auth: an `instance.Presence`."""
 
-    patience = _PATIENCE
+    start_timeout = _START_TIMEOUT
 
     def __init__(self, instance: Instance, auths: Sequence[tuple[str, int]] = ()) -> None:
         """Raises NodeStartError if the TLS files cannot be used."""
@@ -100,7 +100,7 @@ class AuthPresence:
             async with asyncio.timeout(_DELETE_WITHIN):
                 await self._send("DELETE", path, None)
         except TimeoutError:
-            raise AuthsUnavailable("no auth deregistered this proxy in time") from None
+            raise AuthsUnavailableError("no auth deregistered this proxy in time") from None
 
     async def close(self) -> None:
         if self._session is not None:
@@ -130,7 +130,7 @@ class AuthPresence:
                 log.info("heartbeat.moved: from auth %s to auth %s", self._last_address, address)
             self._last_address = address
             return
-        raise AuthsUnavailable(f"no auth accepted the heartbeat: {reason}")
+        raise AuthsUnavailableError(f"no auth accepted the heartbeat: {reason}")
 
     async def _read_auth_addresses(self) -> Sequence[str]:
         servers = await self._instance.backend.list_instances("auth")
@@ -140,7 +140,7 @@ class AuthPresence:
         return [
             addresses.join(*address)
             for server, label in labels
-            if label and (address := self._instance.address_in(server, label))
+            if label and (address := self._instance.parse_resource_address(server, label))
         ]
 
     async def _request(self, address: str, method: str, path: str, body: bytes | None) -> bool:

@@ -65,4 +65,4 @@ class ProxyNetworking:
         )
 
     def _refuse(self, reason: str) -> None:
-        self._refusals.refuse("networking-config", self.revision, f"revision {self.revision}", reason)
+        self._refusals.record("networking-config", self.revision, f"revision {self.revision}", reason)

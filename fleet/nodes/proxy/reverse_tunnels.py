@@ -207,7 +207,7 @@ class TunnelControlServicer:
         refusal = self._tunnels.refusal_of(hello, context, self._wire)
         if refusal:
             host = host_of(context.peer())
-            self._tunnels.refusals.refuse("tunnel", host, f"agent {hello.name[:40]!r} at {host}", refusal)
+            self._tunnels.refusals.record("tunnel", host, f"agent {hello.name[:40]!r} at {host}", refusal)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
         key = key_of(context.peer(), self._wire)
         tunnel = self._table.open(hello, key, time.monotonic(), self._wire)
@@ -265,7 +265,7 @@ class TunnelControlServicer:
         else:
             # A second hello or an unknown frame: ignored, and the tunnel stays open.
             host = host_of(str(tunnel.key))
-            self._tunnels.refusals.refuse(
+            self._tunnels.refusals.record(
                 "frame",
                 host,
                 f"agent {tunnel.agent_name[:40]!r} at {host}",

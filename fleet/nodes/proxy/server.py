@@ -306,14 +306,14 @@ async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
     shutdown = lifecycle.Shutdown()
     proxy = Proxy(flags, own, shutdown.request_restart)
     await proxy.start()
-    shutdown.flags = proxy.listen_flags()
+    shutdown.restart_flags = proxy.listen_flags()
     lifecycle.set_on_stop_signal(shutdown.stop_event)
     try:
-        lifecycle.announce(**proxy.ready_fields())
+        lifecycle.print_ready_line(**proxy.ready_fields())
         await shutdown.stop_event.wait()
     finally:
         await proxy.stop(shutdown.drain)
-    return shutdown.argv()
+    return shutdown.restart_argv()
 
 
 def _connect_flags(

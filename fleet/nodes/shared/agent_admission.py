@@ -17,7 +17,7 @@ from fleet.transport.tls import SHARED_NAMES
 from fleet.wire import fleet_pb2
 
 #: The role in the certificates of agents.
-ROLE = "agent"
+AGENT_ROLE = "agent"
 #: A TTL of more than a day is a mistake, and a far longer one breaks the backend.
 _LONGEST_TTL_MS = 86_400_000
 
@@ -26,11 +26,11 @@ def identity_refusal_of(caller: Caller | None, agent_id: str, name: str, cluster
     """Return why the certificate does not prove this agent id and name; empty if it does, or if there is none."""
     if caller is None:
         return ""
-    if caller.role != ROLE:
-        return f"the certificate has the role {caller.role!r}: agents need the role {ROLE!r}"
+    if caller.role != AGENT_ROLE:
+        return f"the certificate has the role {caller.role!r}: agents need the role {AGENT_ROLE!r}"
     names = [proven for proven in caller.names if proven not in SHARED_NAMES]
     if agent_services.identity_matches(
-        names, agent_id, name, lambda proven_name: flags.host_id(cluster, ROLE, proven_name)
+        names, agent_id, name, lambda proven_name: flags.host_id(cluster, AGENT_ROLE, proven_name)
     ):
         return ""
     return f"the certificate is for {', '.join(caller.names)}, not for agent {name} with id {agent_id}"

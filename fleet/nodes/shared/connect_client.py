@@ -19,11 +19,11 @@ from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.pump import TcpConnection
 
 #: Seconds from connecting to the proxy's response; the proxy itself waits up to 10 s for the agent.
-_ANSWER_WITHIN = 20.0
+_RESPONSE_WITHIN = 20.0
 #: Seconds that the service may take to finish after the user has left.
 _LEAVE_WITHIN = 5.0
 #: Bytes read of an error response.
-_LONGEST_SENTENCE = 4096
+_MAX_ERROR_BYTES = 4096
 
 
 class ConnectError(Exception):
@@ -46,18 +46,18 @@ class ConnectPlan:
     #: Name of the service and agent: SERVICE.AGENT.
     target: str
     #: Proxies to try in order, while they respond that they have no tunnel to the agent.
-    proxies: Sequence[tuple[str, int]]
+    proxy_addresses: Sequence[tuple[str, int]]
     token: str = ""
     tls: TLSFiles = field(default_factory=TLSFiles)
     #: Id of the proxy that connects on behalf of its user (proxy peering); empty for users.
-    peer: str = ""
+    peer_id: str = ""
 
 
 class NoTunnelError(ConnectError):
     """This proxy has no tunnel to the agent."""
 
 
-async def carry(plan: ConnectPlan) -> None:
+async def carry_stdio(plan: ConnectPlan) -> None:
     """Copy standard input and output until both end. Raises ConnectError, ServiceConnectionLostError, TLSError."""
     proxy = await dial(plan, client_context(plan.tls))
     stdio = await open_stdio()
@@ -67,19 +67,19 @@ async def carry(plan: ConnectPlan) -> None:
 
 async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> TcpConnection:
     """Connect through the first proxy that has a tunnel to the agent. Raises ConnectError."""
-    last = ConnectError("no proxy address was given")
-    for address in plan.proxies:
+    last_error = ConnectError("no proxy address was given")
+    for address in plan.proxy_addresses:
         try:
             return await _dial(plan, address, context)
         except NoTunnelError as error:
-            last = error
+            last_error = error
         except TimeoutError:
-            last = ConnectError(
-                f"proxy {addresses.join(*address)} did not respond within {_ANSWER_WITHIN:g} s"
+            last_error = ConnectError(
+                f"proxy {addresses.join(*address)} did not respond within {_RESPONSE_WITHIN:g} s"
             )
         except OSError as error:
-            last = ConnectError(f"cannot connect to proxy {addresses.join(*address)}: {error}")
-    raise last
+            last_error = ConnectError(f"cannot connect to proxy {addresses.join(*address)}: {error}")
+    raise last_error
 
 
 async def splice(user: TcpConnection, proxy: TcpConnection, *, wait_for_both: bool = False) -> None:
@@ -137,18 +137,18 @@ async def _copy(source: TcpConnection, sink: TcpConnection) -> None:
 
 async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLContext | None) -> TcpConnection:
     loop = asyncio.get_running_loop()
-    name = None if context is None else plan.tls.for_role("proxy").server_name
-    async with asyncio.timeout(_ANSWER_WITHIN):
+    server_name = None if context is None else plan.tls.for_role("proxy").server_name
+    async with asyncio.timeout(_RESPONSE_WITHIN):
         transport, protocol = await loop.create_connection(
-            lambda: _ConnectProtocol(plan), *address, ssl=context, server_hostname=name
+            lambda: _ConnectProtocol(plan), *address, ssl=context, server_hostname=server_name
         )
         try:
-            early = await protocol.early_data
+            early_data = await protocol.early_data
         except BaseException:
             transport.close()
             raise
     connection = TcpConnection()
-    connection.take_over(transport, early)
+    connection.take_over(transport, early_data)
     if protocol.at_eof:
         connection.eof_received()
     return connection
@@ -163,11 +163,11 @@ class _ConnectProtocol(asyncio.Protocol):
         self._headers = [("Host", self._target)]
         if plan.token:
             self._headers.append(("Proxy-Authorization", f"Bearer {plan.token}"))
-        if plan.peer:
-            self._headers.append((PEER_HEADER, plan.peer))
+        if plan.peer_id:
+            self._headers.append((PEER_HEADER, plan.peer_id))
         self._conn = h11.Connection(h11.CLIENT)
         self._status = 0
-        self._sentence = b""
+        self._error_body = b""
         #: Bytes that followed the head of a successful response; else ConnectError or OSError.
         self.early_data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         #: The proxy has closed its direction.
@@ -212,15 +212,15 @@ class _ConnectProtocol(asyncio.Protocol):
             event = self._conn.next_event()
             if isinstance(event, h11.Response):
                 self._status = event.status_code
-                self._sentence = b""
+                self._error_body = b""
                 if 200 <= self._status < 300:
                     self._transport.pause_reading()
                     self.early_data.set_result(self._conn.trailing_data[0])
             elif isinstance(event, h11.Data):
-                self._sentence = (self._sentence + event.data)[:_LONGEST_SENTENCE]
+                self._error_body = (self._error_body + event.data)[:_MAX_ERROR_BYTES]
             elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
                 kind = NoTunnelError if self._status == RefusalReason.NO_AGENT.status else ConnectError
-                message = self._sentence.decode(errors="replace").strip()
+                message = self._error_body.decode(errors="replace").strip()
                 self._fail(kind(message or f"the proxy responded with HTTP {self._status}", self._status))
             else:
                 return

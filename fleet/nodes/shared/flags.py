@@ -24,21 +24,21 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NAMESPACE = uuid.UUID("6f1d6f0e-8a0b-5c6e-9f55-0a3c6b1d2e7f")
 
 
-def _duration(text: str) -> float:
+def _parse_duration(text: str) -> float:
     seconds = durations.parse(text)
     if seconds < 0:
         raise ValueError(f"{text!r} is negative")
     return seconds
 
 
-def _positive(text: str) -> float:
-    seconds = _duration(text)
+def _parse_positive_duration(text: str) -> float:
+    seconds = _parse_duration(text)
     if seconds == 0:
         raise ValueError(f"{text!r} must be greater than 0")
     return seconds
 
 
-def _host_id(text: str) -> str:
+def _parse_host_id(text: str) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError:
@@ -46,8 +46,11 @@ def _host_id(text: str) -> str:
 
 
 #: Go durations, parsed to seconds: 0 or more, and more than 0.
-DURATION, POSITIVE = ParsedOption("duration", _duration), ParsedOption("duration", _positive)
-HOST_ID = ParsedOption("uuid", _host_id)
+DURATION, POSITIVE_DURATION = (
+    ParsedOption("duration", _parse_duration),
+    ParsedOption("duration", _parse_positive_duration),
+)
+HOST_ID = ParsedOption("uuid", _parse_host_id)
 
 
 class TTL(click.ParamType[float]):
@@ -60,7 +63,7 @@ class TTL(click.ParamType[float]):
         if not isinstance(value, str):
             return value
         try:
-            return announce.parse_ttl(value, name=_source(param, ctx))
+            return announce.parse_ttl(value, name=_source_of(param, ctx))
         except announce.AnnounceError as error:
             raise click.UsageError(str(error), ctx) from None
 
@@ -134,7 +137,7 @@ node_tls_options = _tls_options(
 keep_alive_options = combine(
     click.option(
         "--keep-alive-interval",
-        type=POSITIVE,
+        type=POSITIVE_DURATION,
         default=None,
         help="Time between two pings on a tunnel. Default: from the networking config.",
     ),
@@ -216,7 +219,7 @@ def instance_options(*, ttl_variable: str) -> Decorator:
     )
 
 
-def _source(param: click.Parameter | None, ctx: click.Context | None) -> str:
+def _source_of(param: click.Parameter | None, ctx: click.Context | None) -> str:
     """Return where a value came from: the name of its environment variable or its flag."""
     if param is None:
         return "duration"

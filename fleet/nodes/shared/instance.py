@@ -43,11 +43,11 @@ log = logging.getLogger(__name__)
 LONGEST_ID = text_limits.LONGEST_ID
 
 #: Seconds that RPCs in progress may take when the instance stops.
-_GRACE = 0.5
+_GRACE_SECONDS = 0.5
 #: How often a starting instance tries again if the backend does not respond.
 _MAX_BACKEND_RETRIES = 4
 #: Seconds between the first heartbeats of an instance that waits for an auth.
-_FIRST_PAUSE = 0.25
+_FIRST_HEARTBEAT_PAUSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class InstanceFlags:
     allow_anonymous: bool = False
 
 
-class AuthsUnavailable(BackendUnavailableError):
+class AuthsUnavailableError(BackendUnavailableError):
     """No auth accepted a heartbeat. The message is the error of the last one."""
 
 
@@ -83,7 +83,7 @@ class Presence(Protocol):
     """Where an instance registers, and how it writes its resource."""
 
     #: Seconds that the first heartbeat may wait for an auth.
-    patience: float
+    start_timeout: float
 
     async def put(self, server: types_pb2.ServerV2) -> None:
         """Write the resource. Raises BackendUnavailableError."""
@@ -113,7 +113,7 @@ class Instance:
                 flags.backend,
                 flags.cluster,
                 prefix=flags.backend_prefix,
-                password=_password(flags.backend_password_file),
+                password=_read_password(flags.backend_password_file),
                 on_unreadable_resource=self.refuse_resource,
             )
         except ValueError as error:
@@ -127,7 +127,7 @@ class Instance:
             ["component"],
             registry=self.registry,
         )
-        self._seconds = Histogram(
+        self._write_seconds = Histogram(
             "backend_write_seconds",
             "Duration of writes to the backend, in seconds",
             ["component"],
@@ -142,10 +142,10 @@ class Instance:
         #: Labels of the resource. Addresses that are known only after listening can be added before `start`.
         self.labels = dict(flags.labels)
         self._stack = AsyncExitStack()
-        self._heartbeats: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         # Set when the resource has changed, so that a heartbeat follows at once.
-        self._announce_soon = asyncio.Event()
-        self.declared_status.add_listener(self._announce_soon.set)
+        self._resource_changed = asyncio.Event()
+        self.declared_status.add_listener(self._resource_changed.set)
         self.grpc_address = ""
         self.diag_address = ""
 
@@ -165,7 +165,9 @@ class Instance:
         except lifecycle.NodeStartError:
             await self.stop()
             raise
-        self._heartbeats = background.start(self._run_heartbeats(), name=f"heartbeats of {self.flags.name}")
+        self._heartbeat_task = background.start(
+            self._run_heartbeats(), name=f"heartbeats of {self.flags.name}"
+        )
         if self.flags.degrade_when_late:
             await self._stack.enter_async_context(
                 loop_lag.watch_lateness(self.declared_status, self.flags.degrade_when_late)
@@ -188,10 +190,10 @@ class Instance:
     async def deregister(self) -> None:
         """Report NOT_SERVING, stop sending heartbeats and deregister."""
         self.process.leave()
-        if self._heartbeats is None:
+        if self._heartbeat_task is None:
             return
-        await background.stop([self._heartbeats])
-        self._heartbeats = None
+        await background.stop([self._heartbeat_task])
+        self._heartbeat_task = None
         try:
             await self.presence.delete()
         except BackendUnavailableError as error:
@@ -202,16 +204,16 @@ class Instance:
     async def stop(self) -> None:
         """Deregister and stop. It takes about half a second."""
         await self.deregister()
-        await self.server.stop(_GRACE)
+        await self.server.stop(_GRACE_SECONDS)
         await self._stack.aclose()
         await self.presence.close()
         await self.backend.close()
 
     def refuse_resource(self, name: str, reason: str) -> None:
         """Count a resource of the backend that cannot be used, and log it once per name."""
-        self.refusals.refuse("resource", name, name, reason)
+        self.refusals.record("resource", name, name, reason)
 
-    def address_in(self, server: types_pb2.ServerV2, text: str) -> tuple[str, int] | None:
+    def parse_resource_address(self, server: types_pb2.ServerV2, text: str) -> tuple[str, int] | None:
         """Return an address of a resource. An invalid one is counted and logged, and None is returned."""
         try:
             return addresses.parse(text)
@@ -231,7 +233,7 @@ class Instance:
             self._failed_writes.labels(component).inc()
             raise
         finally:
-            self._seconds.labels(component).observe(time.perf_counter() - started_at)
+            self._write_seconds.labels(component).observe(time.perf_counter() - started_at)
 
     async def _listen(self) -> None:
         flags = self.flags
@@ -252,8 +254,8 @@ class Instance:
     async def _run_heartbeats(self) -> None:
         wait = self.schedule.interval
         while True:
-            await background.wait_for(self._announce_soon, wait)
-            self._announce_soon.clear()
+            await background.wait_for(self._resource_changed, wait)
+            self._resource_changed.clear()
             try:
                 await self._send_heartbeat()
                 wait = self.schedule.interval
@@ -267,27 +269,27 @@ class Instance:
                 wait = self.schedule.retry_interval
 
     async def _send_first_heartbeat(self) -> None:
-        deadline, silent_count = time.monotonic() + self.presence.patience, 0
+        deadline, timeout_count = time.monotonic() + self.presence.start_timeout, 0
         while True:
             try:
                 return await self._send_heartbeat()
-            except AuthsUnavailable:
+            except AuthsUnavailableError:
                 # Programs of a fleet start in any order.
                 if time.monotonic() >= deadline:
                     raise
-                await asyncio.sleep(_FIRST_PAUSE)
+                await asyncio.sleep(_FIRST_HEARTBEAT_PAUSE)
             except BackendTimeoutError:
                 # While a whole fleet starts on one host, its backend may not respond for a moment. The address is right
                 # then.
-                silent_count += 1
-                if silent_count > _MAX_BACKEND_RETRIES and time.monotonic() >= deadline:
+                timeout_count += 1
+                if timeout_count > _MAX_BACKEND_RETRIES and time.monotonic() >= deadline:
                     raise
 
     async def _send_heartbeat(self) -> None:
-        await self.presence.put(self._resource(time.time()))
+        await self.presence.put(self._make_resource(time.time()))
         self.process.record_success(self.kind, time.monotonic())
 
-    def _resource(self, now: float) -> types_pb2.ServerV2:
+    def _make_resource(self, now: float) -> types_pb2.ServerV2:
         flags = self.flags
         expires = Timestamp()
         expires.FromNanoseconds(durations.to_nanoseconds(now + flags.announce_ttl))
@@ -319,7 +321,7 @@ class Instance:
 class _BackendPresence:
     """Writes the instance's resource to the backend directly."""
 
-    patience = 0.0
+    start_timeout = 0.0
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -339,7 +341,7 @@ class _BackendPresence:
 
 
 def _hint_for(error: BackendUnavailableError) -> str:
-    if isinstance(error, AuthsUnavailable):
+    if isinstance(error, AuthsUnavailableError):
         return (
             "check that an auth is running and that --auth-http is right; with --heartbeat-to backend the proxy "
             "needs no auth"
@@ -347,7 +349,7 @@ def _hint_for(error: BackendUnavailableError) -> str:
     return "check that --backend is right and that the backend is running"
 
 
-def _password(path: Path | None) -> str | None:
+def _read_password(path: Path | None) -> str | None:
     """Return the password in a file. Raises NodeStartError."""
     try:
         return None if path is None else path.read_text(encoding="utf-8").strip()

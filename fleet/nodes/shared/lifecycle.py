@@ -48,9 +48,9 @@ def run(work: Callable[[], None]) -> None:
         sys.exit(2)
 
 
-def on_loop(work: Coroutine[Any, Any, T]) -> T:
+def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on a new event loop that does not log an error when a gRPC caller leaves early."""
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_own_error)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_should_log)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         return runner.run(work)
 
@@ -75,7 +75,7 @@ def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
     loop.default_exception_handler(context)
 
 
-def _is_own_error(record: logging.LogRecord) -> bool:
+def _should_log(record: logging.LogRecord) -> bool:
     """Drop grpc.aio's log record about an error response that was not sent because the caller's deadline had passed."""
     import grpc.aio  # imported here for the same reason
 
@@ -91,20 +91,20 @@ async def start_listening(address: tuple[str, int], start: Awaitable[T]) -> T:
     try:
         return await start
     except OSError as error:
-        reason = _listen_problem(error)
+        reason = _describe_listen_error(error)
         raise NodeStartError(f"cannot listen on {addresses.join(*address)}: {reason}") from error
 
 
-def _listen_problem(error: OSError) -> str:
+def _describe_listen_error(error: OSError) -> str:
     """Return the reason in words. asyncio's own text repeats the address."""
     if error.errno == errno.EADDRINUSE:
         return "the port is in use; choose another one, or 0 for any free port"
     return error.strerror or str(error)
 
 
-def announce(**facts: Any) -> None:
+def print_ready_line(**fields: Any) -> None:
     """Print the ready line, which supervisors wait for."""
-    sys.stdout.write(json.dumps({"event": "ready", **facts}) + "\n")
+    sys.stdout.write(json.dumps({"event": "ready", **fields}) + "\n")
     sys.stdout.flush()
 
 
@@ -130,7 +130,7 @@ class Shutdown:
     #: Drain time of this restart, seconds; None: the program's own setting.
     drain: float | None = None
     #: Flags that keep the addresses in the next run; None: no restart.
-    flags: Sequence[str] | None = None
+    restart_flags: Sequence[str] | None = None
     is_restart_requested: bool = False
 
     def request_restart(self, drain: float | None) -> None:
@@ -138,13 +138,13 @@ class Shutdown:
         self.is_restart_requested, self.drain = True, drain
         self.stop_event.set()
 
-    def argv(self) -> list[str] | None:
+    def restart_argv(self) -> list[str] | None:
         """Return the command line of the next run; None if the program must stop instead."""
-        if not self.is_restart_requested or self.flags is None:
+        if not self.is_restart_requested or self.restart_flags is None:
             return None
-        argv, flags = list(sys.orig_argv), list(self.flags)
-        if argv[-len(flags) :] != flags:
-            argv += flags  # if a flag is given twice, click uses the last one
+        argv, restart_flags = list(sys.orig_argv), list(self.restart_flags)
+        if argv[-len(restart_flags) :] != restart_flags:
+            argv += restart_flags  # if a flag is given twice, click uses the last one
         return [sys.executable, *argv[1:]]
 
 

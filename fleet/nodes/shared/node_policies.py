@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 #: Longest value, in characters. Longer values, or more values than there are policies, are a mistake.
-_LONGEST = 16_384
+_MAX_VALUE_LENGTH = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Policies:
     #: The environment at the start, without the values of policies.env.
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Values that the command line sets, as text.
-    flags: Mapping[str, str] = field(default_factory=dict)
+    flag_values: Mapping[str, str] = field(default_factory=dict)
     #: Directory of policies.env; None: the instance accepts no policies.
     data_folder: Path | None = None
     #: The policies that the instance runs with.
@@ -62,9 +62,9 @@ class Policies:
         """Return the environment variables that the instance must read."""
         return env_policies.merge_environment(self.environment, self.effective_values)
 
-    def read_accepted(self) -> dict[str, str]:
+    def read_accepted_values(self) -> dict[str, str]:
         """Return the values in policies.env now. Raises PolicyError, OSError."""
-        return _read(self.path) if self.path else {}
+        return _read_file(self.path) if self.path else {}
 
     def accept(self, policy_values: Mapping[str, str]) -> None:
         """Write policies.env atomically. Raises OSError."""
@@ -89,7 +89,7 @@ def load(
     try:
         if data_folder:
             folders.create_private_folder(data_folder)
-        accepted_values = _read(path) if path else {}
+        accepted_values = _read_file(path) if path else {}
     except OSError as error:
         raise lifecycle.NodeStartError(f"cannot use --data {data_folder}: {error.strerror}") from None
     except (PolicyError, UnicodeDecodeError) as error:
@@ -107,9 +107,9 @@ def load_with_ttl(
     """
     variable = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}[role]
     flags = {} if flag is None else {variable: durations.format_seconds(flag)}
-    own = load(role, data_folder, environment, flags)
+    policies = load(role, data_folder, environment, flags)
     try:
-        return own, announce.ttl_from(own.merge_environment(), variable)
+        return policies, announce.ttl_from(policies.merge_environment(), variable)
     except AnnounceError as error:
         raise lifecycle.NodeStartError(str(error)) from None
 
@@ -129,11 +129,13 @@ def run_instance(
     """
 
     def work() -> None:
-        own, ttl = load_with_ttl(role, data, os.environ, announce_ttl)
+        policies, ttl = load_with_ttl(role, data, os.environ, announce_ttl)
         host_id = id_ or node_flags.host_id(options["cluster"], role, options["name"])
-        again = lifecycle.on_loop(serve(InstanceFlags(id=host_id, announce_ttl=ttl, **options), own))
-        if again:
-            lifecycle.replace_process(again)
+        next_argv = lifecycle.run_on_loop(
+            serve(InstanceFlags(id=host_id, announce_ttl=ttl, **options), policies)
+        )
+        if next_argv:
+            lifecycle.replace_process(next_argv)
 
     lifecycle.run(work)
 
@@ -142,11 +144,11 @@ class NodePoliciesServicer:
     """The gRPC service. Method names are those of the .proto."""
 
     def __init__(
-        self, instance: Instance, own: Policies, restart: Callable[[float | None], None] | None
+        self, instance: Instance, policies: Policies, restart: Callable[[float | None], None] | None
     ) -> None:
         """`restart` starts the next run after a drain time in seconds (None: the default); None: cannot restart."""
         self._instance = instance
-        self._own = own
+        self._policies = policies
         self._restart = restart
         self._run_id = secrets.token_hex(8)
         self._started_at = time.monotonic()
@@ -161,7 +163,7 @@ class NodePoliciesServicer:
     ) -> fleet_pb2.PoliciesReport:
         """Report the policies of this run and of the next one."""
         del request, context
-        return self._report()
+        return self._make_report()
 
     async def SetPolicies(  # noqa: N802
         self, request: fleet_pb2.SetPoliciesRequest, context: Context
@@ -171,17 +173,17 @@ class NodePoliciesServicer:
         if refusal := self._refusal():
             await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, refusal)
         if len(request.values) > len(env_policies.POLICIES) or any(
-            len(text) > _LONGEST for text in request.values.values()
+            len(text) > _MAX_VALUE_LENGTH for text in request.values.values()
         ):
             await self._refuse(
                 context, grpc.StatusCode.INVALID_ARGUMENT, "values: too many values, or a value is too long"
             )
-        accepted_values, problems = env_policies.check(self._own.role, request.values)
+        accepted_values, problems = env_policies.check(self._policies.role, request.values)
         if problems:
             await self._refuse(
                 context, grpc.StatusCode.INVALID_ARGUMENT, "; ".join(str(problem) for problem in problems)
             )
-        current_revision = self._revision()
+        current_revision = self._read_revision()
         if request.revision != current_revision:
             await self._refuse(
                 context,
@@ -191,17 +193,17 @@ class NodePoliciesServicer:
                 "and try again",
             )
         try:
-            self._own.accept(accepted_values)
+            self._policies.accept(accepted_values)
         except OSError as error:
             await self._refuse(
-                context, grpc.StatusCode.FAILED_PRECONDITION, f"{self._own.path}: {error.strerror}"
+                context, grpc.StatusCode.FAILED_PRECONDITION, f"{self._policies.path}: {error.strerror}"
             )
         log.info(
             "policies.accepted: %s, revision %s",
             ", ".join(sorted(accepted_values)) or "none",
-            self._revision(),
+            self._read_revision(),
         )
-        return self._report()
+        return self._make_report()
 
     async def Restart(  # noqa: N802
         self, request: fleet_pb2.RestartRequest, context: Context
@@ -225,46 +227,48 @@ class NodePoliciesServicer:
             self._restart(request.drain_ms / 1000 if request.drain_ms else None)
         return fleet_pb2.RestartResponse()
 
-    def _report(self) -> fleet_pb2.PoliciesReport:
-        own = self._own
-        current_values = {policy.name: policy for policy in own.effective_values}
+    def _make_report(self) -> fleet_pb2.PoliciesReport:
+        policies = self._policies
+        current_by_name = {policy.name: policy for policy in policies.effective_values}
         next_values: tuple[PolicyValue, ...] = ()
         with contextlib.suppress(PolicyError, OSError):
             next_values = env_policies.effective_values(
-                own.role, own.environment, own.read_accepted(), own.flags
+                policies.role, policies.environment, policies.read_accepted_values(), policies.flag_values
             )
-        fallback_values = {
+        fallback_by_name = {
             policy.name: policy
-            for policy in env_policies.effective_values(own.role, own.environment, {}, own.flags)
+            for policy in env_policies.effective_values(
+                policies.role, policies.environment, {}, policies.flag_values
+            )
         }
         return fleet_pb2.PoliciesReport(
             instance_id=self._instance.flags.id,
-            role=own.role,
+            role=policies.role,
             run_id=self._run_id,
             uptime_ms=round((time.monotonic() - self._started_at) * 1000),
-            revision=self._revision(),
+            revision=self._read_revision(),
             refusal_reason=self._refusal(),
             policies=[
                 fleet_pb2.PolicyReport(
                     name=policy.name,
-                    value=current_values[policy.name].text,
-                    source=current_values[policy.name].source.value,
+                    value=current_by_name[policy.name].text,
+                    source=current_by_name[policy.name].source.value,
                     next_value=policy.text,
                     next_source=policy.source.value,
-                    fallback_value=fallback_values[policy.name].text,
-                    fallback_source=fallback_values[policy.name].source.value,
+                    fallback_value=fallback_by_name[policy.name].text,
+                    fallback_source=fallback_by_name[policy.name].source.value,
                 )
-                for policy in next_values or own.effective_values
+                for policy in next_values or policies.effective_values
             ],
         )
 
-    def _revision(self) -> str:
+    def _read_revision(self) -> str:
         with contextlib.suppress(PolicyError, OSError):
-            return env_policies.revision_of(self._own.read_accepted())
+            return env_policies.revision_of(self._policies.read_accepted_values())
         return "unreadable"
 
     def _refusal(self) -> str:
-        if self._own.path is None:
+        if self._policies.path is None:
             return (
                 "this instance has no data directory (--data), so its policies come from its environment only"
             )
@@ -277,7 +281,7 @@ class NodePoliciesServicer:
         await context.abort(code, reason)
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read_file(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -18,7 +18,7 @@ from fleet.transport import peers
 
 #: Roles that may make operators' RPCs. A certificate stolen from an instance or agent cannot change anything, and a
 #: gateway shows its own certificate for every caller.
-OPERATORS = frozenset({"console"})
+OPERATOR_ROLES = frozenset({"console"})
 
 
 async def require_operator(
@@ -34,7 +34,7 @@ def refusal_of(
     role: str | None,
     action: str,
     host: str,
-    roles: Collection[str] = OPERATORS,
+    roles: Collection[str] = OPERATOR_ROLES,
     *,
     allow_anonymous: bool = False,
 ) -> str:

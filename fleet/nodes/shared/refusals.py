@@ -31,7 +31,7 @@ class Refusals:
         """Count a refusal that another log line reports."""
         self._counter.labels(kind).inc()
 
-    def refuse(self, kind: str, peer: str, subject: str, reason: str) -> None:
+    def record(self, kind: str, peer: str, subject: str, reason: str) -> None:
         """Count a refusal, and log `KIND.refused` once per kind and peer."""
         self.count(kind)
         self.log_once(kind, peer, subject, reason)

@@ -19,7 +19,7 @@ from fleet.transport import peers
 Context = grpc.aio.ServicerContext[Any, Any]
 
 #: Most unread responses of one caller, and of all callers.
-_MOST_OF_ONE, _MOST = 8, 64
+_MAX_UNREAD_PER_CALLER, _MAX_UNREAD = 8, 64
 #: Seconds within which a response must be read. On a slow line, 2 MiB take 17 s at 1 Mbit/s.
 _READ_WITHIN = 30.0
 
@@ -28,7 +28,10 @@ class ResponseLimiter:
     """The unread large responses of one server."""
 
     def __init__(
-        self, limit_per_caller: int = _MOST_OF_ONE, limit: int = _MOST, read_within: float = _READ_WITHIN
+        self,
+        limit_per_caller: int = _MAX_UNREAD_PER_CALLER,
+        limit: int = _MAX_UNREAD,
+        read_within: float = _READ_WITHIN,
     ) -> None:
         self._limit_per_caller = limit_per_caller
         self._limit = limit
@@ -50,10 +53,10 @@ class ResponseLimiter:
         task = asyncio.current_task()
         assert task is not None, "an RPC is served by a task"
         self._unread_counts[caller] += 1
-        timeout = asyncio.get_running_loop().call_later(self._read_within, task.cancel)
+        timer = asyncio.get_running_loop().call_later(self._read_within, task.cancel)
 
         def on_done(_: object) -> None:
-            timeout.cancel()
+            timer.cancel()
             self._unread_counts[caller] -= 1
             if not self._unread_counts[caller]:
                 del self._unread_counts[caller]

@@ -26,6 +26,6 @@ class TunnelCountCollector(Collector):
         family = GaugeMetricFamily(
             self._name, "Agents by number of desired and actual tunnels", labels=["desired", "actual"]
         )
-        for (desired_count, actual), agents in sorted(Tally(self._counts()).items()):
-            family.add_metric([str(desired_count), str(actual)], agents)
+        for (desired_count, actual_count), agent_count in sorted(Tally(self._counts()).items()):
+            family.add_metric([str(desired_count), str(actual_count)], agent_count)
         yield family

@@ -34,7 +34,7 @@ _HOST = "127.0.0.1"
 
 
 class _Gate(grpc.aio.ServerInterceptor):
-    """Holds every request while the instance is frozen. The wait ends with the caller's deadline or when it is resumed."""
+    """Holds every request while the instance is frozen. The wait ends with the deadline or a resume."""
 
     def __init__(self) -> None:
         self.passable = asyncio.Event()

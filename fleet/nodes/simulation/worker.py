@@ -184,7 +184,7 @@ def main(
     lifecycle.raise_file_limit()
     simulation_shape = SimulationShape(**shape)
     simulator = Simulator(simulation_shape, seed, started_at, part, parts, parent)
-    lifecycle.on_loop(serve(simulator, control))
+    lifecycle.run_on_loop(serve(simulator, control))
 
 
 if __name__ == "__main__":

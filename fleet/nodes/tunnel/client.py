@@ -64,7 +64,7 @@ async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
             spell_target(target): reason for target, reason in sorted(link.rejected_targets.items())
         }
         registered_targets = sorted(link.registered_targets) if targets else by_target
-        lifecycle.announce(
+        lifecycle.print_ready_line(
             role="tunnel-target",
             targets=[spell_target(target) for target in registered_targets],
             refused=refused_targets,
@@ -94,7 +94,7 @@ async def forward(plan: ClientPlan, forwards: Sequence[LocalForward]) -> None:
             for local_forward, listener in zip(forwards, listeners, strict=True)
         }
         await up.wait()
-        lifecycle.announce(role="tunnel-dialler", forwards=ports)
+        lifecycle.print_ready_line(role="tunnel-dialler", forwards=ports)
         await lifecycle.wait_for_stop_signal()
         for listener in listeners:
             await listener.stop()

@@ -65,7 +65,7 @@ async def serve(plan: ServerPlan) -> None:
     if plan.tls.authority is None:
         log.warning("clients do not authenticate without --tls-ca: any client may register any target")
     claims = "anonymous" if plan.tls.authority is None else "certificate"
-    lifecycle.announce(
+    lifecycle.print_ready_line(
         role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
     )
     await lifecycle.wait_for_stop_signal()

@@ -72,7 +72,7 @@ class Peers:
             (peer.address,),
             token=self._token,
             tls=self._instance.flags.tls,
-            peer=self._instance.flags.id,
+            peer_id=self._instance.flags.id,
         )
         return await connect_client.dial(plan, self._context)
 
@@ -97,7 +97,7 @@ class Peers:
             for server in await backend.list_instances("proxy")
             if server.metadata.name in claimed_ids
             and (label := server.metadata.labels.get(CONNECT_LABEL))
-            and (address := self._instance.address_in(server, label))
+            and (address := self._instance.parse_resource_address(server, label))
         ]
 
     def _id_of(self, name: str) -> str:

@@ -24,7 +24,7 @@ from tests.fakes.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def _short_watch_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watched_files, "_LOOK", 0.01)
+    monkeypatch.setattr(watched_files, "_CHECK_INTERVAL", 0.01)
 
 
 def issue_certificates(folder: Path) -> TLSFiles:

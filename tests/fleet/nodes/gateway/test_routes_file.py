@@ -39,7 +39,7 @@ class RoutesRecorder:
 @pytest.fixture
 async def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RoutesRecorder]:
     """Yield a recorder that checks its file often."""
-    monkeypatch.setattr(watched_files, "_LOOK", 0.01)
+    monkeypatch.setattr(watched_files, "_CHECK_INTERVAL", 0.01)
     recorder = RoutesRecorder(write_routes(tmp_path / "routes.yaml", route(name="first")))
     await recorder.file.load()
     task = asyncio.create_task(recorder.file.watched_files.watch())

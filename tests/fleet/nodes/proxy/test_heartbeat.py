@@ -16,7 +16,7 @@ from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.heartbeat import AuthPresence, HeartbeatFlags
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.instance import AuthsUnavailable
+from fleet.nodes.shared.instance import AuthsUnavailableError
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.protocol.instance_labels import HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from fleet.protocol.recovery.announce import ComponentState
@@ -135,7 +135,7 @@ async def test_heartbeat_leaves_frozen_auth_after_the_time_limit(plane: Plane) -
     healthy_id = auths[1 - frozen].instance.flags.id
 
     async def has_moved() -> bool:
-        with contextlib.suppress(AuthsUnavailable):  # the other auth may be late on a busy machine
+        with contextlib.suppress(AuthsUnavailableError):  # the other auth may be late on a busy machine
             await send_heartbeat(proxy)
         return await list_heartbeat_auths(proxy) == [healthy_id]
 
@@ -145,7 +145,7 @@ async def test_heartbeat_leaves_frozen_auth_after_the_time_limit(plane: Plane) -
 
 async def test_endless_response_is_limited(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy reads at most 64 KiB of a response."""
-    monkeypatch.setattr(AuthPresence, "patience", 0.0)
+    monkeypatch.setattr(AuthPresence, "start_timeout", 0.0)
 
     async def respond_endlessly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -177,7 +177,7 @@ async def test_proxy_is_degraded_until_its_only_auth_recovers(plane: Plane) -> N
     proxy = await start_proxy(plane, auth.http_address, ttl=1.0)
     await forward.change(mode=ForwardMode.CUT)
     await eventually(lambda: proxy.instance.process.state is ComponentState.DEGRADED)
-    with pytest.raises(AuthsUnavailable, match=rf"auth {auth.http_address}: HTTP 503: the backend at "):
+    with pytest.raises(AuthsUnavailableError, match=rf"auth {auth.http_address}: HTTP 503: the backend at "):
         await send_heartbeat(proxy)
     await forward.change(mode=ForwardMode.PASS)
     await eventually(lambda: proxy.instance.process.state is ComponentState.OK)
@@ -223,8 +223,8 @@ async def test_heartbeat_is_repeated_to_restarted_auth(plane: Plane) -> None:
 async def test_start_without_any_auth_fails_with_a_hint(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs of a fleet start in any order; after its patience the proxy reports what is missing."""
-    monkeypatch.setattr(AuthPresence, "patience", 0.0)
+    """Programs of a fleet start in any order; after its start timeout the proxy reports what is missing."""
+    monkeypatch.setattr(AuthPresence, "start_timeout", 0.0)
     with pytest.raises(
         NodeStartError,
         match=r"no auth in the backend advertises an HTTP port \(check that an auth is running",
@@ -236,7 +236,7 @@ async def test_proxy_and_auth_check_each_others_certificate(
     plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With mutual TLS a proxy writes only its own resource, and its auth needs a certificate of an auth."""
-    monkeypatch.setattr(AuthPresence, "patience", 0.0)
+    monkeypatch.setattr(AuthPresence, "start_timeout", 0.0)
     certificates = Certificates(tmp_path)
     auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
     await start_proxy(plane, auth.http_address, tls=certificates.of("proxy-1", "proxy"))

@@ -93,7 +93,7 @@ async def test_proxies_are_tried_in_order() -> None:
 
 async def test_silent_proxy_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dial is given up after the time limit."""
-    monkeypatch.setattr(connect_client, "_ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(connect_client, "_RESPONSE_WITHIN", 0.2)
 
     async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         del writer

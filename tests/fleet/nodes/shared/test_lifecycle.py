@@ -55,7 +55,7 @@ async def _fail_unawaited_task(error: Exception) -> None:
 
 def test_response_that_cannot_be_sent_is_not_logged_as_error(caplog: pytest.LogCaptureFixture) -> None:
     """grpc.aio cannot send a response to a caller that has just disconnected."""
-    lifecycle.on_loop(_fail_unawaited_task(grpc.aio.InternalError('Failed "execute_batch"')))
+    lifecycle.run_on_loop(_fail_unawaited_task(grpc.aio.InternalError('Failed "execute_batch"')))
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
@@ -69,15 +69,15 @@ async def _log_servicer_error(error: Exception) -> None:
 
 def test_late_refusal_is_not_logged_as_error(caplog: pytest.LogCaptureFixture) -> None:
     """A refusal after the caller's deadline is no error; other exceptions of a method are logged."""
-    lifecycle.on_loop(_log_servicer_error(grpc.aio.InternalError('Failed "execute_batch"')))
+    lifecycle.run_on_loop(_log_servicer_error(grpc.aio.InternalError('Failed "execute_batch"')))
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
-    lifecycle.on_loop(_log_servicer_error(ValueError("a bug")))
+    lifecycle.run_on_loop(_log_servicer_error(ValueError("a bug")))
     assert [record.levelname for record in caplog.records if record.levelname != "DEBUG"] == ["ERROR"]
 
 
 def test_other_unhandled_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The log record has the traceback."""
-    lifecycle.on_loop(_fail_unawaited_task(ValueError("a bug")))
+    lifecycle.run_on_loop(_fail_unawaited_task(ValueError("a bug")))
     (error_record,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert error_record.exc_info
     assert isinstance(error_record.exc_info[1], ValueError)

@@ -16,7 +16,7 @@ def test_refusals_are_counted_and_logged_once_per_peer(caplog: pytest.LogCapture
     refusals = Refusals(registry)
     with caplog.at_level(logging.WARNING):
         for kind, peer in (("frame", "a"), ("frame", "a"), ("frame", "b"), ("tunnel", "a")):
-            refusals.refuse(kind, peer, f"of {peer}", "it is empty")
+            refusals.record(kind, peer, f"of {peer}", "it is empty")
         refusals.log_once("heartbeat", "a", "of a", "it has no id")
     assert caplog.messages == [
         "frame.refused: of a: it is empty",
@@ -34,7 +34,7 @@ def test_logged_refusals_are_limited(caplog: pytest.LogCaptureFixture) -> None:
     refusals = Refusals(registry)
     with caplog.at_level(logging.WARNING):
         for number in range(1_100):
-            refusals.refuse("frame", str(number), "x", "y")
+            refusals.record("frame", str(number), "x", "y")
     assert len(caplog.messages) == 1_000
     assert registry.get_sample_value("refloat_refused_inputs_total", {"kind": "frame"}) == 1_100
 

@@ -29,7 +29,7 @@ class ReadCounter:
 
 @asynccontextmanager
 async def watch(files: WatchedFiles, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    monkeypatch.setattr(watched_files, "_LOOK", 0.01)
+    monkeypatch.setattr(watched_files, "_CHECK_INTERVAL", 0.01)
     task = asyncio.create_task(files.watch())
     yield
     task.cancel()
@@ -75,7 +75,7 @@ async def test_file_is_read_after_its_last_write(tmp_path: Path, monkeypatch: py
         assert counter.read_count == 0 or check_count > 5
         return next(stamps, last)
 
-    monkeypatch.setattr(watched_files, "_stamp", stamp)
+    monkeypatch.setattr(watched_files, "_stamp_of", stamp)
     async with watch(files, monkeypatch):
         await eventually(lambda: counter.read_count == 1)
         previous_count = check_count

@@ -139,10 +139,10 @@ async def test_peer_request_is_not_forwarded_again(plane: Plane) -> None:
     async with serve_echo() as port:
         holder, other_proxy = await start_two_proxies(plane, port)
         assert (
-            await expect_refusal(other_proxy, "web.agent-1", peer="p")
+            await expect_refusal(other_proxy, "web.agent-1", peer_id="p")
             == "agent 'agent-1' has no tunnel to this proxy"
         )
-        (await dial_through(holder, "web.agent-1", peer="p")).close()
+        (await dial_through(holder, "web.agent-1", peer_id="p")).close()
 
 
 async def test_outdated_claim_is_reported_by_the_other_proxy(plane: Plane) -> None:
