@@ -16,14 +16,14 @@ from fleet.protocol.tunnel.messages import TunnelError
 from fleet.wire import agent_status_pb2
 
 #: Largest status document, in bytes: room for a mesh of 1,000 proxies. A longer one is cut off.
-_LONGEST = 1024 * 1024
+_MAX_DOCUMENT_BYTES = 1024 * 1024
 #: Most unread responses of one caller, and of all: a poller asks for up to 16 agents of a proxy at once.
 _MAX_UNREAD_PER_CALLER, _MAX_UNREAD = 64, 256
 #: Timeout for callers without a deadline, seconds.
-_WITHIN = 5.0
+_DEFAULT_TIMEOUT = 5.0
 #: Share of the caller's deadline that is kept back: a later response would reach nobody, and gRPC would log a
 #: traceback.
-_EARLIER = 0.1
+_RESERVED_SHARE = 0.1
 
 
 class AgentStatusServicer:
@@ -46,7 +46,7 @@ class AgentStatusServicer:
             await context.abort(grpc.StatusCode.NOT_FOUND, details)
         try:
             async with asyncio.timeout(_timeout_of(context.time_remaining())):
-                document = await self._read(tunnel)
+                document = await self._read_document(tunnel)
         except TimeoutError:
             await context.abort(
                 grpc.StatusCode.UNAVAILABLE, "the agent did not respond on its tunnel in time"
@@ -55,14 +55,14 @@ class AgentStatusServicer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return agent_status_pb2.ReadAgentStatusResponse(document=document)
 
-    async def _read(self, tunnel: Tunnel) -> bytes:
+    async def _read_document(self, tunnel: Tunnel) -> bytes:
         stream = await self._tunnels.open_session(tunnel, agent_services.STATUS_SERVICE)
         try:
             document = bytearray()
             while piece := await stream.read():
                 document += piece
-                if len(document) > _LONGEST:
-                    raise TunnelError(f"the agent's status is longer than {_LONGEST} bytes")
+                if len(document) > _MAX_DOCUMENT_BYTES:
+                    raise TunnelError(f"the agent's status is longer than {_MAX_DOCUMENT_BYTES} bytes")
             await stream.close()
         finally:
             # No effect on a stream that was closed properly.
@@ -75,4 +75,8 @@ def _timeout_of(remaining_seconds: float | None) -> float:
 
     `remaining_seconds` is what remains of the caller's deadline.
     """
-    return _WITHIN if remaining_seconds is None else min(remaining_seconds * (1 - _EARLIER), _WITHIN)
+    return (
+        _DEFAULT_TIMEOUT
+        if remaining_seconds is None
+        else min(remaining_seconds * (1 - _RESERVED_SHARE), _DEFAULT_TIMEOUT)
+    )

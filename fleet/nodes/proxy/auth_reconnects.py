@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection
 
 from fleet.nodes.proxy.metrics import ProxyMetrics
-from fleet.nodes.proxy.reconnects import choose
+from fleet.nodes.proxy.reconnects import choose_tunnels
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.nodes.shared.auth_advisory import outcome_of
 from fleet.protocol.text_limits import cut
@@ -18,11 +18,11 @@ from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
 
-_Outcome = fleet_pb2.AuthAdvisoryReply
+_Reply = fleet_pb2.AuthAdvisoryReply
 _LONGEST_REASON = 200
 
 
-class AuthReconnects:
+class AuthReconnectAdvisor:
     """Advises agents through the tunnels of one proxy."""
 
     def __init__(self, table: TunnelTable, metrics: ProxyMetrics) -> None:
@@ -32,31 +32,33 @@ class AuthReconnects:
     def advise_agents(
         self,
         advisory: fleet_pb2.AuthReconnectAdvisory,
-        agents: Collection[str],
+        agent_ids: Collection[str],
         limit: int,
         *,
         dry_run: bool = False,
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """Send the advice to the agents that `choose` returns. The response has the outcomes of earlier recipients."""
-        earlier, now, answer = choose(
+        """Send the advice to the agents that `choose_tunnels` returns. The response has earlier outcomes too."""
+        already_advised, newly_advised, response = choose_tunnels(
             self._table,
-            agents,
+            agent_ids,
             limit,
             lambda tunnel: tunnel.auth_advisory_id == advisory.advisory_id,
             dry_run=dry_run,
         )
-        replies = {tunnel.agent_id: tunnel.auth_reply for tunnel in earlier if tunnel.auth_reply is not None}
-        self._advise(now, advisory)
+        replies = {
+            tunnel.agent_id: tunnel.auth_reply for tunnel in already_advised if tunnel.auth_reply is not None
+        }
+        self._advise(newly_advised, advisory)
         outcomes = [reply.outcome for reply in replies.values()]
-        answer.staying_count = outcomes.count(_Outcome.OUTCOME_STAYED)
-        answer.moved_count = outcomes.count(_Outcome.OUTCOME_MOVED)
-        answer.elsewhere_count = outcomes.count(_Outcome.OUTCOME_ELSEWHERE)
-        for agent, reply in replies.items():
-            if reply.outcome == _Outcome.OUTCOME_STAYED:
-                answer.staying_ids.append(agent)
+        response.staying_count = outcomes.count(_Reply.OUTCOME_STAYED)
+        response.moved_count = outcomes.count(_Reply.OUTCOME_MOVED)
+        response.elsewhere_count = outcomes.count(_Reply.OUTCOME_ELSEWHERE)
+        for agent_id, reply in replies.items():
+            if reply.outcome == _Reply.OUTCOME_STAYED:
+                response.staying_ids.append(agent_id)
                 if reply.reason:
-                    answer.staying_reasons[agent] = reply.reason
-        return answer
+                    response.staying_reasons[agent_id] = reply.reason
+        return response
 
     def record_reply(self, tunnel: Tunnel, reply: fleet_pb2.AuthAdvisoryReply) -> None:
         """Store an agent's reply to the last advice on its tunnel."""

@@ -27,15 +27,15 @@ from fleet.transport.tunnel.stream import TunnelStream
 #: Seconds for which the list of auths is cached: 1,000 agents that connect at once need only one lookup.
 _REFRESH_INTERVAL = 0.5
 #: Timeout of `/readyz`, seconds. An auth that does not respond in time is not ready.
-_READY_WITHIN = 0.5
-_DIAL_WITHIN = 2.0
+_READY_TIMEOUT = 0.5
+_DIAL_TIMEOUT = 2.0
 _POLICY = SessionPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class _Auth:
     address: tuple[str, int]
-    ready: bool
+    is_ready: bool
 
 
 class AuthSessionHandler:
@@ -60,7 +60,7 @@ class AuthSessionHandler:
         reason = "no auth is known"
         for auth in await self._shuffle_auths():
             try:
-                session = await dial(*auth.address, _POLICY, within=_DIAL_WITHIN)
+                session = await dial(*auth.address, _POLICY, within=_DIAL_TIMEOUT)
             except TunnelError as error:
                 reason = str(error)
                 continue
@@ -77,12 +77,12 @@ class AuthSessionHandler:
         """Return the auths in random order, ready ones first. Others are tried too, because a probe may be wrong."""
         if time.monotonic() - self._refreshed_at >= _REFRESH_INTERVAL:
             if self._refresh_task is None or self._refresh_task.done():
-                self._refresh_task = asyncio.create_task(self._refresh(), name="look for auths")
+                self._refresh_task = asyncio.create_task(self._refresh_auths(), name="look for auths")
             await asyncio.shield(self._refresh_task)
         shuffled_auths = random.sample(self._auths, len(self._auths))
-        return sorted(shuffled_auths, key=lambda auth: not auth.ready)
+        return sorted(shuffled_auths, key=lambda auth: not auth.is_ready)
 
-    async def _refresh(self) -> None:
+    async def _refresh_auths(self) -> None:
         try:
             servers = await self._instance.backend.list_instances("auth")
         except BackendUnavailableError:
@@ -95,7 +95,7 @@ class AuthSessionHandler:
                 for server in servers
                 if (address := self._instance.parse_resource_address(server, server.spec.addr))
             ]
-        timeout = aiohttp.ClientTimeout(total=_READY_WITHIN)
+        timeout = aiohttp.ClientTimeout(total=_READY_TIMEOUT)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             ready = await asyncio.gather(*(_is_ready(session, diag) for _, diag in endpoints))
         self._auths = [

@@ -48,7 +48,7 @@ class HeartbeatFlags:
     #: False: the proxy writes its resource to the backend itself.
     through_auth: bool = True
     #: HTTP addresses of auths; empty: those that auths advertise in the backend.
-    auths: tuple[tuple[str, int], ...] = ()
+    auth_addresses: tuple[tuple[str, int], ...] = ()
 
 
 class _RequestError(Exception):
@@ -60,17 +60,17 @@ class AuthPresence:
 
     start_timeout = _START_TIMEOUT
 
-    def __init__(self, instance: Instance, auths: Sequence[tuple[str, int]] = ()) -> None:
+    def __init__(self, instance: Instance, auth_addresses: Sequence[tuple[str, int]] = ()) -> None:
         """Raises NodeStartError if the TLS files cannot be used."""
         self._instance = instance
-        self._fixed_addresses = tuple(addresses.join(*address) for address in auths)
+        self._fixed_addresses = tuple(addresses.join(*address) for address in auth_addresses)
         self._choice = AuthChoice()
         #: Address of the auth that accepted the last heartbeat.
-        self._last_address: str | None = None
+        self._last_auth_address: str | None = None
         self._ttl = instance.flags.announce_ttl
         self._session: aiohttp.ClientSession | None = None
         try:
-            self._context = connect_client.client_context(instance.flags.tls)
+            self._tls_context = connect_client.client_context(instance.flags.tls)
         except TLSError as error:
             raise lifecycle.NodeStartError(str(error)) from None
         self._requests = Counter(
@@ -91,14 +91,14 @@ class AuthPresence:
             "server": json_format.MessageToDict(server, preserving_proto_field_name=True),
             "ttl": durations.to_nanoseconds(self._ttl),
         }
-        await self._send("POST", "/v2/proxies", json.dumps(body, separators=(",", ":")).encode())
+        await self._send_to_any_auth("POST", "/v2/proxies", json.dumps(body, separators=(",", ":")).encode())
 
     async def delete(self) -> None:
         """Have an auth delete the resource. Raises BackendUnavailableError."""
         path = f"/v2/proxies/{quote(self._instance.flags.id, safe='')}"
         try:
             async with asyncio.timeout(_DELETE_WITHIN):
-                await self._send("DELETE", path, None)
+                await self._send_to_any_auth("DELETE", path, None)
         except TimeoutError:
             raise AuthsUnavailableError("no auth deregistered this proxy in time") from None
 
@@ -107,7 +107,7 @@ class AuthPresence:
             await self._session.close()
             self._session = None
 
-    async def _send(self, method: str, path: str, body: bytes | None) -> None:
+    async def _send_to_any_auth(self, method: str, path: str, body: bytes | None) -> None:
         """Send a request to one auth after the other until one accepts it. Raises BackendUnavailableError."""
         # Reading the backend is also a check: a proxy that cannot read it has no list of proxies for its agents, so a
         # heartbeat that succeeded would keep the agents on this proxy.
@@ -117,18 +117,18 @@ class AuthPresence:
             time.monotonic(), random.random, max_requests(self._ttl)
         ):
             try:
-                closes = await self._request(address, method, path, body)
+                is_closing = await self._send_to_auth(address, method, path, body)
             except _RequestError as error:
                 self._requests.labels("failed").inc()
                 self._choice.record_failure(address, time.monotonic(), random.random())
                 reason = f"auth {address}: {error}"
                 log.info("heartbeat.refused: %s", reason)
                 continue
-            self._requests.labels("closed" if closes else "accepted").inc()
-            self._choice.record_success(address, time.monotonic(), random.random(), is_closing=closes)
-            if self._last_address not in (None, address):
-                log.info("heartbeat.moved: from auth %s to auth %s", self._last_address, address)
-            self._last_address = address
+            self._requests.labels("closed" if is_closing else "accepted").inc()
+            self._choice.record_success(address, time.monotonic(), random.random(), is_closing=is_closing)
+            if self._last_auth_address not in (None, address):
+                log.info("heartbeat.moved: from auth %s to auth %s", self._last_auth_address, address)
+            self._last_auth_address = address
             return
         raise AuthsUnavailableError(f"no auth accepted the heartbeat: {reason}")
 
@@ -143,11 +143,11 @@ class AuthPresence:
             if label and (address := self._instance.parse_resource_address(server, label))
         ]
 
-    async def _request(self, address: str, method: str, path: str, body: bytes | None) -> bool:
+    async def _send_to_auth(self, address: str, method: str, path: str, body: bytes | None) -> bool:
         """Send a request; return whether the auth closed the connection. Raises _RequestError."""
-        limit = request_timeout(self._ttl)
+        timeout = request_timeout(self._ttl)
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(timeout):
                 try:
                     return await self._exchange(address, method, path, body)
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
@@ -156,32 +156,32 @@ class AuthPresence:
                     # The kept connection was closed meanwhile. Repeating the request is harmless.
                     return await self._exchange(address, method, path, body)
         except TimeoutError:
-            raise _RequestError(f"no response within {durations.format_seconds(limit)}") from None
+            raise _RequestError(f"no response within {durations.format_seconds(timeout)}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _RequestError(str(error) or type(error).__name__) from None
 
     async def _exchange(self, address: str, method: str, path: str, body: bytes | None) -> bool:
-        scheme = "http" if self._context is None else "https"
+        scheme = "http" if self._tls_context is None else "https"
         headers = {} if body is None else {"Content-Type": "application/json"}
         tls = self._instance.flags.tls
-        async with self._open().request(
+        async with self._ensure_session().request(
             method,
             f"{scheme}://{address}{path}",
             data=body,
             headers=headers,
-            ssl=self._context if self._context is not None else True,
+            ssl=self._tls_context if self._tls_context is not None else True,
             # A proxy or a gateway must not be taken for an auth.
-            server_hostname=(tls.auth_name or AUTH_SERVER_NAME) if self._context is not None else None,
+            server_hostname=(tls.auth_name or AUTH_SERVER_NAME) if self._tls_context is not None else None,
             allow_redirects=False,
         ) as response:
-            text = await _read(response)
+            text = await _read_body(response)
             if response.status == 200 or (method == "DELETE" and response.status == 404):
                 return "close" in response.headers.get("Connection", "").lower()
             # Behind a load balancer, the next connection may lead to another auth.
             response.close()
             raise _RequestError(f"HTTP {response.status}: {_error_message_of(text)}")
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _ensure_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             # This class has its own timeouts: a repeated request shares one limit with the first.
             self._session = aiohttp.ClientSession(
@@ -192,15 +192,15 @@ class AuthPresence:
         return self._session
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     """Read a response to its end, so that the connection can be reused. Raises _RequestError if it is too long."""
-    text = b""
+    body = b""
     async for part in response.content.iter_any():
-        text += part
-        if len(text) > _MAX_RESPONSE_BYTES:
+        body += part
+        if len(body) > _MAX_RESPONSE_BYTES:
             response.close()
             raise _RequestError(f"the response is larger than {_MAX_RESPONSE_BYTES // 1024} KiB")
-    return text
+    return body
 
 
 def _error_message_of(body: bytes) -> str:

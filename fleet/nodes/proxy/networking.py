@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 #: Agents fetch an announced config from their auths within this, seconds, plus so much for each tunnel of this proxy:
 #: an auth handles about 1,000 heartbeats a second.
-_SPREAD = 1.0
-_SPREAD_PER_TUNNEL = 0.001
+_MIN_SPREAD_SECONDS = 1.0
+_SPREAD_SECONDS_PER_TUNNEL = 0.001
 
 
 class ProxyNetworking:
@@ -56,9 +56,9 @@ class ProxyNetworking:
         else:
             log.info("networking-config.changed: revision %s", self.revision)
             self._table.keep_alive = tunnel_settings.resolve(self._overrides, config).keep_alive
-        spread = _SPREAD + _SPREAD_PER_TUNNEL * len(self._table)
+        spread_seconds = _MIN_SPREAD_SECONDS + _SPREAD_SECONDS_PER_TUNNEL * len(self._table)
         networking_config_notice = fleet_pb2.NetworkingConfigNotice(
-            revision=self.revision, spread_ms=int(spread * 1000)
+            revision=self.revision, spread_ms=int(spread_seconds * 1000)
         )
         self._table.send_all(
             lambda _: fleet_pb2.ProxyFrame(networking_config_notice=networking_config_notice)

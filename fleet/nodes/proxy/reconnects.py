@@ -20,9 +20,9 @@ from fleet.wire import fleet_pb2
 log = logging.getLogger(__name__)
 
 
-def choose(
+def choose_tunnels(
     table: TunnelTable,
-    agents: Collection[str],
+    agent_ids: Collection[str],
     limit: int,
     is_advised: Callable[[Tunnel], bool],
     *,
@@ -30,25 +30,27 @@ def choose(
 ) -> tuple[list[Tunnel], list[Tunnel], fleet_pb2.AdviseReconnectResponse]:
     """Return the tunnels that already have the advice, those to send it to now, and the counts of the response.
 
-    Only tunnels of `agents` count, or all if that is empty. At most `limit` are sent now (0: no limit), none with
+    Only tunnels of `agent_ids` count, or all if that is empty. At most `limit` are sent now (0: no limit), none with
     `dry_run`.
     """
-    matching_tunnels = [tunnel for tunnel in table.offered_tunnels if not agents or tunnel.agent_id in agents]
-    earlier = [tunnel for tunnel in matching_tunnels if is_advised(tunnel)]
-    fresh = [tunnel for tunnel in matching_tunnels if not is_advised(tunnel)]
-    now = [] if dry_run else fresh[:limit] if limit else fresh
-    absent = sorted(set(agents) - {tunnel.agent_id for tunnel in matching_tunnels})
-    counts = fleet_pb2.AdviseReconnectResponse(
-        advised_count=len(now),
-        already_advised_count=len(earlier),
-        remaining_count=len(fresh) - len(now),
-        absent_count=len(absent),
-        absent_ids=absent,
+    matching_tunnels = [
+        tunnel for tunnel in table.offered_tunnels if not agent_ids or tunnel.agent_id in agent_ids
+    ]
+    already_advised = [tunnel for tunnel in matching_tunnels if is_advised(tunnel)]
+    not_advised = [tunnel for tunnel in matching_tunnels if not is_advised(tunnel)]
+    newly_advised = [] if dry_run else not_advised[:limit] if limit else not_advised
+    absent_ids = sorted(set(agent_ids) - {tunnel.agent_id for tunnel in matching_tunnels})
+    response = fleet_pb2.AdviseReconnectResponse(
+        advised_count=len(newly_advised),
+        already_advised_count=len(already_advised),
+        remaining_count=len(not_advised) - len(newly_advised),
+        absent_count=len(absent_ids),
+        absent_ids=absent_ids,
     )
-    return earlier, now, counts
+    return already_advised, newly_advised, response
 
 
-class Reconnects:
+class ReconnectAdvisor:
     """Advises the agents of one proxy. `now` is a time of the monotonic clock."""
 
     def __init__(self, table: TunnelTable, interval: float, metrics: ProxyMetrics) -> None:
@@ -73,24 +75,22 @@ class Reconnects:
             self._advise(due, secrets.token_hex(8), f"periodic reconnect, about every {interval}", "periodic")
 
     def advise_agents(
-        self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, dry_run: bool = False
+        self, advisory_id: str, reason: str, agent_ids: Collection[str], limit: int, *, dry_run: bool = False
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """Send the advice to the agents that `choose` returns; nobody receives it twice."""
-        earlier, advised_tunnels, answer = choose(
+        """Send the advice to the agents that `choose_tunnels` returns; nobody receives it twice."""
+        already_advised, newly_advised, response = choose_tunnels(
             self._table,
-            agents,
+            agent_ids,
             limit,
-            lambda matching_tunnel: matching_tunnel.advisory_id == advisory_id,
+            lambda tunnel: tunnel.advisory_id == advisory_id,
             dry_run=dry_run,
         )
-        self._advise(advised_tunnels, advisory_id, reason, "requested")
-        answer.staying_ids.extend(
-            matching_tunnel.agent_id
-            for matching_tunnel in earlier
-            if matching_tunnel.is_advice_accepted is False
+        self._advise(newly_advised, advisory_id, reason, "requested")
+        response.staying_ids.extend(
+            tunnel.agent_id for tunnel in already_advised if tunnel.is_advice_accepted is False
         )
-        answer.staying_count = len(answer.staying_ids)
-        return answer
+        response.staying_count = len(response.staying_ids)
+        return response
 
     def shut_down(self) -> None:
         """Advise all agents to leave, and tell them that this proxy does not come back."""

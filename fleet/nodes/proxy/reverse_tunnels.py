@@ -19,9 +19,9 @@ import grpc
 import grpc.aio
 
 from fleet import __version__
-from fleet.nodes.proxy.auth_reconnects import AuthReconnects
+from fleet.nodes.proxy.auth_reconnects import AuthReconnectAdvisor
 from fleet.nodes.proxy.metrics import ProxyMetrics
-from fleet.nodes.proxy.reconnects import Reconnects
+from fleet.nodes.proxy.reconnects import ReconnectAdvisor
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.nodes.shared import agent_admission
 from fleet.nodes.shared.refusals import Refusals, host_of
@@ -72,8 +72,8 @@ class ReverseTunnels:
     ) -> None:
         """Start without tunnels. `reconnect_interval`: seconds between the periodic advice to reconnect; 0: never."""
         self.table = TunnelTable(publisher, keep_alive, metrics, self._on_tunnel_closed)
-        self.reconnects = Reconnects(self.table, reconnect_interval, metrics)
-        self.auth_reconnects = AuthReconnects(self.table, metrics)
+        self.reconnect_advisor = ReconnectAdvisor(self.table, reconnect_interval, metrics)
+        self.auth_reconnect_advisor = AuthReconnectAdvisor(self.table, metrics)
         self.refusals = refusals
         #: No new agents are admitted, because the proxy is shutting down or an operator drained it.
         self.is_shutting_down = False
@@ -98,10 +98,10 @@ class ReverseTunnels:
 
     async def open_session(self, tunnel: Tunnel, service: str) -> TunnelStream:
         """Open a session to a service of an agent. Raises TunnelError."""
-        if tunnel.register is None:
+        if tunnel.register_client is None:
             raise TunnelError("the agent's tunnel is down")
         target = agent_services.target_of(service, tunnel.agent_id)
-        return await self._servers[tunnel.wire].open_session(target, to=tunnel.register)
+        return await self._servers[tunnel.wire].open_session(target, to=tunnel.register_client)
 
     def refusal_of(
         self, hello: fleet_pb2.AgentHello, context: Context, wire: WireVersion = WireVersion.V0_2
@@ -130,15 +130,15 @@ class ReverseTunnels:
         if is_connected:
             if tunnel is None and not client.peer.name:
                 return  # it registers nothing, and only opens sessions to auths
-            if tunnel is None or not _is_agent_of(tunnel, client) or tunnel.register is not None:
+            if tunnel is None or not _is_agent_of(tunnel, client) or tunnel.register_client is not None:
                 reason = (
                     "send a hello on the Control stream of this connection first, as the agent that registers"
                 )
                 self._servers[wire].end_client(client, reason)
                 return
-            tunnel.register = client
-        elif tunnel is not None and tunnel.register is client:
-            tunnel.register = None
+            tunnel.register_client = client
+        elif tunnel is not None and tunnel.register_client is client:
+            tunnel.register_client = None
             tunnel.end("the Register stream ended", time.monotonic())
 
     def _on_target(self, target: Target, is_registered: bool) -> None:
@@ -154,7 +154,7 @@ class ReverseTunnels:
     def _on_capabilities(self, client: ClientConnection) -> None:
         """Handle a client of version 0.1, which registers no targets: its tunnel counts once it has a handler."""
         tunnel = self.table.find_by_connection(key_of(client.key, WireVersion.V0_1))
-        if tunnel is None or tunnel.register is not client:
+        if tunnel is None or tunnel.register_client is not client:
             return
         if client.has_handler:
             self._join(tunnel)
@@ -167,12 +167,12 @@ class ReverseTunnels:
         if tunnel is not None:
             now = time.monotonic()
             self.table.join(tunnel, now)
-            self.reconnects.add_tunnel(tunnel, now)
+            self.reconnect_advisor.add_tunnel(tunnel, now)
 
     def _on_tunnel_closed(self, tunnel: Tunnel) -> None:
-        self.reconnects.remove_tunnel(tunnel)
-        if tunnel.register is not None:
-            register, tunnel.register = tunnel.register, None
+        self.reconnect_advisor.remove_tunnel(tunnel)
+        if tunnel.register_client is not None:
+            register, tunnel.register_client = tunnel.register_client, None
             self._servers[tunnel.wire].end_client(register, tunnel.end_reason or "the Control stream ended")
 
 
@@ -253,15 +253,15 @@ class TunnelControlServicer:
 
     def _handle_frame(self, tunnel: Tunnel, frame: fleet_pb2.AgentFrame) -> None:
         if frame.HasField("ping"):
-            tunnel.interval = frame.ping.keep_alive_interval_ms / 1000
+            tunnel.ping_interval = frame.ping.keep_alive_interval_ms / 1000
             tunnel.send(fleet_pb2.ProxyFrame(pong=fleet_pb2.Pong(sequence=frame.ping.sequence)))
         elif frame.HasField("advisory_reply"):
-            self._tunnels.reconnects.record_reply(tunnel, frame.advisory_reply)
+            self._tunnels.reconnect_advisor.record_reply(tunnel, frame.advisory_reply)
         elif frame.HasField("auth_advisory_reply"):
-            self._tunnels.auth_reconnects.record_reply(tunnel, frame.auth_advisory_reply)
+            self._tunnels.auth_reconnect_advisor.record_reply(tunnel, frame.auth_advisory_reply)
         elif frame.HasField("retiring"):
             self._table.retire(tunnel)
-            self._tunnels.reconnects.remove_tunnel(tunnel)
+            self._tunnels.reconnect_advisor.remove_tunnel(tunnel)
         else:
             # A second hello or an unknown frame: ignored, and the tunnel stays open.
             host = host_of(str(tunnel.key))

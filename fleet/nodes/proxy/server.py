@@ -16,7 +16,7 @@ from prometheus_client import Gauge
 
 from fleet.nodes.proxy.agent_status import AgentStatusServicer
 from fleet.nodes.proxy.auth_sessions import AuthSessionHandler
-from fleet.nodes.proxy.connect.access import DEFAULT_LIMIT, ConnectFlags, read_tokens
+from fleet.nodes.proxy.connect.access import DEFAULT_USER_LIMIT, ConnectFlags, read_tokens
 from fleet.nodes.proxy.connect.metrics import ConnectMetrics
 from fleet.nodes.proxy.connect.port import ConnectPort
 from fleet.nodes.proxy.heartbeat import AuthPresence, HeartbeatFlags
@@ -84,14 +84,14 @@ class Proxy:
     def __init__(
         self,
         flags: ProxyFlags,
-        own: Policies | None = None,
+        policies: Policies | None = None,
         restart: Callable[[float | None], None] | None = None,
     ) -> None:
         """Raises NodeStartError if the configuration cannot be used."""
         self.flags = flags
         self.instance = Instance("proxy", flags.instance)
         if flags.heartbeat.through_auth:
-            self.instance.presence = AuthPresence(self.instance, flags.heartbeat.auths)
+            self.instance.presence = AuthPresence(self.instance, flags.heartbeat.auth_addresses)
         self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
         auth_handler = AuthSessionHandler(self.instance)
         metrics = ProxyMetrics(self.instance.registry)
@@ -118,35 +118,35 @@ class Proxy:
         TunnelAdminServicer(flags.instance.id, self.tunnels, flags.instance.listen[0]).add_to(
             self.instance.server
         )
-        own = own or node_policies.load("proxy", None, {})
-        NodePoliciesServicer(self.instance, own, restart).add_to(self.instance.server)
-        tunnels = Gauge(
+        policies = policies or node_policies.load("proxy", None, {})
+        NodePoliciesServicer(self.instance, policies, restart).add_to(self.instance.server)
+        tunnel_gauge = Gauge(
             "teleport_reverse_tunnels_connected",
             "Live reverse tunnels",
             ["type"],
             registry=self.instance.registry,
         )
-        tunnels.labels("node").set_function(lambda: float(len(self.table)))
-        self.connect: ConnectPort | None = None
+        tunnel_gauge.labels("node").set_function(lambda: float(len(self.table)))
+        self.connect_port: ConnectPort | None = None
         if flags.connect is not None:
-            users = ConnectMetrics(self.instance.registry, self.table.states)
-            self.connect = ConnectPort(flags.connect, self.instance, self.tunnels, users)
+            connect_metrics = ConnectMetrics(self.instance.registry, self.table.count_by_state)
+            self.connect_port = ConnectPort(flags.connect, self.instance, self.tunnels, connect_metrics)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Listen and register. Raises NodeStartError."""
         try:
-            if self.connect is not None:
-                await self.connect.start()
-                self.instance.labels[CONNECT_LABEL] = self.connect.advertised_address
+            if self.connect_port is not None:
+                await self.connect_port.start()
+                self.instance.labels[CONNECT_LABEL] = self.connect_port.advertised_address
             if self.tunnel_v01 is not None:
                 await self.tunnel_v01.start()
             await self.instance.start()
         except lifecycle.NodeStartError:
             if self.tunnel_v01 is not None:
                 await self.tunnel_v01.stop()
-            if self.connect is not None:
-                await self.connect.stop()
+            if self.connect_port is not None:
+                await self.connect_port.stop()
             raise
         ttl = self.flags.instance.announce_ttl
         detection = discovery.detection_seconds(ttl, compact=self.flags.compact_discovery)
@@ -167,8 +167,8 @@ class Proxy:
     def ready_fields(self) -> dict[str, object]:
         """Return the content of the ready line."""
         fields = self.instance.ready_fields()
-        if self.connect is not None:
-            fields["connect"] = self.connect.address
+        if self.connect_port is not None:
+            fields["connect"] = self.connect_port.address
         if self.tunnel_v01 is not None:
             fields["tunnel_v01"] = self.tunnel_v01.address
         return fields
@@ -176,8 +176,8 @@ class Proxy:
     def listen_flags(self) -> list[str]:
         """Return the flags with which the next run listens on the same addresses."""
         flags = self.instance.listen_flags()
-        if self.connect is not None:
-            flags += ["--connect-listen", self.connect.address]
+        if self.connect_port is not None:
+            flags += ["--connect-listen", self.connect_port.address]
         if self.tunnel_v01 is not None:
             flags += ["--tunnel-v01-listen", self.tunnel_v01.address]
         return flags
@@ -188,18 +188,18 @@ class Proxy:
         `drain` in seconds; None: the configured drain time.
         """
         self.tunnels.is_shutting_down = True
-        if self.connect is not None:
-            await self.connect.stop_accepting()
+        if self.connect_port is not None:
+            await self.connect_port.stop_accepting()
         await self.instance.deregister()
-        self.tunnels.reconnects.shut_down()
+        self.tunnels.reconnect_advisor.shut_down()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.flags.drain if drain is None else drain):
                 await self.table.wait_until_empty()
-                if self.connect is not None:
+                if self.connect_port is not None:
                     # Users whose agents are connected to other proxies use no tunnel of this one.
-                    await self.connect.wait_until_empty()
-        if self.connect is not None:
-            await self.connect.stop()
+                    await self.connect_port.wait_until_empty()
+        if self.connect_port is not None:
+            await self.connect_port.stop()
         self.table.end_all(SHUTTING_DOWN, time.monotonic())
         await background.stop(self._tasks)
         if self.tunnel_v01 is not None:
@@ -218,22 +218,22 @@ class Proxy:
         interval = discovery.read_interval(
             self.flags.instance.announce_ttl, compact=self.flags.compact_discovery
         )
-        is_reachable = True
+        is_backend_reachable = True
         while True:
             try:
                 servers = await self.instance.backend.list_instances("proxy")
-                if self._publisher.observe(map(_resource, servers), time.monotonic()):
+                if self._publisher.observe(map(_proxy_resource_of, servers), time.monotonic()):
                     self.table.wake_all()
                 await self.networking.apply_stored_config()
             except BackendUnavailableError as error:
                 # Nothing is observed, so the proxies that agents know expire, this one included. That is intended.
-                if is_reachable:
+                if is_backend_reachable:
                     log.warning("backend.unreachable: cannot read the backend: %s", error)
-                is_reachable = False
+                is_backend_reachable = False
             else:
-                if not is_reachable:
+                if not is_backend_reachable:
                     log.info("backend.reachable: the backend responds again")
-                is_reachable = True
+                is_backend_reachable = True
             await asyncio.sleep(interval)
 
     async def _sweep(self) -> None:
@@ -244,10 +244,10 @@ class Proxy:
             await asyncio.sleep(tick)
             now = time.monotonic()
             self.table.sweep(now, tick)
-            self.tunnels.reconnects.sweep(now)
+            self.tunnels.reconnect_advisor.sweep(now)
 
 
-def _resource(server: types_pb2.ServerV2) -> ProxyResource:
+def _proxy_resource_of(server: types_pb2.ServerV2) -> ProxyResource:
     labels = server.metadata.labels
     return ProxyResource(
         name=server.metadata.name,
@@ -298,13 +298,13 @@ def from_environment(flags: ProxyFlags, environment: Mapping[str, str]) -> Proxy
     )
 
 
-async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
+async def serve(flags: ProxyFlags, policies: Policies) -> list[str] | None:
     """Run a proxy until it must stop; return the command line of its next run, if it must restart.
 
     Raises NodeStartError.
     """
     shutdown = lifecycle.Shutdown()
-    proxy = Proxy(flags, own, shutdown.request_restart)
+    proxy = Proxy(flags, policies, shutdown.request_restart)
     await proxy.start()
     shutdown.restart_flags = proxy.listen_flags()
     lifecycle.set_on_stop_signal(shutdown.stop_event)
@@ -349,7 +349,7 @@ def _connect_flags(
 @click.option(
     "--connect-limit",
     type=click.IntRange(min=1),
-    default=DEFAULT_LIMIT,
+    default=DEFAULT_USER_LIMIT,
     show_default=True,
     help="Maximum number of user connections. Further ones are refused.",
 )
@@ -417,6 +417,8 @@ def command(
 
     node_policies.run_instance(
         "proxy",
-        lambda instance, own: serve(from_environment(flags_of(instance), own.merge_environment()), own),
+        lambda instance, policies: serve(
+            from_environment(flags_of(instance), policies.merge_environment()), policies
+        ),
         **options,
     )

@@ -36,15 +36,15 @@ class TunnelAdminServicer:
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise agents to reconnect, once per advisory id. The response counts tunnels."""
         await self._check(request.advisory_id, request.reason, context)
-        answer = self._tunnels.reconnects.advise_agents(
+        response = self._tunnels.reconnect_advisor.advise_agents(
             request.advisory_id,
             request.reason or _NO_REASON,
             frozenset(request.agent_ids),
             request.limit,
             dry_run=request.dry_run,
         )
-        answer.proxy_id = self._proxy_id
-        return answer
+        response.proxy_id = self._proxy_id
+        return response
 
     async def AdviseAuthReconnect(  # noqa: N802
         self, request: fleet_pb2.AdviseAuthReconnectRequest, context: Context
@@ -60,7 +60,7 @@ class TunnelAdminServicer:
             reason=request.reason or _NO_REASON,
             leave_auth_id=request.leave_auth_id,
         )
-        response = self._tunnels.auth_reconnects.advise_agents(
+        response = self._tunnels.auth_reconnect_advisor.advise_agents(
             advisory, frozenset(request.agent_ids), request.limit, dry_run=request.dry_run
         )
         response.proxy_id = self._proxy_id

@@ -23,7 +23,7 @@ from fleet.wire import fleet_pb2
 #: Seconds after which the RPC of an ended tunnel is cancelled: it is blocked in a write then.
 _END_WITHIN = 1.0
 #: Seconds by which a ping may be late before it counts as missing.
-_PING_LATE = 1.0
+_PING_TOLERANCE = 1.0
 #: Most unread frames of an agent. At this number, the proxy stops reading from the agent.
 _MOST_UNREAD = 64
 #: Seconds within which an agent must register after its hello.
@@ -68,7 +68,7 @@ class Tunnel:
         #: The task that serves the Control RPC.
         self.task: asyncio.Task[object] | None = None
         #: The Register stream; None before it opens and after it ends.
-        self.register: ClientConnection | None = None
+        self.register_client: ClientConnection | None = None
         #: Both streams have been open together. Until then the tunnel does not count.
         self.is_joined = False
         #: The agent has a newer tunnel that counts. This one stays open for its sessions.
@@ -87,7 +87,7 @@ class Tunnel:
         self.auth_advisory_id = ""
         self.auth_reply: fleet_pb2.AuthAdvisoryReply | None = None
         #: Seconds between the agent's pings, as the agent reports.
-        self.interval = hello.keep_alive_interval_ms / 1000
+        self.ping_interval = hello.keep_alive_interval_ms / 1000
         self._subscriber = subscriber
         self._frames: deque[fleet_pb2.ProxyFrame] = deque()
         self._wakeup = asyncio.Event()
@@ -96,7 +96,7 @@ class Tunnel:
         self._has_room.set()
 
     @property
-    def next_full_at(self) -> float | None:
+    def full_list_due_at(self) -> float | None:
         """When the next full discovery list is due."""
         return self._subscriber.next_full_at
 
@@ -158,8 +158,8 @@ class TunnelTable:
         self._metrics = metrics
         self._on_closed = on_closed
         # By connection: tunnels with an open Control RPC. By agent: the tunnel that counts.
-        self._open: dict[Hashable, Tunnel] = {}
-        self._current: dict[str, Tunnel] = {}
+        self._tunnels_by_connection: dict[Hashable, Tunnel] = {}
+        self._current_by_agent: dict[str, Tunnel] = {}
         # Agent ids by name in lower case. Several agents may have the same name.
         self._ids_by_name: dict[str, set[str]] = {}
         self._feed: RevisionFeed[Tunnel] = RevisionFeed(secrets.token_hex(8))
@@ -174,17 +174,19 @@ class TunnelTable:
     @property
     def offered_tunnels(self) -> tuple[Tunnel, ...]:
         """Tunnels that users can connect through, the oldest first."""
-        return tuple(tunnel for tunnel in self._current.values() if self._feed.get(tunnel.agent_id) is tunnel)
+        return tuple(
+            tunnel for tunnel in self._current_by_agent.values() if self._feed.get(tunnel.agent_id) is tunnel
+        )
 
     @property
-    def sessions(self) -> int:
+    def session_count(self) -> int:
         """Number of open sessions."""
-        return sum(len(tunnel.sessions) for tunnel in self._open.values())
+        return sum(len(tunnel.sessions) for tunnel in self._tunnels_by_connection.values())
 
-    def states(self) -> dict[str, int]:
+    def count_by_state(self) -> dict[str, int]:
         """Return the number of tunnels that are live, offline, registering and draining (replaced)."""
         counts = dict.fromkeys(("live", "offline", "registering", "draining"), 0)
-        for tunnel in self._open.values():
+        for tunnel in self._tunnels_by_connection.values():
             if tunnel.is_displaced:
                 counts["draining"] += 1
             elif not tunnel.is_joined:
@@ -195,26 +197,29 @@ class TunnelTable:
 
     def find_by_connection(self, key: Hashable) -> Tunnel | None:
         """Return the tunnel of a connection, whether it counts or not."""
-        return self._open.get(key)
+        return self._tunnels_by_connection.get(key)
 
     def is_silent(self, key: Hashable, now: float) -> bool:
         """Return whether the agent of a connection has missed a ping, with some tolerance for busy hosts."""
-        tunnel = self._open.get(key)
+        tunnel = self._tunnels_by_connection.get(key)
         if tunnel is None:
             return False
-        return now - tunnel.last_seen_at > self.keep_alive.for_peer(tunnel.interval).interval + _PING_LATE
+        return (
+            now - tunnel.last_seen_at
+            > self.keep_alive.for_peer(tunnel.ping_interval).interval + _PING_TOLERANCE
+        )
 
     def find_current(self, agent_id: str) -> Tunnel | None:
         """Return the tunnel of an agent that counts, live or offline."""
-        return self._current.get(agent_id)
+        return self._current_by_agent.get(agent_id)
 
     def find_live(self, agent_id: str) -> Tunnel | None:
         """Return the live tunnel of an agent; None if there is none."""
         return self._feed.get(agent_id)
 
-    def find(self, agent: str) -> list[Tunnel]:
+    def find_by_id_or_name(self, agent: str) -> list[Tunnel]:
         """Return the live tunnels of the agents with this id, or with this name in any case."""
-        ids = {agent} if agent in self._current else self._ids_by_name.get(agent.lower(), set())
+        ids = {agent} if agent in self._current_by_agent else self._ids_by_name.get(agent.lower(), set())
         return [tunnel for agent_id in sorted(ids) if (tunnel := self._feed.get(agent_id)) is not None]
 
     def open(
@@ -222,7 +227,7 @@ class TunnelTable:
     ) -> Tunnel:
         """Add a tunnel after an agent's hello. It counts once a Register stream joins it."""
         tunnel = Tunnel(hello, key, Subscriber(self._publisher), self._metrics, now, wire)
-        self._open[key] = tunnel
+        self._tunnels_by_connection[key] = tunnel
         self._is_empty.clear()
         return tunnel
 
@@ -231,12 +236,12 @@ class TunnelTable:
         if tunnel.is_joined or tunnel.ended_at is not None:
             return
         tunnel.is_joined = True
-        old = self._current.pop(tunnel.agent_id, None)
+        old = self._current_by_agent.pop(tunnel.agent_id, None)
         if old is not None:
             self._forget_name(old)
             old.is_displaced = True
             self._end_if_idle(old, now)
-        self._current[tunnel.agent_id] = tunnel
+        self._current_by_agent[tunnel.agent_id] = tunnel
         self._ids_by_name.setdefault(tunnel.agent_name.lower(), set()).add(tunnel.agent_id)
         self._feed.put(tunnel.agent_id, tunnel)
 
@@ -247,10 +252,10 @@ class TunnelTable:
 
     def close(self, tunnel: Tunnel) -> None:
         """Remove a tunnel whose Control RPC has ended, and end its sessions."""
-        del self._open[tunnel.key]
+        del self._tunnels_by_connection[tunnel.key]
         self._forget(tunnel)
         self._metrics.closed_tunnels.labels(_REASONS.get(tunnel.end_reason, "closed-by-agent")).inc()
-        if not self._open:
+        if not self._tunnels_by_connection:
             self._is_empty.set()
         if self._on_closed is not None:
             self._on_closed(tunnel)
@@ -274,7 +279,7 @@ class TunnelTable:
     def record_frame(self, tunnel: Tunnel, now: float) -> None:
         """Record a message of the agent. An offline tunnel becomes live again."""
         tunnel.last_seen_at = now
-        if self._current.get(tunnel.agent_id) is tunnel and self._feed.get(tunnel.agent_id) is None:
+        if self._current_by_agent.get(tunnel.agent_id) is tunnel and self._feed.get(tunnel.agent_id) is None:
             self._feed.put(tunnel.agent_id, tunnel)
 
     def since(self, epoch: str, revision: int, limit: int) -> FeedPage[Tunnel]:
@@ -283,30 +288,30 @@ class TunnelTable:
 
     def wake_all(self) -> None:
         """Wake all tunnels, because proxies have changed."""
-        for tunnel in self._open.values():
+        for tunnel in self._tunnels_by_connection.values():
             tunnel.wake()
 
-    def send_all(self, frame: Callable[[Tunnel], fleet_pb2.ProxyFrame]) -> None:
+    def send_all(self, make_frame: Callable[[Tunnel], fleet_pb2.ProxyFrame]) -> None:
         """Queue a frame on every tunnel."""
-        for tunnel in self._open.values():
-            tunnel.send(frame(tunnel))
+        for tunnel in self._tunnels_by_connection.values():
+            tunnel.send(make_frame(tunnel))
 
     def end_all(self, reason: str, now: float) -> None:
-        for tunnel in self._open.values():
+        for tunnel in self._tunnels_by_connection.values():
             tunnel.end(reason, now)
 
     def sweep(self, now: float, tick: float) -> None:
         """End dead tunnels and send full lists that are due. Called every `tick` seconds."""
         lag_seconds = 0.0 if self._swept_at is None else now - self._swept_at - tick
         self._swept_at = now
-        for tunnel in list(self._open.values()):
+        for tunnel in list(self._tunnels_by_connection.values()):
             if lag_seconds > tick:
                 # This process was frozen and did not listen: what agents sent meanwhile is still in the sockets.
                 tunnel.last_seen_at = min(tunnel.last_seen_at + lag_seconds, now)
                 if not tunnel.is_joined:
                     tunnel.opened_at = min(tunnel.opened_at + lag_seconds, now)
             self._check_liveness(tunnel, now)
-            if tunnel.next_full_at is not None and now >= tunnel.next_full_at:
+            if tunnel.full_list_due_at is not None and now >= tunnel.full_list_due_at:
                 tunnel.wake()
             self._report_sessions(tunnel)
             ended_at = tunnel.ended_at
@@ -315,8 +320,8 @@ class TunnelTable:
 
     def _check_liveness(self, tunnel: Tunnel, now: float) -> None:
         # By the agent's own interval: this proxy's may have changed before the agent knew.
-        liveness = self.keep_alive.for_peer(tunnel.interval).liveness(tunnel.last_seen_at, now)
-        is_current = self._current.get(tunnel.agent_id) is tunnel
+        liveness = self.keep_alive.for_peer(tunnel.ping_interval).liveness(tunnel.last_seen_at, now)
+        is_current = self._current_by_agent.get(tunnel.agent_id) is tunnel
         if is_current and liveness is not TunnelLiveness.LIVE:
             self._feed.remove(tunnel.agent_id)
         # A displaced tunnel gets no new sessions, so an offline one is not worth keeping.
@@ -326,8 +331,8 @@ class TunnelTable:
             tunnel.end(_NOT_REGISTERED, now)
 
     def _forget(self, tunnel: Tunnel) -> None:
-        if self._current.get(tunnel.agent_id) is tunnel:
-            del self._current[tunnel.agent_id]
+        if self._current_by_agent.get(tunnel.agent_id) is tunnel:
+            del self._current_by_agent[tunnel.agent_id]
             self._feed.remove(tunnel.agent_id)
             self._forget_name(tunnel)
 

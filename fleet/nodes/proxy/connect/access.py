@@ -18,9 +18,9 @@ from fleet.transport.tls import TLSFiles
 #: Shortest token, in characters: shorter ones can be guessed.
 _SHORTEST_TOKEN = 16
 #: Default limit of user connections. Each takes an open file and about 100 KB.
-DEFAULT_LIMIT = 10_000
+DEFAULT_USER_LIMIT = 10_000
 #: Organizational unit of agents' certificates. Agents serve sessions and may not connect.
-_AGENTS = "agent"
+_AGENT_UNIT = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ConnectFlags:
     #: Tokens. Each of them admits a user.
     tokens: tuple[str, ...] = ()
     #: Most user connections at a time.
-    limit: int = DEFAULT_LIMIT
+    user_limit: int = DEFAULT_USER_LIMIT
 
 
 def read_tokens(path: Path, flag: str = "--connect-tokens") -> tuple[str, ...]:
@@ -58,9 +58,9 @@ class ConnectAccess:
     def __init__(self, flags: ConnectFlags, tls: TLSFiles) -> None:
         """Raises NodeStartError if everybody could connect from other machines, or if the TLS files cannot be used."""
         self._tokens = tuple(token.encode() for token in flags.tokens)
-        self._certificates = tls.enabled and tls.authority is not None
-        self.tls = _context(tls) if tls.enabled else None
-        if not (self._tokens or self._certificates or addresses.is_loopback(flags.listen[0])):
+        self._accepts_certificates = tls.enabled and tls.authority is not None
+        self.tls = _make_tls_context(tls) if tls.enabled else None
+        if not (self._tokens or self._accepts_certificates or addresses.is_loopback(flags.listen[0])):
             raise NodeStartError(
                 f"--connect-listen {addresses.join(*flags.listen)} is reachable from other machines: set "
                 "--connect-tokens FILE, or --tls-ca to admit users with a client certificate"
@@ -71,24 +71,24 @@ class ConnectAccess:
         token = connect.token_of(authorization).encode()
         if any(hmac.compare_digest(token, allowed_token) for allowed_token in self._tokens):
             return
-        if self._certificates and certificate:
-            if _AGENTS in _units(certificate):
+        if self._accepts_certificates and certificate:
+            if _AGENT_UNIT in _units_of(certificate):
                 raise RefusedError(
                     RefusalReason.FORBIDDEN,
                     "not allowed: this is an agent's certificate, and agents may not connect to services",
                 )
             return
-        if self._tokens or self._certificates:
-            raise RefusedError(RefusalReason.UNAUTHENTICATED, self._credentials_hint(authorization))
+        if self._tokens or self._accepts_certificates:
+            raise RefusedError(RefusalReason.UNAUTHENTICATED, self._describe_credentials(authorization))
 
-    def _credentials_hint(self, authorization: str) -> str:
+    def _describe_credentials(self, authorization: str) -> str:
         ways = ["a token in the Proxy-Authorization header"] if self._tokens else []
-        ways += ["a client certificate of this fleet"] if self._certificates else []
+        ways += ["a client certificate of this fleet"] if self._accepts_certificates else []
         begin = "unknown token: send" if authorization and self._tokens else "authentication required: send"
         return f"{begin} {' or '.join(ways)}"
 
 
-def _context(tls: TLSFiles) -> ssl.SSLContext:
+def _make_tls_context(tls: TLSFiles) -> ssl.SSLContext:
     if tls.certificate is None or tls.key is None:
         raise NodeStartError(
             "a server with TLS needs a certificate and its key: set both --tls-cert and --tls-key"
@@ -107,7 +107,7 @@ def _context(tls: TLSFiles) -> ssl.SSLContext:
     return context
 
 
-def _units(certificate: Mapping[str, Any]) -> list[str]:
+def _units_of(certificate: Mapping[str, Any]) -> list[str]:
     return [
         unit
         for part in certificate.get("subject", ())

@@ -17,12 +17,12 @@ from fleet.transport.tunnel.pump import TcpConnection
 class ConnectMetrics(Collector):
     """Metrics of the CONNECT port, and the states of the tunnels behind it."""
 
-    def __init__(self, registry: CollectorRegistry, states: Callable[[], dict[str, int]]) -> None:
-        """`states` returns the number of tunnels in each state."""
+    def __init__(self, registry: CollectorRegistry, count_by_state: Callable[[], dict[str, int]]) -> None:
+        """`count_by_state` returns the number of tunnels in each state."""
         self._connections: set[TcpConnection] = set()
-        self._to_agents = 0
-        self._from_agents = 0
-        self._states = states
+        self._to_agent_bytes = 0
+        self._from_agent_bytes = 0
+        self._count_by_state = count_by_state
         self._opened_connections = Counter(
             "refloat_connect_connections",
             "User connections that reached an agent's service",
@@ -47,8 +47,8 @@ class ConnectMetrics(Collector):
             lambda: float(len(self._connections))
         )
         tunnels = Gauge("refloat_tunnels", "Reverse tunnels by state", ["state"], registry=registry)
-        for state in states():
-            tunnels.labels(state).set_function(functools.partial(self._count, state))
+        for state in count_by_state():
+            tunnels.labels(state).set_function(functools.partial(self._count_tunnels, state))
         registry.register(self)
 
     def record_refusal(self, reason: RefusalReason) -> None:
@@ -67,13 +67,13 @@ class ConnectMetrics(Collector):
     def record_close(self, connection: TcpConnection, *, is_aborted: bool) -> None:
         """Count the end of a connection."""
         self._connections.discard(connection)
-        self._to_agents += connection.received_bytes
-        self._from_agents += connection.sent_bytes
+        self._to_agent_bytes += connection.received_bytes
+        self._from_agent_bytes += connection.sent_bytes
         if is_aborted:
             self._aborted_connections.inc()
 
-    def _count(self, state: str) -> float:
-        return float(self._states()[state])
+    def _count_tunnels(self, state: str) -> float:
+        return float(self._count_by_state()[state])
 
     @override
     def collect(self) -> Iterable[Metric]:
@@ -82,10 +82,12 @@ class ConnectMetrics(Collector):
             "refloat_connect_bytes", "Bytes of user connections", labels=["direction"]
         )
         family.add_metric(
-            ["to-agent"], self._to_agents + sum(connection.received_bytes for connection in self._connections)
+            ["to-agent"],
+            self._to_agent_bytes + sum(connection.received_bytes for connection in self._connections),
         )
         family.add_metric(
-            ["from-agent"], self._from_agents + sum(connection.sent_bytes for connection in self._connections)
+            ["from-agent"],
+            self._from_agent_bytes + sum(connection.sent_bytes for connection in self._connections),
         )
         yield family
 

@@ -22,9 +22,9 @@ from fleet.transport.backend import BackendUnavailableError
 from fleet.transport.tls import TLSError
 from fleet.transport.tunnel.pump import TcpConnection
 
-_BY_STATUS = {reason.status: reason for reason in RefusalReason}
+_REASON_BY_STATUS = {reason.status: reason for reason in RefusalReason}
 #: Refusals that are about this proxy's configuration and not about the user.
-_NOT_LET_IN = (RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN)
+_ADMISSION_REASONS = (RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Peers:
         """`token` authenticates this proxy to its peers. Raises NodeStartError."""
         self._instance = instance
         self._token = token
-        self._context: ssl.SSLContext | None
+        self._tls_context: ssl.SSLContext | None
         try:
-            self._context = connect_client.client_context(instance.flags.tls)
+            self._tls_context = connect_client.client_context(instance.flags.tls)
         except TLSError as error:
             raise NodeStartError(str(error)) from None
 
@@ -50,7 +50,7 @@ class Peers:
         """Connect to a service of an agent that has no tunnel here. Raises RefusedError."""
         no_tunnel = f"agent {service_target.agent!r} has no tunnel to this proxy"
         try:
-            peers = await self._find_holders(service_target.agent)
+            peers = await self._find_peers_with_tunnel(service_target.agent)
         except BackendUnavailableError as error:
             raise RefusedError(
                 RefusalReason.NO_AGENT, f"{no_tunnel}, and the backend cannot be read: {error}"
@@ -63,7 +63,7 @@ class Peers:
             except NoTunnelError as error:
                 reason = f"{no_tunnel}, and proxy {peer.name} responded: {error}"
             except ConnectError as error:
-                raise self._refusal(peer, error) from None
+                raise self._refusal_of(peer, error) from None
         raise RefusedError(RefusalReason.NO_AGENT, reason)
 
     async def _dial(self, peer: _Peer, service_target: ServiceTarget) -> TcpConnection:
@@ -74,24 +74,24 @@ class Peers:
             tls=self._instance.flags.tls,
             peer_id=self._instance.flags.id,
         )
-        return await connect_client.dial(plan, self._context)
+        return await connect_client.dial(plan, self._tls_context)
 
-    def _refusal(self, peer: _Peer, error: ConnectError) -> RefusedError:
-        reason = _BY_STATUS.get(error.status, RefusalReason.PEER)
-        if reason in _NOT_LET_IN:
+    def _refusal_of(self, peer: _Peer, error: ConnectError) -> RefusedError:
+        reason = _REASON_BY_STATUS.get(error.status, RefusalReason.PEER)
+        if reason in _ADMISSION_REASONS:
             return RefusedError(RefusalReason.PEER, f"proxy {peer.name} does not admit this proxy: {error}")
         return RefusedError(reason, str(error))
 
-    async def _find_holders(self, agent: str) -> list[_Peer]:
+    async def _find_peers_with_tunnel(self, agent: str) -> list[_Peer]:
         """Return the proxies with a tunnel to the agent, given by its id or by the name that the id is derived from."""
-        backend, own = self._instance.backend, self._instance.flags
-        for agent_id in dict.fromkeys((agent, *(self._id_of(name) for name in (agent, agent.lower())))):
+        backend, own_flags = self._instance.backend, self._instance.flags
+        for agent_id in dict.fromkeys((agent, *(self._agent_id_of(name) for name in (agent, agent.lower())))):
             entry = await backend.get_agent(agent_id)
             if entry is not None:
                 break
         else:
             return []
-        claimed_ids = set(entry.agent.tracker.claimed) - {own.id}
+        claimed_ids = set(entry.agent.tracker.claimed) - {own_flags.id}
         return [
             _Peer(server.spec.hostname, address)
             for server in await backend.list_instances("proxy")
@@ -100,5 +100,5 @@ class Peers:
             and (address := self._instance.parse_resource_address(server, label))
         ]
 
-    def _id_of(self, name: str) -> str:
+    def _agent_id_of(self, name: str) -> str:
         return flags.host_id(self._instance.flags.cluster, "agent", name)

@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 
 #: Seconds from connecting to the complete head, and from there to the agent's response.
 _HEAD_WITHIN = 10.0
-_ANSWER_WITHIN = 10.0
+_RESPONSE_WITHIN = 10.0
 #: Seconds for the TLS handshake and for the TLS shutdown.
 _TLS_WITHIN = 5.0
 _BACKLOG = 1024
 #: Most connections without a request. They must not use up the limit of users.
-_MOST_STRANGERS = 1_000
+_MAX_PENDING_CONNECTIONS = 1_000
 _PEER_HEADER = connect.PEER_HEADER.lower().encode()
 
 
@@ -62,7 +62,7 @@ class ConnectPort:
         self._metrics = metrics
         self._server: asyncio.Server | None = None
         #: Tasks of all connections; those without a request yet; number of admitted ones.
-        self._users: set[asyncio.Task[None]] = set()
+        self._connection_tasks: set[asyncio.Task[None]] = set()
         self._pending_connections: PendingConnections[RequestProtocol] = PendingConnections()
         self._user_count = 0
         self.address = ""
@@ -75,15 +75,15 @@ class ConnectPort:
     async def start(self) -> None:
         """Start listening. Raises NodeStartError."""
         loop = asyncio.get_running_loop()
-        within = None if self._access.tls is None else _TLS_WITHIN
+        tls_timeout = None if self._access.tls is None else _TLS_WITHIN
         listen = self._flags.listen
         server_start = loop.create_server(
             lambda: RequestProtocol(self._on_connect),
             *listen,
             ssl=self._access.tls,
             backlog=_BACKLOG,
-            ssl_handshake_timeout=within,
-            ssl_shutdown_timeout=within,
+            ssl_handshake_timeout=tls_timeout,
+            ssl_shutdown_timeout=tls_timeout,
         )
         self._server = await lifecycle.start_listening(listen, server_start)
         self.address = addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
@@ -96,53 +96,55 @@ class ConnectPort:
 
     async def wait_until_empty(self) -> None:
         """Wait until all connections have ended."""
-        while self._users:
-            await asyncio.wait(list(self._users))
+        while self._connection_tasks:
+            await asyncio.wait(list(self._connection_tasks))
 
     async def stop(self) -> None:
         """Stop listening and end all connections."""
         await self.stop_accepting()
-        await background.stop(self._users)
+        await background.stop(self._connection_tasks)
 
-    def _on_connect(self, head: RequestProtocol) -> None:
-        evicted_head = self._pending_connections.add(head, _host(head), _MOST_STRANGERS)
-        if evicted_head is not None:
+    def _on_connect(self, client: RequestProtocol) -> None:
+        evicted_client = self._pending_connections.add(
+            client, _client_host_of(client), _MAX_PENDING_CONNECTIONS
+        )
+        if evicted_client is not None:
             self._metrics.record_refusal(RefusalReason.BUSY)
-            evicted_head.transport.abort()
-        task = asyncio.get_running_loop().create_task(self._serve(head), name="user of the CONNECT port")
-        self._users.add(task)
-        task.add_done_callback(self._users.discard)
+            evicted_client.transport.abort()
+        task = asyncio.get_running_loop().create_task(self._serve(client), name="user of the CONNECT port")
+        self._connection_tasks.add(task)
+        task.add_done_callback(self._connection_tasks.discard)
 
-    async def _serve(self, head: RequestProtocol) -> None:
+    async def _serve(self, client: RequestProtocol) -> None:
         try:
-            await self._serve_head(head)
+            await self._serve_request(client)
         except ConnectionError:
             pass  # the client has left
         except Exception:
             log.exception("connect.failed: a user's connection failed with an internal error")
         finally:
-            self._pending_connections.remove(head)
-            if head.transport.get_protocol() is head:
-                head.transport.close()
+            self._pending_connections.remove(client)
+            if client.transport.get_protocol() is client:
+                client.transport.close()
 
-    async def _serve_head(self, head: RequestProtocol) -> None:
+    async def _serve_request(self, client: RequestProtocol) -> None:
         try:
-            request = await head.read(_HEAD_WITHIN)
-            service_target = self._admit(head, request)
-            self._pending_connections.remove(head)
-            with self._reserve_slot():
-                await self._connect(head, request, service_target)
+            request = await client.read(_HEAD_WITHIN)
+            service_target = self._admit(client, request)
+            self._pending_connections.remove(client)
+            with self._reserve_user_slot():
+                await self._connect(client, request, service_target)
         except RefusedError as refusal:
             self._metrics.record_refusal(refusal.reason)
-            log.info("connect.refused: %s, %s: %s", _peer_address(head), refusal.reason.label, refusal)
-            await head.refuse(refusal)
+            log.info("connect.refused: %s, %s: %s", _client_address_of(client), refusal.reason.label, refusal)
+            await client.refuse(refusal)
 
     @contextlib.contextmanager
-    def _reserve_slot(self) -> Iterator[None]:
-        if self._user_count >= self._flags.limit:
+    def _reserve_user_slot(self) -> Iterator[None]:
+        if self._user_count >= self._flags.user_limit:
             raise RefusedError(
                 RefusalReason.BUSY,
-                f"this proxy has reached its limit of {self._flags.limit} user connections; try again later",
+                f"this proxy has reached its limit of {self._flags.user_limit} user connections; try again later",
             )
         self._user_count += 1
         try:
@@ -151,23 +153,23 @@ class ConnectPort:
             self._user_count -= 1
 
     async def _connect(
-        self, head: RequestProtocol, request: h11.Request, service_target: ServiceTarget
+        self, client: RequestProtocol, request: h11.Request, service_target: ServiceTarget
     ) -> None:
-        tunnel = self._find(service_target)
+        tunnel = self._find_tunnel(service_target)
         if tunnel is None:
-            await self._carry_to_peer(head, service_target, await self._dial_peer(request, service_target))
+            await self._carry_to_peer(client, service_target, await self._dial_peer(request, service_target))
             return
-        stream = await self._open(tunnel, service_target)
+        stream = await self._open_session(tunnel, service_target)
         self._table.begin_session(tunnel, stream)
         try:
-            await self._carry_to_agent(head, service_target, stream)
+            await self._carry_to_agent(client, service_target, stream)
         finally:
             self._table.end_session(tunnel, stream, time.monotonic())
 
-    def _admit(self, head: RequestProtocol, request: h11.Request) -> ServiceTarget:
+    def _admit(self, client: RequestProtocol, request: h11.Request) -> ServiceTarget:
         headers = {name: value for name, value in request.headers if name == b"proxy-authorization"}
         authorization = headers.get(b"proxy-authorization", b"").decode("latin-1")
-        self._access.check(authorization, head.transport.get_extra_info("peercert"))
+        self._access.check(authorization, client.transport.get_extra_info("peercert"))
         if request.method != b"CONNECT":
             method = request.method.decode("latin-1")
             raise RefusedError(
@@ -177,10 +179,10 @@ class ConnectPort:
         connect.check_framing(request.headers)
         return connect.parse(request.target.decode("latin-1"))
 
-    def _find(self, service_target: ServiceTarget) -> Tunnel | None:
+    def _find_tunnel(self, service_target: ServiceTarget) -> Tunnel | None:
         if self._tunnels.is_shutting_down:
             raise RefusedError(RefusalReason.DRAINING, "this proxy is shutting down")
-        tunnels = self._table.find(service_target.agent)
+        tunnels = self._table.find_by_id_or_name(service_target.agent)
         if len(tunnels) > 1:
             ids = ", ".join(tunnel.agent_id for tunnel in tunnels)
             raise RefusedError(
@@ -196,44 +198,44 @@ class ConnectPort:
             )
         return await self._peers.dial(service_target)
 
-    async def _open(self, tunnel: Tunnel, service_target: ServiceTarget) -> TunnelStream:
+    async def _open_session(self, tunnel: Tunnel, service_target: ServiceTarget) -> TunnelStream:
         try:
-            async with asyncio.timeout(_ANSWER_WITHIN):
+            async with asyncio.timeout(_RESPONSE_WITHIN):
                 return await self._tunnels.open_session(tunnel, service_target.service)
         except TimeoutError:
             raise RefusedError(
                 RefusalReason.TIMEOUT,
-                f"agent {tunnel.agent_name} did not respond within {_ANSWER_WITHIN:g} s",
+                f"agent {tunnel.agent_name} did not respond within {_RESPONSE_WITHIN:g} s",
             ) from None
         except TunnelError as error:
             raise RefusedError(RefusalReason.AGENT, str(error)) from None
 
     async def _carry_to_agent(
-        self, head: RequestProtocol, service_target: ServiceTarget, stream: TunnelStream
+        self, client: RequestProtocol, service_target: ServiceTarget, stream: TunnelStream
     ) -> None:
         try:
-            connection = _take_over(head)
+            connection = _take_over(client)
         except ConnectionError:
             stream.abort("the client has left")
             raise
-        await self._carry_counted(head, service_target, connection, pump(connection, stream))
+        await self._run_transfer(client, service_target, connection, pump(connection, stream))
 
     async def _carry_to_peer(
-        self, head: RequestProtocol, service_target: ServiceTarget, peer: TcpConnection
+        self, client: RequestProtocol, service_target: ServiceTarget, peer: TcpConnection
     ) -> None:
         try:
-            connection = _take_over(head)
+            connection = _take_over(client)
         except ConnectionError:
             peer.reset()
             raise
         self._metrics.record_peering()
-        await self._carry_counted(
-            head, service_target, connection, splice(connection, peer, wait_for_both=True)
+        await self._run_transfer(
+            client, service_target, connection, splice(connection, peer, wait_for_both=True)
         )
 
-    async def _carry_counted(
+    async def _run_transfer(
         self,
-        head: RequestProtocol,
+        client: RequestProtocol,
         service_target: ServiceTarget,
         connection: TcpConnection,
         transfer: Awaitable[None],
@@ -244,13 +246,13 @@ class ConnectPort:
             await transfer
             is_aborted = False
         except (TunnelError, ServiceConnectionLostError) as error:
-            log.info("connect.aborted: %s: %s", _peer_address(head), error)
+            log.info("connect.aborted: %s: %s", _client_address_of(client), error)
         except asyncio.CancelledError:
             # The drain time is over. Log whose connection is cut, because nothing else explains it to the user. A
             # metric would be useless: the process ends before a scrape.
             log.warning(
                 "connect.drain-timeout: %s, connected to %s of agent %s",
-                _describe_user(head),
+                _describe_user(client),
                 service_target.service,
                 service_target.agent,
             )
@@ -259,32 +261,32 @@ class ConnectPort:
             self._metrics.record_close(connection, is_aborted=is_aborted)
 
 
-def _take_over(head: RequestProtocol) -> TcpConnection:
-    """Respond with HTTP 200, and return the wire that takes over the connection. Raises ConnectionError."""
+def _take_over(client: RequestProtocol) -> TcpConnection:
+    """Respond with HTTP 200, and return the connection that continues. Raises ConnectionError."""
     connection = TcpConnection()
-    connection.take_over(head.transport, head.accept())
-    if head.at_eof:
+    connection.take_over(client.transport, client.accept())
+    if client.at_eof:
         connection.eof_received()
     return connection
 
 
-def _peer_address(head: RequestProtocol) -> str:
-    peer = head.transport.get_extra_info("peername")
+def _client_address_of(client: RequestProtocol) -> str:
+    peer = client.transport.get_extra_info("peername")
     return addresses.join(*peer[:2]) if peer else "unknown client"
 
 
-def _host(head: RequestProtocol) -> str:
-    peer = head.transport.get_extra_info("peername")
+def _client_host_of(client: RequestProtocol) -> str:
+    peer = client.transport.get_extra_info("peername")
     return str(peer[0]) if peer else ""
 
 
-def _describe_user(head: RequestProtocol) -> str:
+def _describe_user(client: RequestProtocol) -> str:
     """Return the user's certificate name, if any, and address."""
-    certificate = head.transport.get_extra_info("peercert") or {}
+    certificate = client.transport.get_extra_info("peercert") or {}
     names = [
         common_name
         for part in certificate.get("subject", ())
         for key, common_name in part
         if key == "commonName"
     ]
-    return f"{names[0]} at {_peer_address(head)}" if names else _peer_address(head)
+    return f"{names[0]} at {_client_address_of(client)}" if names else _client_address_of(client)

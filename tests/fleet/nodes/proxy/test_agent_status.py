@@ -52,7 +52,7 @@ async def test_status_of_unresponsive_agent_times_out(
     plane: Plane, agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller gets UNAVAILABLE instead of waiting."""
-    monkeypatch.setattr(agent_status, "_WITHIN", 0.2)
+    monkeypatch.setattr(agent_status, "_DEFAULT_TIMEOUT", 0.2)
     proxy = await plane.proxy(ttl=600.0)
     await agents.connect(proxy, "mute")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -71,7 +71,7 @@ def test_timeout_ends_before_the_deadline_of_the_caller(
 
 async def test_unread_status_responses_are_limited(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few responses wait; further calls are refused."""
-    monkeypatch.setattr(agent_status, "_MOST_OF_ONE", 2)
+    monkeypatch.setattr(agent_status, "_MAX_UNREAD_PER_CALLER", 2)
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
     services = tuple((f"{count}{'x' * 50}", "127.0.0.1:1") for count in range(30))
     group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], services=services)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from fleet.nodes.proxy.auth_reconnects import AuthReconnects
+from fleet.nodes.proxy.auth_reconnects import AuthReconnectAdvisor
 from fleet.nodes.proxy.metrics import ProxyMetrics
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.protocol.networking.keep_alive import KeepAlive
@@ -27,7 +27,7 @@ class AdvisedTunnels:
         self.registry = CollectorRegistry()
         metrics = ProxyMetrics(self.registry)
         self.table = TunnelTable(Publisher(10.0, compact=True), KeepAlive(), metrics)
-        self.reconnects = AuthReconnects(self.table, metrics)
+        self.reconnects = AuthReconnectAdvisor(self.table, metrics)
         self.tunnels = {agent: self._open(agent) for agent in agents}
 
     def _open(self, agent: str) -> Tunnel:

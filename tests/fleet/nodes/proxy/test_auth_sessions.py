@@ -96,7 +96,7 @@ async def test_agent_uses_another_proxy_when_its_proxy_stops(plane: Plane) -> No
 
 async def test_ready_auths_are_preferred(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """An auth that is not ready is chosen if there is no other; an auth that does not listen is skipped."""
-    monkeypatch.setattr(auth_sessions, "_READY_WITHIN", 30.0)
+    monkeypatch.setattr(auth_sessions, "_READY_TIMEOUT", 30.0)
     unready_auth, ready_auth = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
     handler = make_handler(plane)
     unready_auth.instance.process.record_failure("auth")
@@ -140,7 +140,7 @@ async def test_auth_with_invalid_address_is_skipped(plane: Plane, caplog: pytest
             handler._refreshed_at = -1e9
             first, second = await handler._shuffle_auths()
             assert first.address == addresses.parse(auth.instance.grpc_address)
-            assert (second.address, second.ready) == (("10.0.0.1", 3025), False)
+            assert (second.address, second.is_ready) == (("10.0.0.1", 3025), False)
     refused_count = handler._instance.registry.get_sample_value(
         "refloat_refused_inputs_total", {"kind": "resource"}
     )

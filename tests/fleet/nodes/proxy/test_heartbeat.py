@@ -30,7 +30,7 @@ from tests.fakes.waiting import eventually
 
 async def start_proxy(plane: Plane, *auths: str, **proxy_flags: Any) -> Proxy:
     """Start a proxy that sends heartbeats to auths at these HTTP addresses, or to those in the backend."""
-    flags = HeartbeatFlags(auths=tuple(addresses.parse(address) for address in auths))
+    flags = HeartbeatFlags(auth_addresses=tuple(addresses.parse(address) for address in auths))
     return await plane.proxy(heartbeat=flags, **proxy_flags)
 
 
@@ -42,7 +42,7 @@ def presence_of(proxy: Proxy) -> AuthPresence:
 
 async def send_heartbeat(proxy: Proxy) -> None:
     """Send one more heartbeat. Raises BackendUnavailable."""
-    await presence_of(proxy).put(proxy.instance._resource(time.time()))
+    await presence_of(proxy).put(proxy.instance._make_resource(time.time()))
 
 
 async def list_heartbeat_auths(proxy: Proxy) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 
 from fleet.nodes.proxy.metrics import ProxyMetrics
-from fleet.nodes.proxy.reconnects import Reconnects
+from fleet.nodes.proxy.reconnects import ReconnectAdvisor
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.protocol.networking.keep_alive import KeepAlive
@@ -22,7 +22,7 @@ class AdvisedTunnels:
     def __init__(self, *agents: str, interval: float = 0.0) -> None:
         metrics = ProxyMetrics(CollectorRegistry())
         self.table = TunnelTable(Publisher(10.0, compact=True), KeepAlive(), metrics)
-        self.reconnects = Reconnects(self.table, interval, metrics)
+        self.reconnects = ReconnectAdvisor(self.table, interval, metrics)
         self.tunnels = {agent: self._open(agent) for agent in agents}
 
     def _open(self, agent: str) -> Tunnel:
@@ -115,8 +115,10 @@ async def test_advised_agent_connects_elsewhere_before_it_leaves(plane: Plane) -
     proxy_addresses = [old.instance.grpc_address, f"127.0.0.1:{forward.listen[1]}"]
     (agent,) = (await plane.agents(auth.instance.grpc_address, proxy_addresses)).agents
     await eventually(lambda: set(agent.tunnels.proxy_ids) == instance_ids(old))
-    old.tunnels.reconnects.advise_agents("first", "try", (), 0)
-    await eventually(lambda: old.tunnels.reconnects.advise_agents("first", "try", (), 0).staying_count == 1)
+    old.tunnels.reconnect_advisor.advise_agents("first", "try", (), 0)
+    await eventually(
+        lambda: old.tunnels.reconnect_advisor.advise_agents("first", "try", (), 0).staying_count == 1
+    )
     assert set(agent.tunnels.proxy_ids) == instance_ids(old)
 
     other_proxy = await plane.proxy("other", ttl=60.0)
@@ -124,7 +126,7 @@ async def test_advised_agent_connects_elsewhere_before_it_leaves(plane: Plane) -
     await forward.change(target_address=(host, int(port)))
     await eventually(lambda: len(agent.snapshot().tracked_proxies) == 2)
     tunnel_counts: list[int] = []
-    old.tunnels.reconnects.advise_agents("second", "go", (), 0)
+    old.tunnels.reconnect_advisor.advise_agents("second", "go", (), 0)
 
     def has_moved() -> bool:
         tunnel_counts.append(len(agent.tunnels.proxy_ids))

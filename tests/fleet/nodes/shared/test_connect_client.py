@@ -166,7 +166,7 @@ async def test_echo_over_tls_with_a_real_agent(plane: Plane, tmp_path: Path) -> 
         connect=ConnectFlags(("127.0.0.1", 0)),
         tls=TLSFiles(proxy_certificate.certificate, proxy_certificate.key, ca.ca),
     )
-    assert proxy.connect is not None
+    assert proxy.connect_port is not None
     async with serve_echo() as port:
         auth = await plane.auth(
             ttl=600.0, tls=TLSFiles(auth_certificate.certificate, auth_certificate.key, ca.ca)
@@ -178,7 +178,7 @@ async def test_echo_over_tls_with_a_real_agent(plane: Plane, tmp_path: Path) -> 
             tls=TLSFiles(agent_certificate.certificate, agent_certificate.key, ca.ca),
         )
         await eventually(lambda: len(proxy.table) == 1)
-        proxy_addresses = (addresses.parse(proxy.connect.address),)
+        proxy_addresses = (addresses.parse(proxy.connect_port.address),)
         connection = await dial_plan(ConnectPlan("echo.agent-1", proxy_addresses, tls=console_files))
         await connection.write(memoryview(b"hello"))
         message = await connection.read()
@@ -186,7 +186,7 @@ async def test_echo_over_tls_with_a_real_agent(plane: Plane, tmp_path: Path) -> 
         assert message.endswith(b"hello")
         connection.close()
         await connection.closed_future
-        await eventually(lambda: proxy.table.sessions == 0)
+        await eventually(lambda: proxy.table.session_count == 0)
         with pytest.raises(ConnectError, match="send a client certificate"):
             await dial_plan(ConnectPlan("echo.agent-1", proxy_addresses, tls=TLSFiles(authority=ca.ca)))
 
@@ -206,8 +206,8 @@ async def test_port_with_certificate_of_an_auth_is_refused(plane: Plane, tmp_pat
     proxy = await plane.proxy(
         ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0)), tls=certificates.of("auth-1", "auth")
     )
-    assert proxy.connect is not None
-    proxy_addresses = (addresses.parse(proxy.connect.address),)
+    assert proxy.connect_port is not None
+    proxy_addresses = (addresses.parse(proxy.connect_port.address),)
 
     with pytest.raises(ConnectError, match=r"Hostname mismatch.*proxy\.refloat\.local"):
         await dial_plan(

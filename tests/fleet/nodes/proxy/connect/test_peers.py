@@ -31,7 +31,7 @@ TOKEN = "a-token-of-somebody"
 async def dial_through(proxy: Proxy, target: str, **options: str) -> TcpConnection:
     """Connect to a target through the CONNECT port of a proxy."""
     assert proxy.connect is not None
-    proxy_addresses = (addresses.parse(proxy.connect.address),)
+    proxy_addresses = (addresses.parse(proxy.connect_port.address),)
     tls = proxy.instance.flags.tls
     return await connect_client.dial(
         ConnectPlan(target, proxy_addresses, tls=tls, **options), connect_client.client_context(tls)
@@ -96,7 +96,7 @@ async def test_target_is_reached_through_either_proxy(plane: Plane) -> None:
             assert message.endswith(hashlib.sha256(data).digest())
             assert await connection.read() is None
             connection.close()
-        await eventually(lambda: holder.table.sessions == 0)
+        await eventually(lambda: holder.table.session_count == 0)
     _, metrics = await get_diag(other_proxy.instance, "/metrics")
     assert "refloat_connect_peered_connections_total 3.0" in metrics
     assert "refloat_connect_aborted_connections_total 0.0" in metrics
@@ -149,7 +149,7 @@ async def test_outdated_claim_is_reported_by_the_other_proxy(plane: Plane) -> No
     """The backend still lists the tunnel; the other proxy responds that it is closed."""
     async with serve_echo() as port:
         holder, other_proxy = await start_two_proxies(plane, port)
-        holder.table.find = lambda agent: []  # type: ignore[method-assign]
+        holder.table.find_by_id_or_name = lambda agent: []  # type: ignore[method-assign]
         assert "and proxy proxy-1 responded: agent 'agent-1' has no tunnel" in await expect_refusal(
             other_proxy, "web.agent-1"
         )
@@ -160,7 +160,7 @@ async def test_unreachable_peer_is_reported(plane: Plane) -> None:
     async with serve_echo() as port:
         holder, other_proxy = await start_two_proxies(plane, port)
         assert holder.connect is not None
-        await holder.connect.stop()
+        await holder.connect_port.stop()
         assert "cannot connect to proxy" in await expect_refusal(other_proxy, "web.agent-1")
 
 
@@ -181,7 +181,7 @@ async def test_proxies_use_the_user_token_between_each_other(plane: Plane) -> No
         holder, other_proxy = await start_two_proxies(plane, port, flags)
         (await dial_through(other_proxy, "web.agent-1", token="another-token-that-is")).close()
         assert holder.connect is not None
-        holder.connect._access._tokens = (b"a-token-nobody-has",)
+        holder.connect_port._access._tokens = (b"a-token-nobody-has",)
         message = await expect_refusal(other_proxy, "web.agent-1", token=TOKEN)
         assert message == (
             "proxy proxy-1 does not admit this proxy: unknown token: send a token in the Proxy-Authorization header"
@@ -206,7 +206,7 @@ async def test_proxies_use_their_certificates_between_each_other(plane: Plane, t
         assert message.endswith(b"hello")
         connection.close()
         await connection.closed_future
-        await eventually(lambda: holder.table.sessions == 0)
+        await eventually(lambda: holder.table.session_count == 0)
 
 
 async def test_broken_tunnel_aborts_the_user_of_another_proxy(plane: Plane) -> None:
@@ -234,8 +234,8 @@ async def test_proxy_with_invalid_connect_address_is_skipped(plane: Plane) -> No
     tracker = fleet_pb2.TrackerSummary(claimed=["bad", holder.instance.flags.id])
     await backend.put_agent(fleet_pb2.AgentResource(agent_id="a", ttl_ms=60_000, tracker=tracker), "auth-1")
     assert holder.connect is not None
-    (peer,) = await Peers(other_proxy.instance, "")._find_holders("a")
-    assert peer.address == addresses.parse(holder.connect.address)
+    (peer,) = await Peers(other_proxy.instance, "")._find_peers_with_tunnel("a")
+    assert peer.address == addresses.parse(holder.connect_port.address)
     assert (
         'refloat_refused_inputs_total{kind="resource"} 1.0'
         in (await get_diag(other_proxy.instance, "/metrics"))[1]

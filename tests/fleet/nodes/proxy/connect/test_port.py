@@ -35,7 +35,7 @@ User = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def open_user(proxy: Proxy, tls: ssl.SSLContext | None = None) -> AsyncIterator[User]:
     """Yield a connection of a user to the port."""
     assert proxy.connect is not None
-    host, port = addresses.parse(proxy.connect.address)
+    host, port = addresses.parse(proxy.connect_port.address)
     reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
         async with asyncio.timeout(60):
@@ -82,11 +82,11 @@ async def test_bytes_pass_in_both_directions_until_both_ends_close(plane: Plane)
         data = bytes(range(256)) * 4096
         writer.write(b"CONNECT sum.Agent-1:80 HTTP/1.1\r\nHost: x\r\n\r\n" + data[:1000])
         assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
-        assert proxy.table.sessions == 1
+        assert proxy.table.session_count == 1
         writer.write(data[1000:])
         writer.write_eof()
         assert await reader.read() == hashlib.sha256(data).digest()
-        await eventually(lambda: proxy.table.sessions == agent.tunnels.tunnels[0].session_count == 0)
+        await eventually(lambda: proxy.table.session_count == agent.tunnels.tunnels[0].session_count == 0)
     _, metrics = await get_diag(proxy.instance, "/metrics")
     for line in (
         "refloat_connect_connections_total 1.0",
@@ -137,7 +137,7 @@ async def test_name_of_several_agents_is_refused(plane: Plane) -> None:
     agent = await start_agent(plane, proxy)
     tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
-    proxy.table.find = lambda agent: [tunnel, tunnel]  # type: ignore[method-assign]
+    proxy.table.find_by_id_or_name = lambda agent: [tunnel, tunnel]  # type: ignore[method-assign]
     assert (
         f"409 several agents have the name agent-1; use an id instead: {agent.identity.id}"
         in await request_and_expect_refusal(proxy, "web.agent-1:80")
@@ -146,7 +146,7 @@ async def test_name_of_several_agents_is_refused(plane: Plane) -> None:
 
 async def test_unresponsive_agent_times_out(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user gets status 504 after the time limit."""
-    monkeypatch.setattr(connect_port, "_ANSWER_WITHIN", 0.1)
+    monkeypatch.setattr(connect_port, "_RESPONSE_WITHIN", 0.1)
     proxy = await plane.proxy(ttl=600.0, connect=LOOPBACK)
     agent = await start_agent(plane, proxy, ("web", "127.0.0.1:1"))
 
@@ -204,14 +204,14 @@ async def test_lost_tunnel_resets_the_user(plane: Plane) -> None:
         agent.tunnels.tunnels[0].cancel()
         with pytest.raises(ConnectionResetError):
             await user[0].read()
-        await eventually(lambda: proxy.table.sessions == 0)
+        await eventually(lambda: proxy.table.session_count == 0)
     _, metrics = await get_diag(proxy.instance, "/metrics")
     assert "refloat_connect_aborted_connections_total 1.0" in metrics
 
 
 async def test_user_above_the_limit_is_refused(plane: Plane) -> None:
     """When a user leaves, the next one is accepted."""
-    proxy = await plane.proxy(ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0), limit=1))
+    proxy = await plane.proxy(ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0), user_limit=1))
     async with serve_echo() as port:
         await start_agent(plane, proxy, ("echo", f"127.0.0.1:{port}"))
         async with open_user(proxy) as user:
@@ -229,7 +229,7 @@ async def test_user_above_the_limit_is_refused(plane: Plane) -> None:
 
 async def test_idle_connections_do_not_block_users(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit of idle connections the oldest is closed; users connect and stay connected."""
-    monkeypatch.setattr(connect_port, "_MOST_STRANGERS", 2)
+    monkeypatch.setattr(connect_port, "_MAX_PENDING_CONNECTIONS", 2)
     proxy = await plane.proxy(ttl=600.0, connect=LOOPBACK)
     async with serve_echo() as port, open_user(proxy) as user:
         await start_agent(plane, proxy, ("echo", f"127.0.0.1:{port}"))
@@ -285,12 +285,12 @@ async def test_address_is_in_ready_line_and_resource(plane: Plane) -> None:
     advertised_flags = ConnectFlags(("127.0.0.1", 0), advertise=("proxy.example", 3128))
     other_proxy = await plane.proxy("proxy-2", ttl=600.0, connect=advertised_flags)
     assert proxy.connect is not None
-    assert proxy.ready_fields()["connect"] == proxy.connect.address
+    assert proxy.ready_fields()["connect"] == proxy.connect_port.address
     advertised_addresses = {
         server.spec.hostname: server.metadata.labels["refloat.dev/connect-addr"]
         for server in await proxy.instance.backend.list_instances("proxy")
     }
-    assert advertised_addresses == {"proxy-1": proxy.connect.address, "proxy-2": "proxy.example:3128"}
+    assert advertised_addresses == {"proxy-1": proxy.connect_port.address, "proxy-2": "proxy.example:3128"}
     assert other_proxy.ready_fields()["connect"] != "proxy.example:3128"
 
 
@@ -305,7 +305,7 @@ async def test_user_cut_by_the_drain_timeout_is_logged(
             assert " 200 " in await request_target(user, "echo.agent-1:80")
         user_address = addresses.join(*staying_user[1].get_extra_info("sockname")[:2])
         leaving_user[1].close()
-        await eventually(lambda: proxy.table.sessions == 1)
+        await eventually(lambda: proxy.table.session_count == 1)
         await plane.stop(proxy)
     log_lines = [line for line in caplog.messages if line.startswith("connect.drain-timeout")]
     assert log_lines == [f"connect.drain-timeout: {user_address}, connected to echo of agent agent-1"]
