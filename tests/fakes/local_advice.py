@@ -13,8 +13,10 @@ from fleet.nodes.simulation.fleet import SimulatedFleet
 def local_advice(fleet: SimulatedFleet, clock: Callable[[], float] = time.time) -> SimulatedReconnectAdvisor:
     """Its agents move in this process."""
 
-    async def spread(moves: Sequence[Move]) -> None:
-        for kind, agent, instance_to_leave, to in moves:
-            (fleet.move_to_auth if kind == "auth" else fleet.move)(agent, instance_to_leave, to, clock())
+    async def send_moves(moves: Sequence[Move]) -> None:
+        for kind, agent, instance_to_leave, instance_to_join in moves:
+            (fleet.move_to_auth if kind == "auth" else fleet.move_tunnel)(
+                agent, instance_to_leave, instance_to_join, clock()
+            )
 
-    return SimulatedReconnectAdvisor(fleet, spread, Random(1))
+    return SimulatedReconnectAdvisor(fleet, send_moves, Random(1))

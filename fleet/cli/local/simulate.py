@@ -195,7 +195,7 @@ def fault(home: Path, arguments: tuple[str, ...]) -> None:
 def advice(home: Path, as_json: bool) -> None:
     """List reconnect requests by id, with the number of agents that each one reached."""
     with _clear_errors():
-        summary = asyncio.run(simulation.read_advice(_find_running(home)))
+        summary = asyncio.run(simulation.read_advice_summary(_find_running(home)))
     if as_json:
         show_json(asdict(summary))
         return

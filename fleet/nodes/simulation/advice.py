@@ -22,20 +22,20 @@ from fleet.wire import fleet_pb2, fleet_pb2_grpc
 #: Kind of instance that is left ("proxy" or "auth"), then the indexes of the agent, the instance it leaves and the new
 #: one.
 Move = tuple[str, int, int, int]
-Spread = Callable[[Sequence[Move]], Awaitable[None]]
+SendMoves = Callable[[Sequence[Move]], Awaitable[None]]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class SimulatedReconnectAdvisor:
     """The advice that the proxies of one process have sent."""
 
-    def __init__(self, fleet: SimulatedFleet, spread: Spread, chance: Random) -> None:
-        """`spread` tells every process about moves, this one included."""
+    def __init__(self, fleet: SimulatedFleet, send_moves: SendMoves, chance: Random) -> None:
+        """`send_moves` tells every process about moves, this one included."""
         self._fleet = fleet
-        self._spread = spread
+        self._send_moves = send_moves
         self._chance = chance
         #: By kind, proxy and agent: the id of the last advice, and whether the agent stays.
-        self._advice_by_agent: dict[tuple[str, int, int], tuple[str, bool]] = {}
+        self._last_advice: dict[tuple[str, int, int], tuple[str, bool]] = {}
         #: By advisory id: how often each agent received it.
         self.sent_counts: dict[str, Counter[int]] = defaultdict(Counter)
 
@@ -43,7 +43,7 @@ class SimulatedReconnectAdvisor:
         self,
         proxy: InstanceModel,
         advisory_id: str,
-        agents: Collection[str],
+        agent_ids: Collection[str],
         limit: int,
         *,
         dry_run: bool,
@@ -55,38 +55,38 @@ class SimulatedReconnectAdvisor:
         connected to.
         """
         kind = "proxy" if leave_auth is None else "auth"
-        absent_ids = sorted(agent_id for agent_id in agents if proxy.tunnels.get(agent_id) is None)
+        absent_ids = sorted(agent_id for agent_id in agent_ids if proxy.tunnels.get(agent_id) is None)
         connected_ids = [
             agent_id
-            for agent_id in (agents or self._list_connected(proxy))
+            for agent_id in (agent_ids or self._list_connected_ids(proxy))
             if proxy.tunnels.get(agent_id) is not None
         ]
-        places = {
+        agent_indexes = {
             agent_id: tunnel.agent
             for agent_id in connected_ids
             if (tunnel := proxy.tunnels.get(agent_id)) is not None
         }
-        new_agents = [
+        unadvised_agents = [
             agent
-            for agent in places.values()
-            if self._advice_by_agent.get((kind, proxy.index, agent), ("", False))[0] != advisory_id
+            for agent in agent_indexes.values()
+            if self._last_advice.get((kind, proxy.index, agent), ("", False))[0] != advisory_id
         ]
-        advised_agents = [] if dry_run else new_agents[:limit] if limit else new_agents
+        advised_agents = [] if dry_run else unadvised_agents[:limit] if limit else unadvised_agents
         possible_moves = [self._advise(proxy, agent, advisory_id, leave_auth) for agent in advised_agents]
         moves = [move for move in possible_moves if move is not None]
         if moves:
-            await self._spread(moves)
+            await self._send_moves(moves)
         staying_ids = [
             agent_id
-            for agent_id, agent in places.items()
-            if self._advice_by_agent.get((kind, proxy.index, agent)) == (advisory_id, True)
+            for agent_id, agent in agent_indexes.items()
+            if self._last_advice.get((kind, proxy.index, agent)) == (advisory_id, True)
             and agent not in advised_agents
         ]
         return fleet_pb2.AdviseReconnectResponse(
             proxy_id=proxy.id,
             advised_count=len(advised_agents),
-            already_advised_count=len(places) - len(new_agents),
-            remaining_count=len(new_agents) - len(advised_agents),
+            already_advised_count=len(agent_indexes) - len(unadvised_agents),
+            remaining_count=len(unadvised_agents) - len(advised_agents),
             absent_count=len(absent_ids),
             staying_count=len(staying_ids),
             staying_ids=staying_ids,
@@ -103,34 +103,34 @@ class SimulatedReconnectAdvisor:
             kind, leave_index, held_indexes = (
                 "proxy",
                 proxy.index,
-                {int(place) for place in fleet.places[agent]},
+                {int(index) for index in fleet.proxies_by_agent[agent]},
             )
         else:
-            kind, leave_index = "auth", int(fleet.auth[agent])
+            kind, leave_index = "auth", int(fleet.auth_by_agent[agent])
             held_indexes = {leave_index}
             if leave_auth and fleet.auths[leave_index].id != leave_auth:
-                self._advice_by_agent[kind, proxy.index, agent] = (advisory_id, False)
+                self._last_advice[kind, proxy.index, agent] = (advisory_id, False)
                 return None
         instances = fleet.proxies if leave_auth is None else fleet.auths
-        free = [
+        free_indexes = [
             instance.index
             for instance in instances
-            if instance.can_write and not instance.unhealthy and instance.index not in held_indexes
+            if instance.can_write and not instance.is_unhealthy and instance.index not in held_indexes
         ]
-        self._advice_by_agent[kind, proxy.index, agent] = (advisory_id, not free)
-        if not free or fleet.ignores_advice(agent):
+        self._last_advice[kind, proxy.index, agent] = (advisory_id, not free_indexes)
+        if not free_indexes or fleet.ignores_advice(agent):
             return None
-        return kind, agent, leave_index, self._chance.choice(free)
+        return kind, agent, leave_index, self._chance.choice(free_indexes)
 
-    def _list_connected(self, proxy: InstanceModel) -> list[str]:
+    def _list_connected_ids(self, proxy: InstanceModel) -> list[str]:
         return [agent_id for agent_id in self._fleet.ids if proxy.tunnels.get(agent_id) is not None]
 
 
 class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
     """fleet.v1.TunnelAdmin of one simulated proxy."""
 
-    def __init__(self, advice: SimulatedReconnectAdvisor, proxy: InstanceModel) -> None:
-        self._advice = advice
+    def __init__(self, advisor: SimulatedReconnectAdvisor, proxy: InstanceModel) -> None:
+        self._advisor = advisor
         self._proxy = proxy
 
     @override
@@ -156,7 +156,7 @@ class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
     ) -> fleet_pb2.AdviseReconnectResponse:
         if not request.advisory_id:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "advisory_id: missing")
-        return await self._advice.advise_agents(
+        return await self._advisor.advise_agents(
             self._proxy,
             request.advisory_id,
             tuple(request.agent_ids),

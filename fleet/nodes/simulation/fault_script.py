@@ -53,21 +53,23 @@ class SimulatedFault:
 
     action: SimulatedFaultAction
     #: Name of an instance, or a pattern of names: `proxy-1*`, `auth-*`, `all`.
-    target: str
+    instance_pattern: str
     #: Number of agents, for strand, offline and ignore-advice.
-    count: int = 0
+    agent_count: int = 0
 
     @override
     def __str__(self) -> str:
-        return " ".join(str(part) for part in (self.action, self.target, self.count or "") if part != "")
+        return " ".join(
+            str(part) for part in (self.action, self.instance_pattern, self.agent_count or "") if part != ""
+        )
 
-    def names(self, instance_names: Iterable[str]) -> list[str]:
+    def match_names(self, instance_names: Iterable[str]) -> list[str]:
         """Return the names of the instances that match. Raises SimulatedFaultError if none does."""
-        pattern = "*" if self.target == "all" else self.target
+        pattern = "*" if self.instance_pattern == "all" else self.instance_pattern
         matching_names = [name for name in instance_names if fnmatchcase(name, pattern)]
         if not matching_names:
             raise SimulatedFaultError(
-                f"no instance matches {self.target!r}: names are like auth-1 and proxy-1"
+                f"no instance matches {self.instance_pattern!r}: names are like auth-1 and proxy-1"
             )
         return matching_names
 
@@ -117,13 +119,13 @@ def parse_script(text: str) -> tuple[ScriptStep, ...]:
         try:
             if not moment.startswith("t="):
                 raise SimulatedFaultError(f"a step must begin with t=SECONDS, not with {moment!r}")
-            steps.append(ScriptStep(_seconds(moment[2:]), parse_fault(rest)))
+            steps.append(ScriptStep(_parse_seconds(moment[2:]), parse_fault(rest)))
         except SimulatedFaultError as error:
             raise SimulatedFaultError(f"line {number}: {error}") from None
     return tuple(sorted(steps, key=lambda step: step.after_seconds))
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

@@ -22,11 +22,11 @@ from fleet.protocol.recovery.feed import RevisionFeed
 from fleet.vocabulary.instances import InstanceKind
 
 #: Seconds until an agent repeats a heartbeat that could not be written.
-_RETRY = 5.0
+_HEARTBEAT_RETRY_SECONDS = 5.0
 #: Seconds until an advised agent dials, and again until it closes its old tunnel.
-_MOVES_WITHIN = 0.5
+_MOVE_STEP_SECONDS = 0.5
 #: Seconds over which agents that lost a tunnel come back.
-_SPREAD = 2.0
+_REOPEN_SPREAD_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class OpenTunnel:
     """A tunnel of an agent, as its proxy lists it."""
 
     agent: int
-    at: float
+    opened_at: float
 
 
 @dataclass(slots=True)
@@ -73,14 +73,14 @@ class InstanceModel:
     #: Index among the auths, or among the proxies.
     index: int
     expires_at: float
-    due_at: float
+    heartbeat_due_at: float
     #: Number of starts of the simulated process: the feed has a new epoch after each.
     start_count: int
     #: Tunnels that a proxy lists, by agent id.
     tunnels: RevisionFeed[OpenTunnel]
     is_frozen: bool = False
     is_killed: bool = False
-    unhealthy: bool = False
+    is_unhealthy: bool = False
     is_expiring: bool = False
 
     @property
@@ -90,7 +90,7 @@ class InstanceModel:
 
 
 class SimulatedFleet:
-    """The whole simulated fleet at one moment. Only `tick`, `apply` and moves of agents change it."""
+    """The whole simulated fleet at one moment. Only `tick`, `apply_fault` and moves of agents change it."""
 
     def __init__(self, shape: SimulationShape, chance: Random, now: float) -> None:
         self.shape = shape
@@ -99,11 +99,13 @@ class SimulatedFleet:
         # Faults use a random stream of their own, because heartbeats use theirs at different moments in each process.
         self._fault_random = Random(chance.getrandbits(64))
         self._churn_seed = chance.getrandbits(64)
-        self._churn_at = now
-        self._noise = np.random.default_rng(chance.getrandbits(64))
-        self.auths = [self._instance(InstanceKind.AUTH, index, chance, now) for index in range(shape.auths)]
+        self._last_churn_at = now
+        self._heartbeat_random = np.random.default_rng(chance.getrandbits(64))
+        self.auths = [
+            self._create_instance(InstanceKind.AUTH, index, chance, now) for index in range(shape.auths)
+        ]
         self.proxies = [
-            self._instance(InstanceKind.PROXY, index, chance, now) for index in range(shape.proxies)
+            self._create_instance(InstanceKind.PROXY, index, chance, now) for index in range(shape.proxies)
         ]
         #: (time, proxy, agent) of tunnels that will open.
         self._pending_tunnel_opens: list[tuple[float, int, int]] = []
@@ -112,11 +114,11 @@ class SimulatedFleet:
         #: The fewest open tunnels of an agent when it closed one on advice.
         self.min_tunnel_count = shape.tunnels_per_agent
         #: By agent: name of the instance whose fault took its tunnels, or made it ignore advice; for `heal`.
-        self._fault_by_agent: dict[int, str] = {}
-        self._advice_ignorers: dict[int, str] = {}
+        self._fault_instance_by_agent: dict[int, str] = {}
+        self._ignore_instance_by_agent: dict[int, str] = {}
         self._create_agents(chance, now)
 
-    def _instance(self, kind: InstanceKind, index: int, chance: Random, now: float) -> InstanceModel:
+    def _create_instance(self, kind: InstanceKind, index: int, chance: Random, now: float) -> InstanceModel:
         ttl = self.shape.instance_ttl
         age = chance.uniform(0, ttl / 2)
         return InstanceModel(
@@ -125,13 +127,13 @@ class SimulatedFleet:
             name=f"{kind}-{index + 1}",
             index=index,
             expires_at=now - age + ttl,
-            due_at=now - age + self._period(ttl, chance.random()),
+            heartbeat_due_at=now - age + self._heartbeat_period(ttl, chance.random()),
             start_count=1,
             tunnels=RevisionFeed(f"{self.epoch}-1"),
         )
 
     @staticmethod
-    def _period(ttl: float, draw: float) -> float:
+    def _heartbeat_period(ttl: float, draw: float) -> float:
         """Return the seconds to the next heartbeat: TTL/2 + U[0, TTL/10), as in Teleport's announce."""
         return ttl / 2 + draw * ttl / 10
 
@@ -141,23 +143,26 @@ class SimulatedFleet:
         self.ids = [str(uuid.UUID(int=chance.getrandbits(128), version=4)) for _ in range(count)]
         self.names = [f"agent-{number:06d}" for number in range(1, count + 1)]
         draws = np.random.default_rng(chance.getrandbits(64))
-        self.auth = draws.integers(0, self.shape.auths, count).astype(np.int32)
+        self.auth_by_agent = draws.integers(0, self.shape.auths, count).astype(np.int32)
         self.reconnect_mask = draws.random(count) < self.shape.reconnect_share
-        self.read_at = now - draws.uniform(0, 86_400, count)
+        self.policy_read_at = now - draws.uniform(0, 86_400, count)
         age = draws.uniform(0, ttl / 2, count)
         self.expires_at = now - age + ttl
-        self.due_at = now - age + ttl / 2 + draws.uniform(0, ttl / 10, count)
+        self.heartbeat_due_at = now - age + ttl / 2 + draws.uniform(0, ttl / 10, count)
         self.heartbeat_mask = np.ones(count, dtype=bool)
         self.revisions = draws.permutation(count).astype(np.int64) + 1
         self.revision = count
         #: Proxies of each agent; the first one is its home.
-        self.places = np.zeros((count, self.shape.tunnels_per_agent), dtype=np.int32)
+        self.proxies_by_agent = np.zeros((count, self.shape.tunnels_per_agent), dtype=np.int32)
         for agent, home in enumerate(assign_homes(count, self.shape.proxies, self.shape.homes)):
             offsets = chance.sample(range(self.shape.proxies - 1), self.shape.tunnels_per_agent - 1)
-            self.places[agent] = [home, *((home + 1 + offset) % self.shape.proxies for offset in offsets)]
+            self.proxies_by_agent[agent] = [
+                home,
+                *((home + 1 + offset) % self.shape.proxies for offset in offsets),
+            ]
             opened_at = now - chance.uniform(60, 86_400)
-            for proxy in self.places[agent]:
-                self._open(agent, int(proxy), opened_at)
+            for proxy in self.proxies_by_agent[agent]:
+                self._open_tunnel(agent, int(proxy), opened_at)
 
     @property
     def instances(self) -> Iterator[InstanceModel]:
@@ -170,54 +175,62 @@ class SimulatedFleet:
     def tick(self, now: float) -> None:
         """Do everything that is due at `now`."""
         self._renew_instances(now)
-        self._heartbeat(np.nonzero(self.heartbeat_mask & (self.due_at <= now))[0], now)
-        self._open_due(now)
-        self._close_due(now)
+        self._send_heartbeats(np.nonzero(self.heartbeat_mask & (self.heartbeat_due_at <= now))[0], now)
+        self._open_due_tunnels(now)
+        self._close_due_tunnels(now)
         self._churn(now)
 
     def _renew_instances(self, now: float) -> None:
         ttl = self.shape.instance_ttl
         for instance in self.instances:
-            if instance.due_at <= now and instance.can_write:
+            if instance.heartbeat_due_at <= now and instance.can_write:
                 instance.expires_at = now + ttl
-                instance.due_at = now + self._period(ttl, float(self._noise.random()))
+                instance.heartbeat_due_at = now + self._heartbeat_period(
+                    ttl, float(self._heartbeat_random.random())
+                )
 
-    def _heartbeat(self, due: npt.NDArray[np.int64], now: float) -> None:
+    def _send_heartbeats(self, due_agents: npt.NDArray[np.int64], now: float) -> None:
         """Renew the agents that are due, each through its auth, and move those whose policy requires it."""
-        if not due.size:
+        if not due_agents.size:
             return
-        good = [auth.index for auth in self.auths if auth.can_write and not auth.unhealthy]
+        healthy_auths = [auth.index for auth in self.auths if auth.can_write and not auth.is_unhealthy]
         for auth in self.auths:
-            agents = due[self.auth[due] == auth.index]
-            if auth.can_write and not auth.unhealthy:
-                self._renew(agents, now)
+            agents = due_agents[self.auth_by_agent[due_agents] == auth.index]
+            if auth.can_write and not auth.is_unhealthy:
+                self._renew_agents(agents, now)
                 continue
             # A dead connection moves every agent. An unhealthy auth moves only agents with the policy `reconnect`.
             moves = np.full(agents.size, auth.is_killed) | self.reconnect_mask[agents]
-            if not good:
+            if not healthy_auths:
                 moves[:] = False
             movers, stayers = agents[moves], agents[~moves]
             if movers.size:
-                self.auth[movers] = self._noise.choice(good, movers.size)
-                self.read_at[movers] = now
-                self._renew(movers, now)
+                self.auth_by_agent[movers] = self._heartbeat_random.choice(healthy_auths, movers.size)
+                self.policy_read_at[movers] = now
+                self._renew_agents(movers, now)
             if auth.can_write:
-                self._renew(stayers, now)
+                self._renew_agents(stayers, now)
             else:
-                self.due_at[stayers] = now + _RETRY + self._noise.uniform(0, _RETRY / 10, stayers.size)
+                self.heartbeat_due_at[stayers] = (
+                    now
+                    + _HEARTBEAT_RETRY_SECONDS
+                    + self._heartbeat_random.uniform(0, _HEARTBEAT_RETRY_SECONDS / 10, stayers.size)
+                )
 
-    def _renew(self, agents: npt.NDArray[np.int64], now: float) -> None:
+    def _renew_agents(self, agents: npt.NDArray[np.int64], now: float) -> None:
         ttl = self.shape.agent_ttl
         self.expires_at[agents] = now + ttl
-        self.due_at[agents] = now + ttl / 2 + self._noise.uniform(0, ttl / 10, agents.size)
-        self._touch(agents)
+        self.heartbeat_due_at[agents] = (
+            now + ttl / 2 + self._heartbeat_random.uniform(0, ttl / 10, agents.size)
+        )
+        self._bump_revisions(agents)
 
-    def _touch(self, agents: npt.NDArray[np.int64]) -> None:
+    def _bump_revisions(self, agents: npt.NDArray[np.int64]) -> None:
         """Give each agent a new revision of its own."""
         self.revisions[agents] = self.revision + 1 + np.arange(agents.size)
         self.revision += agents.size
 
-    def _open_due(self, now: float) -> None:
+    def _open_due_tunnels(self, now: float) -> None:
         # One sort for all: popping 100,000 entries off a heap, when 100 proxies are healed, takes ten times as long.
         due = sorted(entry for entry in self._pending_tunnel_opens if entry[0] <= now)
         if not due:
@@ -226,76 +239,76 @@ class SimulatedFleet:
         for at, proxy, agent in due:
             if (
                 not self.proxies[proxy].is_killed
-                and agent not in self._fault_by_agent
+                and agent not in self._fault_instance_by_agent
                 and proxy in self._proxies_of(agent)
             ):
-                self._open(agent, proxy, at)
+                self._open_tunnel(agent, proxy, at)
 
-    def move(self, agent: int, from_proxy: int, to_proxy: int, now: float) -> None:
+    def move_tunnel(self, agent: int, from_proxy: int, to_proxy: int, now: float) -> None:
         """Have an agent follow advice: it opens a tunnel to another proxy first, then closes the old one."""
-        places = self.places[agent]
-        if from_proxy not in places or to_proxy in places or agent in self._fault_by_agent:
+        proxies = self.proxies_by_agent[agent]
+        if from_proxy not in proxies or to_proxy in proxies or agent in self._fault_instance_by_agent:
             return
-        places[places == from_proxy] = to_proxy
-        self._open_later(agent, to_proxy, now + _MOVES_WITHIN)
-        self._pending_tunnel_closes.append((now + 2 * _MOVES_WITHIN, from_proxy, agent, to_proxy))
+        proxies[proxies == from_proxy] = to_proxy
+        self._schedule_open(agent, to_proxy, now + _MOVE_STEP_SECONDS)
+        self._pending_tunnel_closes.append((now + 2 * _MOVE_STEP_SECONDS, from_proxy, agent, to_proxy))
 
     def move_to_auth(self, agent: int, from_auth: int, to_auth: int, now: float) -> None:
         """Have an agent follow advice to connect to another auth, which accepts a heartbeat at once."""
-        if self.auth[agent] != from_auth or agent in self._fault_by_agent:
+        if self.auth_by_agent[agent] != from_auth or agent in self._fault_instance_by_agent:
             return
-        self.auth[agent], self.read_at[agent] = to_auth, now
-        self._renew(np.array([agent]), now)
+        self.auth_by_agent[agent], self.policy_read_at[agent] = to_auth, now
+        self._renew_agents(np.array([agent]), now)
 
     def ignores_advice(self, agent: int) -> bool:
         """Return whether an agent ignores advice."""
-        return agent in self._advice_ignorers
+        return agent in self._ignore_instance_by_agent
 
-    def _close_due(self, now: float) -> None:
+    def _close_due_tunnels(self, now: float) -> None:
         due = [entry for entry in self._pending_tunnel_closes if entry[0] <= now]
         self._pending_tunnel_closes = [entry for entry in self._pending_tunnel_closes if entry[0] > now]
         for entry in due:
             _, from_proxy, agent, to_proxy = entry
             if (
-                agent not in self._fault_by_agent
+                agent not in self._fault_instance_by_agent
                 and to_proxy in self._proxies_of(agent)
                 and not self._has_tunnel(agent, to_proxy)
             ):
                 self._pending_tunnel_closes.append(entry)  # the new tunnel is not open yet
             elif from_proxy not in self._proxies_of(agent):
-                self._close(agent, from_proxy)
+                self._close_tunnel(agent, from_proxy)
                 open_now = sum(self._has_tunnel(agent, proxy) for proxy in self._proxies_of(agent))
                 self.min_tunnel_count = min(self.min_tunnel_count, open_now)
 
     def _churn(self, now: float) -> None:
         """Once a second, close some tunnels and open them again; the same ones in every process."""
-        while self.shape.churn and now - self._churn_at >= 1.0:
-            self._churn_at += 1.0
-            draws = np.random.default_rng([self._churn_seed, int(self._churn_at - self.started_at)])
+        while self.shape.churn and now - self._last_churn_at >= 1.0:
+            self._last_churn_at += 1.0
+            draws = np.random.default_rng([self._churn_seed, int(self._last_churn_at - self.started_at)])
             count = draws.binomial(self.shape.agents, min(self.shape.churn, 1.0))
             for agent in draws.integers(0, self.shape.agents, count):
-                home = int(self.places[agent][0])
+                home = int(self.proxies_by_agent[agent][0])
                 if self._has_tunnel(int(agent), home):
-                    self._close(int(agent), home)
-                    self._open_later(int(agent), home, self._churn_at + 1.0)
+                    self._close_tunnel(int(agent), home)
+                    self._schedule_open(int(agent), home, self._last_churn_at + 1.0)
 
-    def _open(self, agent: int, proxy: int, at: float) -> None:
+    def _open_tunnel(self, agent: int, proxy: int, at: float) -> None:
         self.proxies[proxy].tunnels.put(self.ids[agent], OpenTunnel(agent, at))
 
-    def _close(self, agent: int, proxy: int) -> None:
+    def _close_tunnel(self, agent: int, proxy: int) -> None:
         self.proxies[proxy].tunnels.remove(self.ids[agent])
 
     def _has_tunnel(self, agent: int, proxy: int) -> bool:
         return self.proxies[proxy].tunnels.get(self.ids[agent]) is not None
 
-    def _open_later(self, agent: int, proxy: int, at: float) -> None:
+    def _schedule_open(self, agent: int, proxy: int, at: float) -> None:
         self._pending_tunnel_opens.append((at, proxy, agent))
 
     # Faults.
 
-    def apply(self, fault: SimulatedFault, now: float) -> list[InstanceModel]:
+    def apply_fault(self, fault: SimulatedFault, now: float) -> list[InstanceModel]:
         """Inject a fault and return the affected instances. Raises SimulatedFaultError if none matches."""
-        names = set(fault.names(instance.name for instance in self.instances))
+        names = set(fault.match_names(instance.name for instance in self.instances))
         affected_instances = [instance for instance in self.instances if instance.name in names]
         for instance in affected_instances:
             self._apply_to(fault, instance, now)
@@ -305,38 +318,42 @@ class SimulatedFleet:
         match fault.action:
             case SimulatedFaultAction.FREEZE:
                 instance.is_frozen = True
-                self._move_away(instance, now)
+                self._move_agents_away(instance, now)
             case SimulatedFaultAction.RESUME:
                 instance.is_frozen = False
             case SimulatedFaultAction.KILL:
                 self._kill(instance, now)
             case SimulatedFaultAction.UNHEALTHY:
-                instance.unhealthy = True
+                instance.is_unhealthy = True
             case SimulatedFaultAction.EXPIRE:
                 instance.is_expiring = True
             case SimulatedFaultAction.BLOCK_BACKEND:
-                instance.unhealthy = instance.is_expiring = True
+                instance.is_unhealthy = instance.is_expiring = True
             case SimulatedFaultAction.STRAND | SimulatedFaultAction.OFFLINE:
                 self._disconnect_agents(instance, fault)
             case SimulatedFaultAction.IGNORE_ADVICE:
-                agents = [agent for agent in self._agents_of(instance) if agent not in self._advice_ignorers]
-                for agent in self._fault_random.sample(agents, min(fault.count, len(agents))):
-                    self._advice_ignorers[agent] = instance.name
+                agents = [
+                    agent
+                    for agent in self._agents_of(instance)
+                    if agent not in self._ignore_instance_by_agent
+                ]
+                for agent in self._fault_random.sample(agents, min(fault.agent_count, len(agents))):
+                    self._ignore_instance_by_agent[agent] = instance.name
             case SimulatedFaultAction.HEAL:
                 self._heal(instance, now)
 
     def _agents_of(self, proxy: InstanceModel) -> list[int]:
         if proxy.kind is not InstanceKind.PROXY:
             return []
-        return [int(agent) for agent in np.nonzero((self.places == proxy.index).any(axis=1))[0]]
+        return [int(agent) for agent in np.nonzero((self.proxies_by_agent == proxy.index).any(axis=1))[0]]
 
     def _kill(self, instance: InstanceModel, now: float) -> None:
         instance.is_killed, instance.is_frozen = True, False
         instance.start_count += 1
         instance.tunnels = RevisionFeed(f"{self.epoch}-{instance.start_count}")
-        self._move_away(instance, now)
+        self._move_agents_away(instance, now)
 
-    def _move_away(self, proxy: InstanceModel, now: float) -> None:
+    def _move_agents_away(self, proxy: InstanceModel, now: float) -> None:
         """Have a proxy's agents connect to other proxies, if the simulation is configured so."""
         if self.shape.reconnect_after is None or proxy.kind is not InstanceKind.PROXY:
             return
@@ -344,38 +361,40 @@ class SimulatedFleet:
             candidate.index for candidate in self.proxies if not (candidate.is_frozen or candidate.is_killed)
         ]
         for agent in self._agents_of(proxy):
-            free = [index for index in available_indexes if index not in self.places[agent]]
-            if not free or agent in self._fault_by_agent:
+            free = [index for index in available_indexes if index not in self.proxies_by_agent[agent]]
+            if not free or agent in self._fault_instance_by_agent:
                 continue
             target = self._fault_random.choice(free)
-            self.places[agent][self.places[agent] == proxy.index] = target
-            self._close(agent, proxy.index)
+            self.proxies_by_agent[agent][self.proxies_by_agent[agent] == proxy.index] = target
+            self._close_tunnel(agent, proxy.index)
             delay = self.shape.reconnect_after * self._fault_random.uniform(0.5, 1.5)
-            self._open_later(agent, target, now + delay)
+            self._schedule_open(agent, target, now + delay)
 
     def _disconnect_agents(self, proxy: InstanceModel, fault: SimulatedFault) -> None:
         """Close every tunnel of some of a proxy's agents; if they go offline, stop their heartbeats too."""
-        candidates = [agent for agent in self._agents_of(proxy) if agent not in self._fault_by_agent]
-        for agent in self._fault_random.sample(candidates, min(fault.count, len(candidates))):
-            self._fault_by_agent[agent] = proxy.name
+        candidates = [agent for agent in self._agents_of(proxy) if agent not in self._fault_instance_by_agent]
+        for agent in self._fault_random.sample(candidates, min(fault.agent_count, len(candidates))):
+            self._fault_instance_by_agent[agent] = proxy.name
             for index in self._proxies_of(agent):
-                self._close(agent, index)
+                self._close_tunnel(agent, index)
             if fault.action is SimulatedFaultAction.OFFLINE:
                 self.heartbeat_mask[agent] = False
 
     def _heal(self, instance: InstanceModel, now: float) -> None:
         revived_agents = self._agents_of(instance) if instance.is_killed else []
-        instance.is_frozen = instance.is_killed = instance.unhealthy = instance.is_expiring = False
-        instance.due_at = now
-        self._advice_ignorers = {
-            agent: name for agent, name in self._advice_ignorers.items() if name != instance.name
+        instance.is_frozen = instance.is_killed = instance.is_unhealthy = instance.is_expiring = False
+        instance.heartbeat_due_at = now
+        self._ignore_instance_by_agent = {
+            agent: name for agent, name in self._ignore_instance_by_agent.items() if name != instance.name
         }
-        restored_agents = [agent for agent, name in self._fault_by_agent.items() if name == instance.name]
+        restored_agents = [
+            agent for agent, name in self._fault_instance_by_agent.items() if name == instance.name
+        ]
         for agent in restored_agents:
-            del self._fault_by_agent[agent]
+            del self._fault_instance_by_agent[agent]
             if not self.heartbeat_mask[agent]:
                 self.heartbeat_mask[agent] = True
-                self.due_at[agent] = now
+                self.heartbeat_due_at[agent] = now
         tunnels = {(agent, instance.index) for agent in revived_agents}
         tunnels.update((agent, index) for agent in restored_agents for index in self._proxies_of(agent))
         self._reopen(tunnels, now)
@@ -384,12 +403,12 @@ class SimulatedFleet:
         """Open those (agent, proxy) tunnels that are not open."""
         for agent, index in sorted(tunnels):
             # Draw in any case: which tunnels are open may differ between processes, the random numbers must not.
-            at = now + self._fault_random.uniform(0, _SPREAD)
+            at = now + self._fault_random.uniform(0, _REOPEN_SPREAD_SECONDS)
             if not self._has_tunnel(agent, index):
-                self._open_later(agent, index, at)
+                self._schedule_open(agent, index, at)
 
     def _proxies_of(self, agent: int) -> list[int]:
-        indices: list[int] = self.places[agent].tolist()
+        indices: list[int] = self.proxies_by_agent[agent].tolist()
         return indices
 
     # State for the services.
@@ -398,7 +417,7 @@ class SimulatedFleet:
         """Return the ids of the proxies that this agent has a tunnel to."""
         return [self.proxies[index].id for index in self._proxies_of(agent) if self._has_tunnel(agent, index)]
 
-    def agents_since(self, revision: int, now: float, limit: int) -> tuple[npt.NDArray[np.int64], bool]:
+    def list_agents_since(self, revision: int, now: float, limit: int) -> tuple[npt.NDArray[np.int64], bool]:
         """Return unexpired agents with a revision after `revision`, by revision, and whether there are more."""
         newer = np.nonzero((self.revisions > revision) & (self.expires_at > now))[0]
         if newer.size > limit:
@@ -406,6 +425,6 @@ class SimulatedFleet:
         newer = newer[np.argsort(self.revisions[newer])]
         return newer[:limit], bool(newer.size > limit)
 
-    def present(self, instances: Iterable[InstanceModel], now: float) -> list[InstanceModel]:
+    def filter_present(self, instances: Iterable[InstanceModel], now: float) -> list[InstanceModel]:
         """Return the instances that have not expired."""
         return [instance for instance in instances if instance.expires_at > now]

@@ -17,7 +17,7 @@ class HomesError(ValueError):
     """The agents cannot be distributed like this."""
 
 
-def parse(text: str) -> Homes:
+def parse_homes(text: str) -> Homes:
     """Read `proxy-14=207,proxy-3=10`. Raises HomesError."""
     homes: dict[str, int] = {}
     for part in text.split(","):
@@ -31,37 +31,37 @@ def parse(text: str) -> Homes:
 
 
 def format_homes(homes: Homes) -> str:
-    """Return homes in the form that `parse` reads."""
+    """Return homes in the form that `parse_homes` reads."""
     return ",".join(f"{name}={count}" for name, count in homes)
 
 
-def assign_homes(agents: int, proxies: int, homes: Homes = ()) -> Iterator[int]:
+def assign_homes(agent_count: int, proxy_count: int, homes: Homes = ()) -> Iterator[int]:
     """Yield the home of each agent as a proxy's index: in turn, while a proxy has room. Raises HomesError."""
-    capacity = _capacity_of(agents, proxies, homes)
-    while any(capacity):
-        for proxy in range(proxies):
-            if capacity[proxy]:
-                capacity[proxy] -= 1
+    capacities = _capacities_of(agent_count, proxy_count, homes)
+    while any(capacities):
+        for proxy in range(proxy_count):
+            if capacities[proxy]:
+                capacities[proxy] -= 1
                 yield proxy
 
 
-def _capacity_of(agents: int, proxies: int, homes: Homes) -> list[int]:
-    agents_by_proxy = dict(homes)
-    names = [f"proxy-{index + 1}" for index in range(proxies)]
-    for name in agents_by_proxy:
+def _capacities_of(agent_count: int, proxy_count: int, homes: Homes) -> list[int]:
+    agent_counts = dict(homes)
+    names = [f"proxy-{index + 1}" for index in range(proxy_count)]
+    for name in agent_counts:
         if name not in names:
-            raise HomesError(f"{name} does not exist: the proxies are proxy-1 to proxy-{proxies}")
+            raise HomesError(f"{name} does not exist: the proxies are proxy-1 to proxy-{proxy_count}")
     remaining, unnamed_proxies = (
-        agents - sum(agents_by_proxy.values()),
-        [name for name in names if name not in agents_by_proxy],
+        agent_count - sum(agent_counts.values()),
+        [name for name in names if name not in agent_counts],
     )
     if remaining < 0 or (remaining and not unnamed_proxies):
         raise HomesError(
-            f"the home proxies have {sum(agents_by_proxy.values())} agents in total, but the fleet has {agents}"
+            f"the home proxies have {sum(agent_counts.values())} agents in total, but the fleet has {agent_count}"
         )
     share, remainder = divmod(remaining, len(unnamed_proxies)) if unnamed_proxies else (0, 0)
-    agents_by_proxy |= {name: share + (place < remainder) for place, name in enumerate(unnamed_proxies)}
-    return [agents_by_proxy[name] for name in names]
+    agent_counts |= {name: share + (position < remainder) for position, name in enumerate(unnamed_proxies)}
+    return [agent_counts[name] for name in names]
 
 
-HOMES = ParsedOption("proxy=agents[,...]", parse)
+HOMES = ParsedOption("proxy=agents[,...]", parse_homes)

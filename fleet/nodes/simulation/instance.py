@@ -59,13 +59,13 @@ class SimulatedInstance:
         instance: InstanceModel,
         directory: Directory,
         clock: Clock,
-        advice: SimulatedReconnectAdvisor,
+        advisor: SimulatedReconnectAdvisor,
     ) -> None:
         self._fleet = fleet
         self._instance = instance
         self._directory = directory
         self._clock = clock
-        self._advice = advice
+        self._advisor = advisor
         self._gate = _Gate()
         self._grpc_port = 0
         self._diag_port = 0
@@ -87,7 +87,7 @@ class SimulatedInstance:
         if self._server is None:
             await self._start()
         health_response = health_pb2.HealthCheckResponse
-        status = health_response.NOT_SERVING if self._instance.unhealthy else health_response.SERVING
+        status = health_response.NOT_SERVING if self._instance.is_unhealthy else health_response.SERVING
         await self._health.set("", status)
         if self._instance.is_frozen:
             self._gate.passable.clear()
@@ -131,7 +131,7 @@ class SimulatedInstance:
             fleet_pb2_grpc.add_TunnelFeedServicer_to_server(tunnels, server)
             statuses = SimulatedAgentStatus(self._fleet, self._instance, self._clock)
             agent_status_pb2_grpc.add_AgentStatusServicer_to_server(statuses, server)
-            admin = SimulatedTunnelAdmin(self._advice, self._instance)
+            admin = SimulatedTunnelAdmin(self._advisor, self._instance)
             fleet_pb2_grpc.add_TunnelAdminServicer_to_server(admin, server)
             return
         fleet_pb2_grpc.add_AgentFeedServicer_to_server(SimulatedAgentFeed(self._fleet, self._clock), server)
@@ -148,7 +148,7 @@ class SimulatedInstance:
             return web.json_response({"status": "ok"})
         if request.path != "/readyz":
             return web.json_response({"error": "not found"}, status=404)
-        if self._instance.unhealthy:
+        if self._instance.is_unhealthy:
             status = "teleport is in a degraded state, check logs for details"
             return web.json_response({"status": status}, status=503)
         return web.json_response({"status": "ok"})

@@ -32,7 +32,7 @@ from fleet.processes import children, folders
 
 #: Seconds. A process with 100,000 agents takes about 5 s to start where measured, longer on a busy machine.
 _START_TIMEOUT = 120.0
-_POLL = 0.05
+_POLL_INTERVAL = 0.05
 
 
 class SimulationError(Exception):
@@ -68,12 +68,12 @@ class Simulation:
     def __init__(self, shape: SimulationShape, *, seed: int | None = None, processes: int = 3) -> None:
         self.shape = shape
         self._seed = secrets.randbits(32) if seed is None else seed
-        self._parts = max(1, min(processes, shape.proxies + 1))
+        self._part_count = max(1, min(processes, shape.proxies + 1))
         self._children: list[subprocess.Popen[bytes]] = []
         self._sessions: list[aiohttp.ClientSession] = []
         self._folder = ""
         #: One fault at a time: every process must apply faults in the same order.
-        self._order = asyncio.Lock()
+        self._order_lock = asyncio.Lock()
         self.directory: dict[str, tuple[str, str]] = {}
 
     @property
@@ -97,7 +97,7 @@ class Simulation:
         raise_file_limit()
         # A private directory: the path of a unix socket must be short, and nobody else may send faults.
         with tempfile.TemporaryDirectory(prefix="refloat-simulate-") as self._folder:
-            runner = web.AppRunner(self._application(), shutdown_timeout=1.0)
+            runner = web.AppRunner(self._make_application(), shutdown_timeout=1.0)
             try:
                 await self._start()
                 await runner.setup()
@@ -111,22 +111,22 @@ class Simulation:
 
     async def _start(self) -> None:
         started_at = time.time()
-        for part in range(self._parts):
+        for part in range(self._part_count):
             path = str(Path(self._folder) / f"part-{part}.sock")
             argv = [
                 *(sys.executable, "-m", "fleet.nodes.simulation.worker", *format_flags(self.shape)),
                 *("--seed", str(self._seed), "--started-at", repr(started_at)),
-                *("--part", str(part), "--parts", str(self._parts), "--control", path),
+                *("--part", str(part), "--parts", str(self._part_count), "--control", path),
                 *("--parent", self.control),
             ]
             self._children.append(children.spawn(argv))
             connector = aiohttp.UnixConnector(path=path)
             self._sessions.append(aiohttp.ClientSession("http://simulator", connector=connector))
-        for part in range(self._parts):
-            self.directory.update(await self._addresses(part))
+        for part in range(self._part_count):
+            self.directory.update(await self._wait_for_addresses(part))
         await self._post_to_parts("/directory", self.directory)
 
-    async def _addresses(self, part: int) -> dict[str, tuple[str, str]]:
+    async def _wait_for_addresses(self, part: int) -> dict[str, tuple[str, str]]:
         """Wait until a process has opened its ports, and return their addresses."""
         deadline = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < deadline:
@@ -138,7 +138,7 @@ class Simulation:
                 async with self._sessions[part].get("/addresses") as response:
                     return {name: (pair[0], pair[1]) for name, pair in (await response.json()).items()}
             except aiohttp.ClientConnectionError:
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_POLL_INTERVAL)
         raise SimulationError(f"process {part} of the simulation did not start within {_START_TIMEOUT:g} s")
 
     async def _post_to_parts(self, path: str, message: object) -> dict[str, Any]:
@@ -163,24 +163,24 @@ class Simulation:
 
         Raises SimulatedFaultError.
         """
-        async with self._order:
+        async with self._order_lock:
             response = await self._post_to_parts("/fault", {"fault": str(fault), "at": time.time()})
         names: list[str] = response["affected"]
         return names
 
     async def summarize_advice(self) -> AdviceSummary:
         """Return statistics of the advice so far."""
-        counts_by_advice: dict[str, Counter[str]] = {}
+        counts_by_advisory_id: dict[str, Counter[str]] = {}
         min_tunnel_counts = []
         for session in self._sessions:
             async with session.get("/advice") as response:
                 document = await response.json()
             min_tunnel_counts.append(int(document["min_tunnel_count"]))
-            for advice, counts in document["sent_counts"].items():
-                counts_by_advice.setdefault(advice, Counter()).update(counts)
+            for advisory_id, counts in document["sent_counts"].items():
+                counts_by_advisory_id.setdefault(advisory_id, Counter()).update(counts)
         return AdviceSummary(
-            {advisory_id: len(counts) for advisory_id, counts in counts_by_advice.items()},
-            max((max(counts.values()) for counts in counts_by_advice.values() if counts), default=0),
+            {advisory_id: len(counts) for advisory_id, counts in counts_by_advisory_id.items()},
+            max((max(counts.values()) for counts in counts_by_advisory_id.values() if counts), default=0),
             min(min_tunnel_counts),
         )
 
@@ -206,7 +206,7 @@ class Simulation:
                     )
             await asyncio.sleep(0.5)
 
-    def _application(self) -> web.Application:
+    def _make_application(self) -> web.Application:
         app = web.Application()
         app.router.add_post("/fault", self._handle_fault)
         app.router.add_post("/moves", self._handle_moves)
@@ -217,7 +217,7 @@ class Simulation:
     async def _handle_moves(self, request: web.Request) -> web.Response:
         """Receive moves of agents from one process and send them to all, in one order."""
         moves = await request.json()
-        async with self._order:
+        async with self._order_lock:
             await self._post_to_parts("/moves", {"moves": moves, "at": time.time()})
         return web.json_response({})
 
@@ -239,11 +239,11 @@ class Simulation:
 async def run(
     simulation: Simulation,
     script: Sequence[ScriptStep],
-    ready: Callable[[Simulation], None],
+    on_ready: Callable[[Simulation], None],
     write_line: Callable[[str], None],
 ) -> None:
     """Run until SIGINT or SIGTERM. Raises SimulationError if it cannot start or one of its processes ends."""
-    task = asyncio.create_task(_serve(simulation, script, ready, write_line))
+    task = asyncio.create_task(_serve(simulation, script, on_ready, write_line))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
@@ -253,11 +253,11 @@ async def run(
 async def _serve(
     simulation: Simulation,
     script: Sequence[ScriptStep],
-    ready: Callable[[Simulation], None],
+    on_ready: Callable[[Simulation], None],
     write_line: Callable[[str], None],
 ) -> None:
     async with simulation.run():
-        ready(simulation)
+        on_ready(simulation)
         tasks = [
             asyncio.create_task(simulation.play(script, write_line)),
             asyncio.create_task(simulation.watch_processes()),
@@ -303,7 +303,7 @@ async def inject_fault(simulation: RunningSimulation, fault: SimulatedFault) -> 
     return names
 
 
-async def read_advice(simulation: RunningSimulation) -> AdviceSummary:
+async def read_advice_summary(simulation: RunningSimulation) -> AdviceSummary:
     """Return statistics of the advice in a running simulation. Raises SimulationError."""
     return AdviceSummary(**await _request(simulation, "GET", "/advice", None))
 

@@ -31,10 +31,10 @@ from fleet.wire import (
 )
 
 #: Entries per response if the caller sets no limit: about 500 KB, far below gRPC's 4 MB.
-_PAGE = 2000
-_MOST = 10_000
+_DEFAULT_PAGE_SIZE = 2000
+_MAX_PAGE_SIZE = 10_000
 #: Instances per page of a presence list.
-_SERVERS_PAGE = 200
+_SERVERS_PAGE_SIZE = 200
 _VERSION = "18.0.0-simulated"
 
 Clock = Callable[[], float]
@@ -61,8 +61,10 @@ class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
         """Return the agents that changed since the caller's revision, or all if its epoch is another."""
         fleet, now = self._fleet, self._clock()
         is_known_revision = request.epoch == fleet.epoch and 0 < request.since_revision <= fleet.revision
-        since = request.since_revision if is_known_revision else 0
-        agents, has_more = fleet.agents_since(since, now, min(request.limit or _PAGE, _MOST))
+        since_revision = request.since_revision if is_known_revision else 0
+        agents, has_more = fleet.list_agents_since(
+            since_revision, now, min(request.limit or _DEFAULT_PAGE_SIZE, _MAX_PAGE_SIZE)
+        )
         return fleet_pb2.ListAgentsResponse(
             epoch=fleet.epoch,
             revision=int(fleet.revisions[agents[-1]]) if has_more else fleet.revision,
@@ -79,22 +81,22 @@ class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
             self._entry(*row)
             for row in zip(
                 agents.tolist(),
-                fleet.auth[agents].tolist(),
+                fleet.auth_by_agent[agents].tolist(),
                 fleet.reconnect_mask[agents].tolist(),
-                np.maximum(0, expires_at - fleet.shape.agent_ttl - fleet.read_at[agents]).tolist(),
+                np.maximum(0, expires_at - fleet.shape.agent_ttl - fleet.policy_read_at[agents]).tolist(),
                 (expires_at - now).tolist(),
                 strict=True,
             )
         ]
 
     def _entry(
-        self, agent: int, auth: int, is_reconnect: bool, read_age: float, expires_in: float
+        self, agent: int, auth: int, has_reconnect_policy: bool, read_age: float, expires_in: float
     ) -> fleet_pb2.AgentEntry:
         fleet = self._fleet
         auth_id = fleet.auths[auth].id
         policy = fleet_pb2.ClientPolicy(
-            mode="reconnect" if is_reconnect else "pick_first",
-            health_check=is_reconnect,
+            mode="reconnect" if has_reconnect_policy else "pick_first",
+            health_check=has_reconnect_policy,
             read_age_ms=_milliseconds(read_age),
             auth_id=auth_id,
         )
@@ -129,7 +131,9 @@ class SimulatedTunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
     ) -> fleet_pb2.ListTunnelsResponse:
         """Return the tunnels that changed since the caller's revision, or all if its epoch is another."""
         proxy, now = self._proxy, self._clock()
-        page = proxy.tunnels.since(request.epoch, request.since_revision, min(request.limit or _PAGE, _MOST))
+        page = proxy.tunnels.since(
+            request.epoch, request.since_revision, min(request.limit or _DEFAULT_PAGE_SIZE, _MAX_PAGE_SIZE)
+        )
         return fleet_pb2.ListTunnelsResponse(
             epoch=page.epoch,
             revision=page.revision,
@@ -139,7 +143,7 @@ class SimulatedTunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
                 fleet_pb2.TunnelEntry(
                     agent_id=self._fleet.ids[tunnel.agent],
                     agent_name=self._fleet.names[tunnel.agent],
-                    open_for_ms=_milliseconds(now - tunnel.at),
+                    open_for_ms=_milliseconds(now - tunnel.opened_at),
                 )
                 for tunnel in page.updates
             ],
@@ -165,12 +169,12 @@ class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
         if tunnel is None:
             details = f"agent {request.agent_id!r} has no live tunnel to this proxy"
             await context.abort(grpc.StatusCode.NOT_FOUND, details)
-        document = json.dumps(self._document(tunnel.agent))
+        document = json.dumps(self._make_document(tunnel.agent))
         return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
 
-    def _document(self, agent: int) -> dict[str, Any]:
+    def _make_document(self, agent: int) -> dict[str, Any]:
         fleet, now = self._fleet, self._clock()
-        present = fleet.present(fleet.proxies, now)
+        present = fleet.filter_present(fleet.proxies, now)
         claimed_ids = fleet.claimed_ids_of(agent)
         return {
             "agent_id": fleet.ids[agent],
@@ -194,8 +198,8 @@ class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
             "policy": {
                 "mode": "reconnect" if fleet.reconnect_mask[agent] else "pick_first",
                 "health_check": bool(fleet.reconnect_mask[agent]),
-                "auth_id": fleet.auths[int(fleet.auth[agent])].id,
-                "read_age_ms": _milliseconds(now - float(fleet.read_at[agent])),
+                "auth_id": fleet.auths[int(fleet.auth_by_agent[agent])].id,
+                "read_age_ms": _milliseconds(now - float(fleet.policy_read_at[agent])),
             },
             "tunnels": [{"proxy_id": proxy} for proxy in claimed_ids],
             "services": [],
@@ -215,7 +219,7 @@ class SimulatedPresence(presence_pb2_grpc.PresenceServiceServicer):
         self, request: presence_pb2.ListAuthServersRequest, context: Context
     ) -> presence_pb2.ListAuthServersResponse:
         """Return one page of the auths."""
-        page, token = await self._page(self._fleet.auths, request.page_size, request.page_token, context)
+        page, token = await self._list_page(self._fleet.auths, request.page_size, request.page_token, context)
         return presence_pb2.ListAuthServersResponse(servers=page, next_page_token=token)
 
     @override
@@ -223,24 +227,26 @@ class SimulatedPresence(presence_pb2_grpc.PresenceServiceServicer):
         self, request: presence_pb2.ListProxyServersRequest, context: Context
     ) -> presence_pb2.ListProxyServersResponse:
         """Return one page of the proxies."""
-        page, token = await self._page(self._fleet.proxies, request.page_size, request.page_token, context)
+        page, token = await self._list_page(
+            self._fleet.proxies, request.page_size, request.page_token, context
+        )
         return presence_pb2.ListProxyServersResponse(servers=page, next_page_token=token)
 
-    async def _page(
+    async def _list_page(
         self, instances: Sequence[InstanceModel], size: int, token: str, context: Context
     ) -> tuple[list[types_pb2.ServerV2], str]:
         """Return one page. The token is the index of its first instance, so expiries do not shift the pages."""
         if token and not token.isdecimal():
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "page_token: invalid token")
         begin = int(token or 0)
-        end = begin + (min(size, _SERVERS_PAGE) if size > 0 else _SERVERS_PAGE)
-        present_instances = self._fleet.present(instances[begin:end], self._clock())
+        end = begin + (min(size, _SERVERS_PAGE_SIZE) if size > 0 else _SERVERS_PAGE_SIZE)
+        present_instances = self._fleet.filter_present(instances[begin:end], self._clock())
         servers = [
-            self._server(instance) for instance in present_instances if instance.name in self._directory
+            self._server_of(instance) for instance in present_instances if instance.name in self._directory
         ]
         return servers, str(end) if end < len(instances) else ""
 
-    def _server(self, instance: InstanceModel) -> types_pb2.ServerV2:
+    def _server_of(self, instance: InstanceModel) -> types_pb2.ServerV2:
         grpc_address, diag_address = self._directory[instance.name]
         metadata = types_pb2.Metadata(
             name=instance.id,

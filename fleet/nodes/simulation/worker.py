@@ -30,29 +30,35 @@ from fleet.nodes.simulation.instance import SimulatedInstance
 _TICK = 0.25
 
 
-def instances_of_part(fleet: SimulatedFleet, part: int, parts: int) -> list[InstanceModel]:
+def instances_of_part(fleet: SimulatedFleet, part: int, part_count: int) -> list[InstanceModel]:
     """Return the instances that this part serves."""
-    if parts == 1:
+    if part_count == 1:
         return list(fleet.instances)
     if part == 0:
         return list(fleet.auths)
-    return fleet.proxies[part - 1 :: parts - 1]
+    return fleet.proxies[part - 1 :: part_count - 1]
 
 
-class Simulator:
+class SimulationPart:
     """The model of the fleet, and the ports of this part."""
 
     def __init__(
-        self, shape: SimulationShape, seed: int, started_at: float, part: int, parts: int, parent: str = ""
+        self,
+        shape: SimulationShape,
+        seed: int,
+        started_at: float,
+        part: int,
+        part_count: int,
+        parent: str = "",
     ) -> None:
         """`parent` is the socket of the whole simulation, for moves of agents; empty: there is only one part."""
         self._fleet = SimulatedFleet(shape, Random(seed), started_at)
         self._directory: dict[str, tuple[str, str]] = {}
         self._parent = parent
-        self._advice = SimulatedReconnectAdvisor(self._fleet, self._spread, Random(seed + part))
+        self._advisor = SimulatedReconnectAdvisor(self._fleet, self._send_moves, Random(seed + part))
         self._instances = {
-            instance.name: SimulatedInstance(self._fleet, instance, self._directory, time.time, self._advice)
-            for instance in instances_of_part(self._fleet, part, parts)
+            instance.name: SimulatedInstance(self._fleet, instance, self._directory, time.time, self._advisor)
+            for instance in instances_of_part(self._fleet, part, part_count)
         }
 
     async def start(self) -> None:
@@ -71,7 +77,7 @@ class Simulator:
             self._fleet.tick(time.time())
             await asyncio.sleep(_TICK)
 
-    def control(self) -> web.Application:
+    def make_control_app(self) -> web.Application:
         """Return the control API, which `fleet.nodes.simulation.program` calls."""
         app = web.Application(client_max_size=1 << 24)
         app.router.add_get("/addresses", self._handle_addresses)
@@ -81,30 +87,32 @@ class Simulator:
         app.router.add_get("/advice", self._handle_advice_summary)
         return app
 
-    async def _spread(self, moves: Sequence[Move]) -> None:
+    async def _send_moves(self, moves: Sequence[Move]) -> None:
         """Move agents in every part. If the simulation does not respond, it is stopping, and the agents stay."""
         if not self._parent:
-            self._move(moves, time.time())
+            self._apply_moves(moves, time.time())
             return
         connector = aiohttp.UnixConnector(path=self._parent)
         with contextlib.suppress(aiohttp.ClientError):
             async with aiohttp.ClientSession("http://simulation", connector=connector) as session:
                 await (await session.post("/moves", json=moves)).read()
 
-    def _move(self, moves: Sequence[Move], at: float) -> None:
+    def _apply_moves(self, moves: Sequence[Move], at: float) -> None:
         for kind, agent, from_index, to_index in moves:
-            move = self._fleet.move_to_auth if kind == "auth" else self._fleet.move
+            move = self._fleet.move_to_auth if kind == "auth" else self._fleet.move_tunnel
             move(agent, from_index, to_index, at)
 
     async def _handle_moves(self, request: web.Request) -> web.Response:
         document = await request.json()
-        self._move(document["moves"], document["at"])
+        self._apply_moves(document["moves"], document["at"])
         return web.json_response({})
 
     async def _handle_advice_summary(self, request: web.Request) -> web.Response:
-        counts_by_advice = {advice: dict(counts) for advice, counts in self._advice.sent_counts.items()}
+        counts_by_advisory_id = {
+            advisory_id: dict(counts) for advisory_id, counts in self._advisor.sent_counts.items()
+        }
         return web.json_response(
-            {"sent_counts": counts_by_advice, "min_tunnel_count": self._fleet.min_tunnel_count}
+            {"sent_counts": counts_by_advisory_id, "min_tunnel_count": self._fleet.min_tunnel_count}
         )
 
     async def _handle_addresses(self, request: web.Request) -> web.Response:
@@ -118,7 +126,7 @@ class Simulator:
     async def _handle_fault(self, request: web.Request) -> web.Response:
         document = await request.json()
         try:
-            affected_instances = self._fleet.apply(parse_fault(document["fault"]), document["at"])
+            affected_instances = self._fleet.apply_fault(parse_fault(document["fault"]), document["at"])
         except SimulatedFaultError as error:
             return web.json_response({"error": str(error)}, status=400)
         names = [instance.name for instance in affected_instances]
@@ -128,21 +136,21 @@ class Simulator:
         return web.json_response({"affected": names})
 
 
-async def serve(simulator: Simulator, control: str) -> None:
+async def serve(simulation_part: SimulationPart, control: str) -> None:
     """Serve until SIGTERM or SIGINT. The control socket opens last: then all ports are open."""
     stop_event = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop_event.set)
-    await simulator.start()
-    runner = web.AppRunner(simulator.control(), shutdown_timeout=1.0)
+    await simulation_part.start()
+    runner = web.AppRunner(simulation_part.make_control_app(), shutdown_timeout=1.0)
     await runner.setup()
     await web.UnixSite(runner, control).start()
-    tasks = {asyncio.create_task(simulator.run()), asyncio.create_task(stop_event.wait())}
+    tasks = {asyncio.create_task(simulation_part.run()), asyncio.create_task(stop_event.wait())}
     finished_tasks, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
     await runner.cleanup()
-    await simulator.stop()
+    await simulation_part.stop()
     for task in finished_tasks:
         task.result()  # an error of the model ends the process with a traceback
 
@@ -183,8 +191,8 @@ def main(
     """Serve one part of a simulated fleet."""
     lifecycle.raise_file_limit()
     simulation_shape = SimulationShape(**shape)
-    simulator = Simulator(simulation_shape, seed, started_at, part, parts, parent)
-    lifecycle.run_on_loop(serve(simulator, control))
+    simulation_part = SimulationPart(simulation_shape, seed, started_at, part, parts, parent)
+    lifecycle.run_on_loop(serve(simulation_part, control))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ async def test_advised_agents_connect_elsewhere_before_they_leave() -> None:
 async def test_staying_agents_reply_unless_they_ignore_advice() -> None:
     """An agent without another proxy replies that it stays, unless it ignores advice; a dry run advises nobody."""
     simulation = _SimulatedAdvice(proxies=2)
-    simulation.fleet.apply(parse_fault("ignore-advice proxy-1 15"), simulation.now)
+    simulation.fleet.apply_fault(parse_fault("ignore-advice proxy-1 15"), simulation.now)
     await simulation.advice.advise_agents(simulation.proxy, "x", (), 1, dry_run=False)
     simulation.pass_time(3)
     assert len(simulation.agents()) == 15
@@ -79,8 +79,8 @@ async def test_staying_agents_reply_unless_they_ignore_advice() -> None:
         14,
         0,
     )
-    simulation.fleet.apply(parse_fault("heal proxy-1"), simulation.now)
-    simulation.fleet.apply(parse_fault("unhealthy proxy-2"), simulation.now)
+    simulation.fleet.apply_fault(parse_fault("heal proxy-1"), simulation.now)
+    simulation.fleet.apply_fault(parse_fault("unhealthy proxy-2"), simulation.now)
     await simulation.advice.advise_agents(simulation.proxy, "y", (), 0, dry_run=False)
     counts = await simulation.advice.advise_agents(simulation.proxy, "y", (), 0, dry_run=True)
     assert (counts.already_advised_count, counts.staying_count) == (15, 15)
@@ -90,7 +90,7 @@ async def test_old_tunnel_stays_if_the_new_proxy_dies() -> None:
     """No agent is without a tunnel."""
     simulation = _SimulatedAdvice(proxies=2)
     await simulation.advice.advise_agents(simulation.proxy, "x", simulation.agents()[:3], 0, dry_run=False)
-    simulation.fleet.apply(parse_fault("kill proxy-2"), simulation.now)
+    simulation.fleet.apply_fault(parse_fault("kill proxy-2"), simulation.now)
     simulation.pass_time(5)
     assert len(simulation.agents()) == 15
 
@@ -123,7 +123,7 @@ async def test_agents_move_to_another_auth_and_keep_their_tunnels() -> None:
     agent_ids = [
         agent_id
         for agent_id in simulation.agents()
-        if simulation.fleet.auth[simulation.fleet.ids.index(agent_id)] == 0
+        if simulation.fleet.auth_by_agent[simulation.fleet.ids.index(agent_id)] == 0
     ]
     assert 0 < len(agent_ids) < len(simulation.agents())
     counts = await simulation.advice.advise_agents(
@@ -131,11 +131,12 @@ async def test_agents_move_to_another_auth_and_keep_their_tunnels() -> None:
     )
     assert counts.advised_count == len(simulation.agents()) == 10
     assert {
-        int(simulation.fleet.auth[simulation.fleet.ids.index(agent_id)]) for agent_id in simulation.agents()
+        int(simulation.fleet.auth_by_agent[simulation.fleet.ids.index(agent_id)])
+        for agent_id in simulation.agents()
     } == {1}
     simulation.pass_time(2)
     assert len(simulation.agents()) == 10
-    simulation.fleet.apply(parse_fault("unhealthy auth-1"), simulation.now)
+    simulation.fleet.apply_fault(parse_fault("unhealthy auth-1"), simulation.now)
     await simulation.advice.advise_agents(simulation.proxy, "y", (), 0, dry_run=False, leave_auth="")
     repeated_counts = await simulation.advice.advise_agents(
         simulation.proxy, "y", (), 0, dry_run=True, leave_auth=""

@@ -58,10 +58,10 @@ def test_invalid_script_names_the_line(line: str) -> None:
 def test_fault_target_may_be_a_pattern() -> None:
     """`all` and patterns match several instances; no match is an error."""
     instance_names = ["auth-1", "proxy-1", "proxy-12", "proxy-2"]
-    assert SimulatedFault(SimulatedFaultAction.HEAL, "all").names(instance_names) == instance_names
-    assert SimulatedFault(SimulatedFaultAction.KILL, "proxy-1*").names(instance_names) == [
+    assert SimulatedFault(SimulatedFaultAction.HEAL, "all").match_names(instance_names) == instance_names
+    assert SimulatedFault(SimulatedFaultAction.KILL, "proxy-1*").match_names(instance_names) == [
         "proxy-1",
         "proxy-12",
     ]
     with pytest.raises(SimulatedFaultError, match="no instance matches 'proxy-9'"):
-        SimulatedFault(SimulatedFaultAction.KILL, "proxy-9").names(instance_names)
+        SimulatedFault(SimulatedFaultAction.KILL, "proxy-9").match_names(instance_names)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fleet.nodes.simulation.home_proxies import Homes, HomesError, assign_homes, format_homes, parse
+from fleet.nodes.simulation.home_proxies import Homes, HomesError, assign_homes, format_homes, parse_homes
 
 
 def test_homes_are_assigned_in_turn_by_default() -> None:
@@ -44,18 +44,18 @@ def test_impossible_homes_are_explained(homes: Homes, message: str) -> None:
 
 def test_formatted_homes_equal_the_parsed_text() -> None:
     """Spaces are removed."""
-    assert parse("proxy-14=207, proxy-3=10") == (("proxy-14", 207), ("proxy-3", 10))
-    assert format_homes(parse("proxy-14=207,proxy-3=10")) == "proxy-14=207,proxy-3=10"
+    assert parse_homes("proxy-14=207, proxy-3=10") == (("proxy-14", 207), ("proxy-3", 10))
+    assert format_homes(parse_homes("proxy-14=207,proxy-3=10")) == "proxy-14=207,proxy-3=10"
 
 
 @pytest.mark.parametrize("text", ["", "proxy-1", "proxy-1=", "=5", "proxy-1=-5", "proxy-1=x", "proxy-1=1,"])
 def test_invalid_homes_text_is_refused(text: str) -> None:
     """The error contains the invalid part."""
     with pytest.raises(HomesError, match="is not PROXY=AGENTS"):
-        parse(text)
+        parse_homes(text)
 
 
 def test_duplicate_proxy_is_refused() -> None:
     """The number of agents would be ambiguous."""
     with pytest.raises(HomesError, match="proxy-1 occurs twice"):
-        parse("proxy-1=1,proxy-1=2")
+        parse_homes("proxy-1=1,proxy-1=2")

@@ -27,7 +27,7 @@ class _SimulatedProxy:
         self.instance = SimulatedInstance(self.fleet, self.fleet.proxies[0], {}, time.time, advice)
 
     async def inject_fault(self, text: str) -> None:
-        self.fleet.apply(parse_fault(text), time.time())
+        self.fleet.apply_fault(parse_fault(text), time.time())
         await self.instance.apply_state()
 
     async def read_health(self, within: float = 5.0) -> int:

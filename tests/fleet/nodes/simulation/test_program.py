@@ -39,7 +39,7 @@ async def test_two_processes_simulate_one_fleet(tmp_path: Path) -> None:
             assert (
                 await TunnelAdminClient(channel).advise_reconnect("x", "to try", limit=5)
             ).advised_count == 5
-        assert await simulation.read_advice(recorded_simulation) == simulation.AdviceSummary(
+        assert await simulation.read_advice_summary(recorded_simulation) == simulation.AdviceSummary(
             {"x": 5}, 1, _SHAPE.tunnels_per_agent
         )
 

@@ -118,7 +118,7 @@ async def test_applied_deltas_equal_the_full_list(served_fleet: _ServedFleet) ->
     script = {20: "strand proxy-1 15", 40: "block-backend auth-2", 60: "offline proxy-2 9", 80: "heal all"}
     for second in range(0, 400, 10):
         if second in script:
-            served_fleet.fleet.apply(parse_fault(script[second]), served_fleet.clock.now)
+            served_fleet.fleet.apply_fault(parse_fault(script[second]), served_fleet.clock.now)
         served_fleet.clock.now += 10
         served_fleet.fleet.tick(served_fleet.clock.now)
         await agents.poll(served_fleet.clock.now)
@@ -179,7 +179,7 @@ async def test_presence_is_listed_in_pages_without_expired_instances(served_flee
         if not token:
             break
     assert names == ["proxy-1", "proxy-2", "proxy-3"]
-    served_fleet.fleet.apply(parse_fault("expire proxy-2"), served_fleet.clock.now)
+    served_fleet.fleet.apply_fault(parse_fault("expire proxy-2"), served_fleet.clock.now)
     for _ in range(14):
         served_fleet.clock.now += 50
         served_fleet.fleet.tick(served_fleet.clock.now)

@@ -6,7 +6,7 @@ from random import Random
 from aiohttp.test_utils import TestClient, TestServer
 
 from fleet.nodes.simulation.fleet import SimulatedFleet, SimulationShape
-from fleet.nodes.simulation.worker import Simulator, format_flags, instances_of_part
+from fleet.nodes.simulation.worker import SimulationPart, format_flags, instances_of_part
 
 
 def test_parts_contain_each_instance_once() -> None:
@@ -30,9 +30,11 @@ def test_flags_omit_unset_values() -> None:
 
 async def test_control_api_lists_addresses_and_accepts_faults() -> None:
     """Faults apply to instances of other parts in the model; an invalid fault is explained."""
-    simulator = Simulator(SimulationShape(agents=20, proxies=3, auths=1), 5, time.time(), part=1, parts=2)
-    await simulator.start()
-    async with TestClient(TestServer(simulator.control())) as client:
+    simulation_part = SimulationPart(
+        SimulationShape(agents=20, proxies=3, auths=1), 5, time.time(), part=1, part_count=2
+    )
+    await simulation_part.start()
+    async with TestClient(TestServer(simulation_part.make_control_app())) as client:
         addresses = await (await client.get("/addresses")).json()
         assert sorted(addresses) == ["proxy-1", "proxy-2", "proxy-3"]
         response = await client.post("/fault", json={"fault": "kill *-1", "at": time.time()})
@@ -40,4 +42,4 @@ async def test_control_api_lists_addresses_and_accepts_faults() -> None:
         error_response = await client.post("/fault", json={"fault": "kill proxy-9", "at": time.time()})
         assert error_response.status == 400
         assert "proxy-9" in (await error_response.json())["error"]
-    await simulator.stop()
+    await simulation_part.stop()
