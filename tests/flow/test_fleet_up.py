@@ -113,11 +113,11 @@ class Fleet:
         return {row["name"]: row for row in json.loads(self.do("ps", "--json"))}
 
     def diag(self, name: str, path: str, timeout: float = ANSWERS) -> tuple[int | None, Any]:
-        return http(f"http://{fleet_record.load(self.home, 'default').member(name).diag}{path}", timeout)
+        return http(f"http://{fleet_record.load(self.home, 'default').find_member(name).diag}{path}", timeout)
 
     def metrics(self, name: str) -> str:
         """`/metrics` as text; empty when nothing answers."""
-        return metrics(fleet_record.load(self.home, "default").member(name).diag)
+        return metrics(fleet_record.load(self.home, "default").find_member(name).diag)
 
     def readyz(self, name: str) -> int | None:
         return self.diag(name, "/readyz")[0]
@@ -184,7 +184,7 @@ class Group:
 
     def at(self, fleet: Fleet, auth: str) -> bool:
         """Whether all of them are connected to this auth, and find it healthy."""
-        place = f'refloat_agent_auths{{auth="{fleet_record.load(fleet.home, "default").member(auth).id}"'
+        place = f'refloat_agent_auths{{auth="{fleet_record.load(fleet.home, "default").find_member(auth).id}"'
         counts = [line for line in metrics(self.diag).splitlines() if line.startswith(place)]
         return sum(float(line.rpartition(" ")[2]) for line in counts) == EXTRA
 

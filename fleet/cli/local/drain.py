@@ -34,7 +34,7 @@ def _instance_command(*options: Decorator) -> Decorator:
             try:
                 record = fleet_record.load(home, cluster)
                 for name in names:
-                    if not record.member(name).is_instance:
+                    if not record.find_member(name).is_instance:
                         raise Failure(
                             f"{name} is not an auth or a proxy: `refloat fleet ps` lists the role of each process"
                         )

@@ -121,7 +121,7 @@ def _fault_command(name: str, fault: FaultAction, sentence: str, text: str, *opt
         with _clear_errors():
             record = fleet_record.load(home, cluster)
             for member_name in names:
-                record.member(member_name)  # check every name before the first fault
+                record.find_member(member_name)  # check every name before the first fault
             for member_name in names:
                 fault(record, member_name, **command_options)
                 click.echo(f"{member_name} {sentence}")

@@ -22,6 +22,6 @@ def console_tls_files_of(record: FleetRecord) -> TLSFiles:
 
 def channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
     """Open a channel to an instance, with the console's TLS files. Raises UnknownNameError, TLSError."""
-    member = record.member(name)
+    member = record.find_member(name)
     tls = console_tls_files_of(record).for_role(member.role)
     return channels.open_channel(channels.target_of([parse(member.grpc)]), tls)

@@ -133,7 +133,7 @@ def _auths_of_fleet(home: Path, cluster: str, tls: TLSFiles) -> AuthConfigClient
         tls = console_tls_files_of(record)
     # The gateway skips unhealthy auths; if the gateway is down, the auths are tried directly.
     addresses = [(address, "gateway") for address in (record.gateway,) if address]
-    addresses += [(address, "auth") for address in record.addresses("auth")]
+    addresses += [(address, "auth") for address in record.addresses_of("auth")]
     return AuthConfigClient(tuple((parse(address), role) for address, role in addresses), tls)
 
 

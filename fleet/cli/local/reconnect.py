@@ -55,7 +55,7 @@ def reconnect(
     try:
         record = fleet_record.load(home, cluster)
         for name in names:
-            if not record.member(name).is_instance:
+            if not record.find_member(name).is_instance:
                 raise Failure(
                     f"{name} is not a proxy or an auth: `refloat fleet ps` lists the role of each process"
                 )
@@ -76,7 +76,7 @@ def reconnect(
 
 def _advising_proxies_of(record: FleetRecord, name: str) -> list[tuple[str, str | None]]:
     """Return the proxies that advise agents to leave an instance, each with the id of the auth to leave, or None."""
-    member = record.member(name)
+    member = record.find_member(name)
     if member.role == "proxy":
         return [(name, None)]
     return [(proxy.name, member.id) for proxy in record.members if proxy.role == "proxy"]

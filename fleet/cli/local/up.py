@@ -64,8 +64,8 @@ class _ProgressPrinter:
                 "role": "fleet",
                 "cluster": record.cluster,
                 "pid": record.pid,
-                "auths": record.addresses("auth"),
-                "proxies": record.addresses("proxy"),
+                "auths": record.addresses_of("auth"),
+                "proxies": record.addresses_of("proxy"),
                 "connect": [member.connect for member in record.members if member.connect],
                 "tunnel_v01": [member.tunnel_v01 for member in record.members if member.tunnel_v01],
                 "auth_balancer": record.auth_balancer,
@@ -88,7 +88,7 @@ class _ProgressPrinter:
 
 
 def _format_summary(record: FleetRecord, seconds: float) -> str:
-    auths, proxies = record.addresses("auth"), record.addresses("proxy")
+    auths, proxies = record.addresses_of("auth"), record.addresses_of("proxy")
     shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
     settings = {"REFLOAT_AUTHS": ",".join(auths), "REFLOAT_GATEWAY": record.gateway, **record.console}
     lines = [

@@ -98,7 +98,7 @@ def stop_fleet(fleet: FleetRecord) -> None:
 
 def find_restartable(fleet: FleetRecord, name: str) -> Member:
     """Return a dead process that can be restarted. Raises FaultError if it runs or cannot be restarted alone."""
-    member = fleet.member(name)
+    member = fleet.find_member(name)
     if member.state is not ProcessState.DEAD:
         raise FaultError(f"{name} is running (pid {member.pid}): run `refloat fleet kill {name}` first")
     if member.role in NON_RESTARTABLE_ROLES:
@@ -111,11 +111,11 @@ def find_restartable(fleet: FleetRecord, name: str) -> Member:
 def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
     """Restart a killed process of a fleet and wait until it is ready. Raises FaultError."""
     member = find_restartable(fleet, name)
-    request_file = restart_request_path(record.folder(home, fleet.cluster), name)
+    request_file = restart_request_path(record.folder_of(home, fleet.cluster), name)
     folders.create_private_folder(request_file.parent)
     request_file.touch()
     deadline = time.monotonic() + _RESTART_TIMEOUT
-    while (restarted := record.load(home, fleet.cluster).member(name)).pid == member.pid:
+    while (restarted := record.load(home, fleet.cluster).find_member(name)).pid == member.pid:
         if time.monotonic() > deadline:
             request_file.unlink(missing_ok=True)
             raise FaultError(
@@ -152,11 +152,11 @@ def call_control_api(fleet: FleetRecord, path: str, body: dict[str, str] | None 
 
 
 def _ports_of(fleet: FleetRecord, name: str) -> tuple[str, ...]:
-    return PORTS.get(fleet.member(name).role, ())
+    return PORTS.get(fleet.find_member(name).role, ())
 
 
 def _set_mode(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: ForwardMode) -> None:
-    member = fleet.member(name)
+    member = fleet.find_member(name)
     if not member.is_instance:
         raise FaultError(f"{name} is not an auth or a proxy: it has no forward in which to inject this fault")
     if not fleet.control:
@@ -166,7 +166,7 @@ def _set_mode(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: Forwa
 
 
 def _find_alive(fleet: FleetRecord, name: str) -> Member:
-    member = fleet.member(name)
+    member = fleet.find_member(name)
     if member.state is ProcessState.DEAD:
         raise FaultError(f"{name} (pid {member.pid}) is dead: run `refloat fleet restart {name}`")
     return member

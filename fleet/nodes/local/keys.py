@@ -20,7 +20,7 @@ CONSOLE = "console"
 
 def folder_of(home: Path, cluster: str) -> Path:
     """Return the folder of the keys of a local fleet."""
-    return record.folder(home, cluster) / "keys"
+    return record.folder_of(home, cluster) / "keys"
 
 
 def make(plan: FleetPlan) -> None:

@@ -64,12 +64,14 @@ class FleetObserver(Protocol):
 
 def run(plan: FleetPlan, home: Path, observer: FleetObserver) -> None:
     """Run a fleet until SIGINT or SIGTERM, then stop it. Raises FleetError; no process is left running then."""
-    folder = fleet_record.folder(home, plan.cluster)
+    folder = fleet_record.folder_of(home, plan.cluster)
     started_at = time.monotonic()
     with _lock_folder(folder), Supervisor(folder / "logs") as supervisor:
         try:
             keys.make(plan)
-            plan = replace(plan, bootstrap_file=networking.write(plan, folder), data_folder=folder / "data")
+            plan = replace(
+                plan, bootstrap_file=networking.write_config(plan, folder), data_folder=folder / "data"
+            )
             local_fleet = _LocalFleet(plan, home, folder, supervisor, observer)
             local_fleet.start()
         except (SupervisorError, valkey.ValkeyError, NetworkingConfigError, OSError) as error:

@@ -12,11 +12,11 @@ from fleet.protocol.networking.config import NetworkingConfig, NetworkingResourc
 _FILE = "networking.yaml"
 
 
-def config(plan: FleetPlan) -> NetworkingConfig:
+def make_config(plan: FleetPlan) -> NetworkingConfig:
     """Return the networking config for a fleet plan. Raises NetworkingConfigError."""
-    mesh = plan.connections == 0
-    fields = {"tunnel_strategy.type": str(Strategy.AGENT_MESH if mesh else Strategy.PROXY_PEERING)}
-    if not mesh:
+    is_mesh = plan.connections == 0
+    fields = {"tunnel_strategy.type": str(Strategy.AGENT_MESH if is_mesh else Strategy.PROXY_PEERING)}
+    if not is_mesh:
         fields["agent_connection_count"] = str(plan.connections)
     if plan.keep_alive_interval:
         fields["keep_alive_interval"] = plan.keep_alive_interval
@@ -25,8 +25,8 @@ def config(plan: FleetPlan) -> NetworkingConfig:
     return networking_config
 
 
-def write(plan: FleetPlan, folder: Path) -> Path:
+def write_config(plan: FleetPlan, folder: Path) -> Path:
     """Write the config to a file for `auth --bootstrap`; return its path. Raises NetworkingConfigError, OSError."""
     path = folder / _FILE
-    path.write_text(config_yaml.to_yaml(NetworkingResource(config(plan), {})), encoding="utf-8")
+    path.write_text(config_yaml.to_yaml(NetworkingResource(make_config(plan), {})), encoding="utf-8")
     return path

@@ -82,7 +82,7 @@ class FleetRecord:
     #: TLS files of a console for a fleet with TLS, by setting name.
     console: dict[str, str] = field(default_factory=dict)
 
-    def member(self, name: str) -> Member:
+    def find_member(self, name: str) -> Member:
         """Return the process with this name. Raises UnknownNameError."""
         for member in self.members:
             if member.name == name:
@@ -90,26 +90,26 @@ class FleetRecord:
         names = ", ".join(member.name for member in self.members)
         raise UnknownNameError(f"{name!r} was not found in fleet {self.cluster}; its processes: {names}")
 
-    def addresses(self, role: str) -> list[str]:
+    def addresses_of(self, role: str) -> list[str]:
         """Return the gRPC addresses of the processes of a role."""
         return [member.grpc for member in self.members if member.role == role]
 
 
-def folder(home: Path, cluster: str) -> Path:
+def folder_of(home: Path, cluster: str) -> Path:
     """Return the folder of a fleet's record, logs and backend data."""
     return home / "fleet" / cluster
 
 
 def save(home: Path, record: FleetRecord) -> Path:
     """Write the record atomically, and return its path."""
-    path = folder(home, record.cluster) / "fleet.json"
+    path = folder_of(home, record.cluster) / "fleet.json"
     folders.write_private_file(path, json.dumps(asdict(record), indent=1))
     return path
 
 
 def load(home: Path, cluster: str) -> FleetRecord:
     """Return the record of the running fleet. Raises NoFleetError if no fleet runs."""
-    path = folder(home, cluster) / "fleet.json"
+    path = folder_of(home, cluster) / "fleet.json"
     message = f"fleet {cluster!r} is not running in {home}: start it with `refloat fleet up`"
     try:
         document: dict[str, Any] = json.loads(path.read_text())

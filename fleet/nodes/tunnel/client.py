@@ -46,24 +46,24 @@ class ClientPlan:
 
 async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
     """Stay registered and serve until SIGTERM or SIGINT. The ready line lists the targets. Raises TLSError."""
-    by_target = {service.target: service.to for service in services}
+    address_by_target = {service.target: service.address for service in services}
     # Version 0.1 has no targets: its servers offer sessions to every client.
-    targets = () if plan.wire is WireVersion.V0_1 else tuple(by_target)
+    targets = () if plan.wire is WireVersion.V0_1 else tuple(address_by_target)
     spec = TunnelSpec(
         wire=plan.wire,
         targets=targets,
-        handler=make_dial_handler(by_target, plan.wire, plan.policy),
+        handler=make_dial_handler(address_by_target, plan.wire, plan.policy),
         name=plan.name or _make_run_name(plan),
     )
-    up = asyncio.Event()
-    link = _link(plan, spec, up)
+    up_event = asyncio.Event()
+    link = _make_link(plan, spec, up_event)
 
     async def work() -> None:
-        await up.wait()
+        await up_event.wait()
         refused_targets = {
             spell_target(target): reason for target, reason in sorted(link.rejected_targets.items())
         }
-        registered_targets = sorted(link.registered_targets) if targets else by_target
+        registered_targets = sorted(link.registered_targets) if targets else address_by_target
         lifecycle.print_ready_line(
             role="tunnel-target",
             targets=[spell_target(target) for target in registered_targets],
@@ -84,17 +84,17 @@ def _make_run_name(plan: ClientPlan) -> str:
 
 async def forward(plan: ClientPlan, forwards: Sequence[LocalForward]) -> None:
     """Listen on local ports and forward connections, until SIGTERM or SIGINT. Raises NodeStartError, TLSError."""
-    up = asyncio.Event()
-    link = _link(plan, TunnelSpec(wire=plan.wire, name=plan.name), up)
+    up_event = asyncio.Event()
+    link = _make_link(plan, TunnelSpec(wire=plan.wire, name=plan.name), up_event)
 
     async def work() -> None:
-        listeners = [await _listen(link, local_forward, plan) for local_forward in forwards]
-        ports = {
+        listeners = [await _start_listener(link, local_forward, plan) for local_forward in forwards]
+        forward_addresses = {
             spell_target(local_forward.target): addresses.join(local_forward.listen[0], listener.port)
             for local_forward, listener in zip(forwards, listeners, strict=True)
         }
-        await up.wait()
-        lifecycle.print_ready_line(role="tunnel-dialler", forwards=ports)
+        await up_event.wait()
+        lifecycle.print_ready_line(role="tunnel-dialler", forwards=forward_addresses)
         await lifecycle.wait_for_stop_signal()
         for listener in listeners:
             await listener.stop()
@@ -102,16 +102,16 @@ async def forward(plan: ClientPlan, forwards: Sequence[LocalForward]) -> None:
     await _run_beside(link.run(), work())
 
 
-def _link(plan: ClientPlan, spec: TunnelSpec, up: asyncio.Event) -> TunnelLink:
+def _make_link(plan: ClientPlan, spec: TunnelSpec, up_event: asyncio.Event) -> TunnelLink:
     def on_up_change(is_up: bool, reason: str) -> None:
         if is_up:
-            up.set()
+            up_event.set()
         log.info("the tunnel is up" if is_up else f"the tunnel is down: {reason}")
 
     return TunnelLink(plan.open_channel, spec, settings=plan.link_settings, on_up_change=on_up_change)
 
 
-async def _listen(link: TunnelLink, local_forward: LocalForward, plan: ClientPlan) -> TunnelListener:
+async def _start_listener(link: TunnelLink, local_forward: LocalForward, plan: ClientPlan) -> TunnelListener:
     async def open_session() -> TunnelStream:
         try:
             return await link.open_session(local_forward.target, within=plan.link_settings.up_within)

@@ -19,7 +19,7 @@ class Service:
     """A target, and the TCP service that its sessions are connected to."""
 
     target: Target
-    to: tuple[str, int]
+    address: tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _split_pair(text: str, form: str) -> tuple[str, str]:
     return key, right
 
 
-def claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool]:
+def make_claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool]:
     """Return the rule for registrations: targets named like the client's certificate, and those that claims add."""
 
     def may_claim(peer: Peer, target: Target) -> bool:

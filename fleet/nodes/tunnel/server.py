@@ -10,7 +10,7 @@ import grpc.aio
 
 from fleet.nodes.shared import addresses, lifecycle
 from fleet.nodes.shared.lifecycle import NodeStartError
-from fleet.nodes.tunnel.flags import Claim, LocalForward, Service, claims_rule, spell_target
+from fleet.nodes.tunnel.flags import Claim, LocalForward, Service, make_claims_rule, spell_target
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
 from fleet.transport.channels import KeepaliveSettings
@@ -46,10 +46,10 @@ class ServerPlan:
 
 async def serve(plan: ServerPlan) -> None:
     """Serve until SIGTERM or SIGINT. Raises NodeStartError, TLSError."""
-    _demand_proof(plan)
-    tunnels = [_tunnel(plan, wire) for wire in plan.wires]
+    _require_authentication(plan)
+    tunnel_servers = [_make_tunnel_server(plan, wire) for wire in plan.wires]
     server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.keepalive)])
-    serve_tunnels(server, *tunnels)
+    serve_tunnels(server, *tunnel_servers)
     try:
         port = channels.add_port(server, addresses.join(*plan.listen), plan.tls)
     except RuntimeError as error:
@@ -57,16 +57,19 @@ async def serve(plan: ServerPlan) -> None:
             f"cannot listen on {addresses.join(*plan.listen)}: the port is in use, or this user may not use it"
         ) from error
     await server.start()
-    listeners = [await listen(forward, tunnels, plan.policy) for forward in plan.forwards]
-    ports = {
+    listeners = [await start_listener(forward, tunnel_servers, plan.policy) for forward in plan.forwards]
+    forward_addresses = {
         spell_target(forward.target): addresses.join(forward.listen[0], listener.port)
         for forward, listener in zip(plan.forwards, listeners, strict=True)
     }
     if plan.tls.authority is None:
         log.warning("clients do not authenticate without --tls-ca: any client may register any target")
-    claims = "anonymous" if plan.tls.authority is None else "certificate"
+    claim_policy = "anonymous" if plan.tls.authority is None else "certificate"
     lifecycle.print_ready_line(
-        role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
+        role="tunnel-server",
+        listen=addresses.join(plan.listen[0], port),
+        claims=claim_policy,
+        forwards=forward_addresses,
     )
     await lifecycle.wait_for_stop_signal()
     for listener in listeners:
@@ -74,7 +77,7 @@ async def serve(plan: ServerPlan) -> None:
     await server.stop(grace=0)
 
 
-def _demand_proof(plan: ServerPlan) -> None:
+def _require_authentication(plan: ServerPlan) -> None:
     """Check that clients authenticate unless the port is on loopback or `allow_anonymous`.
 
     Raises NodeStartError.
@@ -86,14 +89,14 @@ def _demand_proof(plan: ServerPlan) -> None:
         )
 
 
-def _tunnel(plan: ServerPlan, wire: WireVersion) -> TunnelServer:
-    services = {service.target: service.to for service in plan.services}
+def _make_tunnel_server(plan: ServerPlan, wire: WireVersion) -> TunnelServer:
+    services = {service.target: service.address for service in plan.services}
     return TunnelServer(
         wire,
         handler=make_dial_handler(services, wire, plan.policy) if services else None,
         local=services,
         bridge=plan.bridge,
-        may_claim=None if plan.tls.authority is None else claims_rule(plan.claims),
+        may_claim=None if plan.tls.authority is None else make_claims_rule(plan.claims),
         on_target=_log_target_registration,
     )
 
@@ -106,27 +109,27 @@ def make_dial_handler(
     services: Mapping[Target, tuple[str, int]], wire: WireVersion, policy: SessionPolicy
 ) -> SessionHandler:
     """Return a handler that connects each session to its service. Version 0.1 knows only names."""
-    by_name = {target.name: to for target, to in services.items()}
+    address_by_name = {target.name: address for target, address in services.items()}
 
     async def accept_session(target: Target) -> AcceptedSession:
-        to = by_name.get(target.name) if wire is WireVersion.V0_1 else services.get(target)
-        if to is None:
+        address = address_by_name.get(target.name) if wire is WireVersion.V0_1 else services.get(target)
+        if address is None:
             raise TunnelError(f"this server does not serve target {target}")
-        return await handlers.dial(*to, policy)
+        return await handlers.dial(*address, policy)
 
     return accept_session
 
 
-async def listen(
-    forward: LocalForward, tunnels: Sequence[TunnelServer], policy: SessionPolicy
+async def start_listener(
+    forward: LocalForward, tunnel_servers: Sequence[TunnelServer], policy: SessionPolicy
 ) -> TunnelListener:
     """Listen on the port of a forward. Raises NodeStartError."""
 
     async def open_session() -> TunnelStream:
         refusals = []
-        for tunnel in tunnels:
+        for tunnel_server in tunnel_servers:
             try:
-                return await tunnel.open_session(forward.target)
+                return await tunnel_server.open_session(forward.target)
             except TunnelError as error:
                 refusals.append(str(error))
         raise TunnelError("; ".join(refusals))

@@ -44,7 +44,7 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
         record = FleetRecord(
             "default", os.getpid(), start_ticks, 0.0, 0, valkey_url, "", "", "", "", members=members
         )
-        fleet_record.folder(tmp_path, "default").mkdir(parents=True)
+        fleet_record.folder_of(tmp_path, "default").mkdir(parents=True)
         fleet_record.save(tmp_path, record)
         yield tmp_path
 
@@ -54,7 +54,7 @@ def refloat(home: Path, command: str, *args: str) -> Result:
 
 
 def read_status(home: Path) -> InstanceStatus:
-    diag = fleet_record.load(home, "default").member("proxy-1").diag
+    diag = fleet_record.load(home, "default").find_member("proxy-1").diag
     with urllib.request.urlopen(f"http://{diag}/readyz", timeout=60) as answer:
         return from_headers(answer.headers.items())
 

@@ -202,7 +202,7 @@ def test_config_is_read_from_the_gateway_or_else_from_an_auth(tmp_path: Path) ->
             members=(member,),
             gateway=gateway,
         )
-        fleet_record.folder(tmp_path, "default").mkdir(parents=True, exist_ok=True)
+        fleet_record.folder_of(tmp_path, "default").mkdir(parents=True, exist_ok=True)
         fleet_record.save(tmp_path, record)
         outcome = CliRunner().invoke(main, ["fleet", "config", "get", "--home", str(tmp_path)])
         return str(yaml.safe_load(outcome.stdout)["metadata"]["revision"])

@@ -44,7 +44,7 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
         record = FleetRecord(
             "default", os.getpid(), start_ticks, 0.0, 0, valkey_url, "", "", "", "", members=members
         )
-        fleet_record.folder(tmp_path, "default").mkdir(parents=True)
+        fleet_record.folder_of(tmp_path, "default").mkdir(parents=True)
         fleet_record.save(tmp_path, record)
         yield tmp_path
 

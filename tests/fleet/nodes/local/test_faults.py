@@ -69,9 +69,9 @@ def list_modes(fleet: FleetRecord) -> list[str]:
 def test_freeze_stops_the_process_and_thaw_resumes_it(fleet: FleetRecord) -> None:
     """The process gets SIGSTOP and SIGCONT."""
     faults.freeze(fleet, "proxy-1")
-    eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.FROZEN)
+    eventually_sync(lambda: fleet.find_member("proxy-1").state is ProcessState.FROZEN)
     faults.resume(fleet, "proxy-1")
-    eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.RUNNING)
+    eventually_sync(lambda: fleet.find_member("proxy-1").state is ProcessState.RUNNING)
 
 
 def test_cut_backend_affects_the_backend_forward_only(fleet: FleetRecord) -> None:
@@ -123,20 +123,20 @@ def test_restart_checks_all_names_before_it_starts_one(fleet: FleetRecord, tmp_p
     """If the second name is refused, no restart is requested for the first."""
     ended_process = subprocess.Popen(["true"])
     ended_process.wait()
-    dead_member = replace(fleet.member("proxy-1"), name="proxy-2", pid=ended_process.pid, born=0.0)
-    record.folder(tmp_path, "default").mkdir(parents=True)
+    dead_member = replace(fleet.find_member("proxy-1"), name="proxy-2", pid=ended_process.pid, born=0.0)
+    record.folder_of(tmp_path, "default").mkdir(parents=True)
     record.save(tmp_path, replace(fleet, members=(*fleet.members, dead_member)))
 
     invocation = CliRunner().invoke(restart, ["--home", str(tmp_path), "proxy-2", "proxy-1"])
 
     assert invocation.exit_code == 2
     assert "proxy-1 is running" in invocation.output
-    assert not faults.restart_request_path(record.folder(tmp_path, "default"), "proxy-2").exists()
+    assert not faults.restart_request_path(record.folder_of(tmp_path, "default"), "proxy-2").exists()
 
 
 def test_faults_on_killed_process_are_refused(fleet: FleetRecord) -> None:
     """After SIGKILL the process cannot be frozen, even if its pid is used again."""
     faults.kill(fleet, "proxy-1")
-    eventually_sync(lambda: fleet.member("proxy-1").state is ProcessState.DEAD)
+    eventually_sync(lambda: fleet.find_member("proxy-1").state is ProcessState.DEAD)
     with pytest.raises(FaultError, match="refloat fleet restart proxy-1"):
         faults.freeze(fleet, "proxy-1")

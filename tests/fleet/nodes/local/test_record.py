@@ -40,7 +40,7 @@ RECORD = FleetRecord(
 
 
 def save_record(home: Path, record: FleetRecord = RECORD) -> Path:
-    fleet_record.folder(home, record.cluster).mkdir(parents=True)
+    fleet_record.folder_of(home, record.cluster).mkdir(parents=True)
     return fleet_record.save(home, record)
 
 
@@ -48,7 +48,7 @@ def test_saved_record_is_loaded_unchanged(tmp_path: Path) -> None:
     """All fields are equal after a round trip."""
     save_record(tmp_path)
     assert fleet_record.load(tmp_path, "default") == RECORD
-    assert RECORD.addresses("auth") == ["127.0.0.1:5"]
+    assert RECORD.addresses_of("auth") == ["127.0.0.1:5"]
 
 
 def test_saved_record_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -82,4 +82,4 @@ def test_load_of_invalid_file_is_explained(tmp_path: Path, text: str) -> None:
 def test_unknown_member_lists_the_processes() -> None:
     """The operator can correct a typing mistake at once."""
     with pytest.raises(UnknownNameError, match="its processes: auth-1"):
-        RECORD.member("auth-9")
+        RECORD.find_member("auth-9")

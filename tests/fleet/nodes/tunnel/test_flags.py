@@ -5,7 +5,7 @@ import pytest
 from fleet.nodes.tunnel.flags import (
     LocalForward,
     Service,
-    claims_rule,
+    make_claims_rule,
     parse_claim,
     parse_forward,
     parse_service,
@@ -47,7 +47,7 @@ def test_incomplete_service_is_refused(text: str) -> None:
 
 def test_client_may_register_the_names_of_its_certificate() -> None:
     """The target's name must be the common name, a DNS name or a URI of the certificate."""
-    rule = claims_rule([])
+    rule = make_claims_rule([])
     client = Peer(identity=("router-7", "router-7.example", "spiffe://example/router-7"))
     for name in client.identity:
         assert rule(client, Target(name, "SSH"))
@@ -60,13 +60,13 @@ def test_client_may_register_the_names_of_its_certificate() -> None:
 def test_names_that_every_certificate_has_are_not_registered(name: str) -> None:
     """Otherwise a client could take over another's target; an explicit claim for the name is accepted."""
     client = Peer(identity=("edge-1", name))
-    assert not claims_rule([])(client, Target(name))
-    assert claims_rule([parse_claim(f"edge-1={name}")])(client, Target(name))
+    assert not make_claims_rule([])(client, Target(name))
+    assert make_claims_rule([parse_claim(f"edge-1={name}")])(client, Target(name))
 
 
 def test_claims_allow_targets_beside_the_own_name() -> None:
     """A client may register the targets that its claims match, and its own name."""
-    rule = claims_rule([parse_claim("edge-1=router-*"), parse_claim("edge-2=router-9")])
+    rule = make_claims_rule([parse_claim("edge-1=router-*"), parse_claim("edge-2=router-9")])
     client = Peer(identity=("edge-1",))
     assert rule(client, Target("router-7", "SSH"))
     assert rule(client, Target("edge-1", "SSH"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from fleet.nodes.tunnel.flags import claims_rule
+from fleet.nodes.tunnel.flags import make_claims_rule
 from fleet.protocol.tunnel.messages import Op as TargetOp
 from fleet.protocol.tunnel.messages import Registration, Target, WireVersion
 from fleet.transport import certificate_authority, channels
@@ -46,7 +46,7 @@ async def start_server(ground: Ground, tunnel: TunnelServer, certificates: Certi
 
 async def test_certificate_binds_the_targets_it_names(ground: Ground, certificates: Certificates) -> None:
     """A client may register the target that its certificate names, and no other one."""
-    tunnel = TunnelServer(may_claim=claims_rule([]))
+    tunnel = TunnelServer(may_claim=make_claims_rule([]))
     address = await start_server(ground, tunnel, certificates)
     channel = ground.channel(address, tls=certificates.of("router-7"))
     client = await ground.client("", SSH, Target("router-8", "SSH"), channel=channel, handler=taking(echo))
