@@ -228,10 +228,10 @@ class TunnelControlServicer:
     ) -> fleet_pb2.AgentHello:
         try:
             async with asyncio.timeout(_HELLO_WITHIN):
-                first = await anext(requests, None)
+                first_frame = await anext(requests, None)
         except TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello arrived in time")
-        hello = fleet_pb2.AgentHello() if first is None else first.hello
+        hello = fleet_pb2.AgentHello() if first_frame is None else first_frame.hello
         if refusal := agent_admission.hello_refusal_of(hello):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal)
         return hello

@@ -58,7 +58,7 @@ def _reserve_address() -> str:
 
 
 def _advise(proxy: Proxy, advisory: fleet_pb2.AuthReconnectAdvisory) -> fleet_pb2.AdviseReconnectResponse:
-    return proxy.tunnels.auth_reconnects.advise_agents(advisory, (), 0)
+    return proxy.tunnels.auth_reconnect_advisor.advise_agents(advisory, (), 0)
 
 
 def _count_moves(group: AgentGroup, outcome: str) -> float:

@@ -126,8 +126,8 @@ async def test_tunnel_ends_with_the_reason_of_the_proxy(plane: Plane, make_tunne
     read_task = await start_tunnel(tunnel)
     proxy_tunnel = proxy.table.find_current("id-1")
     assert proxy_tunnel is not None
-    assert proxy_tunnel.register is not None
-    proxy.tunnels._servers[WireVersion.V0_2].end_client(proxy_tunnel.register, "go away")
+    assert proxy_tunnel.register_client is not None
+    proxy.tunnels._servers[WireVersion.V0_2].end_client(proxy_tunnel.register_client, "go away")
     await eventually(read_task.done)
     assert "go away" in tunnel.end_reason
 

@@ -57,7 +57,7 @@ async def test_session_finishes_on_excess_tunnel(plane: Plane) -> None:
         apply_settings(agent, 1)
         await eventually(lambda: sum(len(proxy.table) for proxy in proxies) == 1)
         (left_proxy,) = [proxy for proxy in proxies if not len(proxy.table)]
-        assert left_proxy.table.find(agent.identity.name) == []
+        assert left_proxy.table.find_by_id_or_name(agent.identity.name) == []
         assert sorted(tunnel.retire_reason for tunnel in agent.tunnels.tunnels) == ["", "excess"]
         for stream in streams.values():
             assert await is_echoing(stream)
@@ -83,7 +83,7 @@ async def test_advised_agent_keeps_old_tunnel_for_its_session(plane: Plane) -> N
         old, new = sorted(proxies, key=lambda proxy: -len(proxy.table))
         stream = await open_session(old, agent)
         await eventually(lambda: len(agent.snapshot().tracked_proxies) == 2)
-        assert old.tunnels.reconnects.advise_agents("x", "", (), 0).advised_count == 1
+        assert old.tunnels.reconnect_advisor.advise_agents("x", "", (), 0).advised_count == 1
         await eventually(lambda: len(new.table) == 1 and len(old.table) == 0)
         assert await is_echoing(stream)
         await stream.close()

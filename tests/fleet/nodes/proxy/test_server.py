@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from fleet.nodes.local.forward_names import ForwardMode
-from fleet.nodes.proxy.server import Proxy, ProxyFlags, _resource, from_environment, group_labels
+from fleet.nodes.proxy.server import Proxy, ProxyFlags, _proxy_resource_of, from_environment, group_labels
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.instance import InstanceFlags
 from fleet.protocol.instance_labels import TTL_LABEL
@@ -262,7 +262,7 @@ def test_environment_sets_discovery_mode_and_reconnect_interval() -> None:
 def test_announce_ttl_comes_from_the_label(label: str, ttl: float) -> None:
     """Invalid labels count as 0, and the TTL is at most a day."""
     metadata = types_pb2.Metadata(name="p", labels={TTL_LABEL: label})
-    assert _resource(types_pb2.ServerV2(metadata=metadata)).ttl == ttl
+    assert _proxy_resource_of(types_pb2.ServerV2(metadata=metadata)).ttl == ttl
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ TOKEN = "a-token-of-somebody"
 
 async def dial_through(proxy: Proxy, target: str, **options: str) -> TcpConnection:
     """Connect to a target through the CONNECT port of a proxy."""
-    assert proxy.connect is not None
+    assert proxy.connect_port is not None
     proxy_addresses = (addresses.parse(proxy.connect_port.address),)
     tls = proxy.instance.flags.tls
     return await connect_client.dial(
@@ -159,7 +159,7 @@ async def test_unreachable_peer_is_reported(plane: Plane) -> None:
     """The user's error names the proxy."""
     async with serve_echo() as port:
         holder, other_proxy = await start_two_proxies(plane, port)
-        assert holder.connect is not None
+        assert holder.connect_port is not None
         await holder.connect_port.stop()
         assert "cannot connect to proxy" in await expect_refusal(other_proxy, "web.agent-1")
 
@@ -180,7 +180,7 @@ async def test_proxies_use_the_user_token_between_each_other(plane: Plane) -> No
     async with serve_echo() as port:
         holder, other_proxy = await start_two_proxies(plane, port, flags)
         (await dial_through(other_proxy, "web.agent-1", token="another-token-that-is")).close()
-        assert holder.connect is not None
+        assert holder.connect_port is not None
         holder.connect_port._access._tokens = (b"a-token-nobody-has",)
         message = await expect_refusal(other_proxy, "web.agent-1", token=TOKEN)
         assert message == (
@@ -233,7 +233,7 @@ async def test_proxy_with_invalid_connect_address_is_skipped(plane: Plane) -> No
     await backend.put_instance("proxy", types_pb2.ServerV2(kind="proxy", metadata=metadata), 60.0)
     tracker = fleet_pb2.TrackerSummary(claimed=["bad", holder.instance.flags.id])
     await backend.put_agent(fleet_pb2.AgentResource(agent_id="a", ttl_ms=60_000, tracker=tracker), "auth-1")
-    assert holder.connect is not None
+    assert holder.connect_port is not None
     (peer,) = await Peers(other_proxy.instance, "")._find_peers_with_tunnel("a")
     assert peer.address == addresses.parse(holder.connect_port.address)
     assert (

@@ -34,7 +34,7 @@ User = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @contextlib.asynccontextmanager
 async def open_user(proxy: Proxy, tls: ssl.SSLContext | None = None) -> AsyncIterator[User]:
     """Yield a connection of a user to the port."""
-    assert proxy.connect is not None
+    assert proxy.connect_port is not None
     host, port = addresses.parse(proxy.connect_port.address)
     reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
@@ -284,7 +284,7 @@ async def test_address_is_in_ready_line_and_resource(plane: Plane) -> None:
     proxy = await plane.proxy(ttl=600.0, connect=LOOPBACK)
     advertised_flags = ConnectFlags(("127.0.0.1", 0), advertise=("proxy.example", 3128))
     other_proxy = await plane.proxy("proxy-2", ttl=600.0, connect=advertised_flags)
-    assert proxy.connect is not None
+    assert proxy.connect_port is not None
     assert proxy.ready_fields()["connect"] == proxy.connect_port.address
     advertised_addresses = {
         server.spec.hostname: server.metadata.labels["refloat.dev/connect-addr"]
