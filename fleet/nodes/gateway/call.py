@@ -57,9 +57,9 @@ class Call:
         #: The request so far; None: it can no longer be sent again.
         self._replay_buffer: list[bytes] | None = []
         self._replay_byte_count = 0
-        self._request_messages = MessageCounter()
-        self._response_messages = MessageCounter()
-        self._has_request_ended = False
+        self._request = MessageCounter()
+        self._response = MessageCounter()
+        self._request_ended = False
         self._retry_state: RetryState | None = None
         #: Addresses of all attempts; the last one is that of the current attempt.
         self._attempted_addresses: list[str] = []
@@ -69,8 +69,8 @@ class Call:
         self._attempt: CallAttempt | None = None
         self._was_resent = False
         #: Response headers that wait for what follows, because the attempt may still fail.
-        self._pending_response_head: ResponseHead | None = None
-        self._has_sent_head = False
+        self._pending_head: ResponseHead | None = None
+        self._head_sent = False
         #: Its due time is never read: uvloop has none for a timer that is due at once.
         self._timer: asyncio.Handle | None = None
         self._is_done = False
@@ -86,7 +86,7 @@ class Call:
                     b"", end=True
                 )  # gRPC requests have no trailers; a caller that sends some has ended the request
             return
-        self._request_head, self._has_request_ended = head, end
+        self._request_head, self._request_ended = head, end
         self._rule = self._context.find_rule(head.authority, head.path)
         if self._rule is None:
             self._fail(Status.UNIMPLEMENTED, f"no route matches {head.path} at {head.authority}")
@@ -101,20 +101,20 @@ class Call:
         """Keep the bytes, and pass them on if there is an attempt."""
         if self._is_done:
             return
-        if self._request_messages.feed(data) > self._context.max_message:
+        if self._request.feed(data) > self._context.max_message:
             self._fail(
                 Status.RESOURCE_EXHAUSTED,
                 f"the request has a message larger than {self._context.max_message} bytes",
             )
             return
-        self._has_request_ended = end
+        self._request_ended = end
         if self._replay_buffer is not None:
             self._replay_buffer.append(data)
             self._replay_byte_count += len(data)
         backend = self._attempt.stream if self._attempt is not None else None
         if backend is not None:
             backend.send_data(data, end=end)
-            if self._replay_byte_count > REPLAY_LIMIT or self._request_messages.has_several:
+            if self._replay_byte_count > REPLAY_LIMIT or self._request.has_several:
                 self._replay_buffer = None
         if end:
             self._start_first_attempt()
@@ -155,28 +155,26 @@ class Call:
         """Whether the request is one whole message that can be sent again."""
         return (
             self._replay_buffer is not None
-            and self._has_request_ended
-            and self._request_messages.message_count == 1
-            and self._request_messages.is_between_messages
+            and self._request_ended
+            and self._request.message_count == 1
+            and self._request.is_between_messages
         )
 
     @property
     def _may_be_stream(self) -> bool:
         """Whether the call is a stream: several messages, or a request left open between messages."""
-        if self._request_messages.has_several or self._response_messages.has_several:
+        if self._request.has_several or self._response.has_several:
             return True
-        return not self._has_request_ended and (
-            self._request_messages.is_between_messages or self._response_messages.has_bytes
-        )
+        return not self._request_ended and (self._request.is_between_messages or self._response.has_bytes)
 
     @property
     def _can_resend(self) -> bool:
         """Whether a call that the backend refused may be sent again unchanged, once."""
         return (
-            self._has_request_ended
+            self._request_ended
             and self._replay_buffer is not None
-            and self._pending_response_head is None
-            and not self._has_sent_head
+            and self._pending_head is None
+            and not self._head_sent
             and not self._was_resent
         )
 
@@ -184,7 +182,6 @@ class Call:
 
     @contain_errors
     def _start_first_attempt(self) -> None:
-        """Start the first attempt."""
         if self._retry_state is not None or self._is_done:
             return
         assert self._rule is not None
@@ -216,11 +213,8 @@ class Call:
 
     def _pick(self, rule: GatewayRule) -> Pick | None:
         assert self._request_head is not None
-        address = (
-            rule.session_tokens.address_of(self._request_head)
-            if rule.session_tokens and not self._attempted_addresses
-            else None
-        )
+        tokens = None if self._attempted_addresses else rule.session_tokens
+        address = None if tokens is None else tokens.address_of(self._request_head)
         if address is not None:
             return rule.pool.keep(address)
         return rule.pool.pick(self._attempted_addresses, self._failed_addresses)
@@ -268,17 +262,16 @@ class Call:
             )
             return
         # The rule's timeouts are not sent: a backend would apply them to streams too.
-        block = heads.encode_request_head(
-            self._request_head, remaining_seconds, self._retry_state.try_count - 1
-        )
+        retry_count = self._retry_state.try_count - 1
+        block = heads.encode_request_head(self._request_head, remaining_seconds, retry_count)
         body = self._replay_buffer[0] if len(self._replay_buffer) == 1 else b"".join(self._replay_buffer)
-        attempt.stream = stream = connection.open(block, end=self._has_request_ended and not body)
+        attempt.stream = stream = connection.open(block, end=self._request_ended and not body)
         stream.listener = attempt
         if self._retry_state.try_count == 1:
             stream.credit_to(self._stream)
         self._stream.credit_to(stream)
         if body:
-            stream.send_data(body, end=self._has_request_ended)
+            stream.send_data(body, end=self._request_ended)
 
     def _caller_seconds_left(self) -> float | None:
         """Return the seconds left of the caller's deadline; None without a deadline."""
@@ -298,18 +291,15 @@ class Call:
             return
         assert self._retry_state is not None
         assert self._request_head is not None
-        if self._retry_state.timeout_kind is not TimeoutKind.CALLER and self._may_be_stream:
+        bound = self._retry_state.timeout_kind
+        if bound is not TimeoutKind.CALLER and self._may_be_stream:
             # The call is a stream: it lasts as long as its caller wants.
             self._retry_state = RetryState(NO_RETRY, self.began_at, self._request_head.timeout)
             self._set_timer(self._retry_state.start_try(time.monotonic()))
             return
-        if (
-            self._retry_state.timeout_kind is TimeoutKind.ATTEMPT
-            and self._has_request_ended
-            and attempt.stream is not None
-        ):
+        if bound is TimeoutKind.ATTEMPT and self._request_ended and attempt.stream is not None:
             self._record_failure(attempt)
-        verb = "finish its response" if self._response_messages.has_bytes else "respond"
+        verb = "finish its response" if self._response.has_bytes else "respond"
         subject = f"{attempt.address} did not {verb}" if attempt.address else "no backend responded"
         self._fail_attempt(attempt, Status.DEADLINE_EXCEEDED, f"{subject} within {seconds:.3g} s")
 
@@ -333,14 +323,14 @@ class Call:
     def _retry(self, status: Status, details: str, pushback: str | None) -> bool:
         """Return whether another attempt follows or the call has timed out."""
         assert self._retry_state is not None
-        if not self._is_replayable or self._response_messages.has_bytes or status is Status.OK:
+        if not self._is_replayable or self._response.has_bytes or status is Status.OK:
             return False
         now = time.monotonic()
         verdict = self._retry_state.decide(now, self._context.chance(), status.name, details, pushback)
         match verdict:
             case RetryAfter(wait) if self._context.allow_retry(now):
                 assert self._rule is not None
-                self._pending_response_head = None
+                self._pending_head = None
                 self._set_timer(None)
                 self._context.record_retry(self._rule, status)
                 self._start_attempt_at(now + wait)
@@ -370,7 +360,7 @@ class Call:
         if end:
             self._end_attempt(attempt, head)
             return
-        if self._pending_response_head is not None or self._has_sent_head:
+        if self._pending_head is not None or self._head_sent:
             self._reject_response(attempt, Status.INTERNAL, "sent headers twice")
         elif head.http_status != 200 or not head.is_grpc:
             self._reject_response(
@@ -379,14 +369,14 @@ class Call:
                 f"responded with HTTP {head.http_status} instead of gRPC",
             )
         elif self._is_replayable:
-            self._pending_response_head, attempt.is_degraded = head, head.is_degraded
+            self._pending_head, attempt.is_degraded = head, head.is_degraded
         else:
             attempt.is_degraded = head.is_degraded
             self._send_head(head)
 
     def on_attempt_data(self, attempt: CallAttempt, data: bytes, *, end: bool) -> None:
         """Pass on message bytes. From here on there are no further attempts."""
-        if self._response_messages.feed(data) > self._context.max_message:
+        if self._response.feed(data) > self._context.max_message:
             self._reject_response(
                 attempt,
                 Status.RESOURCE_EXHAUSTED,
@@ -395,9 +385,9 @@ class Call:
             return
         # From here on the request cannot be sent again, and a stream may be long: stop keeping it.
         self._replay_buffer = None
-        if self._pending_response_head is not None:
-            self._send_head(self._pending_response_head)
-        if not self._has_sent_head:
+        if self._pending_head is not None:
+            self._send_head(self._pending_head)
+        if not self._head_sent:
             self._reject_response(attempt, Status.INTERNAL, "sent data before headers")
             return
         self._stream.send_data(data)
@@ -406,7 +396,7 @@ class Call:
 
     def _end_attempt(self, attempt: CallAttempt, head: ResponseHead) -> None:
         """Handle the end of the call by the backend."""
-        is_trailers_only = not self._has_sent_head and self._pending_response_head is None
+        is_trailers_only = not self._head_sent and self._pending_head is None
         if is_trailers_only and head.http_status != 200:
             self._reject_response(
                 attempt,
@@ -423,8 +413,8 @@ class Call:
         details = grpc_http2.read_message(head.message) if head.status is not Status.OK else ""
         if self._retry(head.status, details, head.pushback):
             return
-        if self._pending_response_head is not None:
-            self._send_head(self._pending_response_head)
+        if self._pending_head is not None:
+            self._send_head(self._pending_head)
         self._finish(head.block, head.status)
 
     def _reject_response(self, attempt: CallAttempt, status: Status, problem: str) -> None:
@@ -479,22 +469,18 @@ class Call:
     def _send_head(self, head: ResponseHead) -> None:
         assert self._rule is not None
         assert self._request_head is not None
-        self._pending_response_head, self._has_sent_head = None, True
-        session_tokens = self._rule.session_tokens
-        token_block = (
-            session_tokens.encode_token(self._request_head, self._attempted_addresses[-1])
-            if session_tokens is not None
-            else b""
-        )
+        self._pending_head, self._head_sent = None, True
+        tokens, address = self._rule.session_tokens, self._attempted_addresses[-1]
+        token_block = b"" if tokens is None else tokens.encode_token(self._request_head, address)
         self._stream.send_headers(head.block + token_block)
 
     def _fail(self, status: Status, details: str) -> None:
-        is_trailers_only = not self._has_sent_head
+        is_trailers_only = not self._head_sent
         self._finish(heads.encode_trailers(status, details, is_trailers_only=is_trailers_only), status)
 
     def _finish(self, trailers: bytes, status: Status) -> None:
         self._stream.send_headers(trailers, end=True)
-        if not (self._has_request_ended or self._stream.has_pending_data):
+        if not (self._request_ended or self._stream.has_pending_data):
             # The caller need not send the rest of the request: RFC 9113 section 8.1.
             self._stream.reset(ErrorCode.NO_ERROR)
         self._close(status.name)
@@ -509,8 +495,6 @@ class Call:
         self._replay_buffer = None
         self._context.on_call_end(self, self._rule, status)
         # A successful unary response has exactly one message.
-        is_stream = self._response_messages.has_several or (
-            status == Status.OK.name and not self._response_messages.has_bytes
-        )
+        is_stream = self._response.has_several or (status == Status.OK.name and not self._response.has_bytes)
         if is_stream and self._request_head is not None:
             self._context.record_stream_method(self._request_head.path)

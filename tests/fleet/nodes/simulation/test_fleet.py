@@ -22,7 +22,7 @@ def _count_tunnels(fleet: SimulatedFleet) -> int:
 def _tunnel_starts(proxy: InstanceModel) -> dict[int, float]:
     """Return the agents with a tunnel to the proxy, with the time of its start."""
     page = proxy.tunnels.since("", 0, 1_000_000)
-    return {tunnel.agent: tunnel.at for tunnel in page.updates}
+    return {tunnel.agent: tunnel.opened_at for tunnel in page.updates}
 
 
 def _run(fleet: SimulatedFleet, start: float, seconds: float, step: float = 1.0) -> float:
