@@ -27,9 +27,9 @@ from fleet.models.incidents import Incident, VersionChange
 logger = logging.getLogger(__name__)
 
 #: Seconds between two checks of an empty outbox, to which other processes add notifications, too.
-_IDLE = 1.0
+_FIRST_SENDER_IDLE_SECONDS = 1.0
 #: The same for the other sending threads, while the first one may be waiting for a receiver.
-_IDLE_OTHERS = 5.0
+_OTHER_SENDER_IDLE_SECONDS = 5.0
 
 
 @dataclass
@@ -39,7 +39,7 @@ class AlertingProcess:
     evaluator: Evaluator
     deadman: DeadmanSwitch
     publish_update: Callable[[LiveUpdate], None]
-    interval: float
+    interval_seconds: float
     holder: str
     #: Base URL of links in notifications.
     console_url: str = ""
@@ -51,39 +51,39 @@ class AlertingProcess:
     def run(self) -> None:
         """Evaluate and send until `stop_event` is set."""
         slots = SenderSlots()
-        threads = [
+        sender_threads = [
             threading.Thread(
-                target=self._run_sender, args=(number, slots), name=f"send-{number}", daemon=True
+                target=self._run_sender, args=(sender_index, slots), name=f"send-{sender_index}", daemon=True
             )
-            for number in range(SENDER_THREADS)
+            for sender_index in range(SENDER_THREADS)
         ]
         heartbeat_thread = threading.Thread(target=self._run_heartbeat, name="deadman", daemon=True)
         repost_thread = threading.Thread(target=self._run_reposter, name="repost", daemon=True)
-        for thread in (*threads, heartbeat_thread, repost_thread):
+        for thread in (*sender_threads, heartbeat_thread, repost_thread):
             thread.start()
         while not self.stop_event.is_set():
             started_at = time.monotonic()
             if self.evaluate_clusters(time.time()):
                 self._evaluated_event.set()
             # Evaluate at a fixed interval, whatever an evaluation takes. Missed evaluations are not repeated.
-            self.stop_event.wait(max(0.05, self.interval - (time.monotonic() - started_at)))
+            self.stop_event.wait(max(0.05, self.interval_seconds - (time.monotonic() - started_at)))
         self._outbox_event.set()
-        for thread in threads:
+        for thread in sender_threads:
             thread.join(timeout=15.0)
 
     def evaluate_clusters(self, now: float) -> bool:
         """Evaluate the rules for every cluster. Return whether all results were stored."""
-        is_kept = False
+        has_succeeded = False
         with isolate_errors("the alert rules could not be evaluated") as block:
             clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
-            is_kept = for_each_cluster(
+            has_succeeded = for_each_cluster(
                 "the alert rules could not be evaluated",
                 lambda cluster: self._evaluate_cluster(cluster.id, now),
                 clusters,
             )
             for silence in claim_ending_silences(now):
-                is_kept &= self._notify_silence_end(silence, clusters, now)
-        return is_kept and not block.has_failed
+                has_succeeded &= self._notify_silence_end(silence, clusters, now)
+        return has_succeeded and not block.has_failed
 
     def _evaluate_cluster(self, cluster: str, now: float) -> None:
         try:
@@ -108,9 +108,9 @@ class AlertingProcess:
                     self.publish_update(LiveUpdate(cluster.id, {}, text, "info"))
         return not block.has_failed
 
-    def _run_sender(self, number: int, slots: SenderSlots) -> None:
+    def _run_sender(self, sender_index: int, slots: SenderSlots) -> None:
         """Send due notifications. The first thread checks every second, the others every 5 s or when there is work."""
-        outbox = Outbox(f"{self.holder}/{number}", time.time, random.random, SENDERS, slots)
+        outbox = Outbox(f"{self.holder}/{sender_index}", time.time, random.random, SENDERS, slots)
         while not self.stop_event.is_set():
             has_sent = False
             with isolate_errors("a notification could not be sent and will be retried"):
@@ -121,7 +121,9 @@ class AlertingProcess:
             # In this order, because `run` sets `_outbox_event` after `stop_event`.
             self._outbox_event.clear()
             if not self.stop_event.is_set():
-                self._outbox_event.wait(_IDLE if number == 0 else _IDLE_OTHERS)
+                self._outbox_event.wait(
+                    _FIRST_SENDER_IDLE_SECONDS if sender_index == 0 else _OTHER_SENDER_IDLE_SECONDS
+                )
         connection.close()
 
     def _run_reposter(self) -> None:
@@ -141,6 +143,10 @@ class AlertingProcess:
 def prune(before: float) -> int:
     """Delete incidents resolved before a time, with timelines and deliveries, and old versions. Return the number."""
     # Keep the newest row of each instance: it holds the current version.
-    newest = VersionChange.objects.values("instance_id", "cluster").annotate(last=Max("pk")).values("last")
-    versions = VersionChange.objects.filter(at__lt=before).exclude(pk__in=newest).delete()[0]
-    return versions + Incident.objects.filter(resolved_at__lt=before).delete()[0]
+    newest_change_ids = (
+        VersionChange.objects.values("instance_id", "cluster").annotate(last=Max("pk")).values("last")
+    )
+    deleted_version_count = (
+        VersionChange.objects.filter(at__lt=before).exclude(pk__in=newest_change_ids).delete()[0]
+    )
+    return deleted_version_count + Incident.objects.filter(resolved_at__lt=before).delete()[0]

@@ -16,26 +16,26 @@ from fleet.protocol.durations import format_readable
 from fleet.vocabulary.instances import FAULT_STATES
 from fleet.vocabulary.verdicts import AFFECTED_STATES, LOST_OR_AT_RISK_STATES, State
 
-_STATE_OF_KIND = {
+_STATE_SLUG_OF_KIND = {
     RuleKind.STRANDED: State.STRANDED.slug,
     RuleKind.AT_RISK: State.AT_RISK.slug,
     RuleKind.EXCESS: State.EXCESS.slug,
 }
-_LOST_STATES = frozenset(state.slug for state in LOST_OR_AT_RISK_STATES)
-_HARMED_STATES = frozenset(state.slug for state in AFFECTED_STATES)
-_SICK_STATES = frozenset(state.slug for state in FAULT_STATES)
+_LOST_OR_AT_RISK_SLUGS = frozenset(state.slug for state in LOST_OR_AT_RISK_STATES)
+_AFFECTED_SLUGS = frozenset(state.slug for state in AFFECTED_STATES)
+_FAULT_SLUGS = frozenset(state.slug for state in FAULT_STATES)
 #: Prefixes of history ids that are not instances, before the name of the cluster.
 _BACKEND_PREFIX, _CLUSTER_PREFIX = "backend/", "cluster/"
 #: Rule kinds about instances, each with the history ids it considers.
-_INSTANCE_FILTERS: Mapping[RuleKind, Callable[[str], bool]] = {
+_HISTORY_ID_FILTERS: Mapping[RuleKind, Callable[[str], bool]] = {
     RuleKind.INSTANCE: lambda instance: not instance.startswith((_BACKEND_PREFIX, _CLUSTER_PREFIX)),
     RuleKind.BACKEND: lambda instance: instance.startswith(_BACKEND_PREFIX),
     RuleKind.UNREACHABLE: lambda instance: instance.startswith(_CLUSTER_PREFIX),
 }
 #: Rule kinds that are backtested over the history of instances.
-INSTANCE_KINDS = frozenset(_INSTANCE_FILTERS)
+INSTANCE_RULE_KINDS = frozenset(_HISTORY_ID_FILTERS)
 #: Reasons why a rule kind cannot be backtested.
-UNSUPPORTED_KINDS: Mapping[RuleKind, str] = {
+UNSUPPORTED_REASONS: Mapping[RuleKind, str] = {
     RuleKind.BLIND: "This rule cannot be backtested: nothing is recorded while Refloat is not polling.",
     RuleKind.DRIFT: "This rule cannot be backtested: the history contains no policies.",
 }
@@ -73,17 +73,17 @@ class FiringPeriod:
     ended_at: float
     peak_count: int
     #: Number of polls in which the rule held; None: still holding, or not known.
-    rounds: int | None = None
+    round_count: int | None = None
 
     @property
-    def seconds(self) -> float:
-        """Duration in seconds."""
+    def duration_seconds(self) -> float:
+        """Time from the start to the end."""
         return self.ended_at - self.began_at
 
 
 def run_backtest(
     rule: Rule,
-    changes: Iterable[AgentStateChange],
+    agent_changes: Iterable[AgentStateChange],
     agent_count: int,
     until: float,
     labelled_agents: Collection[str] | None = None,
@@ -91,44 +91,46 @@ def run_backtest(
 ) -> list[FiringPeriod]:
     """Return the times a rule would have fired up to `until`, oldest first.
 
-    `changes` and `instance_changes` are sorted by time; `labelled_agents`: ids of the agents with the label of the
-    rule.
+    `agent_changes` and `instance_changes` are sorted by time; `labelled_agents`: ids of the agents with the label
+    of the rule.
     """
     if rule.label and labelled_agents is not None:
-        changes = (change for change in changes if change.agent in labelled_agents)
-    if rule.kind in _INSTANCE_FILTERS:
+        agent_changes = (change for change in agent_changes if change.agent in labelled_agents)
+    if rule.kind in _HISTORY_ID_FILTERS:
         relevant_changes = (
             instance_change
             for instance_change in instance_changes
-            if _INSTANCE_FILTERS[rule.kind](instance_change.instance)
+            if _HISTORY_ID_FILTERS[rule.kind](instance_change.instance)
         )
-        firing_periods = _periods_by_instance(relevant_changes, changes, until)
+        firing_periods = _find_periods_by_instance(relevant_changes, agent_changes, until)
         if rule.kind is RuleKind.UNREACHABLE:
             firing_periods = [
                 replace(firing_period, peak_count=agent_count) for firing_period in firing_periods
             ]
     elif rule.kind is RuleKind.RATE:
-        firing_periods = _periods_by_rate(changes, rule.threshold(agent_count), until)
+        firing_periods = _find_periods_by_rate(agent_changes, rule.threshold(agent_count), until)
     else:
-        firing_periods = _periods_by_count(
-            _STATE_OF_KIND[rule.kind], changes, rule.threshold(agent_count), until
+        firing_periods = _find_periods_by_count(
+            _STATE_SLUG_OF_KIND[rule.kind], agent_changes, rule.threshold(agent_count), until
         )
-    return sorted(_select_periods(firing_periods, rule), key=lambda firing_period: firing_period.began_at)
+    return sorted(
+        _merge_firing_periods(firing_periods, rule), key=lambda firing_period: firing_period.began_at
+    )
 
 
 def summary_of(firing_periods: Sequence[FiringPeriod], days: float) -> str:
     """Return the result of a backtest: `Would have fired 3 times in the last 7 days, longest 12 min.`"""
-    period = (
+    history_length = (
         f"{days:g} day{'s' if days != 1 else ''}" if days >= 1 else format_readable(round(days * 86400.0))
     )
     if not firing_periods:
-        return f"Would not have fired in the last {period}."
+        return f"Would not have fired in the last {history_length}."
     times = "once" if len(firing_periods) == 1 else f"{len(firing_periods)} times"
-    longest = max(firing_period.seconds for firing_period in firing_periods)
-    return f"Would have fired {times} in the last {period}, longest {format_readable(round(longest))}."
+    longest = max(firing_period.duration_seconds for firing_period in firing_periods)
+    return f"Would have fired {times} in the last {history_length}, longest {format_readable(round(longest))}."
 
 
-class _StateCounts:
+class _AgentCountByCause:
     """The number of agents in one of the given states, by cause."""
 
     def __init__(self, states: Collection[str]) -> None:
@@ -152,111 +154,120 @@ class _StateCounts:
                 yield change.cause
 
 
-class _FiringTracker:
+class _ConditionTracker:
     """The causes for which a rule holds, and the times for which it held before."""
 
     def __init__(self) -> None:
-        self._starts: dict[str, tuple[float, int]] = {}
-        self._peaks: dict[str, int] = {}
+        self._start_by_cause: dict[str, tuple[float, int]] = {}
+        self._peak_by_cause: dict[str, int] = {}
         self._ended_periods: list[FiringPeriod] = []
 
     def __contains__(self, cause: str) -> bool:
-        return cause in self._starts
+        return cause in self._start_by_cause
 
     def record(self, cause: str, event: AgentStateChange | InstanceStateChange, count: int) -> None:
-        self._starts.setdefault(cause, (event.at, event.round))
-        self._peaks[cause] = max(self._peaks.get(cause, 0), count)
+        self._start_by_cause.setdefault(cause, (event.at, event.round))
+        self._peak_by_cause[cause] = max(self._peak_by_cause.get(cause, 0), count)
 
     def end(self, cause: str, event: AgentStateChange | InstanceStateChange) -> None:
-        if cause in self._starts:
-            at, number = self._starts.pop(cause)
+        if cause in self._start_by_cause:
+            began_at, first_round = self._start_by_cause.pop(cause)
             self._ended_periods.append(
-                FiringPeriod(cause, at, event.at, self._peaks.pop(cause), _round_count(number, event.round))
+                FiringPeriod(
+                    cause,
+                    began_at,
+                    event.at,
+                    self._peak_by_cause.pop(cause),
+                    _count_rounds(first_round, event.round),
+                )
             )
 
-    def firing_periods(self, until: float) -> list[FiringPeriod]:
+    def collect_periods(self, until: float) -> list[FiringPeriod]:
         open_periods = (
-            FiringPeriod(cause, at, until, self._peaks[cause]) for cause, (at, _) in self._starts.items()
+            FiringPeriod(cause, began_at, until, self._peak_by_cause[cause])
+            for cause, (began_at, _) in self._start_by_cause.items()
         )
         return [*self._ended_periods, *open_periods]
 
 
-def _round_count(first: int, last: int) -> int | None:
+def _count_rounds(first_round: int, last_round: int) -> int | None:
     # Poll numbers derive from time and interval, so they are not comparable after the interval changed.
-    return last - first if 0 < first <= last else None
+    return last_round - first_round if 0 < first_round <= last_round else None
 
 
-def _periods_by_count(
-    state: str, changes: Iterable[AgentStateChange], threshold: int, until: float
+def _find_periods_by_count(
+    state: str, agent_changes: Iterable[AgentStateChange], threshold: int, until: float
 ) -> list[FiringPeriod]:
-    counts, tracker = _StateCounts({state}), _FiringTracker()
-    for change in changes:
+    counts, tracker = _AgentCountByCause({state}), _ConditionTracker()
+    for change in agent_changes:
         for cause in tuple(counts.apply(change)):
             if counts[cause] >= threshold:
                 tracker.record(cause, change, counts[cause])
             else:
                 tracker.end(cause, change)
-    return tracker.firing_periods(until)
+    return tracker.collect_periods(until)
 
 
-def _periods_by_instance(
-    instance_changes: Iterable[InstanceStateChange], changes: Iterable[AgentStateChange], until: float
+def _find_periods_by_instance(
+    instance_changes: Iterable[InstanceStateChange], agent_changes: Iterable[AgentStateChange], until: float
 ) -> list[FiringPeriod]:
-    counts, tracker = _StateCounts(_HARMED_STATES), _FiringTracker()
+    counts, tracker = _AgentCountByCause(_AFFECTED_SLUGS), _ConditionTracker()
     streams: tuple[
         Iterable[AgentStateChange | InstanceStateChange], Iterable[AgentStateChange | InstanceStateChange]
-    ] = (changes, instance_changes)
+    ] = (agent_changes, instance_changes)
     for event in merge(*streams, key=attrgetter("at")):
         if isinstance(event, AgentStateChange):
             for cause in counts.apply(event):
                 if cause in tracker:
                     tracker.record(cause, event, counts[cause])
-        elif event.new in _SICK_STATES:
+        elif event.new in _FAULT_SLUGS:
             tracker.record(event.instance, event, counts[event.instance])
         else:
             tracker.end(event.instance, event)
-    return tracker.firing_periods(until)
+    return tracker.collect_periods(until)
 
 
-def _periods_by_rate(changes: Iterable[AgentStateChange], threshold: int, until: float) -> list[FiringPeriod]:
+def _find_periods_by_rate(
+    agent_changes: Iterable[AgentStateChange], threshold: int, until: float
+) -> list[FiringPeriod]:
     loss_times: list[float] = []
     firing_periods: list[FiringPeriod] = []
-    for change in changes:
-        if change.new not in _LOST_STATES or change.old in _LOST_STATES:
+    for change in agent_changes:
+        if change.new not in _LOST_OR_AT_RISK_SLUGS or change.old in _LOST_OR_AT_RISK_SLUGS:
             continue
         loss_times = [at for at in loss_times if change.at - at < RATE_SECONDS] + [change.at]
         if len(loss_times) < threshold:
             continue
-        end = min(change.at + RATE_SECONDS, until)
+        ended_at = min(change.at + RATE_SECONDS, until)
         if firing_periods and change.at <= firing_periods[-1].ended_at:
             firing_periods[-1] = FiringPeriod(
-                "", firing_periods[-1].began_at, end, max(firing_periods[-1].peak_count, len(loss_times))
+                "", firing_periods[-1].began_at, ended_at, max(firing_periods[-1].peak_count, len(loss_times))
             )
         else:
-            firing_periods.append(FiringPeriod("", change.at, end, len(loss_times)))
+            firing_periods.append(FiringPeriod("", change.at, ended_at, len(loss_times)))
     return firing_periods
 
 
-def _select_periods(firing_periods: Iterable[FiringPeriod], rule: Rule) -> list[FiringPeriod]:
+def _merge_firing_periods(firing_periods: Iterable[FiringPeriod], rule: Rule) -> list[FiringPeriod]:
     """Return the times that lasted long enough to fire, merged where the rule held again before it was resolved."""
-    selected_periods: list[FiringPeriod] = []
-    last: dict[str, int] = {}
+    merged_periods: list[FiringPeriod] = []
+    last_index_by_cause: dict[str, int] = {}
     for firing_period in sorted(firing_periods, key=lambda candidate: candidate.began_at):
-        last_index = last.get(firing_period.cause)
+        last_index = last_index_by_cause.get(firing_period.cause)
         if (
             last_index is not None
-            and firing_period.began_at - selected_periods[last_index].ended_at < rule.recover_seconds
+            and firing_period.began_at - merged_periods[last_index].ended_at < rule.recover_seconds
         ):
-            previous = selected_periods[last_index]
-            selected_periods[last_index] = FiringPeriod(
+            previous = merged_periods[last_index]
+            merged_periods[last_index] = FiringPeriod(
                 firing_period.cause,
                 previous.began_at,
                 firing_period.ended_at,
                 max(previous.peak_count, firing_period.peak_count),
             )
-        elif firing_period.seconds >= rule.pending_seconds and (
-            firing_period.rounds is None or firing_period.rounds >= rule.pending_rounds
+        elif firing_period.duration_seconds >= rule.pending_seconds and (
+            firing_period.round_count is None or firing_period.round_count >= rule.pending_rounds
         ):
-            last[firing_period.cause] = len(selected_periods)
-            selected_periods.append(firing_period)
-    return selected_periods
+            last_index_by_cause[firing_period.cause] = len(merged_periods)
+            merged_periods.append(firing_period)
+    return merged_periods

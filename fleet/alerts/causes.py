@@ -25,7 +25,7 @@ from fleet.vocabulary.natural_order import natural_sort_key
 
 
 @dataclass(frozen=True, slots=True)
-class SickCause:
+class UninhibitedCause:
     """A cause that no stronger cause inhibits."""
 
     key: str
@@ -33,42 +33,42 @@ class SickCause:
     description: str
 
 
-def find_causes(table: FleetTable) -> tuple[SickCause, ...]:
+def find_causes(table: FleetTable) -> tuple[UninhibitedCause, ...]:
     """Return the current causes, the strongest first, without those that a stronger cause inhibits."""
     if table.as_of is None:
         return ()
     frame = prepare_frame(table.fleet, table.as_of)
     if frame.cluster_unreachable:
-        return (SickCause(cluster_cause_of(table.cluster).key, "no instance of the cluster responds"),)
-    sick = [view for view in table.instances.values() if view.state in FAULT_STATES]
-    keys = {cause_of_instance(view).key for view in sick}
-    sick = [view for view in sick if root_cause_of(view) not in keys]
-    causes: list[SickCause] = []
+        return (UninhibitedCause(cluster_cause_of(table.cluster).key, "no instance of the cluster responds"),)
+    sick_views = [view for view in table.instances.values() if view.state in FAULT_STATES]
+    sick_keys = {cause_of_instance(view).key for view in sick_views}
+    sick_views = [view for view in sick_views if root_cause_of(view) not in sick_keys]
+    causes: list[UninhibitedCause] = []
     if frame.backend_down:
         sick_since = sick_since_by_key(table, frame)
-        backend = backend_cause_of(table.cluster)
-        causes.append(SickCause(backend.key, _backend_description(table)))
-        earliest = sick_since[backend.key]
-        sick = [
+        backend_cause = backend_cause_of(table.cluster)
+        causes.append(UninhibitedCause(backend_cause.key, _describe_backend_failure(table)))
+        backend_since = sick_since[backend_cause.key]
+        sick_views = [
             view
-            for view in sick
-            if sick_since.get(cause_of_instance(view).key, frame.now) < earliest
-            and root_cause_of(view) != backend.key
+            for view in sick_views
+            if sick_since.get(cause_of_instance(view).key, frame.now) < backend_since
+            and root_cause_of(view) != backend_cause.key
         ]
     members_by_cause = group_instances(table.instances.values())
     for cause in sorted(members_by_cause, key=lambda cause: STRENGTH_ORDER.index(cause.kind)):
         assert cause.kind in JOINT_KINDS, "only regions and proxy groups fail together"
-        members = [view for view in sick if cause_of_instance(view).key in members_by_cause[cause]]
-        if is_joint_failure(len(members), len(members_by_cause[cause])):
+        sick_members = [view for view in sick_views if cause_of_instance(view).key in members_by_cause[cause]]
+        if is_joint_failure(len(sick_members), len(members_by_cause[cause])):
             description = (
-                f"{len(members)} of {len(members_by_cause[cause])} instances of {cause.name} are failing"
+                f"{len(sick_members)} of {len(members_by_cause[cause])} instances of {cause.name} are failing"
             )
-            causes.append(SickCause(cause.key, description))
-            sick = [view for view in sick if view not in members]
-    return (*causes, *_instance_causes(sick))
+            causes.append(UninhibitedCause(cause.key, description))
+            sick_views = [view for view in sick_views if view not in sick_members]
+    return (*causes, *_find_instance_causes(sick_views))
 
 
-def _backend_description(table: FleetTable) -> str:
+def _describe_backend_failure(table: FleetTable) -> str:
     auths = [
         view
         for view in table.instances.values()
@@ -77,20 +77,20 @@ def _backend_description(table: FleetTable) -> str:
     return f"all {len(auths)} auths failed at the same time, probably because of the auth backend"
 
 
-def _instance_causes(sick: Sequence[InstanceView]) -> list[SickCause]:
+def _find_instance_causes(sick_views: Sequence[InstanceView]) -> list[UninhibitedCause]:
     """Return one cause per instance, without expired proxies of unknown auth while an auth is failing.
 
     Such a proxy probably could not write its heartbeat because of that auth.
     """
-    has_sick_auth = any(view.facts.kind is InstanceKind.AUTH for view in sick)
+    has_sick_auth = any(view.facts.kind is InstanceKind.AUTH for view in sick_views)
     independent_views = [
         view
-        for view in sick
+        for view in sick_views
         if not (has_sick_auth and _is_proxy_without_auth(view) and view.state is InstanceState.EXPIRED)
     ]
     independent_views.sort(key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name)))
     return [
-        SickCause(cause_of_instance(view).key, f"{view.facts.name} {view.state.look.complaint}")
+        UninhibitedCause(cause_of_instance(view).key, f"{view.facts.name} {view.state.look.complaint}")
         for view in independent_views
     ]
 

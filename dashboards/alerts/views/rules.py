@@ -133,7 +133,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         "form": form,
         "rule": row,
         "verdict": verdict,
-        "played": candidate_rule is not None and candidate_rule.kind not in backtest.UNSUPPORTED_KINDS,
+        "played": candidate_rule is not None and candidate_rule.kind not in backtest.UNSUPPORTED_REASONS,
         "spells": firing_periods,
         "may_change": row.cluster in writable if rule_id else bool(writable),
         "may_override": bool(rule_id) and not row.cluster and cluster in writable,
@@ -232,10 +232,12 @@ def _candidate_rule(form: RuleForm, row: AlertRule) -> Rule | None:
 
 def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     """Return the result of the backtest as a sentence, and the newest 20 times the rule would have fired."""
-    if rule.kind in backtest.UNSUPPORTED_KINDS:
-        return backtest.UNSUPPORTED_KINDS[rule.kind], []
+    if rule.kind in backtest.UNSUPPORTED_REASONS:
+        return backtest.UNSUPPORTED_REASONS[rule.kind], []
     now = record_reader.current_time()
-    history = alert_history.read(cluster, now, _DAYS, with_instances=rule.kind in backtest.INSTANCE_KINDS)
+    history = alert_history.read(
+        cluster, now, _DAYS, with_instances=rule.kind in backtest.INSTANCE_RULE_KINDS
+    )
     if not history.days:
         return "The history is still empty, so this rule cannot be backtested yet.", []
     agents = Agent.objects.filter(cluster=cluster, is_retired=False).count()
@@ -247,7 +249,7 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     lines = [
         {
             "at": to_moment(firing_period.began_at),
-            "lasted": format_readable(round(firing_period.seconds)),
+            "lasted": format_readable(round(firing_period.duration_seconds)),
             "peak_count": firing_period.peak_count,
             "cause": names.get(firing_period.cause, firing_period.cause),
         }

@@ -24,7 +24,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show agents by state, auths, proxies and current causes.
 
     Template `dashboards/fleet.html`: presenters.frame, `auths` and `proxies` (InstanceCard), `causes`
-    (SickCause) and `may_act`.
+    (UninhibitedCause) and `may_act`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()

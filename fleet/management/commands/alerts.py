@@ -50,7 +50,7 @@ class Command(BaseCommand):
                 ),
                 deadman=DeadmanSwitch(settings.REFLOAT_DEADMAN_URL),
                 publish_update=lambda update: _publish_update(runner, update),
-                interval=settings.REFLOAT_ALERT_INTERVAL,
+                interval_seconds=settings.REFLOAT_ALERT_INTERVAL,
                 holder=holder,
                 console_url=settings.REFLOAT_PUBLIC_URL.rstrip("/"),
             )

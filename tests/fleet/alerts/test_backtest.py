@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.backtest import (
-    UNSUPPORTED_KINDS,
+    UNSUPPORTED_REASONS,
     AgentStateChange,
     InstanceStateChange,
     run_backtest,
@@ -28,7 +28,11 @@ def test_each_large_outage_fires_once() -> None:
     """The summary names the longest outage; a small outage does not fire."""
     changes = [*_outage(0, 100, 3), *_outage(1000, 720, 9), *_outage(5000, 30, 2), *_outage(9000, 50, 4)]
     firings = run_backtest(_RULE, changes, 100, 20_000.0)
-    assert [(firing.seconds, firing.peak_count) for firing in firings] == [(100, 3), (720, 9), (50, 4)]
+    assert [(firing.duration_seconds, firing.peak_count) for firing in firings] == [
+        (100, 3),
+        (720, 9),
+        (50, 4),
+    ]
     assert summary_of(firings, 7) == "Would have fired 3 times in the last 7 days, longest 12 min."
     assert summary_of([], 1) == "Would not have fired in the last 1 day."
     assert summary_of([], 0.25) == "Would not have fired in the last 6 h."
@@ -37,14 +41,14 @@ def test_each_large_outage_fires_once() -> None:
 def test_short_gap_continues_a_firing_and_short_outage_stays_pending() -> None:
     """As in the live evaluation."""
     changes = [*_outage(0, 100, 3), *_outage(130, 100, 3), *_outage(9000, 50, 4)]
-    assert [firing.seconds for firing in run_backtest(_RULE, changes, 100, 20_000.0)] == [230, 50]
+    assert [firing.duration_seconds for firing in run_backtest(_RULE, changes, 100, 20_000.0)] == [230, 50]
     assert len(run_backtest(replace(_RULE, pending_seconds=60.0), changes, 100, 20_000.0)) == 1
     # Two short outages do not add up to a long one.
     assert run_backtest(replace(_RULE, pending_seconds=150.0), changes, 100, 20_000.0) == []
     # An open firing continues, however short the next outage is.
     recurring_outage = [*_outage(0, 100, 3), *_outage(130, 5, 3)]
     assert [
-        firing.seconds
+        firing.duration_seconds
         for firing in run_backtest(replace(_RULE, pending_seconds=60.0), recurring_outage, 100, 500.0)
     ] == [135]
 
@@ -131,4 +135,4 @@ def test_backend_and_cluster_rules_ignore_instances(kind: RuleKind, prefix: str,
 def test_every_rule_kind_is_supported_or_listed_as_unsupported() -> None:
     """Also a kind that is added later."""
     for kind in RuleKind:
-        assert kind in UNSUPPORTED_KINDS or run_backtest(replace(_RULE, kind=kind), [], 100, 6000.0) == []
+        assert kind in UNSUPPORTED_REASONS or run_backtest(replace(_RULE, kind=kind), [], 100, 6000.0) == []
