@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
 
-from fleet.alerts.facts import RATE_SECONDS
+from fleet.alerts.facts import LOSS_RATE_SECONDS
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.instances import FAULT_STATES
@@ -235,10 +235,10 @@ def _find_periods_by_rate(
     for change in agent_changes:
         if change.new not in _LOST_OR_AT_RISK_SLUGS or change.old in _LOST_OR_AT_RISK_SLUGS:
             continue
-        loss_times = [at for at in loss_times if change.at - at < RATE_SECONDS] + [change.at]
+        loss_times = [at for at in loss_times if change.at - at < LOSS_RATE_SECONDS] + [change.at]
         if len(loss_times) < threshold:
             continue
-        ended_at = min(change.at + RATE_SECONDS, until)
+        ended_at = min(change.at + LOSS_RATE_SECONDS, until)
         if firing_periods and change.at <= firing_periods[-1].ended_at:
             firing_periods[-1] = FiringPeriod(
                 "", firing_periods[-1].began_at, ended_at, max(firing_periods[-1].peak_count, len(loss_times))

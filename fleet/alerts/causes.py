@@ -14,7 +14,7 @@ from fleet.alerts.facts import (
     cluster_cause_of,
     group_instances,
     is_joint_failure,
-    root_cause_of,
+    root_cause_key_of,
     sick_since_by_key,
 )
 from fleet.alerts.inhibition import JOINT_KINDS, STRENGTH_ORDER
@@ -42,7 +42,7 @@ def find_causes(table: FleetTable) -> tuple[UninhibitedCause, ...]:
         return (UninhibitedCause(cluster_cause_of(table.cluster).key, "no instance of the cluster responds"),)
     sick_views = [view for view in table.instances.values() if view.state in FAULT_STATES]
     sick_keys = {cause_of_instance(view).key for view in sick_views}
-    sick_views = [view for view in sick_views if root_cause_of(view) not in sick_keys]
+    sick_views = [view for view in sick_views if root_cause_key_of(view) not in sick_keys]
     causes: list[UninhibitedCause] = []
     if frame.backend_down:
         sick_since = sick_since_by_key(table, frame)
@@ -53,7 +53,7 @@ def find_causes(table: FleetTable) -> tuple[UninhibitedCause, ...]:
             view
             for view in sick_views
             if sick_since.get(cause_of_instance(view).key, frame.now) < backend_since
-            and root_cause_of(view) != backend_cause.key
+            and root_cause_key_of(view) != backend_cause.key
         ]
     members_by_cause = group_instances(table.instances.values())
     for cause in sorted(members_by_cause, key=lambda cause: STRENGTH_ORDER.index(cause.kind)):

@@ -17,7 +17,7 @@ from fleet.alerts import notifications, store
 from fleet.alerts.channels.registry import READABLE_KINDS
 from fleet.alerts.notifications import Links
 from fleet.models import alerting
-from fleet.models import incidents as rows
+from fleet.models import incidents as incident_models
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import (
     Cause,
@@ -146,9 +146,9 @@ def enqueue_digests(clock: alerting.AlertClock, now: float, console: str = "") -
 
 def _read_incidents(cluster: str, since: float) -> list[Incident]:
     is_recent = Q(resolved_at=None) | Q(resolved_at__gte=since)
-    incident_rows = rows.Incident.objects.filter(is_recent, cluster=cluster, inhibited_by="").exclude(
-        fired_at=None
-    )
+    incident_rows = incident_models.Incident.objects.filter(
+        is_recent, cluster=cluster, inhibited_by=""
+    ).exclude(fired_at=None)
     return [store.incident_of(row) for row in incident_rows[:1000]]
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fleet.alerts.facts import Facts
+from fleet.alerts.facts import ClusterFacts
 from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.inhibition import JOINT_KINDS, inhibitor_of, select_representatives
 from fleet.alerts.lifecycle import (
     FLAP_SECONDS,
     EvaluationContext,
     advance,
+    advance_while_blind,
     due_notification,
-    hold,
     with_notification,
 )
 from fleet.alerts.rules import Rule
@@ -56,56 +56,56 @@ class PreviousIncident:
 
 def evaluate(
     incidents: Mapping[str, Incident],
-    facts: Facts,
+    facts: ClusterFacts,
     rules: Sequence[Rule],
     active_silences: Sequence[Silence],
-    find_previous: Callable[[str], PreviousIncident | None],
+    find_previous_incident: Callable[[str], PreviousIncident | None],
 ) -> EvaluationOutcome:
-    """Evaluate the rules once. `find_previous` returns the last incident of a cause by key.
+    """Evaluate the rules once. `find_previous_incident` returns the last incident of a cause by key.
 
     1. Apply the rules, by cause. 2. Open an incident for each cause that has none. 3. Determine what inhibits and what
     silences each incident. 4. Advance each incident. 5. Collect the due notifications.
     """
     now = facts.now
-    evaluation = EvaluationContext(now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
+    evaluation_context = EvaluationContext(now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
     findings = evaluate_rules(facts, rules)
-    before = {**incidents}
+    incidents_before = {**incidents}
     for key, finding in findings.items():
-        if key not in before:
-            before[key] = _open_incident(facts.cluster, finding, find_previous(key), now)
-        elif before[key].state is IncidentState.RECOVERING and finding.began_at is not None:
+        if key not in incidents_before:
+            incidents_before[key] = _open_incident(facts.cluster, finding, find_previous_incident(key), now)
+        elif incidents_before[key].state is IncidentState.RECOVERING and finding.began_at is not None:
             # The cause had recovered, so the current failure began later.
-            before[key] = replace(before[key], began_at=finding.began_at)
+            incidents_before[key] = replace(incidents_before[key], began_at=finding.began_at)
     outcome = EvaluationOutcome()
-    candidates = select_representatives(before.values())
-    members = _members_by_key(candidates, facts)
-    inhibitors = {
-        key: inhibitor_of(subject, findings.get(key), candidates, members, now)
-        for key, subject in (before.items() if candidates else ())
+    representatives = select_representatives(incidents_before.values())
+    members_by_key = _collect_members_by_key(representatives, facts)
+    inhibitor_by_key = {
+        key: inhibitor_of(incident, findings.get(key), representatives, members_by_key, now)
+        for key, incident in (incidents_before.items() if representatives else ())
     }
     explaining_keys = frozenset(
-        inhibitors[key]
-        for key, subject in findings.items()
+        inhibitor_by_key[key]
+        for key, finding in findings.items()
         # Agents that were stranded before the stronger incident opened have another cause.
-        if subject.cause.kind is CauseKind.AGENTS
-        and inhibitors.get(key)
-        and before[key].opened_at >= before[inhibitors[key]].opened_at
+        if finding.cause.kind is CauseKind.AGENTS
+        and inhibitor_by_key.get(key)
+        and incidents_before[key].opened_at >= incidents_before[inhibitor_by_key[key]].opened_at
     )
-    context = _EvaluationContext(
-        evaluation, inhibitors, explaining_keys, active_silences, is_fresh=facts.is_fresh
+    inputs = _EvaluationInputs(
+        evaluation_context, inhibitor_by_key, explaining_keys, active_silences, is_fresh=facts.is_fresh
     )
-    for key, incident in before.items():
-        _advance_incident(incident, findings.get(key), context, outcome, is_new=key not in incidents)
+    for key, incident in incidents_before.items():
+        _advance_incident(incident, findings.get(key), inputs, outcome, is_new=key not in incidents)
     return outcome
 
 
 @dataclass(frozen=True, slots=True)
-class _EvaluationContext:
+class _EvaluationInputs:
     """Values shared by all incidents of one evaluation."""
 
-    evaluation: EvaluationContext
+    evaluation_context: EvaluationContext
     #: Key of the inhibiting incident by key of the incident, and the keys of incidents that inhibit agents.
-    inhibitors: Mapping[str, str]
+    inhibitor_by_key: Mapping[str, str]
     explaining_keys: frozenset[str]
     active_silences: Sequence[Silence]
     is_fresh: bool
@@ -114,30 +114,34 @@ class _EvaluationContext:
 def _advance_incident(
     incident: Incident,
     finding: Finding | None,
-    context: _EvaluationContext,
+    inputs: _EvaluationInputs,
     outcome: EvaluationOutcome,
     *,
     is_new: bool,
 ) -> None:
-    evaluation = context.evaluation
-    current = _with_inhibition(incident, context)
-    is_blind = not context.is_fresh and incident.cause.kind is not CauseKind.CONSOLE
+    evaluation_context = inputs.evaluation_context
+    current = _with_inhibition_and_silence(incident, inputs)
+    is_blind = not inputs.is_fresh and incident.cause.kind is not CauseKind.CONSOLE
     if is_blind:
-        step = hold(current, evaluation.now)
+        step = advance_while_blind(current, evaluation_context.now)
     else:
-        step = advance(current, finding, evaluation, is_explaining=incident.key in context.explaining_keys)
+        step = advance(
+            current, finding, evaluation_context, is_explaining=incident.key in inputs.explaining_keys
+        )
     after = step.incident
     if after is None:
         if not is_new:
             outcome.dropped_incidents.append(incident)
         return
-    kind = None if is_blind else due_notification(after, evaluation)
+    kind = None if is_blind else due_notification(after, evaluation_context)
     if kind is not None:
-        after = with_notification(after, evaluation.now)
-        outcome.notifications.append(Notification(kind, after, evaluation.now, after.notification_count))
+        after = with_notification(after, evaluation_context.now)
+        outcome.notifications.append(
+            Notification(kind, after, evaluation_context.now, after.notification_count)
+        )
         text = f"Notification due ({kind.value})."
         outcome.timeline_entries.append(
-            (after, TimelineEntry(evaluation.now, TimelineKind.NOTIFICATION, text))
+            (after, TimelineEntry(evaluation_context.now, TimelineKind.NOTIFICATION, text))
         )
     outcome.timeline_entries += [(after, entry) for entry in step.timeline_entries]
     if is_new or after != incident:
@@ -146,10 +150,10 @@ def _advance_incident(
         outcome.incidents[after.key] = after
 
 
-def _with_inhibition(incident: Incident, context: _EvaluationContext) -> Incident:
+def _with_inhibition_and_silence(incident: Incident, inputs: _EvaluationInputs) -> Incident:
     """Return the incident with its current inhibition and silence."""
-    inhibited_by = context.inhibitors.get(incident.key, "")
-    silenced_by = find_silence_name(incident, context.active_silences)
+    inhibited_by = inputs.inhibitor_by_key.get(incident.key, "")
+    silenced_by = find_silence_name(incident, inputs.active_silences)
     # Avoid copies: copying a thousand incidents takes longer than everything else here.
     if (inhibited_by, silenced_by) == (incident.inhibited_by, incident.silenced_by):
         return incident
@@ -165,9 +169,11 @@ def _with_inhibition(incident: Incident, context: _EvaluationContext) -> Inciden
     return updated_incident
 
 
-def _members_by_key(candidates: Iterable[Incident], facts: Facts) -> Mapping[str, frozenset[str]]:
+def _collect_members_by_key(
+    representatives: Iterable[Incident], facts: ClusterFacts
+) -> Mapping[str, frozenset[str]]:
     """Return the keys of the instances by proxy group or region with an open incident; regions include their groups."""
-    joint_keys = {incident.key for incident in candidates if incident.cause.kind in JOINT_KINDS}
+    joint_keys = {incident.key for incident in representatives if incident.cause.kind in JOINT_KINDS}
     keys = {cause.key: frozenset(keys) for cause, keys in facts.members_by_cause.items()}
     return {
         key: keys[key]

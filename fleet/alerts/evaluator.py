@@ -1,4 +1,4 @@
-"""Evaluate the alert rules of a cluster and store the results: the I/O around `round.evaluate`.
+"""Evaluate the alert rules of a cluster and store the results: the I/O around `evaluation.evaluate`.
 
 Evaluation runs in its own process and by its own clock, so it detects dead pollers, a dead broker and a dead Redis.
 """
@@ -16,7 +16,14 @@ import numpy as np
 from fleet import lease
 from fleet.alerts import digest, notifications, store
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
-from fleet.alerts.facts import AffectedCounter, Facts, Mask, blind_facts, gather, match_names
+from fleet.alerts.facts import (
+    AffectedGroupCache,
+    ClusterFacts,
+    Mask,
+    facts_of_table,
+    make_blind_facts,
+    match_names,
+)
 from fleet.alerts.lifecycle import EvaluationContext, with_notification
 from fleet.alerts.matchers import Matcher, is_agent_matching
 from fleet.alerts.notifications import Links
@@ -25,7 +32,7 @@ from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE, Silence, find_active_silences
 from fleet.alerts.steady_state import SteadyState, steady_state_of
 from fleet.models import alerting
-from fleet.models import incidents as rows
+from fleet.models import incidents as incident_models
 from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_moment
 from fleet.monitoring.state import StateError
@@ -49,7 +56,7 @@ _NO_RECEIVER_SUFFIX = ", but not sent: the route has no channel."
 _DIGEST_CHECK_SECONDS = 60.0
 
 
-def no_drift(cluster: str, views: Iterable[InstanceView]) -> Sequence[str]:
+def find_no_drift(cluster: str, views: Iterable[InstanceView]) -> Sequence[str]:
     """Return no names: without desired policies nothing drifts."""
     return ()
 
@@ -71,14 +78,16 @@ class LiveUpdate:
 class _ClusterIncidents:
     """The open incidents of a cluster as this process wrote them: other processes only change acknowledgements."""
 
-    rows: dict[str, rows.Incident]
+    rows_by_key: dict[str, incident_models.Incident]
     incidents: Mapping[str, Incident]
-    #: Result of `store.read_acknowledgements`.
-    acknowledgements: store.Acknowledgements
+    #: Result of `store.read_acknowledgement_fingerprint`.
+    acknowledgement_fingerprint: store.AcknowledgementFingerprint
     steady_state: SteadyState | None = None
 
 
-def _acknowledgements_of(incident_rows: Mapping[str, rows.Incident]) -> store.Acknowledgements:
+def _acknowledgement_fingerprint_of(
+    incident_rows: Mapping[str, incident_models.Incident],
+) -> store.AcknowledgementFingerprint:
     return len(incident_rows), {
         row.id: row.acknowledged_at for row in incident_rows.values() if row.acknowledged_at is not None
     }
@@ -88,17 +97,21 @@ class Evaluator:
     """Evaluates the alert rules of clusters. One object per process."""
 
     def __init__(
-        self, reader: Reader, holder: str, console_url: str = "", find_drifted: DriftLookup = no_drift
+        self,
+        reader: Reader,
+        holder: str,
+        console_url: str = "",
+        find_drifted_instances: DriftLookup = find_no_drift,
     ) -> None:
         self._reader = reader
         self._holder = holder
         self._console_url = console_url.rstrip("/")
-        self._find_drifted = find_drifted
-        self._versions: dict[str, Mapping[str, tuple[str, str]]] = {}
+        self._find_drifted_instances = find_drifted_instances
+        self._versions_by_cluster: dict[str, Mapping[str, tuple[str, str]]] = {}
         self._digest_checked_at: dict[str, float] = {}
-        self._labels: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
-        self._facts: dict[str, tuple[tuple[object, ...], Facts]] = {}
-        self._affected_counters: dict[str, AffectedCounter] = {}
+        self._label_mask_cache: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
+        self._facts_cache: dict[str, tuple[tuple[object, ...], ClusterFacts]] = {}
+        self._group_caches: dict[str, AffectedGroupCache] = {}
         self._cluster_incidents: dict[str, _ClusterIncidents] = {}
         self._leases: dict[str, ClusterLease] = {}
         self._open_counts: dict[str, Mapping[str, int]] = {}
@@ -123,22 +136,22 @@ class Evaluator:
             store.read_routes(cluster) if steady_state.routes is not None else None,
         ):
             with self._fenced_transaction(cluster, now, started_at):
-                self._record_versions(cluster, facts, now)
+                self._record_versions_and_digests(cluster, facts, now)
             return None
         # If anything fails from here on, the next evaluation reads the incidents again.
         del self._cluster_incidents[cluster]
-        incident_rows = cluster_incidents.rows
+        incident_rows = cluster_incidents.rows_by_key
         outcome = evaluate(
             cluster_incidents.incidents,
             facts,
             rules,
             active_silences,
-            lambda key: store.read_previous(cluster, key),
+            lambda key: store.read_previous_incident(cluster, key),
         )
         can_escalate = _can_escalate(outcome)
-        tree = store.read_routes(cluster) if outcome.notifications or can_escalate else ()
-        _escalate(outcome, tree, now)
-        _mark_unreceived(outcome, incident_rows, tree, now)
+        routes = store.read_routes(cluster) if outcome.notifications or can_escalate else ()
+        _escalate_incidents(outcome, routes, now)
+        _mark_unreceived(outcome, incident_rows, routes, now)
         with self._fenced_transaction(cluster, now, started_at):
             store.save_outcome(
                 incident_rows,
@@ -149,16 +162,16 @@ class Evaluator:
             )
             for notification in outcome.notifications:
                 self._enqueue_notification(
-                    notification, incident_rows[notification.incident.key], tree, rules, now
+                    notification, incident_rows[notification.incident.key], routes, rules, now
                 )
-            self._record_versions(cluster, facts, now)
-        update = self._update_of(cluster, outcome, incident_rows)
-        open_rows = {key: incident_rows[key] for key in outcome.incidents}
+            self._record_versions_and_digests(cluster, facts, now)
+        update = self._make_live_update(cluster, outcome, incident_rows)
+        unresolved_rows = {key: incident_rows[key] for key in outcome.incidents}
         self._cluster_incidents[cluster] = _ClusterIncidents(
-            open_rows,
+            unresolved_rows,
             outcome.incidents,
-            _acknowledgements_of(open_rows),
-            steady_state_of(outcome, facts, rules, active_silences, tree if can_escalate else None),
+            _acknowledgement_fingerprint_of(unresolved_rows),
+            steady_state_of(outcome, facts, rules, active_silences, routes if can_escalate else None),
         )
         return update
 
@@ -167,51 +180,62 @@ class Evaluator:
         cluster_incidents = self._cluster_incidents.get(cluster)
         if (
             cluster_incidents is None
-            or store.read_acknowledgements(cluster) != cluster_incidents.acknowledgements
+            or store.read_acknowledgement_fingerprint(cluster)
+            != cluster_incidents.acknowledgement_fingerprint
         ):
             incident_rows = store.load_incidents(cluster)
             incidents = {key: store.incident_of(row) for key, row in incident_rows.items()}
             cluster_incidents = self._cluster_incidents[cluster] = _ClusterIncidents(
-                incident_rows, incidents, _acknowledgements_of(incident_rows)
+                incident_rows, incidents, _acknowledgement_fingerprint_of(incident_rows)
             )
         return cluster_incidents
 
-    def gather_facts(self, cluster: str, now: float, active_silences: Sequence[Silence]) -> Facts:
+    def gather_facts(self, cluster: str, now: float, active_silences: Sequence[Silence]) -> ClusterFacts:
         """Return the facts of a cluster now. If the fleet state cannot be read, they say so."""
         try:
             table = self._reader.table(cluster, now)
         except StateError as error:
-            return blind_facts(
+            return make_blind_facts(
                 cluster, now, None, f"Refloat monitoring cannot read the fleet state: {error}."
             )
         patterns = store.read_labels(cluster)
-        muting_matchers = [
+        agent_silence_matchers = [
             silence.matchers for silence in active_silences if is_agent_matching(silence.matchers)
         ]
-        key = (table.epoch, table.as_of, table.stale, tuple(sorted(patterns.items())), tuple(muting_matchers))
-        cache_entry = self._facts.get(cluster)
+        key = (
+            table.epoch,
+            table.as_of,
+            table.stale,
+            tuple(sorted(patterns.items())),
+            tuple(agent_silence_matchers),
+        )
+        cache_entry = self._facts_cache.get(cluster)
         if cache_entry is None or cache_entry[0] != key or table.stale:
-            labels = self._label_masks(table, patterns)
-            drifted_instances = () if table.stale else self._find_drifted(cluster, table.instances.values())
-            affected_counter = self._affected_counters.setdefault(cluster, AffectedCounter())
+            mask_by_label = self._compute_label_masks(table, patterns)
+            drifted_instances = (
+                () if table.stale else self._find_drifted_instances(cluster, table.instances.values())
+            )
+            group_cache = self._group_caches.setdefault(cluster, AffectedGroupCache())
             cache_entry = (
                 key,
-                gather(
+                facts_of_table(
                     table,
                     now,
-                    labels,
-                    match_muted_agents(table, muting_matchers, labels),
+                    mask_by_label,
+                    match_silenced_agents(table, agent_silence_matchers, mask_by_label),
                     drifted_instances,
-                    affected_counter,
+                    group_cache,
                 ),
             )
-            self._facts[cluster] = cache_entry
+            self._facts_cache[cluster] = cache_entry
         return replace(cache_entry[1], now=now)
 
-    def _label_masks(self, table: FleetTable, patterns: Mapping[str, Sequence[str]]) -> dict[str, Mask]:
+    def _compute_label_masks(
+        self, table: FleetTable, patterns: Mapping[str, Sequence[str]]
+    ) -> dict[str, Mask]:
         """Return the mask of agents per label. Recomputed only when names or labels changed, because that is slow."""
         key = (table.epoch, len(table.names), tuple(sorted(patterns.items())))
-        cache_entry = self._labels.get(table.cluster)
+        cache_entry = self._label_mask_cache.get(table.cluster)
         if cache_entry is None or cache_entry[0] != key:
             cache_entry = (
                 key,
@@ -220,7 +244,7 @@ class Evaluator:
                     for label, label_patterns in patterns.items()
                 },
             )
-            self._labels[table.cluster] = cache_entry
+            self._label_mask_cache[table.cluster] = cache_entry
         return cache_entry[1]
 
     @contextmanager
@@ -239,11 +263,11 @@ class Evaluator:
             self._cluster_incidents.pop(cluster, None)
             raise
 
-    def _record_versions(self, cluster: str, facts: Facts, now: float) -> None:
+    def _record_versions_and_digests(self, cluster: str, facts: ClusterFacts, now: float) -> None:
         """Record version changes of instances, and create due digests."""
-        if facts.is_fresh and facts.versions != self._versions.get(cluster):
+        if facts.is_fresh and facts.versions != self._versions_by_cluster.get(cluster):
             store.record_versions(cluster, facts.versions, now)
-            self._versions[cluster] = facts.versions
+            self._versions_by_cluster[cluster] = facts.versions
         if now - self._digest_checked_at.get(cluster, 0.0) >= _DIGEST_CHECK_SECONDS:
             self._digest_checked_at[cluster] = now
             digest.enqueue_digests(alerting.AlertClock.objects.get(cluster=cluster), now, self._console_url)
@@ -251,26 +275,28 @@ class Evaluator:
     def _enqueue_notification(
         self,
         notification: Notification,
-        row: rows.Incident,
-        tree: Sequence[Route],
+        row: incident_models.Incident,
+        routes: Sequence[Route],
         rules: Sequence[Rule],
         now: float,
     ) -> None:
         incident = notification.incident
-        strongest = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(incident)
-        runbook = strongest.runbook or notifications.runbook_url(
-            self._console_url, incident.cluster, strongest.kind.value
+        strongest_rule = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(
+            incident
+        )
+        runbook = strongest_rule.runbook or notifications.runbook_url(
+            self._console_url, incident.cluster, strongest_rule.kind.value
         )
         payload = notifications.payload(notification, Links(self._console_url, runbook, row.pk))
-        planned_receivers = plan_receivers(match_routes(tree, incident), incident, notification.kind, now)
+        planned_receivers = plan_receivers(match_routes(routes, incident), incident, notification.kind, now)
         if notification.kind is NotificationKind.RESOLVED:
             planned_receivers = store.plan_end_receivers(row, planned_receivers, now)
         store.enqueue_deliveries(row, notification.kind, notification.key, payload, planned_receivers, now)
 
-    def _update_of(
-        self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, rows.Incident]
+    def _make_live_update(
+        self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, incident_models.Incident]
     ) -> LiveUpdate | None:
-        open_counts = count_open(outcome.incidents.values())
+        open_counts = count_open_incidents(outcome.incidents.values())
         new_notifications = [
             notification
             for notification in outcome.notifications
@@ -292,7 +318,10 @@ class Evaluator:
 
 
 def _mark_unreceived(
-    outcome: EvaluationOutcome, incident_rows: Mapping[str, rows.Incident], tree: Sequence[Route], now: float
+    outcome: EvaluationOutcome,
+    incident_rows: Mapping[str, incident_models.Incident],
+    routes: Sequence[Route],
+    now: float,
 ) -> None:
     """Mark timeline entries of notifications that no channel receives."""
     unreceived_keys = set()
@@ -305,7 +334,7 @@ def _mark_unreceived(
         else:
             has_receiver = bool(
                 plan_receivers(
-                    match_routes(tree, notification.incident), notification.incident, notification.kind, now
+                    match_routes(routes, notification.incident), notification.incident, notification.kind, now
                 )
             )
         if not has_receiver:
@@ -321,7 +350,7 @@ def _mark_unreceived(
     ]
 
 
-def count_open(incidents: Iterable[Incident]) -> dict[str, int]:
+def count_open_incidents(incidents: Iterable[Incident]) -> dict[str, int]:
     """Count open incidents by severity, without inhibited and silenced ones."""
     counts = {severity.slug: 0 for severity in Severity}
     for incident in incidents:
@@ -330,26 +359,26 @@ def count_open(incidents: Iterable[Incident]) -> dict[str, int]:
     return counts
 
 
-def match_muted_agents(
-    table: FleetTable, matchers: Sequence[Sequence[Matcher]], labels: Mapping[str, Mask]
+def match_silenced_agents(
+    table: FleetTable, matcher_lists: Sequence[Sequence[Matcher]], mask_by_label: Mapping[str, Mask]
 ) -> Mask | None:
     """Return the mask of silenced agents; None without silences of agents."""
-    if not matchers:
+    if not matcher_lists:
         return None
-    total = np.zeros(len(table.names), np.bool_)
-    for conditions in matchers:
-        total |= match_agents(table, conditions, labels)
-    return total
+    silenced_mask = np.zeros(len(table.names), np.bool_)
+    for matchers in matcher_lists:
+        silenced_mask |= match_agents(table, matchers, mask_by_label)
+    return silenced_mask
 
 
-def match_agents(table: FleetTable, conditions: Sequence[Matcher], labels: Mapping[str, Mask]) -> Mask:
+def match_agents(table: FleetTable, matchers: Sequence[Matcher], mask_by_label: Mapping[str, Mask]) -> Mask:
     """Return the mask of agents that match all conditions."""
     mask = np.ones(len(table.names), np.bool_)
-    for matcher in conditions:
+    for matcher in matchers:
         matcher_mask = np.zeros(len(table.names), np.bool_)
         if matcher.field == "agent":
             matcher_mask = match_names(table.names, [matcher.value])
-        for label, label_mask in labels.items():
+        for label, label_mask in mask_by_label.items():
             if matcher.field == "label" and fnmatchcase(label, matcher.value):
                 matcher_mask |= label_mask
         mask &= ~matcher_mask if matcher.is_negated else matcher_mask
@@ -379,23 +408,25 @@ def _can_escalate(outcome: EvaluationOutcome) -> bool:
     )
 
 
-def _escalate(outcome: EvaluationOutcome, tree: Sequence[Route], now: float) -> None:
+def _escalate_incidents(outcome: EvaluationOutcome, routes: Sequence[Route], now: float) -> None:
     """Escalate critical incidents that were not acknowledged in time."""
     for key, incident in list(outcome.incidents.items()):
-        at = escalates_at(match_routes(tree, incident), incident) if tree else None
+        at = escalates_at(match_routes(routes, incident), incident) if routes else None
         if at is None or at > now:
             continue
-        after = replace(with_notification(incident, now), escalated_at=now)
-        outcome.incidents[key] = after
+        escalated_incident = replace(with_notification(incident, now), escalated_at=now)
+        outcome.incidents[key] = escalated_incident
         outcome.changed_incidents = [
             changed_incident for changed_incident in outcome.changed_incidents if changed_incident.key != key
-        ] + [after]
+        ] + [escalated_incident]
         outcome.notifications.append(
-            Notification(NotificationKind.ESCALATED, after, now, after.notification_count)
+            Notification(
+                NotificationKind.ESCALATED, escalated_incident, now, escalated_incident.notification_count
+            )
         )
         outcome.timeline_entries.append(
             (
-                after,
+                escalated_incident,
                 TimelineEntry(
                     now, TimelineKind.ESCALATED, "Escalated because nobody acknowledged the incident."
                 ),

@@ -29,11 +29,11 @@ from fleet.vocabulary.verdicts import (
 )
 
 #: Seconds over which the loss rate is counted.
-RATE_SECONDS = 60.0
-_NAMES = 10
+LOSS_RATE_SECONDS = 60.0
+_MAX_AGENT_NAMES = 10
 
 Mask = npt.NDArray[np.bool_]
-#: One shared object, because `AffectedCounter` compares labels by identity.
+#: One shared object, because `AffectedGroupCache` compares labels by identity.
 _NO_LABELS: Mapping[str, Mask] = {}
 
 
@@ -76,13 +76,13 @@ class SickInstance:
     #: A proxy that responds, whose resource expired, and whose auth is not known: any failing auth explains it.
     is_expired_only: bool = False
     #: Key of the auth that receives the heartbeats of a proxy; empty if not known.
-    depends_on: str = ""
+    heartbeat_auth_key: str = ""
     #: Key of the cause behind the failure; empty if the instance itself is the cause.
-    root_cause: str = ""
+    root_cause_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ClusterFacts:
     """The facts of one cluster at one evaluation."""
 
     cluster: str
@@ -95,13 +95,13 @@ class Facts:
     blind_reason: str = ""
     agent_count: int = 0
     stranded_count: int = 0
-    groups: tuple[AffectedGroup, ...] = ()
-    sick: tuple[SickInstance, ...] = ()
+    affected_groups: tuple[AffectedGroup, ...] = ()
+    sick_instances: tuple[SickInstance, ...] = ()
     backend_down: bool = False
     unreachable: bool = False
     #: Agents that became stranded, offline or at risk within the last minute.
     recently_lost_count: int = 0
-    excess_count: int = 0
+    excess_agent_count: int = 0
     drifted_agent_count: int = 0
     #: Names of instances that do not match their desired policies.
     drifted_instances: tuple[str, ...] = ()
@@ -113,60 +113,62 @@ class Facts:
     sick_since: Mapping[str, float] = field(default_factory=dict)
 
 
-def blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> Facts:
+def make_blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> ClusterFacts:
     """Return the facts of a cluster while Refloat is blind."""
-    return Facts(cluster, now, as_of, is_fresh=False, blind_reason=reason)
+    return ClusterFacts(cluster, now, as_of, is_fresh=False, blind_reason=reason)
 
 
-def gather(
+def facts_of_table(
     table: FleetTable,
     now: float,
-    labels: Mapping[str, Mask] | None = None,
-    muted_mask: Mask | None = None,
+    mask_by_label: Mapping[str, Mask] | None = None,
+    silenced_mask: Mask | None = None,
     drifted_instances: Sequence[str] = (),
-    affected_counter: AffectedCounter | None = None,
-) -> Facts:
-    """Return the facts of one fleet table. `labels`: mask of agents per label; `muted_mask`: mask of silenced agents.
+    group_cache: AffectedGroupCache | None = None,
+) -> ClusterFacts:
+    """Return the facts of one fleet table. `mask_by_label`: agents by label; `silenced_mask`: the silenced agents.
 
-    `affected_counter`: cache of the previous evaluation, if any.
+    `group_cache`: cache of the previous evaluation, if any.
     """
     if table.as_of is None:
-        return blind_facts(
+        return make_blind_facts(
             table.cluster, now, None, "Refloat monitoring has not completed a poll of the fleet yet."
         )
     if table.stale:
         age = round(now - table.as_of)
-        return blind_facts(
+        return make_blind_facts(
             table.cluster, now, table.as_of, f"Refloat monitoring has stopped: data is {age} s old."
         )
     frame = prepare_frame(table.fleet, table.as_of)
     if frame.blind:
-        return blind_facts(
+        return make_blind_facts(
             table.cluster,
             now,
             table.as_of,
             "Refloat receives no monitoring data: its connection test to itself (self-probe) fails.",
         )
-    verdicts = table.verdicts if muted_mask is None or not muted_mask.any() else table.verdicts.copy()
-    if verdicts is not table.verdicts and muted_mask is not None:
-        verdicts["state"][muted_mask] = State.HEALTHY
+    verdicts = table.verdicts if silenced_mask is None or not silenced_mask.any() else table.verdicts.copy()
+    if verdicts is not table.verdicts and silenced_mask is not None:
+        verdicts["state"][silenced_mask] = State.HEALTHY
     states = verdicts["state"]
-    return Facts(
+    return ClusterFacts(
         cluster=table.cluster,
         now=now,
         as_of=table.as_of,
         is_fresh=True,
-        agent_count=int(np.count_nonzero(_counted_agents(table, verdicts))),
+        agent_count=int(np.count_nonzero(_mask_counted_agents(table, verdicts))),
         stranded_count=int(np.count_nonzero(states == State.STRANDED)),
-        groups=(affected_counter or AffectedCounter()).count(table, verdicts, labels or _NO_LABELS),
-        sick=tuple(
+        affected_groups=(group_cache or AffectedGroupCache()).groups_of(
+            table, verdicts, mask_by_label or _NO_LABELS
+        ),
+        sick_instances=tuple(
             _sick_instance_of(view) for view in table.instances.values() if view.state in FAULT_STATES
         ),
         backend_down=frame.backend_down,
         unreachable=frame.cluster_unreachable,
-        recently_lost_count=int(np.count_nonzero(_recently_lost_agents(table, verdicts))),
-        excess_count=int(np.count_nonzero(_excess_agents(table, verdicts))),
-        drifted_agent_count=int(np.count_nonzero(_off_majority_agents(table, verdicts))),
+        recently_lost_count=int(np.count_nonzero(_mask_recently_lost_agents(table, verdicts))),
+        excess_agent_count=int(np.count_nonzero(_mask_excess_agents(table, verdicts))),
+        drifted_agent_count=int(np.count_nonzero(_mask_off_majority_agents(table, verdicts))),
         drifted_instances=tuple(drifted_instances),
         versions={
             view.facts.id: (view.facts.name, view.facts.version)
@@ -199,7 +201,7 @@ def cause_of_instance(view: InstanceView) -> Cause:
     return Cause(CauseKind(view.facts.kind.value), view.facts.id, view.facts.name)
 
 
-def root_cause_of(view: InstanceView) -> str:
+def root_cause_key_of(view: InstanceView) -> str:
     """Return the key of the cause behind the failure of an instance; empty if the instance itself is the cause."""
     if not view.cause or view.cause.startswith(f"{CauseKind.BACKEND.value}/"):
         return view.cause  # already a key
@@ -216,10 +218,10 @@ def cluster_cause_of(cluster: str) -> Cause:
     return Cause(CauseKind.CLUSTER, cluster, f"cluster {cluster}")
 
 
-def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
+def affected_agents_of(table: FleetTable, cause_key: str) -> npt.NDArray[np.intp]:
     """Return the indices of the agents that the cause with this key affects now."""
-    mask_of = _MASK_OF_KEY.get(key) or (
-        _counted_agents if key == cluster_cause_of(table.cluster).key else None
+    mask_of = _MASK_FUNCTION_OF_KEY.get(cause_key) or (
+        _mask_counted_agents if cause_key == cluster_cause_of(table.cluster).key else None
     )
     if mask_of is not None:
         return np.flatnonzero(mask_of(table, table.verdicts))
@@ -228,7 +230,7 @@ def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
         return affected
     cause_codes = _cause_codes_of(table.verdicts, affected)
     members_by_cause = group_instances(table.instances.values()).items()
-    members = next((keys for cause, keys in members_by_cause if cause.key == key), (key,))
+    members = next((keys for cause, keys in members_by_cause if cause.key == cause_key), (cause_key,))
     member_codes = [
         cause_code
         for cause_code in np.unique(cause_codes).tolist()
@@ -237,44 +239,44 @@ def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
     return affected[np.isin(cause_codes, member_codes)]
 
 
-class AffectedCounter:
-    """Counts affected agents by cause, with a cache for polls that changed nothing."""
+class AffectedGroupCache:
+    """The affected agents by cause, kept while polls change nothing."""
 
     def __init__(self) -> None:
-        self._labels: Mapping[str, Mask] = {}
+        self._mask_by_label: Mapping[str, Mask] = {}
         self._verdicts: npt.NDArray[np.void] | None = None
-        self._names: tuple[object, ...] = ()
+        self._table_key: tuple[object, ...] = ()
         self._groups: tuple[AffectedGroup, ...] = ()
 
-    def count(
-        self, table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
+    def groups_of(
+        self, table: FleetTable, verdicts: npt.NDArray[np.void], mask_by_label: Mapping[str, Mask]
     ) -> tuple[AffectedGroup, ...]:
         """Return the affected agents of one table by cause. Within an epoch agents keep their index and name."""
         instances = (
             (index, view.facts.kind, view.facts.id, view.facts.name)
             for index, view in table.instances.items()
         )
-        names = (table.cluster, table.epoch, len(table.names), *instances)
+        table_key = (table.cluster, table.epoch, len(table.names), *instances)
         if (
             self._verdicts is None
-            or names != self._names
-            or labels is not self._labels
-            or not _are_same_rows(verdicts, self._verdicts)
+            or table_key != self._table_key
+            or mask_by_label is not self._mask_by_label
+            or not _are_equal_verdicts(verdicts, self._verdicts)
         ):
-            self._groups = _affected_groups(table, verdicts, labels)
-            self._verdicts, self._names, self._labels = verdicts, names, labels
+            self._groups = _group_affected_agents(table, verdicts, mask_by_label)
+            self._verdicts, self._table_key, self._mask_by_label = verdicts, table_key, mask_by_label
         return self._groups
 
 
-def _are_same_rows(verdicts: npt.NDArray[np.void], other_verdicts: npt.NDArray[np.void]) -> bool:
+def _are_equal_verdicts(verdicts: npt.NDArray[np.void], other_verdicts: npt.NDArray[np.void]) -> bool:
     """Return whether all columns are equal. Compares bytes, which is faster than numpy's column by column."""
     return len(verdicts) == len(other_verdicts) and np.array_equal(
         verdicts.view(np.uint8), other_verdicts.view(np.uint8)
     )
 
 
-def _affected_groups(
-    table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
+def _group_affected_agents(
+    table: FleetTable, verdicts: npt.NDArray[np.void], mask_by_label: Mapping[str, Mask]
 ) -> tuple[AffectedGroup, ...]:
     """Count agents by cause in one pass over the columns; `affected` is sorted by cause."""
     states = verdicts["state"]
@@ -284,49 +286,64 @@ def _affected_groups(
     cause_codes = _cause_codes_of(verdicts, affected)
     order = np.argsort(cause_codes, kind="stable")
     affected = affected[order]
-    distinct_codes, starts = np.unique(cause_codes[order], return_index=True)
+    distinct_codes, group_starts = np.unique(cause_codes[order], return_index=True)
     is_stranded = states[affected] == State.STRANDED
     recovers_at = verdicts["recovers_at"][affected]
     is_stuck = (
         verdicts["reason_and_recovery"][affected] >> RECOVERY_SHIFT
     ) == Recovery.ONLY_IF_CAUSE_RECOVERS
 
-    def counts_of(selected: Mask) -> list[int]:
-        return cast("list[int]", np.add.reduceat(selected.astype(np.int64), starts).tolist())
+    def count_by_group(selected: Mask) -> list[int]:
+        return cast("list[int]", np.add.reduceat(selected.astype(np.int64), group_starts).tolist())
 
-    stranded_counts, sizes = counts_of(is_stranded), np.diff(starts, append=len(affected)).tolist()
-    heals_at = np.where(
-        np.minimum.reduceat(recovers_at, starts) > 0, np.maximum.reduceat(recovers_at, starts), np.nan
+    stranded_counts, group_sizes = (
+        count_by_group(is_stranded),
+        np.diff(group_starts, append=len(affected)).tolist(),
+    )
+    recovers_at_by_group = np.where(
+        np.minimum.reduceat(recovers_at, group_starts) > 0,
+        np.maximum.reduceat(recovers_at, group_starts),
+        np.nan,
     ).tolist()
-    stuck_counts = counts_of(is_stuck)
-    stranded_by_label = {label: counts_of(mask[affected] & is_stranded) for label, mask in labels.items()}
-    at_risk_by_label = {label: counts_of(mask[affected] & ~is_stranded) for label, mask in labels.items()}
+    stuck_counts = count_by_group(is_stuck)
+    stranded_by_label = {
+        label: count_by_group(mask[affected] & is_stranded) for label, mask in mask_by_label.items()
+    }
+    at_risk_by_label = {
+        label: count_by_group(mask[affected] & ~is_stranded) for label, mask in mask_by_label.items()
+    }
     return tuple(
         AffectedGroup(
             cause=_cause_of(table, cause_code),
             stranded_count=stranded_counts[index],
-            at_risk_count=sizes[index] - stranded_counts[index],
+            at_risk_count=group_sizes[index] - stranded_counts[index],
             stranded_by_label={
                 label: label_counts[index] for label, label_counts in stranded_by_label.items()
             },
             at_risk_by_label={label: label_counts[index] for label, label_counts in at_risk_by_label.items()},
-            agent_names=_first_names(
-                table, affected[start : start + sizes[index]], is_stranded[start : start + sizes[index]]
+            agent_names=_select_agent_names(
+                table,
+                affected[start : start + group_sizes[index]],
+                is_stranded[start : start + group_sizes[index]],
             ),
-            recovers_at=None if math.isnan(heals_at[index]) else heals_at[index],
+            recovers_at=None if math.isnan(recovers_at_by_group[index]) else recovers_at_by_group[index],
             is_stuck=bool(stuck_counts[index]),
         )
         for index, (cause_code, start) in enumerate(
-            zip(distinct_codes.tolist(), starts.tolist(), strict=True)
+            zip(distinct_codes.tolist(), group_starts.tolist(), strict=True)
         )
     )
 
 
-def _first_names(table: FleetTable, members: npt.NDArray[np.intp], is_stranded: Mask) -> tuple[str, ...]:
+def _select_agent_names(
+    table: FleetTable, members: npt.NDArray[np.intp], is_stranded: Mask
+) -> tuple[str, ...]:
     """Return the names of the first ten agents, stranded ones first."""
-    first = members[:_NAMES]
-    if not is_stranded[:_NAMES].all():
-        first = np.concatenate((members[is_stranded][:_NAMES], members[~is_stranded][:_NAMES]))[:_NAMES]
+    first = members[:_MAX_AGENT_NAMES]
+    if not is_stranded[:_MAX_AGENT_NAMES].all():
+        first = np.concatenate(
+            (members[is_stranded][:_MAX_AGENT_NAMES], members[~is_stranded][:_MAX_AGENT_NAMES])
+        )[:_MAX_AGENT_NAMES]
     return tuple(table.names[index] for index in first.tolist())
 
 
@@ -354,8 +371,8 @@ def _sick_instance_of(view: InstanceView) -> SickInstance:
         view.sentence,
         view.agent_count,
         is_expired_only=view.state is InstanceState.EXPIRED and not auth,
-        depends_on=f"{CauseKind.AUTH.value}/{auth}" if auth else "",
-        root_cause=root_cause_of(view),
+        heartbeat_auth_key=f"{CauseKind.AUTH.value}/{auth}" if auth else "",
+        root_cause_key=root_cause_key_of(view),
     )
 
 
@@ -376,24 +393,24 @@ def sick_since_by_key(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
     return {key: round(at, 6) for key, at in sick_since.items()}
 
 
-def _counted_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _mask_counted_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Return the mask of agents that count as the fleet: neither retired nor never connected."""
     states = verdicts["state"]
     return cast("Mask", (states != State.RETIRED) & (states != State.NEVER))
 
 
-def _recently_lost_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _mask_recently_lost_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Return the mask of agents that became stranded, offline or at risk within the last minute."""
     is_lost = np.isin(verdicts["state"], LOST_OR_AT_RISK_STATES)
-    return is_lost & (verdicts["since"] > (table.as_of or 0.0) - RATE_SECONDS)
+    return is_lost & (verdicts["since"] > (table.as_of or 0.0) - LOSS_RATE_SECONDS)
 
 
-def _excess_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _mask_excess_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Return the mask of agents with excess tunnels."""
     return cast("Mask", verdicts["state"] == State.EXCESS)
 
 
-def _off_majority_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _mask_off_majority_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Return the mask of agents whose reported reconnect mode or health check differs from the majority."""
     is_reporting = (table.heartbeats["mode"] > 0) & (verdicts["state"] != State.UNKNOWN)
     policies = table.heartbeats["mode"].astype(np.int64) * 2 + (table.heartbeats["flags"] & HEALTH_CHECK)
@@ -403,10 +420,10 @@ def _off_majority_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> M
 
 
 #: Masks of the agents that incidents of the whole fleet count, by key.
-_MASK_OF_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] = {
-    f"{CauseKind.FLEET.value}/rate": _recently_lost_agents,
-    f"{CauseKind.FLEET.value}/excess": _excess_agents,
-    f"{CauseKind.FLEET.value}/drift": _off_majority_agents,
+_MASK_FUNCTION_OF_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] = {
+    f"{CauseKind.FLEET.value}/rate": _mask_recently_lost_agents,
+    f"{CauseKind.FLEET.value}/excess": _mask_excess_agents,
+    f"{CauseKind.FLEET.value}/drift": _mask_off_majority_agents,
 }
 
 
@@ -432,9 +449,9 @@ def group_instances(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...
             keys_by_cause.setdefault(
                 Cause(CauseKind.REGION, facts.region, f"region {facts.region}"), []
             ).append(key)
-    regions = [
+    fleetwide_regions = [
         cause
         for cause, keys in keys_by_cause.items()
         if len(keys) == len(registered_views) and cause.kind is CauseKind.REGION
     ]
-    return {cause: tuple(keys) for cause, keys in keys_by_cause.items() if cause not in regions}
+    return {cause: tuple(keys) for cause, keys in keys_by_cause.items() if cause not in fleetwide_regions}

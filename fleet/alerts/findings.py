@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fleet.alerts.facts import (
     AffectedGroup,
-    Facts,
+    ClusterFacts,
     SickInstance,
     backend_cause_of,
     cluster_cause_of,
@@ -19,12 +19,12 @@ from fleet.alerts.rules import AGENT_KINDS, Rule, RuleKind
 from fleet.vocabulary.incidents import Cause, CauseKind, Finding, RuleSignal
 
 #: Id of the cause of policy drift of instances, which counts no agents.
-INSTANCE_DRIFT = "policies"
+INSTANCE_DRIFT_CAUSE_ID = "policies"
 #: Maximum number of names in a notification.
 _MAX_NAMES = 10
 
 
-def evaluate_rules(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
+def evaluate_rules(facts: ClusterFacts, rules: Iterable[Rule]) -> dict[str, Finding]:
     """Return what the rules find, by key of the cause. Without fresh facts only rules of kind `blind` can hold."""
     signals_by_key: dict[str, list[RuleSignal]] = {}
     causes: dict[str, Cause] = {}
@@ -36,56 +36,56 @@ def evaluate_rules(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
             causes.setdefault(cause.key, cause)
             signals_by_key.setdefault(cause.key, []).append(signal)
     _fold_joint_causes(facts, signals_by_key, causes, {rule.name: rule for rule in rules})
-    groups = {group.cause.key: group for group in facts.groups}
-    sick_by_key = {sick_instance.cause.key: sick_instance for sick_instance in facts.sick}
+    groups_by_key = {group.cause.key: group for group in facts.affected_groups}
+    sick_instance_by_key = {sick_instance.cause.key: sick_instance for sick_instance in facts.sick_instances}
     return {
-        key: _finding_of(key, causes[key], signals, facts, groups, sick_by_key.get(key))
+        key: _finding_of(key, causes[key], signals, facts, groups_by_key, sick_instance_by_key.get(key))
         for key, signals in signals_by_key.items()
     }
 
 
-def _evaluate_rule(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
+def _evaluate_rule(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:
     if rule.kind is RuleKind.BLIND:
         if not facts.is_fresh:
             yield (
                 Cause(CauseKind.CONSOLE, facts.cluster, "Refloat monitoring"),
-                _signal_of(rule, 0, facts.blind_reason),
+                _make_signal(rule, 0, facts.blind_reason),
             )
         return
     if not facts.is_fresh:
         return
     if rule.kind in AGENT_KINDS:
-        yield from _agent_signals(rule, facts)
+        yield from _find_agent_signals(rule, facts)
     elif rule.kind is RuleKind.INSTANCE:
-        for sick in facts.sick:
-            yield sick.cause, _signal_of(rule, sick.agent_count, sick.summary)
+        for sick_instance in facts.sick_instances:
+            yield sick_instance.cause, _make_signal(rule, sick_instance.agent_count, sick_instance.summary)
     elif rule.kind is RuleKind.BACKEND and facts.backend_down:
         sentence = "All auths failed at the same time."
-        yield backend_cause_of(facts.cluster), _signal_of(rule, 0, sentence)
+        yield backend_cause_of(facts.cluster), _make_signal(rule, 0, sentence)
     elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
         sentence = "No instance responds, although Refloat's connection test to itself (self-probe) succeeds."
-        yield cluster_cause_of(facts.cluster), _signal_of(rule, facts.agent_count, sentence)
+        yield cluster_cause_of(facts.cluster), _make_signal(rule, facts.agent_count, sentence)
     else:
-        yield from _fleet_signals(rule, facts)
+        yield from _find_fleet_signals(rule, facts)
 
 
-def _agent_signals(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
+def _find_agent_signals(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:
     min_count = rule.threshold(facts.agent_count)
-    for group in facts.groups:
+    for group in facts.affected_groups:
         count = group.count(is_stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
         if count >= min_count:
-            yield group.cause, _signal_of(rule, count, _count_sentence(rule, count, [group]))
+            yield group.cause, _make_signal(rule, count, _describe_count(rule, count, [group]))
 
 
-def _count_sentence(rule: Rule, count: int, groups: Sequence[AffectedGroup]) -> str:
+def _describe_count(rule: Rule, count: int, groups: Sequence[AffectedGroup]) -> str:
     """Return the number of affected agents as a sentence; for a rule with a label only agents with that label."""
     if not rule.label:
-        return describe_harm(groups)
+        return describe_affected_agents(groups)
     state_text = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
     return f"{count} {rule.label} agent{'s' if count != 1 else ''} {state_text}."
 
 
-def describe_harm(groups: Sequence[AffectedGroup], *, past: bool = False) -> str:
+def describe_affected_agents(groups: Sequence[AffectedGroup], *, past: bool = False) -> str:
     """Return `12 agents stranded and 55 at risk.` or (`past`) `12 agents were stranded ...`; empty without agents."""
     parts: list[str] = []
     for state_text, count in (
@@ -102,29 +102,31 @@ def describe_harm(groups: Sequence[AffectedGroup], *, past: bool = False) -> str
     return f"{' and '.join(parts)}." if parts else ""
 
 
-def _fleet_signals(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
+def _find_fleet_signals(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:
     if rule.kind is RuleKind.DRIFT and facts.drifted_instances:
         count, names = len(facts.drifted_instances), ", ".join(facts.drifted_instances[:_MAX_NAMES])
         sentence = (
             f"{count} instance{'s do' if count != 1 else ' does'} not match the desired policies: {names}"
         )
-        cause = Cause(CauseKind.FLEET, INSTANCE_DRIFT, "instances that do not match the desired policies")
-        yield cause, _signal_of(rule, count, f"{sentence}{' and others' if count > _MAX_NAMES else ''}.")
+        cause = Cause(
+            CauseKind.FLEET, INSTANCE_DRIFT_CAUSE_ID, "instances that do not match the desired policies"
+        )
+        yield cause, _make_signal(rule, count, f"{sentence}{' and others' if count > _MAX_NAMES else ''}.")
     counts_by_kind = {
         RuleKind.RATE: (facts.recently_lost_count, "agents lost within one minute"),
-        RuleKind.EXCESS: (facts.excess_count, "agents with excess tunnels"),
+        RuleKind.EXCESS: (facts.excess_agent_count, "agents with excess tunnels"),
         RuleKind.DRIFT: (facts.drifted_agent_count, "agents with another reconnect policy than the majority"),
     }
     count, description = counts_by_kind.get(rule.kind, (0, ""))
     if description and count >= rule.threshold(facts.agent_count):
         yield (
             Cause(CauseKind.FLEET, rule.kind.value, description),
-            _signal_of(rule, count, f"{count} {description}."),
+            _make_signal(rule, count, f"{count} {description}."),
         )
 
 
 def _fold_joint_causes(
-    facts: Facts,
+    facts: ClusterFacts,
     signals_by_key: dict[str, list[RuleSignal]],
     causes: dict[str, Cause],
     rules: Mapping[str, Rule],
@@ -133,53 +135,58 @@ def _fold_joint_causes(
     joint_signals_by_key: dict[str, list[RuleSignal]] = {}
     # Proxies that fail because of one auth are explained by that auth, not by their group.
     explained_keys = {
-        sick_instance.cause.key for sick_instance in facts.sick if sick_instance.root_cause in signals_by_key
+        sick_instance.cause.key
+        for sick_instance in facts.sick_instances
+        if sick_instance.root_cause_key in signals_by_key
     }
-    for cause, keys in facts.members_by_cause.items():
-        sick = [key for key in keys if key in signals_by_key and key not in explained_keys]
-        if not is_joint_failure(len(sick), len(keys)):
+    for cause, member_keys in facts.members_by_cause.items():
+        sick_keys = [key for key in member_keys if key in signals_by_key and key not in explained_keys]
+        if not is_joint_failure(len(sick_keys), len(member_keys)):
             continue
         causes[cause.key] = cause
         signals_by_rule: dict[str, dict[str, RuleSignal]] = {}
-        for key in sick:
+        for key in sick_keys:
             for signal in signals_by_key[key]:
                 signals_by_rule.setdefault(signal.rule, {})[causes[key].name] = signal
-        groups = [group for group in facts.groups if group.cause.key in keys]
+        groups = [group for group in facts.affected_groups if group.cause.key in member_keys]
         joint_signals_by_key[cause.key] = [
-            _joint_signal_of(rules[rule], signals_by_name, groups, len(keys))
-            for rule, signals_by_name in signals_by_rule.items()
+            _joint_signal_of(rules[rule], signal_by_instance, groups, len(member_keys))
+            for rule, signal_by_instance in signals_by_rule.items()
         ]
     signals_by_key.update(joint_signals_by_key)
 
 
 def _joint_signal_of(
-    rule: Rule, signals_by_name: Mapping[str, RuleSignal], groups: Sequence[AffectedGroup], member_count: int
+    rule: Rule,
+    signal_by_instance: Mapping[str, RuleSignal],
+    groups: Sequence[AffectedGroup],
+    member_count: int,
 ) -> RuleSignal:
     """Return one signal for what a rule found at several instances, given by name."""
-    count = sum(signal.count for signal in signals_by_name.values())
+    count = sum(signal.count for signal in signal_by_instance.values())
     if rule.kind is RuleKind.INSTANCE:
-        more = " and others" if len(signals_by_name) > _MAX_NAMES else ""
+        more = " and others" if len(signal_by_instance) > _MAX_NAMES else ""
         sentence = (
-            f"{len(signals_by_name)} of {member_count} instances are failing: "
-            f"{', '.join([*signals_by_name][:_MAX_NAMES])}{more}."
+            f"{len(signal_by_instance)} of {member_count} instances are failing: "
+            f"{', '.join([*signal_by_instance][:_MAX_NAMES])}{more}."
         )
     else:
-        sentence = _count_sentence(rule, count, groups)
-    return _signal_of(rule, count, sentence)
+        sentence = _describe_count(rule, count, groups)
+    return _make_signal(rule, count, sentence)
 
 
 def _finding_of(
     key: str,
     cause: Cause,
     signals: Sequence[RuleSignal],
-    facts: Facts,
+    facts: ClusterFacts,
     groups_by_key: Mapping[str, AffectedGroup],
     sick_instance: SickInstance | None,
 ) -> Finding:
-    members = facts.members_by_cause.get(cause, (key,))
-    groups = [groups_by_key[member] for member in members if member in groups_by_key]
+    member_keys = facts.members_by_cause.get(cause, (key,))
+    groups = [groups_by_key[member_key] for member_key in member_keys if member_key in groups_by_key]
     affected_count = sum(group.stranded_count + group.at_risk_count for group in groups)
-    if not groups and cause.kind is CauseKind.FLEET and cause.id != INSTANCE_DRIFT:
+    if not groups and cause.kind is CauseKind.FLEET and cause.id != INSTANCE_DRIFT_CAUSE_ID:
         affected_count = max(signal.count for signal in signals)
     if cause.kind is CauseKind.CLUSTER:
         affected_count = facts.agent_count
@@ -188,29 +195,31 @@ def _finding_of(
         signals=tuple(signals),
         affected_count=affected_count,
         agent_names=tuple(name for group in groups for name in group.agent_names)[:_MAX_NAMES],
-        recovers_at=_latest_recovery(groups),
+        recovers_at=_latest_recovers_at(groups),
         is_stuck=any(group.is_stuck for group in groups),
         is_expired_only=sick_instance is not None and sick_instance.is_expired_only,
-        depends_on="" if sick_instance is None else sick_instance.depends_on,
-        root_cause="" if sick_instance is None else sick_instance.root_cause,
+        heartbeat_auth_key="" if sick_instance is None else sick_instance.heartbeat_auth_key,
+        root_cause_key="" if sick_instance is None else sick_instance.root_cause_key,
         labels=frozenset(label for group in groups for label in group.labels),
-        past_summary=describe_harm(groups, past=True),
+        past_summary=describe_affected_agents(groups, past=True),
         stranded_count=sum(group.stranded_count for group in groups),
-        began_at=_began_at(members, facts),
+        began_at=_began_at(member_keys, facts),
     )
 
 
-def _began_at(members: Sequence[str], facts: Facts) -> float | None:
+def _began_at(member_keys: Sequence[str], facts: ClusterFacts) -> float | None:
     """Return the start of a cause; for several instances, when the second one failed."""
-    times = sorted(facts.sick_since[member] for member in members if member in facts.sick_since)
+    times = sorted(
+        facts.sick_since[member_key] for member_key in member_keys if member_key in facts.sick_since
+    )
     return times[min(1, len(times) - 1)] if times else None
 
 
-def _latest_recovery(groups: Sequence[AffectedGroup]) -> float | None:
+def _latest_recovers_at(groups: Sequence[AffectedGroup]) -> float | None:
     times = [group.recovers_at for group in groups if group.stranded_count + group.at_risk_count]
     known_times = [at for at in times if at is not None]
     return max(known_times) if known_times and len(known_times) == len(times) else None
 
 
-def _signal_of(rule: Rule, count: int, sentence: str) -> RuleSignal:
+def _make_signal(rule: Rule, count: int, sentence: str) -> RuleSignal:
     return RuleSignal(rule.name, rule.severity, count, sentence, is_label_scoped=bool(rule.label))

@@ -24,15 +24,15 @@ def inhibitor_of(
     incident: Incident,
     finding: Finding | None,
     candidates: Iterable[Incident],
-    members: Mapping[str, frozenset[str]],
+    members_by_key: Mapping[str, frozenset[str]],
     now: float,
 ) -> str:
     """Return the key of the strongest incident that inhibits `incident`; empty if none does.
 
-    `members`: keys of the instances by key of each open incident of a proxy group or region.
+    `members_by_key`: keys of the instances by key of each open incident of a proxy group or region.
     """
     inhibitors = [
-        candidate for candidate in candidates if _explains(candidate, incident, finding, members, now)
+        candidate for candidate in candidates if _explains(candidate, incident, finding, members_by_key, now)
     ]
     inhibitors.sort(
         key=lambda candidate: (STRENGTH_ORDER.index(candidate.cause.kind), -_quiet_since(candidate))
@@ -65,7 +65,7 @@ def _explains(
     candidate: Incident,
     incident: Incident,
     finding: Finding | None,
-    members: Mapping[str, frozenset[str]],
+    members_by_key: Mapping[str, frozenset[str]],
     now: float,
 ) -> bool:
     strong, weak = candidate.cause.kind, incident.cause.kind
@@ -77,7 +77,7 @@ def _explains(
     quiet_for = 0.0 if candidate.recovering_since is None else now - candidate.recovering_since
     if weak in _INSTANCE_KINDS and candidate.state is IncidentState.RECOVERING and quiet_for > GRACE_SECONDS:
         return False
-    if finding is not None and finding.root_cause == candidate.key:
+    if finding is not None and finding.root_cause_key == candidate.key:
         return True
     if strong in (CauseKind.CLUSTER, CauseKind.BACKEND):
         return not _began_before(incident, candidate)
@@ -90,13 +90,13 @@ def _explains(
     if strong in JOINT_KINDS and candidate.inhibited_by:
         # The cause of an inhibited group either inhibits its members directly, or they have their own incidents.
         return False
-    return incident.key in members.get(candidate.key, ())
+    return incident.key in members_by_key.get(candidate.key, ())
 
 
 def _still_suffers(auth: Incident, proxy: Incident, finding: Finding) -> bool:
     """Return whether a responding proxy could not heartbeat because of an auth."""
     # The auth has recovered, and the proxy has not sent its next heartbeat yet.
-    if finding.depends_on == auth.key and proxy.inhibited_by == auth.key:
+    if finding.heartbeat_auth_key == auth.key and proxy.inhibited_by == auth.key:
         return True
     return finding.is_expired_only
 

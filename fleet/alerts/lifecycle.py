@@ -101,7 +101,7 @@ def advance(
     return _advance_open(incident, finding, evaluation_context, is_explaining=is_explaining)
 
 
-def hold(incident: Incident, now: float) -> LifecycleStep:
+def advance_while_blind(incident: Incident, now: float) -> LifecycleStep:
     """Advance an incident while Refloat is blind: pending ones are dropped, and recovery starts over."""
     if incident.state is IncidentState.PENDING:
         return LifecycleStep(None)

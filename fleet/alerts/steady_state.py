@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fleet.alerts.evaluation import EvaluationOutcome
-from fleet.alerts.facts import Facts
+from fleet.alerts.facts import ClusterFacts
 from fleet.alerts.lifecycle import EvaluationContext, next_change_at
 from fleet.alerts.routes import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
@@ -21,7 +21,7 @@ from fleet.vocabulary.incidents import Incident
 class SteadyState:
     """The input of an evaluation that changed nothing. Any change of an incident discards it."""
 
-    facts: Facts
+    facts: ClusterFacts
     rules: Sequence[Rule]
     silences: Sequence[Silence]
     #: None: no incident can escalate, so routes do not matter.
@@ -30,7 +30,11 @@ class SteadyState:
     valid_until: float
 
     def applies_to(
-        self, facts: Facts, rules: Sequence[Rule], silences: Sequence[Silence], routes: Sequence[Route] | None
+        self,
+        facts: ClusterFacts,
+        rules: Sequence[Rule],
+        silences: Sequence[Silence],
+        routes: Sequence[Route] | None,
     ) -> bool:
         """Return whether an evaluation of this input changes nothing, too. `routes` may be None if `self.routes` is."""
         return (
@@ -46,7 +50,7 @@ class SteadyState:
 
 def steady_state_of(
     outcome: EvaluationOutcome,
-    facts: Facts,
+    facts: ClusterFacts,
     rules: Sequence[Rule],
     silences: Sequence[Silence],
     routes: Sequence[Route] | None,
@@ -64,10 +68,13 @@ def steady_state_of(
 
 
 def _valid_until(
-    incidents: Mapping[str, Incident], facts: Facts, rules: Sequence[Rule], routes: Sequence[Route] | None
+    incidents: Mapping[str, Incident],
+    facts: ClusterFacts,
+    rules: Sequence[Rule],
+    routes: Sequence[Route] | None,
 ) -> float:
-    evaluation = EvaluationContext(facts.now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
-    times = [next_change_at(incident, evaluation) for incident in incidents.values()]
+    evaluation_context = EvaluationContext(facts.now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
+    times = [next_change_at(incident, evaluation_context) for incident in incidents.values()]
     for incident in incidents.values() if routes else ():
         at = escalates_at(match_routes(routes or (), incident), incident)
         if at is not None:

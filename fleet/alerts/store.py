@@ -44,7 +44,7 @@ _WRITABLE_COLUMNS = tuple(name for name in _COLUMNS if name not in _FIXED_COLUMN
 _writable_values_of, _columns_of = attrgetter(*_WRITABLE_COLUMNS), attrgetter(*_COLUMNS)
 _rule_mark_values_of = attrgetter(*(field.name for field in fields(RuleMark)))
 _CHUNK = 500
-Acknowledgements = tuple[int, dict[int, float | None]]
+AcknowledgementFingerprint = tuple[int, dict[int, float | None]]
 
 
 def incident_of(row: Incident) -> incident_values.Incident:
@@ -63,7 +63,7 @@ def load_incidents(cluster: str) -> dict[str, Incident]:
     return {row.key: row for row in rows}
 
 
-def read_acknowledgements(cluster: str) -> Acknowledgements:
+def read_acknowledgement_fingerprint(cluster: str) -> AcknowledgementFingerprint:
     """Return the number of unresolved incidents, and the acknowledgement times by id."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return rows.count(), dict(
@@ -71,7 +71,7 @@ def read_acknowledgements(cluster: str) -> Acknowledgements:
     )
 
 
-def read_previous(cluster: str, key: str) -> PreviousIncident | None:
+def read_previous_incident(cluster: str, key: str) -> PreviousIncident | None:
     """Return the last incident of a cause; None if there was none."""
     columns = (
         Incident.objects.filter(cluster=cluster, key=key)

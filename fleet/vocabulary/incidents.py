@@ -123,8 +123,8 @@ class Finding:
     #: An expired proxy that responds and whose auth is not known: any failing auth explains it.
     is_expired_only: bool = False
     #: Key of the auth that gets the heartbeats of the proxy, and key of the cause behind its failure, if another one.
-    depends_on: str = ""
-    root_cause: str = ""
+    heartbeat_auth_key: str = ""
+    root_cause_key: str = ""
     #: Labels of the affected agents.
     labels: frozenset[str] = frozenset()
     #: Summary in the past tense, for when no agents are affected any more.

@@ -96,18 +96,18 @@ def _cpu(checkout: Path, *sizes: int) -> dict[str, float]:
 
 def _measure(agents: int, incidents: int, repeats: int) -> dict[str, Figure]:
     from fleet.alerts.evaluation import evaluate
-    from fleet.alerts.facts import gather
+    from fleet.alerts.facts import facts_of_table
     from fleet.alerts.rules import DEFAULT_RULES
 
     fleet = _evaluations.Fleet(agents, incidents)
-    gather_ms = median_ms(repeats, lambda: gather(fleet.table("default", fleet.tick()), fleet.now))
+    gather_ms = median_ms(repeats, lambda: facts_of_table(fleet.table("default", fleet.tick()), fleet.now))
     evaluator = _evaluations.open_incidents(fleet, incidents)
     evaluation_ms = median_ms(repeats, lambda: evaluator.evaluate_cluster("default", fleet.tick()))
     changing_ms = median_ms(
         repeats, lambda: evaluator.evaluate_cluster("default", fleet.tick(alternating=True))
     )
     load_open = _load_incidents()
-    facts = gather(fleet.table("default", fleet.now), fleet.now)
+    facts = facts_of_table(fleet.table("default", fleet.now), fleet.now)
     evaluate_ms = median_ms(
         repeats, lambda: evaluate(load_open(), facts, DEFAULT_RULES, (), lambda key: None)
     )

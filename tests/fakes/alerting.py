@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet.alerts.evaluation import PreviousIncident, evaluate
-from fleet.alerts.facts import AffectedGroup, Facts, SickInstance, blind_facts
+from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance, make_blind_facts
 from fleet.alerts.rules import DEFAULT_RULES, Rule
 from fleet.alerts.silences import Silence
 from fleet.alerts.steady_state import SteadyState, steady_state_of
@@ -19,12 +19,12 @@ NO_TUNNEL = Cause(CauseKind.AGENTS, "no-tunnel", "agents without a common cause 
 AGENTS = 10_000
 
 
-def healthy_facts(now: float = 0.0) -> Facts:
+def healthy_facts(now: float = 0.0) -> ClusterFacts:
     """Return the facts of a cluster of 10,000 healthy agents."""
-    return Facts("default", now, now, is_fresh=True, agent_count=AGENTS)
+    return ClusterFacts("default", now, now, is_fresh=True, agent_count=AGENTS)
 
 
-def stranded_facts(count: int, cause: Cause = PROXY, **count_by_label: int) -> Facts:
+def stranded_facts(count: int, cause: Cause = PROXY, **count_by_label: int) -> ClusterFacts:
     """Return the facts of a cluster where a cause strands `count` agents; a cause that is an instance is sick."""
     group = AffectedGroup(
         cause,
@@ -35,13 +35,17 @@ def stranded_facts(count: int, cause: Cause = PROXY, **count_by_label: int) -> F
     instance = cause.kind in (CauseKind.PROXY, CauseKind.AUTH)
     sick = (SickInstance(cause, f"{cause.name} does not answer.", count),) if instance else ()
     return replace(
-        healthy_facts(), groups=(group,), sick=sick, stranded_count=count, recently_lost_count=count
+        healthy_facts(),
+        affected_groups=(group,),
+        sick_instances=sick,
+        stranded_count=count,
+        recently_lost_count=count,
     )
 
 
-def stale_facts() -> Facts:
+def stale_facts() -> ClusterFacts:
     """Return the facts of a cluster whose polling has stopped."""
-    return blind_facts("default", 0.0, None, "Refloat monitoring has stopped: data is 47 s old.")
+    return make_blind_facts("default", 0.0, None, "Refloat monitoring has stopped: data is 47 s old.")
 
 
 @dataclass
@@ -67,7 +71,7 @@ class AlertSimulation:
     def __post_init__(self) -> None:
         self.started_at = self.now
 
-    def run(self, seconds: float, facts: Facts, step: float = 1.0) -> None:
+    def run(self, seconds: float, facts: ClusterFacts, step: float = 1.0) -> None:
         """Evaluate the rules every `step` seconds for `seconds`, while the cluster has these `facts`."""
         for _ in range(round(seconds / step)):
             self.now += step

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.alerts.facts import Facts, gather
+from fleet.alerts.facts import ClusterFacts, facts_of_table
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import plan_shards
@@ -120,10 +120,10 @@ def view(table: FleetTable, name: str) -> InstanceView:
     return next(view for view in table.instances.values() if view.facts.name == name)
 
 
-def facts(table: FleetTable) -> Facts:
+def facts(table: FleetTable) -> ClusterFacts:
     """Facts as they were when the round concluded."""
     assert table.as_of is not None
-    return gather(table, table.as_of)
+    return facts_of_table(table, table.as_of)
 
 
 def all_well(table: FleetTable) -> bool:
@@ -134,7 +134,7 @@ def all_well(table: FleetTable) -> bool:
     states = [view.state for view in table.instances.values()]
     return (
         states == [InstanceState.OK] * 4
-        and not instance_facts.groups
+        and not instance_facts.affected_groups
         and State.UNKNOWN not in table.verdicts["state"]
     )
 

@@ -21,8 +21,8 @@ from dashboards.shared.pages import prefix_of, sentence_of, signed_in_user_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, store
-from fleet.alerts.evaluator import count_open
-from fleet.alerts.facts import agents_of
+from fleet.alerts.evaluator import count_open_incidents
+from fleet.alerts.facts import affected_agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import EvaluationContext
 from fleet.alerts.matchers import MatchError
@@ -99,7 +99,7 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     ).select_related("incident")
     newest = notification_events.order_by("-pk").first()
     active_silences = alert_presenters.active_silences_in(cluster, record_reader.current_time())
-    open_counts = count_open(alert_presenters.with_silence(row, active_silences) for row in rows)
+    open_counts = count_open_incidents(alert_presenters.with_silence(row, active_silences) for row in rows)
     return JsonResponse({"open": open_counts, "newest": alert_presenters.newest_notification_of(newest)})
 
 
@@ -176,7 +176,7 @@ def _live_context(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         return {"unseen": row.state != IncidentState.RESOLVED.value}
     views_by_id = {view.facts.id: view for view in table.instances.values()}
     is_resolved = row.state == IncidentState.RESOLVED.value
-    indices = agents_of(table, row.key)[:0] if is_resolved else agents_of(table, row.key)
+    indices = affected_agents_of(table, row.key)[:0] if is_resolved else affected_agents_of(table, row.key)
     view = views_by_id.get(row.cause_id)
     card = (
         None

@@ -22,7 +22,7 @@ from dashboards.shared.permissions import owners_for, require_write, requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, setup_actions, store
 from fleet.alerts.evaluator import match_agents
-from fleet.alerts.facts import agents_of, match_names
+from fleet.alerts.facts import affected_agents_of, match_names
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.matchers import (
     CONFIRMATION_WORD,
@@ -132,14 +132,14 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
             name: match_names(table.names, patterns) for name, patterns in store.read_labels(cluster).items()
         }
         mask = match_agents(table, parsed_matchers, labels)
-        matched_rows = [row for row in rows if mask[agents_of(table, row.key)].any()]
+        matched_rows = [row for row in rows if mask[affected_agents_of(table, row.key)].any()]
         return match_preview | {
             "agents": int(np.count_nonzero(mask)),
             "incidents": [row.cause_name for row in matched_rows],
         }
     matched_rows = [row for row in rows if matches(parsed_matchers, store.incident_of(row))]
     # Count agents once that several incidents affect, for example one of their auth and one of the loss rate.
-    affected_agents = {index for row in matched_rows for index in agents_of(table, row.key).tolist()}
+    affected_agents = {index for row in matched_rows for index in affected_agents_of(table, row.key).tolist()}
     return match_preview | {
         "agents": len(affected_agents),
         "incidents": [row.cause_name or row.key for row in matched_rows],

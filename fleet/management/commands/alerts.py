@@ -46,7 +46,7 @@ class Command(BaseCommand):
                     open_reader(settings.REDIS_URL, settings.REFLOAT_PREFIX),
                     holder,
                     settings.REFLOAT_PUBLIC_URL,
-                    _find_drifted,
+                    _find_drifted_instances,
                 ),
                 deadman=DeadmanSwitch(settings.REFLOAT_DEADMAN_URL),
                 publish_update=lambda update: _publish_update(runner, update),
@@ -64,7 +64,7 @@ def _policy_book() -> PolicyReportStore:
     return open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
-def _find_drifted(cluster: str, views: Iterable[InstanceView]) -> list[str]:
+def _find_drifted_instances(cluster: str, views: Iterable[InstanceView]) -> list[str]:
     """Return the names of instances whose policies differ from the desired values, now or after a restart."""
     desired_policies = desired_state.desired_values_of(cluster)
     if not desired_policies:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.alerts.facts import AffectedGroup, Facts, SickInstance
+from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Cause, CauseKind, IncidentState, Severity
@@ -45,16 +45,17 @@ def test_failed_backend_is_one_incident_although_auths_fail_one_after_the_other(
     """Auths, proxies that expire after them, and thousands of agents have one cause."""
     auth_cause, other_auth_cause = AUTH, Cause(CauseKind.AUTH, "auth-id-2", "auth-2")
     auth_sick = replace(
-        healthy_facts(), sick=(SickInstance(auth_cause, "auth-1 answers, but its /readyz is 503.", 5000),)
+        healthy_facts(),
+        sick_instances=(SickInstance(auth_cause, "auth-1 answers, but its /readyz is 503.", 5000),),
     )
     both_auths_sick = replace(
         healthy_facts(),
-        sick=(
-            *auth_sick.sick,
+        sick_instances=(
+            *auth_sick.sick_instances,
             SickInstance(other_auth_cause, "auth-2 answers, but its /readyz is 503.", 5000),
         ),
         backend_down=True,
-        groups=(AffectedGroup(BACKEND, at_risk_count=10_000),),
+        affected_groups=(AffectedGroup(BACKEND, at_risk_count=10_000),),
     )
     proxies = tuple(
         SickInstance(
@@ -67,12 +68,15 @@ def test_failed_backend_is_one_incident_although_auths_fail_one_after_the_other(
         *(AffectedGroup(instance.cause, stranded_count=250) for instance in proxies),
     )
     proxies_expired = replace(
-        both_auths_sick, sick=(*both_auths_sick.sick, *proxies), groups=groups, recently_lost_count=9000
+        both_auths_sick,
+        sick_instances=(*both_auths_sick.sick_instances, *proxies),
+        affected_groups=groups,
+        recently_lost_count=9000,
     )
     recovering = replace(
         healthy_facts(),
-        sick=proxies[:2],
-        groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),),
+        sick_instances=proxies[:2],
+        affected_groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),),
         recently_lost_count=500,
     )
     simulation = AlertSimulation()
@@ -101,9 +105,12 @@ def test_proxy_that_failed_before_the_backend_keeps_its_own_incident() -> None:
     auths_failed_at = simulation.now + 1
     down = replace(
         proxy,
-        sick=(*proxy.sick, SickInstance(AUTH, "auth-1 answers, but its /readyz is 503.", 5000)),
+        sick_instances=(
+            *proxy.sick_instances,
+            SickInstance(AUTH, "auth-1 answers, but its /readyz is 503.", 5000),
+        ),
         backend_down=True,
-        groups=(*proxy.groups, AffectedGroup(BACKEND, at_risk_count=9000)),
+        affected_groups=(*proxy.affected_groups, AffectedGroup(BACKEND, at_risk_count=9000)),
         sick_since={
             PROXY.key: proxy_failed_at,
             AUTH.key: auths_failed_at,
@@ -124,8 +131,10 @@ def test_cause_explains_its_stranded_agents_while_they_recover() -> None:
 
     Agents that are still stranded 15 min later get an incident of their own.
     """
-    down = replace(healthy_facts(), backend_down=True, groups=(AffectedGroup(BACKEND, stranded_count=9000),))
-    recovering = replace(healthy_facts(), groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),))
+    down = replace(
+        healthy_facts(), backend_down=True, affected_groups=(AffectedGroup(BACKEND, stranded_count=9000),)
+    )
+    recovering = replace(healthy_facts(), affected_groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),))
     for seconds, kinds in ((600, ["firing", "resolved"]), (1800, ["firing", "resolved", "firing"])):
         simulation = AlertSimulation()
         simulation.run(300, down)
@@ -173,7 +182,7 @@ def test_flapping_agent_notifies_once_if_it_is_critical(
     """In an hour of flapping: one firing and one flapping notification with the label, none without it."""
     facts = stranded_facts(1, cause, **labels)
     if cause is PROXY:
-        facts = replace(facts, sick=())
+        facts = replace(facts, sick_instances=())
     simulation = AlertSimulation()
     for _ in range(3600 // (2 * phase_seconds)):
         simulation.run(phase_seconds, facts, step=5)
@@ -205,7 +214,9 @@ def test_incident_shorter_than_the_group_wait_is_not_notified() -> None:
 def test_higher_severity_notifies_at_once_and_growth_after_the_group_interval() -> None:
     """A warning that becomes critical is sent at once; more affected agents wait for the group interval."""
     simulation = AlertSimulation()
-    simulation.run(120, replace(healthy_facts(), sick=(SickInstance(PROXY, "proxy-1 expired.", 100),)))
+    simulation.run(
+        120, replace(healthy_facts(), sick_instances=(SickInstance(PROXY, "proxy-1 expired.", 100),))
+    )
     simulation.run(60, stranded_facts(60))
     simulation.run(600, stranded_facts(600))
     assert simulation.notification_kinds == ["firing", "worse", "update"]
@@ -214,7 +225,7 @@ def test_higher_severity_notifies_at_once_and_growth_after_the_group_interval() 
 def test_incident_that_recurs_with_higher_severity_is_one_notification() -> None:
     """After a short recovery the proxy is sick again and strands agents: worse, without an update before it."""
     simulation = AlertSimulation()
-    sick = replace(healthy_facts(), sick=(SickInstance(PROXY, "proxy-1 expired.", 100),))
+    sick = replace(healthy_facts(), sick_instances=(SickInstance(PROXY, "proxy-1 expired.", 100),))
     for seconds, facts in ((400, sick), (60, healthy_facts()), (60, stranded_facts(207))):
         simulation.run(seconds, facts)
     assert simulation.notification_kinds == ["firing", "worse"]
@@ -249,17 +260,17 @@ def test_silent_proxy_is_not_explained_by_a_sick_auth() -> None:
     sick = SickInstance(AUTH, "auth-1 is silent.", 100)
     facts = stranded_facts(207)
     simulation = AlertSimulation()
-    simulation.run(600, replace(facts, sick=(sick, *facts.sick)))
+    simulation.run(600, replace(facts, sick_instances=(sick, *facts.sick_instances)))
     assert PROXY.key in {notification.incident.key for _, notification in simulation.notifications}
 
 
 def test_failing_proxies_of_a_group_are_one_incident() -> None:
     """Two of three proxies: the notification is about the group."""
     causes = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3)]
-    facts: Facts = replace(
+    facts: ClusterFacts = replace(
         healthy_facts(),
-        groups=tuple(AffectedGroup(cause, stranded_count=100) for cause in causes[:2]),
-        sick=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in causes[:2]),
+        affected_groups=tuple(AffectedGroup(cause, stranded_count=100) for cause in causes[:2]),
+        sick_instances=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in causes[:2]),
         members_by_cause={
             Cause(CauseKind.GROUP, "eu", "proxy group eu"): tuple(cause.key for cause in causes),
         },
@@ -278,10 +289,10 @@ def test_failing_instances_of_a_region_are_one_incident() -> None:
     inside = [AUTH, *(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3))]
     outside = Cause(CauseKind.PROXY, "p9", "proxy-9")
     sick = [*inside[:3], outside]
-    facts: Facts = replace(
+    facts: ClusterFacts = replace(
         healthy_facts(),
-        groups=tuple(AffectedGroup(cause, stranded_count=100) for cause in sick[1:]),
-        sick=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in sick),
+        affected_groups=tuple(AffectedGroup(cause, stranded_count=100) for cause in sick[1:]),
+        sick_instances=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in sick),
         members_by_cause={
             Cause(CauseKind.REGION, "eu-west", "region eu-west"): tuple(cause.key for cause in inside),
             Cause(CauseKind.GROUP, "blue", "proxy group blue"): tuple(cause.key for cause in inside[1:]),
@@ -300,9 +311,9 @@ def test_failing_instances_of_a_region_are_one_incident() -> None:
 def test_region_without_affected_agents_lists_its_sick_instances() -> None:
     """The sentence lists all of them."""
     inside = [AUTH, *(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3))]
-    facts: Facts = replace(
+    facts: ClusterFacts = replace(
         healthy_facts(),
-        sick=tuple(SickInstance(cause, f"{cause.name} is silent.", 0) for cause in inside[:3]),
+        sick_instances=tuple(SickInstance(cause, f"{cause.name} is silent.", 0) for cause in inside[:3]),
         members_by_cause={Cause(CauseKind.REGION, "eu", "region eu"): tuple(cause.key for cause in inside)},
     )
     simulation = AlertSimulation()
@@ -334,21 +345,23 @@ def test_sick_auth_and_its_dependent_proxies_are_one_incident() -> None:
     """Proxies of a group turn unhealthy and expire, and strand their agents; the notifications are about the auth."""
     proxies = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in (1, 2)]
     dependent_proxies = tuple(
-        SickInstance(cause, f"{cause.name} expired.", 100, depends_on=AUTH.key, root_cause=AUTH.key)
+        SickInstance(
+            cause, f"{cause.name} expired.", 100, heartbeat_auth_key=AUTH.key, root_cause_key=AUTH.key
+        )
         for cause in proxies
     )
     group = {Cause(CauseKind.GROUP, "blue", "proxy group blue"): tuple(cause.key for cause in proxies)}
     sick = SickInstance(AUTH, "auth-1 answers, but its /readyz is 503.", 50)
     down = replace(
         healthy_facts(),
-        sick=(sick, *dependent_proxies),
-        groups=(AffectedGroup(AUTH, stranded_count=200),),
+        sick_instances=(sick, *dependent_proxies),
+        affected_groups=(AffectedGroup(AUTH, stranded_count=200),),
         members_by_cause=group,
     )
     # The auth recovers a moment before the heartbeats of the proxies.
     recovering = replace(
         healthy_facts(),
-        sick=tuple(replace(incident, root_cause="") for incident in dependent_proxies),
+        sick_instances=tuple(replace(incident, root_cause_key="") for incident in dependent_proxies),
         members_by_cause=group,
     )
     simulation = AlertSimulation()

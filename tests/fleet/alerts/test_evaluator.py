@@ -249,7 +249,7 @@ def test_instances_with_policy_drift_become_an_incident() -> None:
     """The incident is informational and not sent."""
     scenario = EvaluatorScenario()
     scenario.evaluator = Evaluator(
-        cast("Reader", scenario.reader), "me", find_drifted=lambda cluster, views: ["proxy-1"]
+        cast("Reader", scenario.reader), "me", find_drifted_instances=lambda cluster, views: ["proxy-1"]
     )
     scenario.run(3700, step=50)
     row = Incident.objects.get(cause_id="policies")

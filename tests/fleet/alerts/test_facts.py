@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.alerts.facts import agents_of, gather, match_names
+from fleet.alerts.facts import affected_agents_of, facts_of_table, match_names
 from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.monitoring.views import FleetTable
@@ -33,8 +33,8 @@ def test_gather_groups_agents_by_cause() -> None:
     states = [State.STRANDED, State.STRANDED, State.AT_RISK, State.HEALTHY, State.STRANDED, State.RETIRED]
     table = _table(states, [2, 2, 2, NO_CAUSE, NO_CAUSE, NO_CAUSE])
     labels = {"critical": np.array([True, False, True, False, False, False])}
-    facts = gather(table, _NOW, labels)
-    by_key = {group.cause.key: group for group in facts.groups}
+    facts = facts_of_table(table, _NOW, labels)
+    by_key = {group.cause.key: group for group in facts.affected_groups}
     proxy = by_key["proxy/proxy-id-1"]
     assert (proxy.stranded_count, proxy.at_risk_count, proxy.stranded_by_label) == (2, 1, {"critical": 1})
     assert (proxy.at_risk_by_label, proxy.labels) == ({"critical": 1}, {"critical"})
@@ -42,8 +42,8 @@ def test_gather_groups_agents_by_cause() -> None:
     assert proxy.recovers_at == _NOW + 60
     assert by_key["agents/no-tunnel"].stranded_count == 1
     assert (facts.agent_count, facts.stranded_count, facts.recently_lost_count) == (5, 3, 3)
-    assert [sick.cause.name for sick in facts.sick] == ["proxy-1"]
-    assert agents_of(table, "proxy/proxy-id-1").tolist() == [0, 1, 2]
+    assert [sick.cause.name for sick in facts.sick_instances] == ["proxy-1"]
+    assert affected_agents_of(table, "proxy/proxy-id-1").tolist() == [0, 1, 2]
 
 
 def test_fleet_wide_incident_lists_the_agents_it_counts() -> None:
@@ -51,14 +51,14 @@ def test_fleet_wide_incident_lists_the_agents_it_counts() -> None:
     states = [State.STRANDED, State.STRANDED, State.OFFLINE, State.EXCESS, State.HEALTHY, State.RETIRED]
     table = _table(states, [2, 2, NO_CAUSE, NO_CAUSE, NO_CAUSE, NO_CAUSE])
     table.heartbeats["mode"] = [1, 1, 1, 2, 1, 0]
-    facts = gather(table, _NOW)
+    facts = facts_of_table(table, _NOW)
     rules = [replace(rule, enabled=True, min_count=1, min_share=0.0) for rule in DEFAULT_RULES]
     findings = {
         key: finding
         for key, finding in evaluate_rules(facts, rules).items()
         if finding.cause.kind is CauseKind.FLEET
     }
-    assert {key: agents_of(table, key).tolist() for key in findings} == {
+    assert {key: affected_agents_of(table, key).tolist() for key in findings} == {
         "fleet/rate": [0, 1],
         "fleet/excess": [3],
         "fleet/drift": [3],
@@ -68,7 +68,7 @@ def test_fleet_wide_incident_lists_the_agents_it_counts() -> None:
         "fleet/excess": 1,
         "fleet/drift": 1,
     }
-    assert agents_of(table, f"cluster/{table.cluster}").tolist() == [0, 1, 2, 3, 4]
+    assert affected_agents_of(table, f"cluster/{table.cluster}").tolist() == [0, 1, 2, 3, 4]
 
 
 def test_several_regions_group_their_instances() -> None:
@@ -81,7 +81,7 @@ def test_several_regions_group_their_instances() -> None:
             index: replace(view, facts=replace(view.facts, region=region))
             for (index, view), region in zip(views, regions, strict=True)
         }
-        causes = gather(replace(table, instances=instances), _NOW).members_by_cause
+        causes = facts_of_table(replace(table, instances=instances), _NOW).members_by_cause
         return {cause.key: keys for cause, keys in causes.items() if cause.kind is CauseKind.REGION}
 
     assert group_by_region("eu", "eu", "us", "") == {
@@ -94,17 +94,20 @@ def test_several_regions_group_their_instances() -> None:
 def test_gather_excludes_muted_agents() -> None:
     """The table is not changed."""
     table = _table([State.STRANDED, State.STRANDED], [2, 2])
-    assert gather(table, _NOW, muted_mask=np.array([True, False])).groups[0].stranded_count == 1
-    assert gather(table, _NOW).groups[0].stranded_count == 2
+    assert (
+        facts_of_table(table, _NOW, silenced_mask=np.array([True, False])).affected_groups[0].stranded_count
+        == 1
+    )
+    assert facts_of_table(table, _NOW).affected_groups[0].stranded_count == 2
 
 
 def test_gather_returns_blind_facts_for_old_data() -> None:
     """Old data is a fault of the console, not of the agents."""
     for as_of in (None, _NOW - 60):
-        facts = gather(_table([State.STRANDED] * 9, [2] * 9, as_of=as_of), _NOW)
+        facts = facts_of_table(_table([State.STRANDED] * 9, [2] * 9, as_of=as_of), _NOW)
         assert not facts.is_fresh
         assert facts.blind_reason
-        assert not facts.groups
+        assert not facts.affected_groups
 
 
 def test_match_names_supports_exact_names_and_globs() -> None:
@@ -126,7 +129,7 @@ def test_gather_returns_when_each_cause_fell_sick() -> None:
         ),
     )
     # Rounded as in the database: causes that began at the same moment stay equal after one is read from a row.
-    assert gather(table, now).sick_since == {
+    assert facts_of_table(table, now).sick_since == {
         "auth/auth-id-1": now - 2,
         "auth/auth-id-2": now - 8,
         "proxy/proxy-id-1": now - 300.123457,
@@ -143,8 +146,10 @@ def test_sick_proxy_depends_on_its_heartbeat_auth() -> None:
         sick_proxy = replace(
             proxy, state=InstanceState.EXPIRED, cause=cause, facts=replace(proxy.facts, heartbeat_auth=auth)
         )
-        (sick_instance,) = gather(replace(table, instances={proxy.facts.index: sick_proxy}), _NOW).sick
-        return sick_instance.is_expired_only, sick_instance.depends_on, sick_instance.root_cause
+        (sick_instance,) = facts_of_table(
+            replace(table, instances={proxy.facts.index: sick_proxy}), _NOW
+        ).sick_instances
+        return sick_instance.is_expired_only, sick_instance.heartbeat_auth_key, sick_instance.root_cause_key
 
     assert sick("auth-id-1", "auth-id-1") == (False, "auth/auth-id-1", "auth/auth-id-1")
     assert sick("auth-id-1", "backend/default") == (False, "auth/auth-id-1", "backend/default")

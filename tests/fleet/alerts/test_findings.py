@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet.alerts.facts import AffectedGroup, SickInstance
-from fleet.alerts.findings import describe_harm, evaluate_rules
+from fleet.alerts.findings import describe_affected_agents, evaluate_rules
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind
 from fleet.vocabulary.incidents import Cause, CauseKind, Severity
 from tests.fakes.alerting import PROXY, healthy_facts, stale_facts, stranded_facts
@@ -82,9 +82,12 @@ def test_sentences_of_a_finding_match_its_counts() -> None:
     sentences = {signal.summary for signal in finding.signals}
     assert sentences == {"60 agents stranded and 55 at risk.", "1 critical agent stranded."}
     assert (finding.affected_count, finding.past_summary) == (115, "60 agents were stranded and 55 at risk.")
-    assert describe_harm([AffectedGroup(PROXY, stranded_count=1)], past=True) == "1 agent was stranded."
-    assert describe_harm([AffectedGroup(PROXY, at_risk_count=2)]) == "2 agents at risk."
-    assert describe_harm([]) == ""
+    assert (
+        describe_affected_agents([AffectedGroup(PROXY, stranded_count=1)], past=True)
+        == "1 agent was stranded."
+    )
+    assert describe_affected_agents([AffectedGroup(PROXY, at_risk_count=2)]) == "2 agents at risk."
+    assert describe_affected_agents([]) == ""
 
 
 def test_finding_contains_when_its_cause_fell_sick() -> None:

@@ -94,11 +94,11 @@ def test_recovering_cause_explains_instances_for_one_minute() -> None:
     ],
 )
 def test_auth_explains_the_proxies_that_heartbeat_through_it(
-    auth: str, root_cause: str, depends_on: str, inhibited_by: str, is_explained: bool
+    auth: str, root_cause_key: str, heartbeat_auth_key: str, inhibited_by: str, is_explained: bool
 ) -> None:
     """Only its own auth explains a proxy."""
     proxy, sick_auth = _incident(_K.PROXY, inhibited_by=inhibited_by), _incident(_K.AUTH, auth)
-    finding = Finding(proxy.cause, (), root_cause=root_cause, depends_on=depends_on)
+    finding = Finding(proxy.cause, (), root_cause_key=root_cause_key, heartbeat_auth_key=heartbeat_auth_key)
     assert bool(inhibitor_of(proxy, finding, [sick_auth], {}, 1.0)) is is_explained
 
 
@@ -108,7 +108,7 @@ def test_recovering_auth_explains_proxies_for_one_minute() -> None:
         **{**_fields(_incident(_K.AUTH, "a1", recovering_since=0.0)), "state": IncidentState.RECOVERING}
     )
     proxy = _incident(_K.PROXY, inhibited_by="auth/a1")
-    finding = Finding(proxy.cause, (), depends_on="auth/a1")
+    finding = Finding(proxy.cause, (), heartbeat_auth_key="auth/a1")
     assert inhibitor_of(proxy, finding, [auth], {}, 59.0)
     assert not inhibitor_of(proxy, finding, [auth], {}, 61.0)
 
@@ -116,7 +116,7 @@ def test_recovering_auth_explains_proxies_for_one_minute() -> None:
 def test_backend_explains_a_dependent_proxy_that_failed_first() -> None:
     """Its heartbeat was due before those of the auths, so it seems to have failed before them."""
     backend, proxy = _incident(_K.BACKEND, "s", began_at=100.0), _incident(_K.PROXY, began_at=60.0)
-    assert inhibitor_of(proxy, Finding(proxy.cause, (), root_cause=backend.key), [backend], {}, 200.0)
+    assert inhibitor_of(proxy, Finding(proxy.cause, (), root_cause_key=backend.key), [backend], {}, 200.0)
     assert not inhibitor_of(proxy, Finding(proxy.cause, ()), [backend], {}, 200.0)
 
 

@@ -9,8 +9,8 @@ from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.lifecycle import (
     EvaluationContext,
     advance,
+    advance_while_blind,
     due_notification,
-    hold,
     plan_notification,
     with_notification,
 )
@@ -48,9 +48,9 @@ def test_pending_incident_that_ends_is_dropped() -> None:
 
 def test_hold_drops_pending_incidents_and_restarts_the_recovery_time() -> None:
     """Without polls no incident fires or resolves."""
-    assert hold(_NEW, 200.0).incident is None
+    assert advance_while_blind(_NEW, 200.0).incident is None
     quiet = replace(_NEW, state=IncidentState.RECOVERING, recovering_since=150.0)
-    recovering = hold(quiet, 200.0).incident
+    recovering = advance_while_blind(quiet, 200.0).incident
     assert recovering is not None
     assert recovering.recovering_since == 200.0
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
-from fleet.alerts.facts import AffectedGroup, Facts, SickInstance
+from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.routes import Route
 from fleet.alerts.rules import DEFAULT_RULES
@@ -65,7 +65,7 @@ _SHAPES = (
     st.sampled_from((0.6, 5.0)),
 )
 def test_skipped_evaluation_would_have_changed_nothing(
-    phases: list[tuple[Facts, int, bool]], poll_interval: float
+    phases: list[tuple[ClusterFacts, int, bool]], poll_interval: float
 ) -> None:
     """Any sequence of facts and silences; the assertion is in `AlertSimulation.run`."""
     simulation = AlertSimulation(poll_interval=poll_interval)
@@ -91,7 +91,7 @@ def test_notified_incident_is_evaluated_again_when_its_repeat_is_due() -> None:
     assert simulation.notification_kinds == ["firing", "repeat"]
 
 
-def _steady_state() -> tuple[SteadyState, Facts]:
+def _steady_state() -> tuple[SteadyState, ClusterFacts]:
     simulation = AlertSimulation()
     simulation.run(900, stranded_facts(207))
     assert simulation.steady_state is not None

@@ -75,8 +75,8 @@ def test_previous_incident_is_read_and_resolved_incident_is_not_open() -> None:
     simulation.run(90, stranded_facts(207))
     rows: dict[str, Incident] = {}
     store.save_outcome(rows, simulation.incidents.values(), [], [])
-    assert store.read_previous("default", PROXY.key) is not None
-    assert store.read_previous("default", "proxy/other") is None
+    assert store.read_previous_incident("default", PROXY.key) is not None
+    assert store.read_previous_incident("default", "proxy/other") is None
     simulation.run(400, healthy_facts(), step=5)
     (resolved_incident,) = [
         incident
