@@ -29,7 +29,7 @@ from dashboards.shared.permissions import find_write_refusal
 from dashboards.shared.presenters import moment
 from fleet.alerts import incident_actions, store
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
-from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, parse_matchers
+from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, filter_applicable_to
 from fleet.models.incidents import Incident
@@ -238,7 +238,7 @@ def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceReques
         )
     except AlreadySilencedError as error:
         raise HttpError(409, sentence_of(error)) from error
-    except (ActionError, MatchError) as error:
+    except (ActionError, MatcherError) as error:
         raise HttpError(400, sentence_of(error)) from error
     return Status(201, _silence_item(silence_row))
 
@@ -291,7 +291,7 @@ def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
     """Require a recent reauthentication of a session to silence everything. Raises ReauthenticationRequired."""
     try:
         parsed_matchers = parse_matchers(matchers)
-    except MatchError as error:
+    except MatcherError as error:
         raise HttpError(400, sentence_of(error)) from error
     if matches_everything(parsed_matchers):
         require_reauthentication(request)

@@ -16,7 +16,7 @@ from fleet.alerts.channels import SendError
 from fleet.alerts.channels.kind import Input
 from fleet.alerts.channels.registry import INPUTS, KINDS
 from fleet.alerts.digest import DigestPeriod
-from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, parse_matchers
+from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import LONGEST_WINDOW, WindowError, zone_of
 from fleet.alerts.store import window_of
@@ -38,10 +38,10 @@ _MATCHERS_HELP = (
 _SHORTEST_SILENCE = 180.0
 
 
-def _clean_matchers(text: str, *, of_routes: bool = False) -> str:
+def _clean_matchers(text: str, *, is_for_route: bool = False) -> str:
     try:
-        parse_matchers(text, of_routes=of_routes)
-    except MatchError as error:
+        parse_matchers(text, is_for_route=is_for_route)
+    except MatcherError as error:
         raise ValidationError(sentence_of(error)) from error
     return text.strip()
 
@@ -361,7 +361,7 @@ class RouteForm(OwnedForm):
 
     def clean_matchers(self) -> str:
         """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""
-        return _clean_matchers(str(self.cleaned_data["matchers"]), of_routes=True)
+        return _clean_matchers(str(self.cleaned_data["matchers"]), is_for_route=True)
 
     @override
     def clean(self) -> dict[str, Any]:

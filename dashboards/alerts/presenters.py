@@ -25,8 +25,8 @@ from fleet.alerts.notifications import (
     agents_path,
     describe_recovery,
     format_utc,
-    headline,
-    subject,
+    headline_of,
+    subject_of,
 )
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
@@ -154,7 +154,7 @@ def incident_view(
         incident=incident,
         number=row.pk,
         severity=incident.severity.slug,
-        summary=headline(incident),
+        summary=headline_of(incident),
         cause_kind=cause.kind.value,
         cause=cause.name,
         agent_names=list(incident.agent_names),
@@ -377,7 +377,7 @@ def newest_notification_of(event: IncidentEvent | None) -> dict[str, Any]:
         0,
     )
     severity = "resolved" if is_resolved else incident.severity.slug
-    return {"event": event.pk, "text": subject(notification), "severity": severity, "number": row.pk}
+    return {"event": event.pk, "text": subject_of(notification), "severity": severity, "number": row.pk}
 
 
 def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTable) -> tuple[str, str]:

@@ -127,7 +127,9 @@ def summary_of(firing_periods: Sequence[FiringPeriod], days: float) -> str:
         return f"Would not have fired in the last {history_length}."
     times = "once" if len(firing_periods) == 1 else f"{len(firing_periods)} times"
     longest = max(firing_period.duration_seconds for firing_period in firing_periods)
-    return f"Would have fired {times} in the last {history_length}, longest {format_readable(round(longest))}."
+    return (
+        f"Would have fired {times} in the last {history_length}, longest {format_readable(round(longest))}."
+    )
 
 
 class _AgentCountByCause:

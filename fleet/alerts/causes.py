@@ -17,7 +17,7 @@ from fleet.alerts.facts import (
     root_cause_key_of,
     sick_since_by_key,
 )
-from fleet.alerts.inhibition import JOINT_KINDS, STRENGTH_ORDER
+from fleet.alerts.inhibition import CAUSE_KINDS_BY_STRENGTH, JOINT_KINDS
 from fleet.monitoring.classify import prepare_frame
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import FAULT_STATES, InstanceKind, InstanceState
@@ -56,7 +56,7 @@ def find_causes(table: FleetTable) -> tuple[UninhibitedCause, ...]:
             and root_cause_key_of(view) != backend_cause.key
         ]
     members_by_cause = group_instances(table.instances.values())
-    for cause in sorted(members_by_cause, key=lambda cause: STRENGTH_ORDER.index(cause.kind)):
+    for cause in sorted(members_by_cause, key=lambda cause: CAUSE_KINDS_BY_STRENGTH.index(cause.kind)):
         assert cause.kind in JOINT_KINDS, "only regions and proxy groups fail together"
         sick_members = [view for view in sick_views if cause_of_instance(view).key in members_by_cause[cause]]
         if is_joint_failure(len(sick_members), len(members_by_cause[cause])):

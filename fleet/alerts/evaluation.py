@@ -16,7 +16,7 @@ from fleet.alerts.lifecycle import (
     EvaluationContext,
     advance,
     advance_while_blind,
-    due_notification,
+    find_due_notification,
     with_notification,
 )
 from fleet.alerts.rules import Rule
@@ -133,7 +133,7 @@ def _advance_incident(
         if not is_new:
             outcome.dropped_incidents.append(incident)
         return
-    kind = None if is_blind else due_notification(after, evaluation_context)
+    kind = None if is_blind else find_due_notification(after, evaluation_context)
     if kind is not None:
         after = with_notification(after, evaluation_context.now)
         outcome.notifications.append(

@@ -25,8 +25,8 @@ from fleet.alerts.facts import (
     match_names,
 )
 from fleet.alerts.lifecycle import EvaluationContext, with_notification
-from fleet.alerts.matchers import Matcher, is_agent_matching
-from fleet.alerts.notifications import Links
+from fleet.alerts.matchers import Matcher, are_agent_matchers
+from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE, Silence, find_active_silences
@@ -200,7 +200,7 @@ class Evaluator:
             )
         patterns = store.read_labels(cluster)
         agent_silence_matchers = [
-            silence.matchers for silence in active_silences if is_agent_matching(silence.matchers)
+            silence.matchers for silence in active_silences if are_agent_matchers(silence.matchers)
         ]
         key = (
             table.epoch,
@@ -287,7 +287,9 @@ class Evaluator:
         runbook = strongest_rule.runbook or notifications.runbook_url(
             self._console_url, incident.cluster, strongest_rule.kind.value
         )
-        payload = notifications.payload(notification, Links(self._console_url, runbook, row.pk))
+        payload = notifications.payload_of(
+            notification, NotificationLinks(self._console_url, runbook, row.pk)
+        )
         planned_receivers = plan_receivers(match_routes(routes, incident), incident, notification.kind, now)
         if notification.kind is NotificationKind.RESOLVED:
             planned_receivers = store.plan_end_receivers(row, planned_receivers, now)
@@ -314,7 +316,9 @@ class Evaluator:
             if worst_notification.kind is NotificationKind.RESOLVED
             else worst_notification.incident.severity.slug
         )
-        return LiveUpdate(cluster, open_counts, notifications.subject(worst_notification), severity, row.pk)
+        return LiveUpdate(
+            cluster, open_counts, notifications.subject_of(worst_notification), severity, row.pk
+        )
 
 
 def _mark_unreceived(

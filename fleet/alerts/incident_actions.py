@@ -13,7 +13,7 @@ from django.db import transaction
 from fleet.alerts import notifications, outbox, store
 from fleet.alerts.channels.registry import ACKNOWLEDGEABLE_KINDS, READABLE_KINDS
 from fleet.alerts.matchers import CONFIRMATION_WORD, Matcher, matches_everything, parse_matchers
-from fleet.alerts.notifications import Links
+from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routes import match_routes, plan_receivers
 from fleet.audit import Attempt, RequestActor, record_outcome
 from fleet.models.alerting import Channel, Delivery, Silence
@@ -54,7 +54,7 @@ def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "
     planned_receivers = plan_receivers(
         match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now
     )
-    payload = notifications.payload(notification, Links(console_url, "", row.pk))
+    payload = notifications.payload_of(notification, NotificationLinks(console_url, "", row.pk))
     notified_receivers = {
         channel: schedule for channel, schedule in planned_receivers.items() if channel in notified_channels
     }
@@ -198,7 +198,9 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
             if channel_kinds.get(channel) in READABLE_KINDS
         }
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
-        payload = notifications.payload(notification, Links(console_url, "", incident_row.pk)) | {"key": key}
+        payload = notifications.payload_of(
+            notification, NotificationLinks(console_url, "", incident_row.pk)
+        ) | {"key": key}
         with transaction.atomic():
             store.enqueue_deliveries(incident_row, notification.kind, key, payload, readable_receivers, now)
             text = f"Silenced until {notifications.format_utc(row.ends_at)}: {row.reason}"
@@ -216,7 +218,7 @@ def enqueue_test(channel: Channel, now: float, actor: RequestActor) -> Delivery:
             cluster=channel.cluster,
             key=notification.key,
             kind=notification.kind.value,
-            payload=notifications.payload(notification, Links()),
+            payload=notifications.payload_of(notification, NotificationLinks()),
             created_at=now,
             next_attempt_at=now,
         )

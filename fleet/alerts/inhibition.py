@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from fleet.vocabulary.incidents import CauseKind, Finding, Incident, IncidentState
 
 #: Seconds after the recovery of a stronger cause from which an instance that still fails has its own incident.
-GRACE_SECONDS = 60.0
+INHIBITION_GRACE_SECONDS = 60.0
 
 _FLEETWIDE_KINDS = frozenset({CauseKind.AGENTS, CauseKind.FLEET})
 #: Kinds of causes that stand for several instances.
 JOINT_KINDS = frozenset({CauseKind.REGION, CauseKind.GROUP})
-_INSTANCE_KINDS = frozenset({CauseKind.AUTH, CauseKind.PROXY}) | JOINT_KINDS
+_INSTANCE_OR_JOINT_KINDS = frozenset({CauseKind.AUTH, CauseKind.PROXY}) | JOINT_KINDS
 #: Kinds of causes, strongest first.
-STRENGTH_ORDER = tuple(CauseKind)
+CAUSE_KINDS_BY_STRENGTH = tuple(CauseKind)
 
 
 def inhibitor_of(
@@ -32,10 +32,13 @@ def inhibitor_of(
     `members_by_key`: keys of the instances by key of each open incident of a proxy group or region.
     """
     inhibitors = [
-        candidate for candidate in candidates if _explains(candidate, incident, finding, members_by_key, now)
+        candidate for candidate in candidates if _inhibits(candidate, incident, finding, members_by_key, now)
     ]
     inhibitors.sort(
-        key=lambda candidate: (STRENGTH_ORDER.index(candidate.cause.kind), -_quiet_since(candidate))
+        key=lambda candidate: (
+            CAUSE_KINDS_BY_STRENGTH.index(candidate.cause.kind),
+            -_recovering_since(candidate),
+        )
     )
     return inhibitors[0].key if inhibitors else ""
 
@@ -45,55 +48,60 @@ def select_representatives(incidents: Iterable[Incident]) -> list[Incident]:
 
     A thousand proxies inhibit no more than one of them; an auth inhibits the proxies that heartbeat through it.
     """
-    best: dict[object, Incident] = {}
+    representative_by_group: dict[object, Incident] = {}
     for incident in incidents:
         kind = incident.cause.kind
         if kind in _FLEETWIDE_KINDS or incident.state is IncidentState.RESOLVED:
             continue
         group = incident.key if kind in JOINT_KINDS or kind is CauseKind.AUTH else kind
-        representative = best.get(group)
-        if representative is None or _quiet_since(incident) > _quiet_since(representative):
-            best[group] = incident
-    return list(best.values())
+        representative = representative_by_group.get(group)
+        if representative is None or _recovering_since(incident) > _recovering_since(representative):
+            representative_by_group[group] = incident
+    return list(representative_by_group.values())
 
 
-def _quiet_since(incident: Incident) -> float:
+def _recovering_since(incident: Incident) -> float:
     return float("inf") if incident.recovering_since is None else incident.recovering_since
 
 
-def _explains(
+def _inhibits(
     candidate: Incident,
     incident: Incident,
     finding: Finding | None,
     members_by_key: Mapping[str, frozenset[str]],
     now: float,
 ) -> bool:
-    strong, weak = candidate.cause.kind, incident.cause.kind
-    if candidate.key == incident.key or STRENGTH_ORDER.index(strong) >= STRENGTH_ORDER.index(weak):
+    candidate_kind, incident_kind = candidate.cause.kind, incident.cause.kind
+    strength_of = CAUSE_KINDS_BY_STRENGTH.index
+    if candidate.key == incident.key or strength_of(candidate_kind) >= strength_of(incident_kind):
         return False
-    if strong is CauseKind.CONSOLE:
+    if candidate_kind is CauseKind.CONSOLE:
         # While Refloat is blind, the last known state may be outdated, so it sends nothing about it.
         return candidate.state is not IncidentState.RECOVERING
-    quiet_for = 0.0 if candidate.recovering_since is None else now - candidate.recovering_since
-    if weak in _INSTANCE_KINDS and candidate.state is IncidentState.RECOVERING and quiet_for > GRACE_SECONDS:
+    recovering_seconds = 0.0 if candidate.recovering_since is None else now - candidate.recovering_since
+    if (
+        incident_kind in _INSTANCE_OR_JOINT_KINDS
+        and candidate.state is IncidentState.RECOVERING
+        and recovering_seconds > INHIBITION_GRACE_SECONDS
+    ):
         return False
     if finding is not None and finding.root_cause_key == candidate.key:
         return True
-    if strong in (CauseKind.CLUSTER, CauseKind.BACKEND):
+    if candidate_kind in (CauseKind.CLUSTER, CauseKind.BACKEND):
         return not _began_before(incident, candidate)
-    if weak in _FLEETWIDE_KINDS:
+    if incident_kind in _FLEETWIDE_KINDS:
         # Incidents of labelled agents are only inhibited by causes that affect the whole cluster.
         return not _is_labelled(incident)
-    if strong is CauseKind.AUTH:
+    if candidate_kind is CauseKind.AUTH:
         # A proxy that does not respond has failed itself; no auth explains that.
-        return finding is not None and _still_suffers(candidate, incident, finding)
-    if strong in JOINT_KINDS and candidate.inhibited_by:
+        return finding is not None and _does_auth_block_heartbeat(candidate, incident, finding)
+    if candidate_kind in JOINT_KINDS and candidate.inhibited_by:
         # The cause of an inhibited group either inhibits its members directly, or they have their own incidents.
         return False
     return incident.key in members_by_key.get(candidate.key, ())
 
 
-def _still_suffers(auth: Incident, proxy: Incident, finding: Finding) -> bool:
+def _does_auth_block_heartbeat(auth: Incident, proxy: Incident, finding: Finding) -> bool:
     """Return whether a responding proxy could not heartbeat because of an auth."""
     # The auth has recovered, and the proxy has not sent its next heartbeat yet.
     if finding.heartbeat_auth_key == auth.key and proxy.inhibited_by == auth.key:

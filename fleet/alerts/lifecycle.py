@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from fleet.alerts.inhibition import GRACE_SECONDS
+from fleet.alerts.inhibition import INHIBITION_GRACE_SECONDS
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import (
@@ -33,16 +33,16 @@ FLAP_SECONDS = 1800.0
 _GROWTH_FACTOR = 1.5
 _MIN_GROWTH = 5
 #: Maximum number of points of the trend, and minimum seconds between two points.
-_TREND_POINTS = 60
+_MAX_TREND_POINTS = 60
 _TREND_STEP_SECONDS = 10.0
 #: Seconds for which agents that still recover from a cause that is gone do not open an incident of their own. The
 #: slowest recovery that RFD 226 allows takes 13 min.
 _LINGER_SECONDS = 900.0
 #: Seconds after its due time for which the first notification reports the worst state so far. A later one, for
 #: example after a silence of an hour, reports the current state.
-_LATE_SECONDS = 60.0
+_FIRST_NOTIFICATION_GRACE_SECONDS = 60.0
 #: Stands in for a rule that was deleted while its incident is open.
-_NO_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
+_DELETED_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,17 @@ class EvaluationContext:
 
     now: float
     #: Time of the newest poll of the fleet; identifies the poll.
-    round: float
+    newest_round_at: float
     #: Rules by name.
     rules: Mapping[str, Rule]
 
     def strongest_rule(self, incident: Incident) -> Rule:
         """Return the rule whose intervals apply to an incident: the most severe one that fires."""
-        names = [name for name, mark in incident.marks.items() if mark.is_firing] or list(incident.marks)
-        rules = [self.rules[name] for name in names if name in self.rules]
-        return max(rules, key=lambda rule: rule.severity, default=_NO_RULE)
+        rule_names = [rule_name for rule_name, mark in incident.marks.items() if mark.is_firing] or list(
+            incident.marks
+        )
+        rules = [self.rules[rule_name] for rule_name in rule_names if rule_name in self.rules]
+        return max(rules, key=lambda rule: rule.severity, default=_DELETED_RULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +120,13 @@ def plan_notification(incident: Incident, evaluation_context: EvaluationContext)
                 evaluation_context.now, NotificationKind.RESOLVED, "the incident is resolved"
             )
         return NotificationPlan(None, None, "the incident resolved before anything was sent")
-    if hold_reason := _hold_reason(incident):
+    if suppression_reason := _find_suppression_reason(incident):
         # The resolved notification is sent anyway: some receivers keep an alert open until they get one.
         is_ending = incident.state is IncidentState.RECOVERING and incident.notification_count
         return (
             _plan_resolution(incident, evaluation_context)
             if is_ending
-            else NotificationPlan(None, None, hold_reason)
+            else NotificationPlan(None, None, suppression_reason)
         )
     notified_at = incident.notified_at
     if incident.flapping_since is not None and (notified_at is None or notified_at < incident.flapping_since):
@@ -140,7 +142,7 @@ def plan_notification(incident: Incident, evaluation_context: EvaluationContext)
     return _plan_while_firing(incident, evaluation_context.strongest_rule(incident), evaluation_context.now)
 
 
-def _hold_reason(incident: Incident) -> str:
+def _find_suppression_reason(incident: Incident) -> str:
     """Return why only the resolved notification is sent; empty if all are sent."""
     if incident.inhibited_by:
         if is_console_cause(incident.inhibited_by):
@@ -162,7 +164,9 @@ def _plan_resolution(incident: Incident, evaluation_context: EvaluationContext) 
     )
 
 
-def due_notification(incident: Incident, evaluation_context: EvaluationContext) -> NotificationKind | None:
+def find_due_notification(
+    incident: Incident, evaluation_context: EvaluationContext
+) -> NotificationKind | None:
     """Return the kind of notification to send now, if any."""
     next_plan = plan_notification(incident, evaluation_context)
     if incident.state is IncidentState.RECOVERING and next_plan.kind is NotificationKind.RESOLVED:
@@ -186,9 +190,9 @@ def recover_seconds_of(incident: Incident, evaluation_context: EvaluationContext
     if incident.flapping_since is not None:
         return FLAP_SECONDS
     firing_rules = [
-        evaluation_context.rules[name]
-        for name, mark in incident.marks.items()
-        if mark.is_firing and name in evaluation_context.rules
+        evaluation_context.rules[rule_name]
+        for rule_name, mark in incident.marks.items()
+        if mark.is_firing and rule_name in evaluation_context.rules
     ]
     return max(
         (rule.recover_seconds for rule in firing_rules),
@@ -199,16 +203,18 @@ def recover_seconds_of(incident: Incident, evaluation_context: EvaluationContext
 def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> NotificationPlan:
     notified_at = incident.notified_at
     if notified_at is None:
-        first_at = _first_notification_at(incident, rule)
+        first_notification_at = _first_notification_at(incident, rule)
         has_firing_mark = any(mark.is_firing for mark in incident.marks.values()) or not incident.marks
-        if not has_firing_mark and now >= first_at + _LATE_SECONDS:
+        if not has_firing_mark and now >= first_notification_at + _FIRST_NOTIFICATION_GRACE_SECONDS:
             return NotificationPlan(
                 None,
                 None,
                 "the rule that fired no longer holds, and the others have not held long enough to fire",
             )
         return NotificationPlan(
-            first_at, NotificationKind.FIRING, f"grouping wait of {format_readable(rule.group_wait)}"
+            first_notification_at,
+            NotificationKind.FIRING,
+            f"grouping wait of {format_readable(rule.group_wait)}",
         )
     if incident.severity > (incident.notified_severity or Severity.INFO):
         return NotificationPlan(notified_at, NotificationKind.WORSE, "the severity increased")
@@ -229,8 +235,8 @@ def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> Notificati
         return NotificationPlan(
             notified_at + rule.group_interval, NotificationKind.UPDATE, "many more agents are affected"
         )
-    repeat = f"repeat every {format_readable(rule.repeat_seconds)}"
-    return NotificationPlan(notified_at + rule.repeat_seconds, NotificationKind.REPEAT, repeat)
+    repeat_reason = f"repeat every {format_readable(rule.repeat_seconds)}"
+    return NotificationPlan(notified_at + rule.repeat_seconds, NotificationKind.REPEAT, repeat_reason)
 
 
 def _first_notification_at(incident: Incident, rule: Rule) -> float:
@@ -241,25 +247,32 @@ def _first_notification_at(incident: Incident, rule: Rule) -> float:
 def _with_marks(incident: Incident, finding: Finding, evaluation_context: EvaluationContext) -> Incident:
     marks = {}
     for signal in finding.signals:
-        rule = evaluation_context.rules.get(signal.rule, _NO_RULE)
+        rule = evaluation_context.rules.get(signal.rule, _DELETED_RULE)
         previous_mark = incident.marks.get(signal.rule)
         if previous_mark is None:
-            since, rounds, newest_round = evaluation_context.now, 1, evaluation_context.round
+            since, round_count, last_round_at = evaluation_context.now, 1, evaluation_context.newest_round_at
         elif _is_settled(previous_mark, rule):
-            since, rounds, newest_round = (
+            since, round_count, last_round_at = (
                 previous_mark.since,
                 previous_mark.round_count,
-                previous_mark.last_round,
+                previous_mark.last_round_at,
             )
         else:
-            since, newest_round = previous_mark.since, max(previous_mark.last_round, evaluation_context.round)
-            rounds = previous_mark.round_count + (evaluation_context.round > previous_mark.last_round)
-        is_firing = rounds >= rule.pending_rounds and evaluation_context.now - since >= rule.pending_seconds
+            since, last_round_at = (
+                previous_mark.since,
+                max(previous_mark.last_round_at, evaluation_context.newest_round_at),
+            )
+            round_count = previous_mark.round_count + (
+                evaluation_context.newest_round_at > previous_mark.last_round_at
+            )
+        is_firing = (
+            round_count >= rule.pending_rounds and evaluation_context.now - since >= rule.pending_seconds
+        )
         is_firing = is_firing or (previous_mark is not None and previous_mark.is_firing)
         marks[signal.rule] = RuleMark(
             since,
-            newest_round,
-            rounds,
+            last_round_at,
+            round_count,
             signal.severity,
             signal.count,
             signal.summary,
@@ -280,7 +293,7 @@ def _with_measurements(
     marks = incident.marks.values()
     counted_marks = [mark for mark in marks if mark.is_firing] or list(marks)
     worst_mark = max(counted_marks, key=lambda mark: (mark.severity, mark.count))
-    after = _with_worst(incident, worst_mark, finding)
+    after = _with_worst_state(incident, worst_mark, finding)
     severity, summary = worst_mark.severity, worst_mark.summary
     if (
         _is_before_first_notification(after, evaluation_context)
@@ -315,11 +328,12 @@ def _is_before_first_notification(incident: Incident, evaluation_context: Evalua
     return (
         not incident.notification_count
         and evaluation_context.now
-        < _first_notification_at(incident, evaluation_context.strongest_rule(incident)) + _LATE_SECONDS
+        < _first_notification_at(incident, evaluation_context.strongest_rule(incident))
+        + _FIRST_NOTIFICATION_GRACE_SECONDS
     )
 
 
-def _with_worst(incident: Incident, mark: RuleMark, finding: Finding) -> Incident:
+def _with_worst_state(incident: Incident, mark: RuleMark, finding: Finding) -> Incident:
     """Keep the worst severity of an incident, and the summary of its peak.
 
     Agents at risk become stranded while their total stays the same: with equal totals, the state with more stranded
@@ -353,7 +367,7 @@ def _with_trend_point(incident: Incident, now: float) -> Incident:
     trend = incident.trend
     if trend and (trend[-1][1] == incident.affected_count or now - trend[-1][0] < _TREND_STEP_SECONDS):
         return incident
-    return replace(incident, trend=(*trend, (now, incident.affected_count))[-_TREND_POINTS:])
+    return replace(incident, trend=(*trend, (now, incident.affected_count))[-_MAX_TREND_POINTS:])
 
 
 def _advance_pending(
@@ -432,11 +446,15 @@ def _append_flap_time(flap_times: tuple[float, ...], now: float) -> tuple[float,
 
 
 def _update_flapping(incident: Incident, now: float) -> tuple[Incident, list[TimelineEntry]]:
-    recent_flips = [at for at in incident.flap_times if now - at < FLAP_SECONDS]
-    if incident.flapping_since is None and len(recent_flips) >= FLAP_COUNT:
-        text = f"The incident changed state {len(recent_flips)} times within {format_readable(FLAP_SECONDS)}."
+    recent_flap_times = [at for at in incident.flap_times if now - at < FLAP_SECONDS]
+    if incident.flapping_since is None and len(recent_flap_times) >= FLAP_COUNT:
+        text = f"The incident changed state {len(recent_flap_times)} times within {format_readable(FLAP_SECONDS)}."
         return replace(incident, flapping_since=now), [TimelineEntry(now, TimelineKind.FLAPPING, text)]
-    if incident.flapping_since is not None and not recent_flips and incident.state is IncidentState.FIRING:
+    if (
+        incident.flapping_since is not None
+        and not recent_flap_times
+        and incident.state is IncidentState.FIRING
+    ):
         return replace(incident, flapping_since=None), [
             TimelineEntry(now, TimelineKind.STABLE, "The incident is stable again.")
         ]
@@ -453,13 +471,14 @@ def next_change_at(incident: Incident, evaluation_context: EvaluationContext) ->
     times = [plan_notification(incident, evaluation_context).at]
     if incident.state is not IncidentState.RECOVERING:
         times += [
-            _fires_at(name, mark, evaluation_context)
-            for name, mark in incident.marks.items()
+            _fires_at(rule_name, mark, evaluation_context)
+            for rule_name, mark in incident.marks.items()
             if not mark.is_firing
         ]
     if not incident.notification_count:
         times.append(
-            _first_notification_at(incident, evaluation_context.strongest_rule(incident)) + _LATE_SECONDS
+            _first_notification_at(incident, evaluation_context.strongest_rule(incident))
+            + _FIRST_NOTIFICATION_GRACE_SECONDS
         )
     if incident.trend and incident.trend[-1][1] != incident.affected_count:
         times.append(incident.trend[-1][0] + _TREND_STEP_SECONDS)
@@ -467,11 +486,15 @@ def next_change_at(incident: Incident, evaluation_context: EvaluationContext) ->
         times.append(incident.flap_times[-1] + FLAP_SECONDS)
     if incident.recovering_since is not None:
         resolves_at = incident.recovering_since + recover_seconds_of(incident, evaluation_context)
-        times += [incident.recovering_since + GRACE_SECONDS, resolves_at, resolves_at + _LINGER_SECONDS]
+        times += [
+            incident.recovering_since + INHIBITION_GRACE_SECONDS,
+            resolves_at,
+            resolves_at + _LINGER_SECONDS,
+        ]
     return min((at for at in times if at is not None and at >= evaluation_context.now), default=math.inf)
 
 
-def _fires_at(name: str, mark: RuleMark, evaluation_context: EvaluationContext) -> float:
-    rule = evaluation_context.rules.get(name, _NO_RULE)
+def _fires_at(rule_name: str, mark: RuleMark, evaluation_context: EvaluationContext) -> float:
+    rule = evaluation_context.rules.get(rule_name, _DELETED_RULE)
     # The next poll counts, whenever it comes.
     return mark.since + rule.pending_seconds if _is_settled(mark, rule) else evaluation_context.now

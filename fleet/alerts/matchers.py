@@ -35,7 +35,7 @@ _CHARACTER_SET = re.compile(r"\[!?\]?[^\]]*\]")
 CONFIRMATION_WORD = "everything"
 
 
-class MatchError(ValueError):
+class MatcherError(ValueError):
     """A matcher is not valid; the message says why."""
 
 
@@ -54,17 +54,17 @@ class Matcher:
         )
 
 
-def parse_matchers(text: str, *, of_routes: bool = False) -> tuple[Matcher, ...]:
+def parse_matchers(text: str, *, is_for_route: bool = False) -> tuple[Matcher, ...]:
     """Parse matchers, all of which must hold. Raises MatchError."""
     try:
         terms = shlex.split(text)
     except ValueError as error:
-        raise MatchError(f"unbalanced quotes in: {text}") from error
-    field_names = ROUTE_FIELDS if of_routes else (*INCIDENT_FIELDS, *AGENT_FIELDS)
+        raise MatcherError(f"unbalanced quotes in: {text}") from error
+    field_names = ROUTE_FIELDS if is_for_route else (*INCIDENT_FIELDS, *AGENT_FIELDS)
     matchers = tuple(_parse_term(term, field_names) for term in terms)
-    kinds = {matcher.field in AGENT_FIELDS for matcher in matchers}
-    if len(kinds) > 1 and not of_routes:
-        raise MatchError(
+    are_agent_fields = {matcher.field in AGENT_FIELDS for matcher in matchers}
+    if len(are_agent_fields) > 1 and not is_for_route:
+        raise MatcherError(
             "match either agents (agent=, label=) or incidents (cause=, kind=, rule=, severity=), not both"
         )
     return matchers
@@ -83,12 +83,12 @@ def _is_wildcard(matcher: Matcher) -> bool:
     return matches_all or not _CHARACTER_SET.sub("?", matcher.value).strip("*?")
 
 
-def is_agent_matching(matchers: Sequence[Matcher]) -> bool:
+def are_agent_matchers(matchers: Sequence[Matcher]) -> bool:
     """Return whether the matchers are about agents, not incidents."""
     return any(matcher.field in AGENT_FIELDS for matcher in matchers)
 
 
-def matches(matchers: Sequence[Matcher], incident: Incident) -> bool:
+def matches_incident(matchers: Sequence[Matcher], incident: Incident) -> bool:
     """Return whether an incident fulfils every matcher."""
     return all(matcher.matches(_VALUES_OF_FIELD[matcher.field](incident)) for matcher in matchers)
 
@@ -98,7 +98,7 @@ def _parse_term(term: str, field_names: Sequence[str]) -> Matcher:
     is_negated = field.endswith("!")
     field = field.removesuffix("!")
     if not equals or not value:
-        raise MatchError(f"expected field=value instead of {term}")
+        raise MatcherError(f"expected field=value instead of {term}")
     if field not in field_names:
-        raise MatchError(f"unknown field {field}. Use {', '.join(field_names)}")
+        raise MatcherError(f"unknown field {field}. Use {', '.join(field_names)}")
     return Matcher(field, value, is_negated)

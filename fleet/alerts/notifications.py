@@ -28,17 +28,17 @@ _LINK_LABELS = {"Agents": "Agent list"}
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class NotificationLinks:
     """The targets of the links in a notification."""
 
     #: Base URL of the console without a trailing slash; empty if not configured.
-    console: str = ""
-    runbook: str = ""
+    console_url: str = ""
+    runbook_url: str = ""
     #: Number of the incident in URLs; None before it is stored.
-    number: int | None = None
+    incident_number: int | None = None
 
 
-def subject(notification: Notification) -> str:
+def subject_of(notification: Notification) -> str:
     """Return one line: `CRIT default: 207 agents stranded (proxy-1) - automatic recovery by 03:21 UTC`."""
     incident = notification.incident
     cluster, name = incident.cluster, incident.cause.name
@@ -48,7 +48,7 @@ def subject(notification: Notification) -> str:
         return f"RESOLVED {cluster}: {name} after {duration}{peak_text}"
     if notification.kind is NotificationKind.FLAPPING:
         return f"FLAPPING {cluster}: {name} - further state changes are not sent one by one"
-    severity_word = incident.severity.look.short
+    severity_word = incident.severity.look.subject_prefix
     lead = {
         NotificationKind.WORSE: f"{severity_word} (worse)",
         NotificationKind.REPEAT: f"{severity_word} (repeat)",
@@ -57,10 +57,10 @@ def subject(notification: Notification) -> str:
         NotificationKind.ACKNOWLEDGED: "ACKNOWLEDGED",
         NotificationKind.SILENCE_ENDS: "SILENCE ENDS SOON",
     }.get(notification.kind, severity_word)
-    return f"{lead} {cluster}: {headline(incident)}{_recovery_suffix(incident)}"
+    return f"{lead} {cluster}: {headline_of(incident)}{_format_recovery_suffix(incident)}"
 
 
-def headline(incident: Incident) -> str:
+def headline_of(incident: Incident) -> str:
     """Return the summary of an incident, without times: `207 agents stranded (proxy-1)`."""
     # Drop details in brackets: they are on the page of the instance. They are errors of others and may nest brackets.
     summary = re.sub(r" \(.*\)$", "", incident.summary.rstrip("."), flags=re.DOTALL)
@@ -68,11 +68,11 @@ def headline(incident: Incident) -> str:
     return summary if name in summary or incident.cause.kind is CauseKind.FLEET else f"{summary} ({name})"
 
 
-def lines(notification: Notification, links: Links) -> list[str]:
+def _body_lines_of(notification: Notification, links: NotificationLinks) -> list[str]:
     """Return the lines of the body: summary, cause, affected agents, start, recovery, names; then the links."""
     incident = notification.incident
     body_lines = [
-        f"Summary: {headline(incident)}.",
+        f"Summary: {headline_of(incident)}.",
         f"Cause: {incident.cause.label}.",
         f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
         f"Since: {format_utc(incident.opened_at)}, for {format_readable(round(incident.duration(notification.at)))}.",
@@ -85,52 +85,53 @@ def lines(notification: Notification, links: Links) -> list[str]:
         body_lines.append("Recovery: no agents are affected now.")
     if incident.agent_names:
         label = "Affected agents" if incident.affected_count else "Previously affected agents"
-        more = (incident.affected_count or incident.peak_count) - len(incident.agent_names)
+        omitted_count = (incident.affected_count or incident.peak_count) - len(incident.agent_names)
         body_lines.append(
-            f"{label}: {', '.join(incident.agent_names)}{f' and {more} more' if more > 0 else ''}."
+            f"{label}: {', '.join(incident.agent_names)}{f' and {omitted_count} more' if omitted_count > 0 else ''}."
         )
     body_lines += [
-        f"{_LINK_LABELS.get(link_name, link_name)}: {url}" for link_name, url in urls(incident, links).items()
+        f"{_LINK_LABELS.get(link_label, link_label)}: {url}"
+        for link_label, url in _link_urls_of(incident, links).items()
     ]
     return body_lines
 
 
-def text(notification: Notification, links: Links) -> str:
+def text_of(notification: Notification, links: NotificationLinks) -> str:
     """Return the body of a notification as one text."""
-    return "\n".join(lines(notification, links)) + "\n"
+    return "\n".join(_body_lines_of(notification, links)) + "\n"
 
 
-def urls(incident: Incident, links: Links) -> dict[str, str]:
+def _link_urls_of(incident: Incident, links: NotificationLinks) -> dict[str, str]:
     """Return the links of a notification by label."""
-    url_by_name: dict[str, str] = {}
-    if links.console:
-        prefix = prefix_url(links.console, incident.cluster)
-        if links.number is not None:
-            url_by_name["Incident"] = f"{prefix}/incidents/{links.number}/"
-        url_by_name["Agents"] = f"{prefix}{agents_path(incident.cause)}"
-    if links.runbook:
-        url_by_name["Runbook"] = links.runbook
-    return url_by_name
+    url_by_label: dict[str, str] = {}
+    if links.console_url:
+        prefix = cluster_base_url(links.console_url, incident.cluster)
+        if links.incident_number is not None:
+            url_by_label["Incident"] = f"{prefix}/incidents/{links.incident_number}/"
+        url_by_label["Agents"] = f"{prefix}{agents_path(incident.cause)}"
+    if links.runbook_url:
+        url_by_label["Runbook"] = links.runbook_url
+    return url_by_label
 
 
-def runbook_url(console: str, cluster: str, kind: str) -> str:
+def runbook_url(console_url: str, cluster: str, kind: str) -> str:
     """Return the URL of the built-in runbook of a rule kind; empty without a base URL."""
-    return f"{prefix_url(console, cluster)}/alerts/runbooks/{kind}/" if console else ""
+    return f"{cluster_base_url(console_url, cluster)}/alerts/runbooks/{kind}/" if console_url else ""
 
 
-def prefix_url(console: str, cluster: str) -> str:
+def cluster_base_url(console_url: str, cluster: str) -> str:
     """Return the base URL of the pages of a cluster."""
-    return console + ("" if cluster == "default" else f"/c/{quote(cluster)}")
+    return console_url + ("" if cluster == "default" else f"/c/{quote(cluster)}")
 
 
 #: States of the agents that rules of the whole fleet count, by rule kind.
-_FLEET_STATES = {"rate": LOST_OR_AT_RISK_STATES, "excess": (State.EXCESS,)}
+_STATES_BY_RULE_KIND = {"rate": LOST_OR_AT_RISK_STATES, "excess": (State.EXCESS,)}
 
 
 def agents_path(cause: Cause) -> str:
     """Return the path of the list of agents, filtered by a cause where a filter exists."""
     if cause.kind is CauseKind.FLEET:
-        query = [("state", state.slug) for state in _FLEET_STATES.get(cause.id, ())]
+        query = [("state", state.slug) for state in _STATES_BY_RULE_KIND.get(cause.id, ())]
     elif cause.kind is CauseKind.CLUSTER:
         query = []
     else:
@@ -140,7 +141,7 @@ def agents_path(cause: Cause) -> str:
     return f"/agents/?{urlencode(query)}" if query else "/agents/"
 
 
-def payload(notification: Notification, links: Links) -> dict[str, Any]:
+def payload_of(notification: Notification, links: NotificationLinks) -> dict[str, Any]:
     """Return the notification as data: the body of webhooks, and the input of all other senders."""
     incident = notification.incident
     return {
@@ -148,8 +149,8 @@ def payload(notification: Notification, links: Links) -> dict[str, Any]:
         "key": notification.key,
         "kind": notification.kind.value,
         "at": format_iso(notification.at),
-        "subject": subject(notification),
-        "text": text(notification, links),
+        "subject": subject_of(notification),
+        "text": text_of(notification, links),
         "incident": {
             "id": incident.id,
             "cluster": incident.cluster,
@@ -160,7 +161,7 @@ def payload(notification: Notification, links: Links) -> dict[str, Any]:
             },
             "state": incident.state.value,
             "severity": incident.severity.slug,
-            "summary": headline(incident),
+            "summary": headline_of(incident),
             "rules": sorted(incident.marks),
             "affected_count": incident.affected_count,
             "peak_count": incident.peak_count,
@@ -171,7 +172,7 @@ def payload(notification: Notification, links: Links) -> dict[str, Any]:
             "recovers_at": format_iso(incident.recovers_at),
             "is_flapping": incident.flapping_since is not None,
         },
-        "links": urls(incident, links),
+        "links": _link_urls_of(incident, links),
     }
 
 
@@ -215,7 +216,7 @@ def _format_agent_count(count: int) -> str:
     return f"{count} agent{'s' if count != 1 else ''}"
 
 
-def _recovery_suffix(incident: Incident) -> str:
+def _format_recovery_suffix(incident: Incident) -> str:
     if incident.peak_count and not incident.affected_count:
         return " - no agents affected now"
     if incident.is_stuck:

@@ -109,7 +109,7 @@ class Reposter:
         kind = NotificationKind.RESOLVED if is_resolved else NotificationKind.FIRING
         incident = store.incident_of(row)
         notification = Notification(kind, incident, now, incident.notification_count)
-        payload = notifications.payload(notification, notifications.Links())
+        payload = notifications.payload_of(notification, notifications.NotificationLinks())
         severity = last_payload["incident"]["severity"]
         payload |= {"links": last_payload["links"], "incident": payload["incident"] | {"severity": severity}}
         return SendRequest(payload, notification.key, now, *channel_values)

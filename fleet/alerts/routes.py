@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from fleet.alerts.matchers import Matcher, matches
+from fleet.alerts.matchers import Matcher, matches_incident
 from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
 
 #: Start of the waiting reason of a delivery that quiet hours delay.
@@ -65,7 +65,7 @@ class Route:
         return (
             self.cluster in ("", incident.cluster)
             and incident.severity >= self.min_severity
-            and matches(self.matchers, incident)
+            and matches_incident(self.matchers, incident)
         )
 
 

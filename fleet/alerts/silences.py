@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from fleet.alerts.matchers import Matcher, is_agent_matching, matches
+from fleet.alerts.matchers import Matcher, are_agent_matchers, matches_incident
 from fleet.alerts.recurrence import Recurrence, RecurrenceError
 from fleet.vocabulary.incidents import Incident
 
@@ -181,7 +181,7 @@ def find_silence_name(incident: Incident, active_silences: Sequence[Silence]) ->
         (
             silence.name
             for silence in active_silences
-            if not is_agent_matching(silence.matchers) and matches(silence.matchers, incident)
+            if not are_agent_matchers(silence.matchers) and matches_incident(silence.matchers, incident)
         ),
         "",
     )

@@ -306,7 +306,7 @@ def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) ->
         quiet_hours = QuietHours(row.quiet_from, row.quiet_until, row.quiet_zone or "UTC")
     return Route(
         name=row.name,
-        matchers=parse_matchers(row.matchers, of_routes=True),
+        matchers=parse_matchers(row.matchers, is_for_route=True),
         cluster=row.cluster,
         min_severity=Severity(row.min_severity),
         channels=_enabled_channel_ids(row.channels.all(), cluster),

@@ -16,7 +16,7 @@ class SeverityLook:
 
     number: int
     #: Prefix of the subject of notifications.
-    short: str
+    subject_prefix: str
     #: Verdict whose colours and symbol the severity uses.
     like: State
 
@@ -141,7 +141,7 @@ class RuleMark:
 
     since: float
     #: Newest poll in which the rule held, and number of consecutive polls.
-    last_round: float
+    last_round_at: float
     round_count: int
     severity: Severity
     count: int

@@ -24,7 +24,7 @@ from django.contrib.auth.models import User  # noqa: E402
 from dashboards.changes import campaign_plans  # noqa: E402
 from dashboards.shared import record_reader  # noqa: E402
 from fleet.alerts import incident_actions  # noqa: E402
-from fleet.alerts.notifications import Links, payload  # noqa: E402
+from fleet.alerts.notifications import NotificationLinks, payload_of  # noqa: E402
 from fleet.alerts.store import incident_of  # noqa: E402
 from fleet.audit import CONSOLE_ACTOR, RequestActor  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
@@ -176,9 +176,9 @@ def _alerting_objects(cluster: Cluster, now: float) -> dict[str, int]:
         )  # fmt: skip
         route.escalate_to.add(hook)
     row = Incident.objects.get(state="firing")
-    message = payload(
+    message = payload_of(
         Notification(NotificationKind.FIRING, incident_of(row), now - 200, 1),
-        Links("https://console.example.com", "", row.pk),
+        NotificationLinks("https://console.example.com", "", row.pk),
     )
     for number, state in enumerate(
         ({"sent_at": now - 199}, {"next_attempt_at": now + 30}, {"failed_at": now - 50})

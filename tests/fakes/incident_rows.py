@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fleet.alerts import incident_actions
-from fleet.alerts.notifications import Links, payload
+from fleet.alerts.notifications import NotificationLinks, payload_of
 from fleet.alerts.store import incident_of
 from fleet.audit import CONSOLE_ACTOR
 from fleet.models.alerting import AlertClock, Channel, Delivery, Route
@@ -146,8 +146,8 @@ def _write_channels() -> Channel:
 
 def _write_deliveries(incident: Incident, channel: Channel, now: float) -> None:
     """Write a sent message, one that waits for its next attempt and a failed one."""
-    links = Links("https://console.example.com", "", incident.pk)
-    text = payload(Notification(NotificationKind.FIRING, incident_of(incident), now - 200, 1), links)
+    links = NotificationLinks("https://console.example.com", "", incident.pk)
+    text = payload_of(Notification(NotificationKind.FIRING, incident_of(incident), now - 200, 1), links)
     outcomes: tuple[dict[str, Any], ...] = (
         {"sent_at": now - 199, "attempts": 1},
         {

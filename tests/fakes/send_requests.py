@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.alerts.channels import SendRequest
-from fleet.alerts.notifications import Links, payload
+from fleet.alerts.notifications import NotificationLinks, payload_of
 from fleet.vocabulary.incidents import Notification, NotificationKind
 from tests.fakes.alerting import AlertSimulation, healthy_facts, stranded_facts
 
-LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
+LINKS = NotificationLinks("https://console.example.com", "https://wiki.example.com/proxy", 7)
 
 
 def make_send_request(kind: NotificationKind = NotificationKind.FIRING, **fields: Any) -> SendRequest:
@@ -27,5 +27,5 @@ def make_send_request(kind: NotificationKind = NotificationKind.FIRING, **fields
         else replace(firing_notification, kind=kind)
     )
     return SendRequest(
-        payload(notification, LINKS), notification.key, simulation.now, allow_private=True, **fields
+        payload_of(notification, LINKS), notification.key, simulation.now, allow_private=True, **fields
     )

@@ -25,7 +25,7 @@ from fleet.alerts.evaluator import count_open_incidents
 from fleet.alerts.facts import affected_agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import EvaluationContext
-from fleet.alerts.matchers import MatchError
+from fleet.alerts.matchers import MatcherError
 from fleet.models.access import Permission, has_cluster_limit, has_permission
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -229,6 +229,6 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
             text = f"{username} silenced the incident for 1 h: {silence_row.reason}"
             incident_actions.add_timeline_entry(row, TimelineKind.SILENCED, username, text, now)
             messages.success(request, "The incident is silenced for 1 h.")
-    except (ActionError, MatchError) as error:
+    except (ActionError, MatcherError) as error:
         refusals.record_and_show(request, sentence_of(error))
     return redirect(f"{prefix_of(cluster)}/incidents/{row.pk}/")

@@ -26,10 +26,10 @@ from fleet.alerts.facts import affected_agents_of, match_names
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.matchers import (
     CONFIRMATION_WORD,
-    MatchError,
-    is_agent_matching,
-    matches,
+    MatcherError,
+    are_agent_matchers,
     matches_everything,
+    matches_incident,
     parse_matchers,
 )
 from fleet.alerts.silences import WARN_BEFORE
@@ -119,7 +119,7 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
     match_preview: dict[str, Any] = {"agents": 0, "incidents": [], "everything": False, "error": ""}
     try:
         parsed_matchers = parse_matchers(text)
-    except MatchError as error:
+    except MatcherError as error:
         return match_preview | {"error": sentence_of(error)}
     match_preview["everything"] = matches_everything(parsed_matchers)
     try:
@@ -127,7 +127,7 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
     except StateError as error:
         return match_preview | {"error": f"The fleet state cannot be read: {error}."}
     rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
-    if is_agent_matching(parsed_matchers):
+    if are_agent_matchers(parsed_matchers):
         labels = {
             name: match_names(table.names, patterns) for name, patterns in store.read_labels(cluster).items()
         }
@@ -137,7 +137,7 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
             "agents": int(np.count_nonzero(mask)),
             "incidents": [row.cause_name for row in matched_rows],
         }
-    matched_rows = [row for row in rows if matches(parsed_matchers, store.incident_of(row))]
+    matched_rows = [row for row in rows if matches_incident(parsed_matchers, store.incident_of(row))]
     # Count agents once that several incidents affect, for example one of their auth and one of the loss rate.
     affected_agents = {index for row in matched_rows for index in affected_agents_of(table, row.key).tolist()}
     return match_preview | {
@@ -187,7 +187,7 @@ def _handle_post(
                 form_data["matchers"], form_data["reason"], actor.identity.name, begins, until, actor,
                 cluster=cluster, confirmation=form_data["confirmation"],
             )  # fmt: skip
-        except (ActionError, MatchError) as error:
+        except (ActionError, MatcherError) as error:
             form.add_error(None, sentence_of(error))
             return False
         return True

@@ -22,7 +22,7 @@ class SendError(Exception):
 class SendRequest:
     """One attempt to send a notification to a channel."""
 
-    #: Result of `notifications.payload`.
+    #: Result of `notifications.payload_of`.
     payload: Mapping[str, Any]
     #: Deduplication key, the same for every attempt.
     key: str

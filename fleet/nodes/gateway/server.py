@@ -29,7 +29,12 @@ from fleet.nodes.gateway.metrics import DestinationHealthCollector, GatewayMetri
 from fleet.nodes.gateway.routes_file import RoutesFile, RoutesFileError
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, lifecycle
-from fleet.nodes.shared.flags import DURATION, POSITIVE_DURATION, destination_health_option, server_tls_options
+from fleet.nodes.shared.flags import (
+    DURATION,
+    POSITIVE_DURATION,
+    destination_health_option,
+    server_tls_options,
+)
 from fleet.nodes.shared.options import ParsedOption
 from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import health as destination

@@ -209,7 +209,7 @@ def _open_incident(url: str) -> Incident:
     notification = Notification(NotificationKind.FIRING, store.incident_of(incident), now, 1)
     Delivery.objects.create(
         channel=channel, incident=incident, key=notification.key, kind=NotificationKind.FIRING.value,
-        payload=notifications.payload(notification, notifications.Links()),
+        payload=notifications.payload_of(notification, notifications.NotificationLinks()),
         created_at=now, next_attempt_at=now, sent_at=now,
     )  # fmt: skip
     return incident

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fleet.alerts import digest
-from fleet.alerts.digest import DigestPeriod, compose, due_periods, newest_slot_at
+from fleet.alerts.digest import DigestPeriod, compose_payload, find_due_periods, newest_due_at
 from fleet.models import Cluster
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.incidents import Incident as Row
@@ -26,27 +26,27 @@ def _excess_incident(**fields: object) -> Incident:
 
 def test_digest_is_due_daily_and_weekly_on_mondays() -> None:
     """At 08:00; a missed digest is sent once; the first digest after an installation is sent at its regular time."""
-    assert newest_slot_at(_NOW) == _NOW - 4 * 3600
-    assert due_periods(None, _NOW) == ()
-    assert due_periods(newest_slot_at(_NOW), _NOW) == ()
-    assert due_periods(newest_slot_at(_NOW), _NOW + 19 * 3600) == ()
-    assert due_periods(newest_slot_at(_NOW), _NOW + 21 * 3600) == (DigestPeriod.DAILY,)
-    assert due_periods(newest_slot_at(_NOW - 2 * _DAY), _NOW - _DAY) == (
+    assert newest_due_at(_NOW) == _NOW - 4 * 3600
+    assert find_due_periods(None, _NOW) == ()
+    assert find_due_periods(newest_due_at(_NOW), _NOW) == ()
+    assert find_due_periods(newest_due_at(_NOW), _NOW + 19 * 3600) == ()
+    assert find_due_periods(newest_due_at(_NOW), _NOW + 21 * 3600) == (DigestPeriod.DAILY,)
+    assert find_due_periods(newest_due_at(_NOW - 2 * _DAY), _NOW - _DAY) == (
         DigestPeriod.DAILY,
         DigestPeriod.WEEKLY,
     )
-    assert due_periods(newest_slot_at(_NOW - 5 * _DAY), _NOW) == (DigestPeriod.DAILY, DigestPeriod.WEEKLY)
+    assert find_due_periods(newest_due_at(_NOW - 5 * _DAY), _NOW) == (DigestPeriod.DAILY, DigestPeriod.WEEKLY)
 
 
 def test_digest_lists_incidents_of_the_period() -> None:
     """With counts, also in the subject; there is no digest without incidents."""
-    assert compose("default", DigestPeriod.DAILY, [], _NOW) is None
+    assert compose_payload("default", DigestPeriod.DAILY, [], _NOW) is None
     critical_incident = Incident(
         "default", Cause(CauseKind.PROXY, "p", "proxy-1"), 1, IncidentState.RESOLVED, _NOW - 9000,
         severity=Severity.CRITICAL, fired_at=_NOW - 9000, recovering_since=_NOW - 8000, resolved_at=_NOW - 7700,
         peak_count=207, summary="207 agents stranded.",
     )  # fmt: skip
-    content = compose(
+    content = compose_payload(
         "default",
         DigestPeriod.WEEKLY,
         [_excess_incident(), critical_incident],
@@ -64,7 +64,7 @@ def test_digest_lists_incidents_of_the_period() -> None:
         "- 207 agents stranded (proxy-1): peak 207, for 17 min from 2026-11-24 09:30:00 UTC",
         "Incidents: https://console.example.com/incidents/",
     ]
-    assert compose("default", DigestPeriod.DAILY, [critical_incident], _NOW + 2 * _DAY) is None
+    assert compose_payload("default", DigestPeriod.DAILY, [critical_incident], _NOW + 2 * _DAY) is None
 
 
 @pytest.mark.django_db
@@ -100,7 +100,7 @@ def test_digest_is_not_sent_to_channels_of_another_cluster() -> None:
     """It is sent to channels of the cluster and of the installation; deliveries store the cluster."""
     for cluster in ("default", "eu"):
         Cluster.objects.get_or_create(id=cluster, defaults={"name": cluster})
-        AlertClock.objects.create(cluster_id=cluster, digest_at=newest_slot_at(_NOW - _DAY))
+        AlertClock.objects.create(cluster_id=cluster, digest_at=newest_due_at(_NOW - _DAY))
     for owner in ("", "default", "eu"):
         Channel.objects.create(name=f"mail {owner}", kind="email", digest="daily", cluster=owner)
     Row.objects.create(

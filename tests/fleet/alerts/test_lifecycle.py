@@ -10,7 +10,7 @@ from fleet.alerts.lifecycle import (
     EvaluationContext,
     advance,
     advance_while_blind,
-    due_notification,
+    find_due_notification,
     plan_notification,
     with_notification,
 )
@@ -73,7 +73,7 @@ def test_plan_contains_the_reason_why_nothing_is_sent(change: dict[str, object],
     open_incident = simulation.incidents[PROXY.key]
     incident = replace(open_incident, notified_severity=open_incident.severity, **change)  # type: ignore[arg-type]
     assert plan_notification(incident, _evaluation(simulation.now)).reason == reason
-    assert due_notification(incident, _evaluation(simulation.now)) is None
+    assert find_due_notification(incident, _evaluation(simulation.now)) is None
 
 
 def test_plan_contains_the_time_of_the_next_notification() -> None:
@@ -198,6 +198,6 @@ def test_resolved_notification_of_a_silenced_incident_is_planned() -> None:
     assert resolved_plan.kind is NotificationKind.RESOLVED
     assert resolved_plan.at is not None
     assert resolved_plan.at > simulation.now
-    assert due_notification(incident, _evaluation(simulation.now)) is None
+    assert find_due_notification(incident, _evaluation(simulation.now)) is None
     silenced_plan = plan_notification(replace(incident, notification_count=0), _evaluation(simulation.now))
     assert (silenced_plan.at, silenced_plan.reason) == (None, "silenced: upgrade")

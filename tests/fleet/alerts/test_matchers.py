@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.alerts.matchers import MatchError, is_agent_matching, matches, matches_everything, parse_matchers
+from fleet.alerts.matchers import (
+    MatcherError,
+    are_agent_matchers,
+    matches_everything,
+    matches_incident,
+    parse_matchers,
+)
 from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, RuleMark, Severity
 
 _INCIDENT = Incident(
@@ -32,24 +38,24 @@ _INCIDENT = Incident(
 )
 def test_all_matchers_must_match(text: str, expected: bool) -> None:
     """Names, ids, globs and negation."""
-    assert matches(parse_matchers(text), _INCIDENT) is expected
+    assert matches_incident(parse_matchers(text), _INCIDENT) is expected
 
 
 @pytest.mark.parametrize("text", ["proxy-1", "colour=red", "cause=", "agent=web-* cause=proxy-1", "cause='x"])
 def test_invalid_matchers_raise_an_error(text: str) -> None:
     """The error is a sentence."""
-    with pytest.raises(MatchError, match=" "):
+    with pytest.raises(MatcherError, match=" "):
         parse_matchers(text)
 
 
 def test_route_matchers_support_labels_of_affected_agents() -> None:
     """Matchers by agent name are for silences only."""
     labelled_incident = replace(_INCIDENT, labels=("critical", "lab"))
-    matchers = parse_matchers("label=crit* kind=proxy", of_routes=True)
-    assert matches(matchers, labelled_incident)
-    assert not matches(matchers, _INCIDENT)
-    with pytest.raises(MatchError, match="unknown field agent"):
-        parse_matchers("agent=web-1", of_routes=True)
+    matchers = parse_matchers("label=crit* kind=proxy", is_for_route=True)
+    assert matches_incident(matchers, labelled_incident)
+    assert not matches_incident(matchers, _INCIDENT)
+    with pytest.raises(MatcherError, match="unknown field agent"):
+        parse_matchers("agent=web-1", is_for_route=True)
 
 
 def test_matchers_of_everything_are_recognised() -> None:
@@ -63,7 +69,7 @@ def test_matchers_of_everything_are_recognised() -> None:
     assert not matches_everything(parse_matchers("severity=w*"))
     assert not matches_everything(parse_matchers("kind=proxy*"))
     assert not matches_everything(parse_matchers("agent=web-*"))
-    assert is_agent_matching(parse_matchers("label=critical"))
+    assert are_agent_matchers(parse_matchers("label=critical"))
 
 
 @pytest.mark.parametrize(

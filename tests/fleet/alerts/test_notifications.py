@@ -6,19 +6,20 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.notifications import (
-    Links,
+    NotificationLinks,
     agents_path,
     describe_recovery,
-    headline,
+    format_duration,
+    headline_of,
     make_test_notification,
-    payload,
-    subject,
-    text,
+    payload_of,
+    subject_of,
+    text_of,
 )
 from fleet.vocabulary.incidents import Cause, CauseKind, Notification, NotificationKind
 from tests.fakes.alerting import NO_TUNNEL, PROXY, AlertSimulation, healthy_facts, stranded_facts
 
-_LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
+_LINKS = NotificationLinks("https://console.example.com", "https://wiki.example.com/proxy", 7)
 
 
 def _notifications() -> list[Notification]:
@@ -31,13 +32,13 @@ def _notifications() -> list[Notification]:
 def test_subjects_contain_proxy_count_and_duration() -> None:
     """They fit into an SMS."""
     firing, resolved_notification = _notifications()
-    assert subject(firing) == "CRIT default: 207 agents stranded (proxy-1)"
-    assert subject(resolved_notification) == "RESOLVED default: proxy-1 after 1 min 31 s, peak 207 agents"
+    assert subject_of(firing) == "CRIT default: 207 agents stranded (proxy-1)"
+    assert subject_of(resolved_notification) == "RESOLVED default: proxy-1 after 1 min 31 s, peak 207 agents"
 
 
 def test_text_has_six_lines_and_three_links() -> None:
     """Links to the incident, the agents and the runbook."""
-    lines = text(_notifications()[0], _LINKS).splitlines()
+    lines = text_of(_notifications()[0], _LINKS).splitlines()
     assert len(lines) == 9
     assert "https://console.example.com/incidents/7/" in lines[-3]
     assert "proxy=proxy-1" in lines[-2]
@@ -48,7 +49,7 @@ def test_text_has_six_lines_and_three_links() -> None:
 
 def test_every_line_of_the_text_has_a_label() -> None:
     """A program can parse the text line by line."""
-    labels = [line.partition(":")[0] for line in text(_notifications()[0], _LINKS).splitlines()]
+    labels = [line.partition(":")[0] for line in text_of(_notifications()[0], _LINKS).splitlines()]
     assert labels == [
         *("Summary", "Cause", "Affected", "Since", "Recovery", "Affected agents"),
         *("Incident", "Agent list", "Runbook"),
@@ -62,10 +63,10 @@ def test_notification_without_affected_agents_names_the_previous_ones() -> None:
         firing, incident=replace(firing.incident, affected_count=0, summary="207 agents were stranded.")
     )
     assert (
-        subject(without_affected)
+        subject_of(without_affected)
         == "CRIT default: 207 agents were stranded (proxy-1) - no agents affected now"
     )
-    lines = text(without_affected, Links()).splitlines()
+    lines = text_of(without_affected, NotificationLinks()).splitlines()
     assert lines[2] == "Affected: 0 agents now, peak 207."
     assert lines[4] == "Recovery: no agents are affected now."
     assert lines[5].startswith("Previously affected agents: agent-0, ")
@@ -76,7 +77,7 @@ def test_text_counts_the_omitted_names_among_currently_affected_agents() -> None
     """10 of 51 agents are named, although 207 were affected before."""
     firing = _notifications()[0]
     fewer_affected = replace(firing, incident=replace(firing.incident, affected_count=51))
-    assert " and 41 more." in text(fewer_affected, Links())
+    assert " and 41 more." in text_of(fewer_affected, NotificationLinks())
 
 
 def test_recovery_is_a_sentence() -> None:
@@ -93,7 +94,7 @@ def test_recovery_is_a_sentence() -> None:
 def test_payload_is_json_with_a_key_per_notification() -> None:
     """Receivers deduplicate by the key."""
     firing, resolved_notification = (
-        json.loads(json.dumps(payload(notification, _LINKS))) for notification in _notifications()
+        json.loads(json.dumps(payload_of(notification, _LINKS))) for notification in _notifications()
     )
     assert firing["key"] != resolved_notification["key"]
     assert firing["incident"]["id"] == resolved_notification["incident"]["id"]
@@ -106,7 +107,7 @@ def test_payload_is_json_with_a_key_per_notification() -> None:
 def test_test_notification_is_marked_as_a_test() -> None:
     """Nobody mistakes it for an incident."""
     assert make_test_notification("ops", 5.0).kind is NotificationKind.TEST
-    assert "test" in subject(make_test_notification("ops", 5.0))
+    assert "test" in subject_of(make_test_notification("ops", 5.0))
 
 
 @pytest.mark.parametrize(
@@ -134,4 +135,4 @@ def test_headline_leaves_out_the_error_of_an_instance(error: str) -> None:
     sick = replace(
         incident, summary=f"proxy-1 does not answer: the last two attempts failed (127.0.0.1:1: {error})."
     )
-    assert headline(sick) == "proxy-1 does not answer: the last two attempts failed"
+    assert headline_of(sick) == "proxy-1 does not answer: the last two attempts failed"

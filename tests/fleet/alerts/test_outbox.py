@@ -7,7 +7,7 @@ import pytest
 from pytest_django import Settings
 
 from fleet.alerts.channels import SendError, SendRequest
-from fleet.alerts.notifications import Links, make_test_notification, payload
+from fleet.alerts.notifications import NotificationLinks, make_test_notification, payload_of
 from fleet.alerts.outbox import (
     GIVE_UP_AFTER,
     LEASE_SECONDS,
@@ -63,7 +63,7 @@ class OutboxScenario:
         """Add a pending delivery."""
         return Delivery.objects.create(
             channel=self.channel, incident=incident, key=key, kind="firing",
-            payload=payload(make_test_notification("ops", self.now), Links()),
+            payload=payload_of(make_test_notification("ops", self.now), NotificationLinks()),
             created_at=self.now, next_attempt_at=fields.pop("at", self.now), **fields,
         )  # fmt: skip
 

@@ -51,10 +51,12 @@ class RepostScenario:
     ) -> Delivery:
         """Add a delivery about an incident."""
         notification = Notification(kind, store.incident_of(row), self.now, row.notification_count)
-        links = notifications.Links("https://console.example.com", "https://wiki.example.com/proxy", row.pk)
+        links = notifications.NotificationLinks(
+            "https://console.example.com", "https://wiki.example.com/proxy", row.pk
+        )
         return Delivery.objects.create(
             channel=self.channel, incident=row, key=f"{notification.key}/{kind.value}", kind=kind.value,
-            payload=notifications.payload(notification, links), created_at=self.now, next_attempt_at=self.now,
+            payload=notifications.payload_of(notification, links), created_at=self.now, next_attempt_at=self.now,
             sent_at=self.now if is_sent else None,
         )  # fmt: skip
 

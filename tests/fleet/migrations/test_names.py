@@ -282,7 +282,7 @@ def test_stored_notifications_have_the_fields_of_today(migrate: Callable[[str], 
 
     delivery, other_row = Delivery.objects.order_by("pk")
     assert other_row.payload == {"subject": "x"}
-    today = notifications.payload(notifications.make_test_notification("c", 1.0), notifications.Links())
+    today = notifications.payload_of(notifications.make_test_notification("c", 1.0), notifications.NotificationLinks())
     assert delivery.payload["incident"].keys() == today["incident"].keys()
     assert delivery.payload["incident"]["rules"] == ["Agents stranded", "Auth or proxy failing"]
     assert delivery.payload["incident"]["affected_count"] == 3

@@ -32,7 +32,10 @@ def auth(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     argv = ["--name", "auth-1", "--backend", valkey_url, "--backend-prefix", f"cli{os.getpid()}"]
     with Supervisor(folder) as supervisor:
         child = supervisor.start(
-            "auth-1", fleet_plan.make_node_argv("auth", *argv), env={**os.environ}, readiness_probe=has_ready_line
+            "auth-1",
+            fleet_plan.make_node_argv("auth", *argv),
+            env={**os.environ},
+            readiness_probe=has_ready_line,
         )
         supervisor.await_ready([child], timeout=60)
         yield str(child.ready_message["grpc"])

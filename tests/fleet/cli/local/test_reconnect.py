@@ -26,7 +26,10 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
     start_ticks = pids.start_ticks(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(
-            "proxy-1", fleet_plan.make_node_argv("proxy", *argv), env={**os.environ}, readiness_probe=has_ready_line
+            "proxy-1",
+            fleet_plan.make_node_argv("proxy", *argv),
+            env={**os.environ},
+            readiness_probe=has_ready_line,
         )
         supervisor.await_ready([child], timeout=60)
         members = tuple(

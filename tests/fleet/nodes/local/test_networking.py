@@ -31,7 +31,9 @@ def test_strategy_follows_the_connections_of_the_plan(plan: FleetPlan, strategy:
 def test_written_file_is_read_as_the_same_config(tmp_path: Path) -> None:
     """An auth reads the values that the plan has."""
     plan = FleetPlan(keep_alive_interval="7s", networking=(("graceful_tunnel_closing", "true"),))
-    initial_config = cluster_config.read_initial_networking_config(None, networking.write_config(plan, tmp_path))
+    initial_config = cluster_config.read_initial_networking_config(
+        None, networking.write_config(plan, tmp_path)
+    )
     assert initial_config is not None
     config = networking_config.read(initial_config.message).config
     assert (config.keep_alive_interval, config.graceful_tunnel_closing) == (7.0, True)
