@@ -13,8 +13,8 @@ from dashboards.shared.duration_fields import ReadableDurationField
 from dashboards.shared.owners import OwnedForm
 from dashboards.shared.pages import sentence_of
 from fleet.alerts.channels import SendError
-from fleet.alerts.channels.kind import Input
-from fleet.alerts.channels.registry import INPUTS, KINDS
+from fleet.alerts.channels.kind import ChannelInput
+from fleet.alerts.channels.registry import CHANNEL_INPUTS, CHANNEL_KINDS
 from fleet.alerts.digest import DigestPeriod
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
 from fleet.alerts.rules import RuleKind
@@ -200,7 +200,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 class ChannelForm(OwnedForm):
     """Form of a notification channel. A secret that is left empty keeps its stored value."""
 
-    kind = forms.ChoiceField(choices=[(slug, slug) for slug in KINDS])
+    kind = forms.ChoiceField(choices=[(slug, slug) for slug in CHANNEL_KINDS])
     digest = forms.ChoiceField(
         choices=[("", "never"), *((period.value, period.value) for period in DigestPeriod)],
         required=False,
@@ -228,26 +228,26 @@ class ChannelForm(OwnedForm):
         super().__init__(*args, **kwargs)
         row = self.instance
         self._stored_secrets = _unseal_or_empty(row.secrets)
-        self.fields |= {entry.name: _input_field(entry) for entry in INPUTS}
+        self.fields |= {entry.name: _input_field(entry) for entry in CHANNEL_INPUTS}
         # Validating the form writes the new kind into the instance.
         self._previous_kind, self._previous_origin = row.kind, ""
-        if row.kind in KINDS:
-            self._previous_origin = KINDS[row.kind].origin(row.config | self._stored_secrets)
-            for field in KINDS[row.kind].fields:
+        if row.kind in CHANNEL_KINDS:
+            self._previous_origin = CHANNEL_KINDS[row.kind].origin_of(row.config | self._stored_secrets)
+            for field in CHANNEL_KINDS[row.kind].fields:
                 form_field = self.fields[field.input.name]
                 form_field.initial = None if field.is_secret else row.config.get(field.key)
                 extent_text = "" if field.input.is_hidden else "the full value "
                 if field.is_secret and field.key in self._stored_secrets:
                     form_field.widget.attrs["placeholder"] = f"stored; type {extent_text}to replace"
         self.fields["allow_private"].disabled = not may_allow_private
-        names = (entry.name for entry in INPUTS)
+        names = (entry.name for entry in CHANNEL_INPUTS)
         self.order_fields(["name", "cluster", "kind", *names, "enabled", "send_resolved", "digest"])
 
     @override
     def clean(self) -> dict[str, Any]:
         """Validate the values of the kind, and drop stored secrets if the origin of the address changed."""
         cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
-        kind = KINDS.get(cleaned_data.get("kind", ""))
+        kind = CHANNEL_KINDS.get(cleaned_data.get("kind", ""))
         if kind is None:
             return cleaned_data
         entered_values = {field.key: cleaned_data.get(field.input.name, "") for field in kind.fields}
@@ -256,7 +256,7 @@ class ChannelForm(OwnedForm):
         self._field_values = {
             key: entered_text or stored_secrets.get(key, "") for key, entered_text in entered_values.items()
         }
-        origin = kind.origin(self._field_values)
+        origin = kind.origin_of(self._field_values)
         if origin and not (is_same_kind and origin == self._previous_origin):
             self._field_values = entered_values
             if self.fields["allow_private"].disabled:
@@ -269,7 +269,7 @@ class ChannelForm(OwnedForm):
                     field.check(entered_values[field.key])
             except SendError as error:
                 self.add_error(field.input.name, sentence_of(error))
-        if not kind.is_read:
+        if not kind.is_read_by_people:
             # Nobody reads notifications of this kind: a digest would be an alert that never resolves.
             cleaned_data["digest"] = ""
         return cleaned_data
@@ -277,15 +277,19 @@ class ChannelForm(OwnedForm):
     @override
     def save(self, commit: bool = True) -> Channel:
         """Save the channel, with its secrets sealed."""
-        self.instance.config, secrets = KINDS[self.cleaned_data["kind"]].split_secrets(self._field_values)
+        self.instance.config, secrets = CHANNEL_KINDS[self.cleaned_data["kind"]].split_secrets(
+            self._field_values
+        )
         self.instance.secrets = seal(secrets) if secrets else ""
         channel: Channel = super().save(commit)
         return channel
 
 
-def _input_field(entry: Input) -> forms.CharField:
+def _input_field(entry: ChannelInput) -> forms.CharField:
     """Return an input whose help text lists what each kind of channel expects."""
-    fields = [(kind.slug, field) for kind in KINDS.values() for field in kind.fields if field.input == entry]
+    fields = [
+        (kind.slug, field) for kind in CHANNEL_KINDS.values() for field in kind.fields if field.input == entry
+    ]
     text = " ".join(f"For {slug}: {field.help}." for slug, field in fields)
     if not entry.is_hidden:
         return forms.CharField(required=False, label=entry.label, help_text=text)

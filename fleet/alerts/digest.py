@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import Q
 
 from fleet.alerts import notifications, store
-from fleet.alerts.channels.registry import READABLE_KINDS
+from fleet.alerts.channels.registry import KINDS_READ_BY_PEOPLE
 from fleet.alerts.notifications import NotificationLinks
 from fleet.models import alerting
 from fleet.models import incidents as incident_models
@@ -138,10 +138,10 @@ def enqueue_digests(clock: alerting.AlertClock, now: float, console_url: str = "
         alerting.AlertClock.objects.filter(pk=clock.pk).update(digest_at=newest_due_at(now))
     cluster, enqueued_count = clock.cluster_id, 0
     for period in periods:
-        readable_channels = alerting.Channel.objects.filter(
-            digest=period.value, enabled=True, kind__in=READABLE_KINDS
+        enabled_channels = alerting.Channel.objects.filter(
+            digest=period.value, enabled=True, kind__in=KINDS_READ_BY_PEOPLE
         )
-        receiving_channels = alerting.filter_applicable_to(readable_channels, cluster)
+        receiving_channels = alerting.filter_applicable_to(enabled_channels, cluster)
         if not receiving_channels:
             continue
         payload = compose_payload(

@@ -11,7 +11,7 @@ from datetime import datetime
 from django.db import transaction
 
 from fleet.alerts import notifications, outbox, store
-from fleet.alerts.channels.registry import ACKNOWLEDGEABLE_KINDS, READABLE_KINDS
+from fleet.alerts.channels.registry import KINDS_ACCEPTING_ACKNOWLEDGEMENTS, KINDS_READ_BY_PEOPLE
 from fleet.alerts.matchers import CONFIRMATION_WORD, Matcher, matches_everything, parse_matchers
 from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routes import match_routes, plan_receivers
@@ -49,7 +49,7 @@ def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "
     )
     incident = store.incident_of(row)
     notification = Notification(NotificationKind.ACKNOWLEDGED, incident, now, incident.notification_count)
-    deliveries = Delivery.objects.filter(incident=row, channel__kind__in=ACKNOWLEDGEABLE_KINDS)
+    deliveries = Delivery.objects.filter(incident=row, channel__kind__in=KINDS_ACCEPTING_ACKNOWLEDGEMENTS)
     notified_channels = set(deliveries.values_list("channel", flat=True))
     planned_receivers = plan_receivers(
         match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now
@@ -195,7 +195,7 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
         readable_receivers = {
             channel: schedule
             for channel, schedule in planned_receivers.items()
-            if channel_kinds.get(channel) in READABLE_KINDS
+            if channel_kinds.get(channel) in KINDS_READ_BY_PEOPLE
         }
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
         payload = notifications.payload_of(

@@ -19,7 +19,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from fleet.alerts.channels import SendError, SendRequest
-from fleet.alerts.channels.registry import KINDS, REPOSTS
+from fleet.alerts.channels.registry import CHANNEL_KINDS, REPOST_FUNCTIONS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
 from fleet.models.sealed_secrets import UnsealError, unseal
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 Sender = Callable[[SendRequest], None]
 
 #: Send functions by kind of channel.
-SENDERS: Mapping[str, Sender] = {slug: kind.send for slug, kind in KINDS.items()}
+SENDERS: Mapping[str, Sender] = {slug: kind.send for slug, kind in CHANNEL_KINDS.items()}
 #: Lease of a step, seconds. A step is shorter: an attempt and the lookup of its host take at most 10 s each.
 LEASE_SECONDS = 60.0
 #: Seconds after which a delivery that still fails is given up.
@@ -242,7 +242,7 @@ def _channel_of(delivery: Delivery) -> Channel:
 
 def _earlier_severities(delivery: Delivery) -> frozenset[str]:
     """Return the severities under which the receiver may list alerts of the incident."""
-    if delivery.incident_id is None or _channel_of(delivery).kind not in REPOSTS:
+    if delivery.incident_id is None or _channel_of(delivery).kind not in REPOST_FUNCTIONS:
         return frozenset()
     earlier = Delivery.objects.filter(channel=delivery.channel, incident=delivery.incident_id)
     earlier = earlier.exclude(pk=delivery.pk).exclude(sent_at=None).order_by()

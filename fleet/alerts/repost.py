@@ -19,7 +19,7 @@ from django.db import DatabaseError
 from fleet import lease
 from fleet.alerts import notifications, store
 from fleet.alerts.channels import SendError, SendRequest
-from fleet.alerts.channels.registry import REPOSTS
+from fleet.alerts.channels.registry import REPOST_FUNCTIONS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
 from fleet.models.moments import to_moment
@@ -49,7 +49,7 @@ class Reposter:
     def post_open_alerts(self) -> int:
         """Repost open alerts to every channel that lists alerts; return the accepted number. Raises DatabaseError."""
         clusters = lease.clusters_of(self.holder, lease.ALERTS, to_moment(self.clock()))
-        channels = Channel.objects.filter(kind__in=REPOSTS, enabled=True)
+        channels = Channel.objects.filter(kind__in=REPOST_FUNCTIONS, enabled=True)
         by_key = {channel.pk: channel for channel in channels}
         failing_channels = [by_key.pop(key) for key in list(self._failing_channels) if key in by_key]
         posted_count = sum(self._post_channel_safely(channel, clusters) for channel in by_key.values())
@@ -76,7 +76,7 @@ class Reposter:
         newest = _newest_payloads(channel, channel_clusters)
         if not newest:
             return 0
-        repost = REPOSTS[channel.kind]
+        repost = REPOST_FUNCTIONS[channel.kind]
         try:
             channel_values = (channel.config, unseal(channel.secrets), channel.allow_private)
             repost([self._request_of(row, last_payload, *channel_values) for row, last_payload in newest])

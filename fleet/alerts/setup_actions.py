@@ -91,11 +91,16 @@ def document_of(row: Setting | None) -> dict[str, Any] | None:
         return asdict(rule) | {"kind": str(rule.kind), "severity": int(rule.severity)}
     if isinstance(row, Channel):
         private = row.allow_private
-        return {"kind": row.kind, "target": destination_text(row), "enabled": row.enabled, "private": private}
+        return {
+            "kind": row.kind,
+            "target": describe_destination(row),
+            "enabled": row.enabled,
+            "private": private,
+        }
     return None
 
 
-def destination_text(row: Channel) -> str:
+def describe_destination(row: Channel) -> str:
     """Return the destination of a channel without secrets."""
     return destination_of(row.config) or ("hidden address" if row.secrets else "none")
 

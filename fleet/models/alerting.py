@@ -146,7 +146,7 @@ class Channel(OwnedModel):
     """A notification channel. Its secrets are sealed."""
 
     name = models.CharField(max_length=100)
-    #: A slug of `fleet.alerts.channels.registry.KINDS`.
+    #: A slug of `fleet.alerts.channels.registry.CHANNEL_KINDS`.
     kind = models.CharField(max_length=16)
     #: Addresses and other values that are not secret.
     config = models.JSONField(default=dict)

@@ -218,7 +218,7 @@ def _channel_context(
         "row": row,
         "owner": format_owner(row.cluster),
         "may_change": row.cluster in writable,
-        "target": presenters.HIDDEN_TEXT if is_hidden else setup_actions.destination_text(row),
+        "target": presenters.HIDDEN_TEXT if is_hidden else setup_actions.describe_destination(row),
         "routes": "; ".join(_receiver_sources(row, cluster)),
         "failing": is_failing,
         "error": newest.last_error if newest is not None and is_failing and not is_hidden else "",

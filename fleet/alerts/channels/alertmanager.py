@@ -12,14 +12,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleet.alerts.channels import SendRequest
-from fleet.alerts.channels.http import check_address, post
-from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
+from fleet.alerts.channels.http import check_channel_url, post
+from fleet.alerts.channels.kind import (
+    ADDRESS_INPUT,
+    SECRET_INPUT,
+    ChannelField,
+    ChannelKind,
+    normalized_origin_of,
+)
 
 #: Seconds after which an alert that is not reposted ends: three reposts may be lost.
-_LIFETIME = 4 * 60.0
-_TEST_LIFETIME = 60.0
+_ALERT_LIFETIME_SECONDS = 4 * 60.0
+_TEST_ALERT_LIFETIME_SECONDS = 60.0
 #: Maximum number of alerts per request.
-_BATCH = 500
+_BATCH_SIZE = 500
 
 
 def send(request: SendRequest) -> None:
@@ -39,8 +45,8 @@ def post_alerts(request: SendRequest, alerts: Sequence[Mapping[str, Any]]) -> No
     token = request.secrets.get("token", "")
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    for start in range(0, len(alerts), _BATCH):
-        batch = alerts[start : start + _BATCH]
+    for start in range(0, len(alerts), _BATCH_SIZE):
+        batch = alerts[start : start + _BATCH_SIZE]
         post(url, json.dumps(batch).encode(), headers, allow_private=request.allow_private)
 
 
@@ -48,7 +54,7 @@ def alert_of(request: SendRequest) -> dict[str, Any]:
     """Return the alert of a notification: labels identify the incident and its severity, annotations hold its state."""
     incident, links = request.incident, request.payload["links"]
     resolved_at = incident["resolved_at"] if request.kind == "resolved" else None
-    lifetime = _TEST_LIFETIME if request.kind == "test" else _LIFETIME
+    lifetime_seconds = _TEST_ALERT_LIFETIME_SECONDS if request.kind == "test" else _ALERT_LIFETIME_SECONDS
     alert_document: dict[str, Any] = {
         "labels": {
             "alertname": "RefloatTest" if request.kind == "test" else "RefloatIncident",
@@ -69,7 +75,7 @@ def alert_of(request: SendRequest) -> dict[str, Any]:
             **({"runbook_url": links["Runbook"]} if "Runbook" in links else {}),
         },
         "startsAt": incident["opened_at"],
-        "endsAt": resolved_at or _iso(request.at + lifetime),
+        "endsAt": resolved_at or _format_iso(request.at + lifetime_seconds),
     }
     if "Incident" in links:
         alert_document["generatorURL"] = links["Incident"]
@@ -80,24 +86,24 @@ def ended_alerts_of(request: SendRequest) -> list[dict[str, Any]]:
     """Return the ended alerts of the severities that the incident had before, because the severity is a label."""
     current = alert_of(request)
     severity = request.incident["severity"]
-    end = request.incident["resolved_at"] or _iso(request.at)
+    ended_at = request.incident["resolved_at"] or _format_iso(request.at)
     return [
-        {**current, "labels": {**current["labels"], "severity": earlier_severity}, "endsAt": end}
+        {**current, "labels": {**current["labels"], "severity": earlier_severity}, "endsAt": ended_at}
         for earlier_severity in sorted(request.earlier_severities - {severity})
     ]
 
 
-def _iso(at: float) -> str:
+def _format_iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
 KIND = ChannelKind(
     slug="alertmanager",
     fields=(
-        Field(ADDRESS, "url", "base URL", is_required=True, check=check_address),
-        Field(SECRET, "token", "bearer token, if required", is_secret=True),
+        ChannelField(ADDRESS_INPUT, "url", "base URL", is_required=True, check=check_channel_url),
+        ChannelField(SECRET_INPUT, "token", "bearer token, if required", is_secret=True),
     ),
     send=send,
-    origin=url_origin,
+    origin_of=normalized_origin_of,
     repost=repost,
 )

@@ -16,45 +16,47 @@ from apprise import Apprise, AttachmentManager, NotifyType
 from apprise.plugins import NotifyBase
 
 from fleet.alerts.channels import SendError, SendRequest
-from fleet.alerts.channels.guard import ConnectionGuard, public_only
-from fleet.alerts.channels.http import TIMEOUT, PrivateAddressError, check_host
-from fleet.alerts.channels.kind import SECRET, ChannelKind, Field
+from fleet.alerts.channels.guard import ConnectionGuard, refuse_private_addresses
+from fleet.alerts.channels.http import TIMEOUT_SECONDS, PrivateAddressError, require_public_host
+from fleet.alerts.channels.kind import SECRET_INPUT, ChannelField, ChannelKind
 
 T = TypeVar("T")
 
 #: Schemes that would act on the Refloat host or read its files.
-_LOCAL = frozenset(
+_LOCAL_SCHEMES = frozenset(
     {"dbus", "gio", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows", "file", "smpp", "rsyslog"}
 )
-_TYPES = {"resolved": NotifyType.SUCCESS, "test": NotifyType.INFO}
-_BY_SEVERITY = {"critical": NotifyType.FAILURE, "warning": NotifyType.WARNING}
+_TYPE_OF_KIND = {"resolved": NotifyType.SUCCESS, "test": NotifyType.INFO}
+_TYPE_OF_SEVERITY = {"critical": NotifyType.FAILURE, "warning": NotifyType.WARNING}
 
 # A URL may name a template, a key or another attachment. Removing this scheme, which also applies to plain paths,
 # keeps all of them from reading files of the Refloat host.
 AttachmentManager().remove("file", unload=False)  # type: ignore[no-untyped-call] # it has no types
 
 #: Addresses with an attempt in progress.
-pending_addresses: set[str] = set()
+addresses_in_progress: set[str] = set()
 _lock = threading.Lock()
 
 
 def send(request: SendRequest) -> None:
     """Send the notification to one Apprise URL. Raises SendError."""
     address = request.secrets.get("url", "")
-    service = open_service(address)
+    service = create_service(address)
     host = getattr(service, "host", None)
     if host and "host" in service.template_tokens and not request.allow_private:
-        check_host(str(host))
+        require_public_host(str(host))
     # A URL may set its own timeouts and retries, but the outbox handles both.
-    service.socket_connect_timeout = service.socket_read_timeout = TIMEOUT
+    service.socket_connect_timeout = service.socket_read_timeout = TIMEOUT_SECONDS
     service.retry = 0
     notifier = Apprise()
     notifier.add(service)
-    notify_type = _TYPES.get(request.kind) or _BY_SEVERITY.get(request.incident["severity"], NotifyType.INFO)
+    notify_type = _TYPE_OF_KIND.get(request.kind) or _TYPE_OF_SEVERITY.get(
+        request.incident["severity"], NotifyType.INFO
+    )
     title, body = request.payload["subject"], request.payload["text"]
-    with nullcontext(ConnectionGuard()) if request.allow_private else public_only() as guard:
+    with nullcontext(ConnectionGuard()) if request.allow_private else refuse_private_addresses() as guard:
         outcome = run_with_timeout(
-            TIMEOUT, address, lambda: notifier.notify(title=title, body=body, notify_type=notify_type)
+            TIMEOUT_SECONDS, address, lambda: notifier.notify(title=title, body=body, notify_type=notify_type)
         )
     if guard.refused_address:
         raise PrivateAddressError("the service connects to a private or loopback address", permanent=True)
@@ -63,16 +65,16 @@ def send(request: SendRequest) -> None:
         raise SendError(log_messages[-1] if log_messages else "the service did not accept the notification")
 
 
-def run_with_timeout(seconds: float, address: str, attempt: Callable[[], T]) -> T:
-    """Run an attempt in its own thread and wait `seconds` for it. Raises SendError if it takes longer.
+def run_with_timeout(timeout_seconds: float, address: str, attempt: Callable[[], T]) -> T:
+    """Run an attempt in its own thread and wait `timeout_seconds` for it. Raises SendError if it takes longer.
 
     A plugin that reads a slow response cannot be stopped. Its thread is left running, and no other attempt is made to
     the same address meanwhile, because the sending threads serve all channels.
     """
     with _lock:
-        if address in pending_addresses:
+        if address in addresses_in_progress:
             raise SendError("an earlier attempt to this address is still running")
-        pending_addresses.add(address)
+        addresses_in_progress.add(address)
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -82,26 +84,28 @@ def run_with_timeout(seconds: float, address: str, attempt: Callable[[], T]) -> 
             outcome.set_exception(error)
         finally:
             with _lock:
-                pending_addresses.discard(address)
+                addresses_in_progress.discard(address)
 
     # Copy the context, because the guard of addresses is stored there.
     threading.Thread(target=copy_context().run, args=(run,), name="apprise", daemon=True).start()
     try:
-        return outcome.result(seconds)
+        return outcome.result(timeout_seconds)
     except TimeoutError:
-        raise SendError(f"no response within {seconds:g} s") from None
+        raise SendError(f"no response within {timeout_seconds:g} s") from None
 
 
-def open_service(url: str) -> NotifyBase:
+def create_service(url: str) -> NotifyBase:
     """Return the Apprise service of a URL. Raises SendError."""
     service = Apprise.instantiate(url, suppress_exceptions=True) if url else None
     # Check what Apprise parsed, not only the text, because Apprise tolerates blanks, case and more.
     schemes: set[str] = set()
     if isinstance(service, NotifyBase):
         schemes = service.schemas()  # type: ignore[no-untyped-call] # it has no types
-    local = sorted(_LOCAL & (schemes | {url.partition("://")[0].strip().lower()}))
-    if local:
-        raise SendError(f"{local[0]}:// is not allowed because it acts on the Refloat host", permanent=True)
+    local_schemes = sorted(_LOCAL_SCHEMES & (schemes | {url.partition("://")[0].strip().lower()}))
+    if local_schemes:
+        raise SendError(
+            f"{local_schemes[0]}:// is not allowed because it acts on the Refloat host", permanent=True
+        )
     if not isinstance(service, NotifyBase):
         raise SendError("the address is not a valid Apprise URL", permanent=True)
     return service
@@ -109,9 +113,13 @@ def open_service(url: str) -> NotifyBase:
 
 KIND = ChannelKind(
     slug="apprise",
-    fields=(Field(SECRET, "url", "Apprise URL", is_required=True, is_secret=True, check=open_service),),
+    fields=(
+        ChannelField(
+            SECRET_INPUT, "url", "Apprise URL", is_required=True, is_secret=True, check=create_service
+        ),
+    ),
     send=send,
     # The destination may be in any part of the URL.
-    origin=lambda field_values: field_values.get("url", ""),
-    is_read=True,
+    origin_of=lambda field_values: field_values.get("url", ""),
+    is_read_by_people=True,
 )

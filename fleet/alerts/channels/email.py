@@ -9,28 +9,28 @@ from email.utils import getaddresses
 from django.core.mail import EmailMessage, get_connection
 
 from fleet.alerts.channels import SendError, SendRequest
-from fleet.alerts.channels.kind import ChannelKind, Field, Input
+from fleet.alerts.channels.kind import ChannelField, ChannelInput, ChannelKind
 
 #: Timeout of an attempt, seconds.
-_TIMEOUT = 10
+_TIMEOUT_SECONDS = 10
 
 
 def send(request: SendRequest) -> None:
     """Send one notification through the mail server. Raises SendError."""
-    connection = get_connection(timeout=_TIMEOUT)
+    connection = get_connection(timeout=_TIMEOUT_SECONDS)
     if "dummy" in type(connection).__module__:
         raise SendError("no mail server is configured: set REFLOAT_EMAIL_HOST")
     recipients = parse_addresses(str(request.config["to"]))
-    thread = f"<{_digest(str(request.incident['id']))}@refloat>"
+    thread_id = f"<{_hash_text(str(request.incident['id']))}@refloat>"
     message = EmailMessage(
         subject=" ".join(str(request.payload["subject"]).split()),
         body=str(request.payload["text"]),
         to=recipients,
         connection=connection,
         headers={
-            "Message-ID": f"<{_digest(request.key)}@refloat>",
-            "References": thread,
-            "In-Reply-To": thread,
+            "Message-ID": f"<{_hash_text(request.key)}@refloat>",
+            "References": thread_id,
+            "In-Reply-To": thread_id,
             "Auto-Submitted": "auto-generated",
             "Refloat-Key": request.key,
         },
@@ -53,15 +53,19 @@ def parse_addresses(text: str) -> list[str]:
     return recipients
 
 
-def _digest(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-_TO = Input("to", "E-mail recipients")
+_RECIPIENTS_INPUT = ChannelInput("to", "E-mail recipients")
 KIND = ChannelKind(
     slug="email",
-    fields=(Field(_TO, "to", "addresses, separated by commas", is_required=True, check=parse_addresses),),
+    fields=(
+        ChannelField(
+            _RECIPIENTS_INPUT, "to", "addresses, separated by commas", is_required=True, check=parse_addresses
+        ),
+    ),
     send=send,
-    origin=lambda field_values: "",
-    is_read=True,
+    origin_of=lambda field_values: "",
+    is_read_by_people=True,
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from fleet.alerts.channels.public_addresses import is_public
 
-_EVENTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
+_CONNECT_EVENTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 
 
 @dataclass(slots=True)
@@ -29,9 +29,9 @@ _guard: ContextVar[ConnectionGuard | None] = ContextVar("guard", default=None)
 
 
 @contextmanager
-def public_only() -> Iterator[ConnectionGuard]:
+def refuse_private_addresses() -> Iterator[ConnectionGuard]:
     """Refuse connections of this context to addresses that are not public, within the block."""
-    _watch_sockets()
+    _install_audit_hook()
     guard = ConnectionGuard()
     token = _guard.set(guard)
     try:
@@ -41,22 +41,22 @@ def public_only() -> Iterator[ConnectionGuard]:
 
 
 @functools.cache
-def _watch_sockets() -> None:
+def _install_audit_hook() -> None:
     # An audit hook cannot be removed. For other code it costs one comparison per event.
-    sys.addaudithook(_audit)
+    sys.addaudithook(_check_socket_event)
 
 
-def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    if event not in _EVENTS:
+def _check_socket_event(event: str, arguments: tuple[object, ...]) -> None:
+    if event not in _CONNECT_EVENTS:
         return
     guard = _guard.get()
-    if guard is None or arguments[1] is None or _is_allowed(arguments[1]):
+    if guard is None or arguments[1] is None or _is_public_socket_address(arguments[1]):
         return
     guard.refused_address = str(arguments[1])
     raise PermissionError("the address is private or loopback")
 
 
-def _is_allowed(address: object) -> bool:
+def _is_public_socket_address(address: object) -> bool:
     """Return whether an address is public. Host names and Unix sockets are not."""
     if not isinstance(address, tuple) or not address:
         return False

@@ -18,11 +18,11 @@ from aiohttp.resolver import ThreadedResolver
 from typing_extensions import override
 
 from fleet.alerts.channels import SendError
-from fleet.alerts.channels.guard import ConnectionGuard, public_only
+from fleet.alerts.channels.guard import ConnectionGuard, refuse_private_addresses
 from fleet.alerts.channels.public_addresses import is_public
 
 #: Timeout of an attempt, seconds.
-TIMEOUT = 10.0
+TIMEOUT_SECONDS = 10.0
 #: Bytes of a response that are read for the error message.
 _MAX_RESPONSE_BYTES = 500
 #: Status codes that mean the notification itself is wrong; with all others a retry may succeed.
@@ -33,7 +33,7 @@ class PrivateAddressError(SendError):
     """The address is private or loopback."""
 
 
-def check_url(url: str) -> str:
+def parse_host(url: str) -> str:
     """Return the host of an http(s) URL. Raises SendError."""
     try:
         parts = urlsplit(url)
@@ -45,16 +45,16 @@ def check_url(url: str) -> str:
     return host
 
 
-def check_address(url: str) -> None:
+def check_channel_url(url: str) -> None:
     """Validate a URL that a user entered. Raises SendError."""
-    check_url(url)
+    parse_host(url)
     if "@" in urlsplit(url).netloc:
         raise SendError(
             "the address must not contain a user name or password, because pages show it", permanent=True
         )
 
 
-def check_host(host: str) -> None:
+def require_public_host(host: str) -> None:
     """Resolve a host. Raises PrivateAddressError if any of its addresses is not public, SendError if it has none."""
     try:
         addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -62,18 +62,18 @@ def check_host(host: str) -> None:
         raise SendError(f"host {host} could not be resolved: {error}") from error
     for *_, address in addresses:
         if not is_public(str(address[0])):
-            raise _private_address_error(host)
+            raise _make_private_address_error(host)
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> str:
     """Send one POST and return the beginning of the response. Raises SendError unless the status is 2xx."""
-    host = check_url(url)
-    with nullcontext(ConnectionGuard()) if allow_private else public_only() as guard:
+    host = parse_host(url)
+    with nullcontext(ConnectionGuard()) if allow_private else refuse_private_addresses() as guard:
         try:
             return asyncio.run(_post(url, body, headers, allow_private=allow_private))
         except SendError as error:
             if guard.refused_address:
-                raise _private_address_error(host) from error
+                raise _make_private_address_error(host) from error
             raise
 
 
@@ -81,28 +81,28 @@ class _GuardedResolver(AbstractResolver):
     """Resolves names, and refuses those with any address that is not public."""
 
     def __init__(self, *, allow_private: bool) -> None:
-        self._inner = ThreadedResolver()
+        self._resolver = ThreadedResolver()
         self._allow_private = allow_private
 
     @override
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        resolved_hosts = await self._inner.resolve(host, port, family)
+        resolved_addresses = await self._resolver.resolve(host, port, family)
         if not self._allow_private and not all(
-            is_public(resolved_host["host"]) for resolved_host in resolved_hosts
+            is_public(resolved_address["host"]) for resolved_address in resolved_addresses
         ):
-            raise _private_address_error(host)
-        return resolved_hosts
+            raise _make_private_address_error(host)
+        return resolved_addresses
 
     @override
     async def close(self) -> None:
-        await self._inner.close()
+        await self._resolver.close()
 
 
 async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> str:
     connector = aiohttp.TCPConnector(resolver=_GuardedResolver(allow_private=allow_private), force_close=True)
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
@@ -110,7 +110,7 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
         ):
             # Do not show responses of internal services to everybody who can read the delivery log.
             excerpt = (
-                "" if allow_private else _printable_text(await response.content.read(_MAX_RESPONSE_BYTES))
+                "" if allow_private else _to_printable_text(await response.content.read(_MAX_RESPONSE_BYTES))
             )
             if 200 <= response.status < 300:
                 return excerpt
@@ -119,17 +119,17 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
                 permanent=response.status in _PERMANENT_STATUSES,
             )
     except TimeoutError as error:
-        raise SendError(f"no response within {TIMEOUT:g} s") from error
+        raise SendError(f"no response within {TIMEOUT_SECONDS:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise SendError(f"{type(error).__name__}: {error}") from error
 
 
-def _printable_text(content: bytes) -> str:
+def _to_printable_text(content: bytes) -> str:
     text = content.decode("utf-8", "replace").strip()
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _private_address_error(host: str) -> PrivateAddressError:
+def _make_private_address_error(host: str) -> PrivateAddressError:
     return PrivateAddressError(
         f"{host} is a private or loopback address. Enable “Allow private addresses” in the channel to send there",
         permanent=True,

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from fleet.alerts.channels import SendRequest
 
 #: Key in `Channel.config` for the origin of a sealed address.
-_HOST = "host"
-_PORTS = {"http": 80, "https": 443}
+_ORIGIN_KEY = "host"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class ChannelInput:
     """An input of the channel form. Kinds with the same sort of value share an input."""
 
     name: str
@@ -26,14 +26,14 @@ class Input:
     is_hidden: bool = False
 
 
-ADDRESS, SECRET = Input("url", "Address"), Input("secret", "Secret", is_hidden=True)
+ADDRESS_INPUT, SECRET_INPUT = ChannelInput("url", "Address"), ChannelInput("secret", "Secret", is_hidden=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ChannelField:
     """A value that channels of a kind store."""
 
-    input: Input
+    input: ChannelInput
     #: Key of the value in `Channel.config`, or in `Channel.secrets` for a secret.
     key: str
     help: str
@@ -51,15 +51,15 @@ class ChannelKind:
 
     #: Name in the database, on pages and in docs.
     slug: str
-    fields: tuple[Field, ...]
+    fields: tuple[ChannelField, ...]
     #: Sends a notification. Raises SendError.
     send: Callable[[SendRequest], None]
     #: Returns what secrets and the permission for private addresses are bound to; empty: the kind has no address.
-    origin: Callable[[Mapping[str, str]], str]
+    origin_of: Callable[[Mapping[str, str]], str]
     #: People read the notifications. Other receivers open an alert for each one, which nothing might resolve.
-    is_read: bool = False
+    is_read_by_people: bool = False
     #: The receiver accepts acknowledgements of incidents.
-    takes_acknowledgements: bool = False
+    accepts_acknowledgements: bool = False
     #: Reposts the current state of incidents, for receivers that drop alerts that are not reposted. They identify an
     #: alert by its labels, including the severity. Raises SendError.
     repost: Callable[[Sequence[SendRequest]], None] | None = None
@@ -71,35 +71,35 @@ class ChannelKind:
         for field in self.fields:
             if field_value := field_values[field.key]:
                 (secrets if field.is_secret else config)[field.key] = field_value
-                config |= {_HOST: visible_origin(field_value)} if field.shows_origin else {}
+                config |= {_ORIGIN_KEY: visible_origin_of(field_value)} if field.shows_origin else {}
         return config, secrets
 
 
 def destination_of(config: Mapping[str, str]) -> str:
     """Return the destination of a channel, without the path of its URL, which often is a secret."""
     return ", ".join(
-        f"{field_value}/…" if key == _HOST else _without_path(field_value)
+        f"{field_value}/…" if key == _ORIGIN_KEY else _without_path(field_value)
         for key, field_value in config.items()
     )
 
 
-def visible_origin(url: str) -> str:
+def visible_origin_of(url: str) -> str:
     """Return the public part of a valid URL: `https://hooks.example.com`."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def url_origin(field_values: Mapping[str, str], default: str = "") -> str:
+def normalized_origin_of(field_values: Mapping[str, str], default: str = "") -> str:
     """Return the normalized scheme, host and port of the URL of a channel; empty if the URL is not valid."""
     try:
-        parts = urlsplit(field_values.get("url") or field_values.get(_HOST) or default)
-        port = parts.port or _PORTS.get(parts.scheme)
+        parts = urlsplit(field_values.get("url") or field_values.get(_ORIGIN_KEY) or default)
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         return ""
     return f"{parts.scheme}://{parts.hostname}:{port}" if parts.hostname else ""
 
 
 def _without_path(address: str) -> str:
-    if "://" not in address or address.rstrip("/") == visible_origin(address):
+    if "://" not in address or address.rstrip("/") == visible_origin_of(address):
         return address
-    return f"{visible_origin(address)}/…"
+    return f"{visible_origin_of(address)}/…"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from fleet.alerts.channels import alertmanager, apprise, email, pagerduty, webhook
 
 #: Kinds by slug, in the order of the form.
-KINDS = {
+CHANNEL_KINDS = {
     kind.slug: kind for kind in (email.KIND, webhook.KIND, alertmanager.KIND, pagerduty.KIND, apprise.KIND)
 }
 #: Slugs of the kinds whose notifications people read, and of those that take acknowledgements.
-READABLE_KINDS = frozenset(slug for slug, kind in KINDS.items() if kind.is_read)
-ACKNOWLEDGEABLE_KINDS = frozenset(slug for slug, kind in KINDS.items() if kind.takes_acknowledgements)
+KINDS_READ_BY_PEOPLE = frozenset(slug for slug, kind in CHANNEL_KINDS.items() if kind.is_read_by_people)
+KINDS_ACCEPTING_ACKNOWLEDGEMENTS = frozenset(
+    slug for slug, kind in CHANNEL_KINDS.items() if kind.accepts_acknowledgements
+)
 #: Repost functions by slug, of kinds whose receivers keep a list of alerts.
-REPOSTS = {slug: kind.repost for slug, kind in KINDS.items() if kind.repost is not None}
+REPOST_FUNCTIONS = {slug: kind.repost for slug, kind in CHANNEL_KINDS.items() if kind.repost is not None}
 #: Inputs of the channel form.
-INPUTS = tuple(dict.fromkeys(field.input for kind in KINDS.values() for field in kind.fields))
+CHANNEL_INPUTS = tuple(dict.fromkeys(field.input for kind in CHANNEL_KINDS.values() for field in kind.fields))

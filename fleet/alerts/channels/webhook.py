@@ -10,8 +10,14 @@ import hmac
 import json
 
 from fleet.alerts.channels import SendRequest
-from fleet.alerts.channels.http import check_address, post
-from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
+from fleet.alerts.channels.http import check_channel_url, post
+from fleet.alerts.channels.kind import (
+    ADDRESS_INPUT,
+    SECRET_INPUT,
+    ChannelField,
+    ChannelKind,
+    normalized_origin_of,
+)
 
 
 def send(request: SendRequest) -> None:
@@ -44,13 +50,21 @@ KIND = ChannelKind(
     slug="webhook",
     fields=(
         # The path of the URL often is a secret.
-        Field(
-            ADDRESS, "url", "URL", is_required=True, is_secret=True, shows_origin=True, check=check_address
+        ChannelField(
+            ADDRESS_INPUT,
+            "url",
+            "URL",
+            is_required=True,
+            is_secret=True,
+            shows_origin=True,
+            check=check_channel_url,
         ),
-        Field(SECRET, "signing_key", "signing key, if the receiver verifies signatures", is_secret=True),
+        ChannelField(
+            SECRET_INPUT, "signing_key", "signing key, if the receiver verifies signatures", is_secret=True
+        ),
     ),
     send=send,
-    origin=url_origin,
-    is_read=True,
-    takes_acknowledgements=True,
+    origin_of=normalized_origin_of,
+    is_read_by_people=True,
+    accepts_acknowledgements=True,
 )

@@ -46,7 +46,7 @@ def test_service_that_responds_with_500_raises_an_error() -> None:
 def test_local_or_invalid_address_is_refused(url: str) -> None:
     """The error is permanent."""
     with pytest.raises(SendError) as error_info:
-        apprise.open_service(url)
+        apprise.create_service(url)
     assert error_info.value.permanent
 
 
@@ -65,7 +65,7 @@ def test_host_that_resolves_to_a_private_address_after_the_check_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The address of the connection counts: DNS may answer differently later, and a service may redirect."""
-    monkeypatch.setattr(apprise, "check_host", lambda host: None)
+    monkeypatch.setattr(apprise, "require_public_host", lambda host: None)
     with run_receiver() as receiver:
         url = receiver.url.replace("http://", "json://")
         request = replace(make_send_request(secrets={"url": url}), allow_private=False)
@@ -90,10 +90,12 @@ def test_host_that_resolves_to_a_private_address_after_the_check_is_refused(
 )
 def test_address_that_names_a_local_file_is_refused(url: str) -> None:
     """Apprise would read templates and keys from the disk of the console."""
-    service = apprise.open_service(url.partition("?")[0] + ("?mode=legacy" if url.startswith("fcm") else ""))
+    service = apprise.create_service(
+        url.partition("?")[0] + ("?mode=legacy" if url.startswith("fcm") else "")
+    )
     assert service.url()
     with pytest.raises(SendError, match="not a valid Apprise URL"):
-        apprise.open_service(url)
+        apprise.create_service(url)
 
 
 def test_attempt_that_exceeds_the_timeout_is_abandoned() -> None:
@@ -105,18 +107,18 @@ def test_attempt_that_exceeds_the_timeout_is_abandoned() -> None:
         apprise.run_with_timeout(0.05, "one", gate.wait)
     assert apprise.run_with_timeout(10.0, "two", lambda: 2) == 2
     gate.set()
-    eventually_sync(lambda: not apprise.pending_addresses)
+    eventually_sync(lambda: not apprise.addresses_in_progress)
     assert apprise.run_with_timeout(10.0, "one", lambda: 1) == 1
 
 
 def test_timeouts_in_an_address_do_not_extend_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Timeouts and retries in an address cannot occupy a sender thread for longer than the timeout."""
-    monkeypatch.setattr(apprise, "TIMEOUT", 0.2)
+    monkeypatch.setattr(apprise, "TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"json://127.0.0.1:{silent.getsockname()[1]}/?rto=86400&cto=86400&retry=10&wait=20"
         with pytest.raises(SendError):
             apprise.send(make_send_request(secrets={"url": url}))
-        eventually_sync(lambda: not apprise.pending_addresses)
+        eventually_sync(lambda: not apprise.addresses_in_progress)
 
 
 def test_error_does_not_contain_log_lines_of_another_channel() -> None:
@@ -140,4 +142,4 @@ def test_error_does_not_contain_log_lines_of_another_channel() -> None:
 
 def test_kodi_service_is_accepted() -> None:
     """Its schema is a number where other services have a string."""
-    assert apprise.open_service("kodi://example.com").url()
+    assert apprise.create_service("kodi://example.com").url()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.alerts.channels.guard import public_only
+from fleet.alerts.channels.guard import refuse_private_addresses
 from tests.fakes.receivers import run_receiver
 
 
@@ -16,7 +16,7 @@ def test_guard_refuses_private_addresses_and_names_them() -> None:
     """TCP, UDP by host name and Unix sockets; after the block everything is allowed again."""
     with run_receiver() as receiver:
         target = ("127.0.0.1", int(receiver.url.split(":")[2].split("/")[0]))
-        with public_only() as guard:
+        with refuse_private_addresses() as guard:
             with pytest.raises(PermissionError, match="private"):
                 socket.create_connection(target)
             assert guard.refused_address == str(target)
@@ -37,7 +37,7 @@ def test_guard_applies_to_its_context_and_not_to_other_threads() -> None:
             socket.create_connection(target).close()
             connections.append(True)
 
-        with public_only() as guard, ThreadPoolExecutor(1) as workers:
+        with refuse_private_addresses() as guard, ThreadPoolExecutor(1) as workers:
             unguarded_thread = threading.Thread(target=connect)
             unguarded_thread.start()
             unguarded_thread.join()

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fleet.alerts.channels import SendError, http
-from fleet.alerts.channels.http import PrivateAddressError, check_host, post
+from fleet.alerts.channels.http import PrivateAddressError, post, require_public_host
 from tests.fakes.receivers import Receiver, run_receiver
 
 
@@ -81,7 +81,7 @@ def test_host_that_resolves_to_a_private_address_is_refused(
     """A public host name with a private address among its addresses."""
     _fake_dns(monkeypatch, "93.184.216.34", private_address)
     with pytest.raises(PrivateAddressError):
-        check_host("innocent.example.com")
+        require_public_host("innocent.example.com")
     with pytest.raises(PrivateAddressError):
         post("http://innocent.example.com/", b"", {}, allow_private=False)
 
@@ -89,7 +89,7 @@ def test_host_that_resolves_to_a_private_address_is_refused(
 def test_invalid_host_name_is_an_error() -> None:
     """Not a traceback of the IDNA codec."""
     with pytest.raises(SendError, match="could not be resolved"):
-        check_host("a" * 64 + ".example.com")
+        require_public_host("a" * 64 + ".example.com")
 
 
 @pytest.mark.parametrize(

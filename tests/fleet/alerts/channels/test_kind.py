@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, Input, destination_of, url_origin
+from fleet.alerts.channels.kind import (
+    ADDRESS_INPUT,
+    SECRET_INPUT,
+    ChannelField,
+    ChannelInput,
+    ChannelKind,
+    destination_of,
+    normalized_origin_of,
+)
 from tests.fakes.receivers import run_receiver
 from tests.fakes.send_requests import make_send_request
 from tests.meta.house import ROOT
@@ -14,12 +22,12 @@ from tests.meta.house import ROOT
 _KIND = ChannelKind(
     slug="chat",
     fields=(
-        Field(ADDRESS, "url", "its address", is_secret=True, shows_origin=True),
-        Field(SECRET, "token", "its token", is_secret=True),
-        Field(Input("room", "Room"), "room", "a room"),
+        ChannelField(ADDRESS_INPUT, "url", "its address", is_secret=True, shows_origin=True),
+        ChannelField(SECRET_INPUT, "token", "its token", is_secret=True),
+        ChannelField(ChannelInput("room", "Room"), "room", "a room"),
     ),
     send=lambda request: None,
-    origin=url_origin,
+    origin_of=normalized_origin_of,
 )
 
 
@@ -55,16 +63,20 @@ def test_equal_origins_have_one_spelling() -> None:
         "https://hooks.example.com:8443/",
         "https://hooks.example.org/",
     )
-    origins = [url_origin({"url": url}) for url in (*equal_urls, *other_urls)]
+    origins = [normalized_origin_of({"url": url}) for url in (*equal_urls, *other_urls)]
     assert origins[0] == origins[1]
     assert len(set(origins)) == 4
-    assert url_origin({"host": "https://hooks.example.com"}) == url_origin({}, equal_urls[0]) == origins[0]
+    assert (
+        normalized_origin_of({"host": "https://hooks.example.com"})
+        == normalized_origin_of({}, equal_urls[0])
+        == origins[0]
+    )
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "https://x:99999/", "https://[x/"])
 def test_invalid_address_has_no_origin(url: str) -> None:
     """The form refuses such an address."""
-    assert url_origin({"url": url}) == ""
+    assert normalized_origin_of({"url": url}) == ""
 
 
 def test_module_of_the_how_to_sends_notifications(tmp_path: Path) -> None:
@@ -80,4 +92,4 @@ def test_module_of_the_how_to_sends_notifications(tmp_path: Path) -> None:
         kind.send(make_send_request(config=config, secrets=secrets))
     assert receiver.bodies[0]["room"] == "ops"
     assert receiver.requests[0][1]["Authorization"] == "Bearer t"
-    assert kind.origin(config) == url_origin({"url": receiver.url})
+    assert kind.origin_of(config) == normalized_origin_of({"url": receiver.url})

@@ -4,19 +4,25 @@ import pytest
 
 from fleet.alerts.channels import SendError
 from fleet.alerts.channels.kind import ChannelKind
-from fleet.alerts.channels.registry import ACKNOWLEDGEABLE_KINDS, INPUTS, KINDS, READABLE_KINDS, REPOSTS
+from fleet.alerts.channels.registry import (
+    CHANNEL_INPUTS,
+    CHANNEL_KINDS,
+    KINDS_ACCEPTING_ACKNOWLEDGEMENTS,
+    KINDS_READ_BY_PEOPLE,
+    REPOST_FUNCTIONS,
+)
 from fleet.models.alerting import Channel
 
-_FOR_EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+_FOR_EACH_KIND = pytest.mark.parametrize("kind", CHANNEL_KINDS.values(), ids=list(CHANNEL_KINDS))
 
 
 def test_slugs_of_the_kinds_do_not_change() -> None:
     """The slugs are stored with channels."""
-    assert list(KINDS) == ["email", "webhook", "alertmanager", "pagerduty", "apprise"]
-    assert {"email", "webhook", "apprise"} == READABLE_KINDS
-    assert {"pagerduty", "webhook"} == ACKNOWLEDGEABLE_KINDS
-    assert set(REPOSTS) == {"alertmanager"}
-    assert [entry.name for entry in INPUTS] == ["to", "url", "secret"]
+    assert list(CHANNEL_KINDS) == ["email", "webhook", "alertmanager", "pagerduty", "apprise"]
+    assert {"email", "webhook", "apprise"} == KINDS_READ_BY_PEOPLE
+    assert {"pagerduty", "webhook"} == KINDS_ACCEPTING_ACKNOWLEDGEMENTS
+    assert set(REPOST_FUNCTIONS) == {"alertmanager"}
+    assert [entry.name for entry in CHANNEL_INPUTS] == ["to", "url", "secret"]
 
 
 @_FOR_EACH_KIND
@@ -40,7 +46,7 @@ def test_secrets_have_an_origin(kind: ChannelKind) -> None:
     if not any(field.is_secret for field in kind.fields):
         return
     urls = ("https://a.example.com/", "https://b.example.com/")
-    origins = {kind.origin({field.key: url for field in kind.fields}) for url in urls}
+    origins = {kind.origin_of({field.key: url for field in kind.fields}) for url in urls}
     assert len(origins - {""}) == 2
 
 
