@@ -17,9 +17,11 @@ class FleetConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks; complete roles and alert rules after every migration."""
         from fleet import checks  # noqa: F401 - registers them
-        from fleet.alerts.store import ensure_defaults  # models load only when the app registry is ready
+        from fleet.alerts.store import (
+            ensure_alert_defaults,
+        )  # models load only when the app registry is ready
         from fleet.models.access import create_roles  # models load only when the app registry is ready
 
         # django.contrib.auth is earlier in INSTALLED_APPS, so its handler has created the permissions by then.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="fleet.create_roles")
-        post_migrate.connect(ensure_defaults, sender=self, dispatch_uid="fleet.ensure_alert_defaults")
+        post_migrate.connect(ensure_alert_defaults, sender=self, dispatch_uid="fleet.ensure_alert_defaults")

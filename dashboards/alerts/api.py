@@ -234,7 +234,7 @@ def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceReques
             starts_at + body.hours * 3600,
             request_actor_of(request),
             cluster=require_cluster(cluster),
-            confirmation=body.confirmation,
+            typed_word=body.confirmation,
         )
     except AlreadySilencedError as error:
         raise HttpError(409, sentence_of(error)) from error

@@ -18,7 +18,7 @@ from fleet.alerts.channels.registry import CHANNEL_INPUTS, CHANNEL_KINDS
 from fleet.alerts.digest import DigestPeriod
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
 from fleet.alerts.rules import RuleKind
-from fleet.alerts.silences import LONGEST_WINDOW, WindowError, zone_of
+from fleet.alerts.silences import MAX_WINDOW_LENGTH, WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.models.alerting import (
     AgentLabel,
@@ -146,7 +146,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     duration = ReadableDurationField(
         minimum=_SHORTEST_SILENCE,
-        maximum=LONGEST_WINDOW.total_seconds(),
+        maximum=MAX_WINDOW_LENGTH.total_seconds(),
         initial=7200,
         help_text="Example: 1 h 30 min.",
     )

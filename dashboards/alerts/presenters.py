@@ -238,12 +238,12 @@ def next_notification_of(
         at, reason, kind = escalation_at, "escalation unless acknowledged", NotificationKind.ESCALATED
     planned_receivers = plan_receivers(matched_routes, incident, kind, at or now)
     if kind is NotificationKind.RESOLVED:
-        planned_receivers = store.plan_end_receivers(row, planned_receivers, at or now)
+        planned_receivers = store.plan_resolved_receivers(row, planned_receivers, at or now)
     delays = [(send_at, delay_reason) for send_at, delay_reason in planned_receivers.values() if delay_reason]
     if at is not None and planned_receivers and len(delays) == len(planned_receivers):
         at, delay_reason = min(delays)
         reason = f"{reason}, delayed until the end of the {delay_reason}"
-    if at is None and (resolved_channel_names := _channel_names(store.plan_end_receivers(row, {}, now))):
+    if at is None and (resolved_channel_names := _channel_names(store.plan_resolved_receivers(row, {}, now))):
         reason = (
             f"{reason}; only the resolved notification will be sent, to {', '.join(resolved_channel_names)}"
         )

@@ -15,8 +15,8 @@ from django.db.models import Max
 from fleet.alerts.channels.deadman import DeadmanSwitch
 from fleet.alerts.evaluator import Evaluator, LiveUpdate, claim_ending_silences
 from fleet.alerts.incident_actions import notify_silence_end
-from fleet.alerts.outbox import SENDER_THREADS, SENDERS, Outbox, SenderSlots
-from fleet.alerts.repost import INTERVAL, Reposter
+from fleet.alerts.outbox import SEND_FUNCTIONS, SENDER_THREAD_COUNT, Outbox, SenderSlots
+from fleet.alerts.repost import REPOST_INTERVAL_SECONDS, Reposter
 from fleet.isolation import for_each_cluster, isolate_errors
 from fleet.lease import LeaseHeldError
 from fleet.models import Cluster
@@ -55,7 +55,7 @@ class AlertingProcess:
             threading.Thread(
                 target=self._run_sender, args=(sender_index, slots), name=f"send-{sender_index}", daemon=True
             )
-            for sender_index in range(SENDER_THREADS)
+            for sender_index in range(SENDER_THREAD_COUNT)
         ]
         heartbeat_thread = threading.Thread(target=self._run_heartbeat, name="deadman", daemon=True)
         repost_thread = threading.Thread(target=self._run_reposter, name="repost", daemon=True)
@@ -110,7 +110,7 @@ class AlertingProcess:
 
     def _run_sender(self, sender_index: int, slots: SenderSlots) -> None:
         """Send due notifications. The first thread checks every second, the others every 5 s or when there is work."""
-        outbox = Outbox(f"{self.holder}/{sender_index}", time.time, random.random, SENDERS, slots)
+        outbox = Outbox(f"{self.holder}/{sender_index}", time.time, random.random, SEND_FUNCTIONS, slots)
         while not self.stop_event.is_set():
             has_sent = False
             with isolate_errors("a notification could not be sent and will be retried"):
@@ -128,9 +128,9 @@ class AlertingProcess:
 
     def _run_reposter(self) -> None:
         reposter = Reposter(self.holder, time.time)
-        while not self.stop_event.wait(INTERVAL):
+        while not self.stop_event.wait(REPOST_INTERVAL_SECONDS):
             with isolate_errors("open alerts could not be reposted to Alertmanager; next attempt in 60 s"):
-                reposter.post_open_alerts()
+                reposter.repost_open_alerts()
         connection.close()
 
     def _run_heartbeat(self) -> None:

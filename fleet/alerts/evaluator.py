@@ -29,7 +29,7 @@ from fleet.alerts.matchers import Matcher, are_agent_matchers
 from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
-from fleet.alerts.silences import WARN_BEFORE, Silence, find_active_silences
+from fleet.alerts.silences import WARN_BEFORE_SECONDS, Silence, find_active_silences
 from fleet.alerts.steady_state import SteadyState, steady_state_of
 from fleet.models import alerting
 from fleet.models import incidents as incident_models
@@ -124,7 +124,7 @@ class Evaluator:
             self._leases[cluster] = lease.take(cluster, lease.ALERTS, self._holder, to_moment(now))
         rules = tuple(store.read_rules(cluster))
         active_silences = tuple(
-            find_active_silences(store.read_silences(now), store.read_windows(), cluster, now)
+            find_active_silences(store.read_silences(now), store.read_maintenance_windows(), cluster, now)
         )
         facts = self.gather_facts(cluster, now, active_silences)
         cluster_incidents = self._load_incidents(cluster)
@@ -183,7 +183,7 @@ class Evaluator:
             or store.read_acknowledgement_fingerprint(cluster)
             != cluster_incidents.acknowledgement_fingerprint
         ):
-            incident_rows = store.load_incidents(cluster)
+            incident_rows = store.load_incident_rows(cluster)
             incidents = {key: store.incident_of(row) for key, row in incident_rows.items()}
             cluster_incidents = self._cluster_incidents[cluster] = _ClusterIncidents(
                 incident_rows, incidents, _acknowledgement_fingerprint_of(incident_rows)
@@ -198,7 +198,7 @@ class Evaluator:
             return make_blind_facts(
                 cluster, now, None, f"Refloat monitoring cannot read the fleet state: {error}."
             )
-        patterns = store.read_labels(cluster)
+        patterns = store.read_label_patterns(cluster)
         agent_silence_matchers = [
             silence.matchers for silence in active_silences if are_agent_matchers(silence.matchers)
         ]
@@ -266,7 +266,7 @@ class Evaluator:
     def _record_versions_and_digests(self, cluster: str, facts: ClusterFacts, now: float) -> None:
         """Record version changes of instances, and create due digests."""
         if facts.is_fresh and facts.versions != self._versions_by_cluster.get(cluster):
-            store.record_versions(cluster, facts.versions, now)
+            store.record_version_changes(cluster, facts.versions, now)
             self._versions_by_cluster[cluster] = facts.versions
         if now - self._digest_checked_at.get(cluster, 0.0) >= _DIGEST_CHECK_SECONDS:
             self._digest_checked_at[cluster] = now
@@ -292,7 +292,7 @@ class Evaluator:
         )
         planned_receivers = plan_receivers(match_routes(routes, incident), incident, notification.kind, now)
         if notification.kind is NotificationKind.RESOLVED:
-            planned_receivers = store.plan_end_receivers(row, planned_receivers, now)
+            planned_receivers = store.plan_resolved_receivers(row, planned_receivers, now)
         store.enqueue_deliveries(row, notification.kind, notification.key, payload, planned_receivers, now)
 
     def _make_live_update(
@@ -392,7 +392,7 @@ def match_agents(table: FleetTable, matchers: Sequence[Matcher], mask_by_label: 
 def claim_ending_silences(now: float) -> list[alerting.Silence]:
     """Return the silences that end soon, each once."""
     ending_silences = alerting.Silence.objects.filter(
-        expiry_notified=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE
+        expiry_notified=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE_SECONDS
     )
     return [
         silence

@@ -25,7 +25,7 @@ from fleet.vocabulary.incidents import IncidentState, Notification, Notification
 #: Longest silence, seconds: silences must not switch alerts off for good.
 MAX_SILENCE_SECONDS = 30 * 86400.0
 #: How far in the future a silence may start, and how far in the past a typed start counts as now, seconds.
-_MAX_START_DELAY, _START_TOLERANCE = 90 * 86400.0, 60.0
+_MAX_START_DELAY_SECONDS, _START_TOLERANCE_SECONDS = 90 * 86400.0, 60.0
 
 
 class ActionError(RefusalError, ValueError):
@@ -38,10 +38,10 @@ class AlreadySilencedError(ActionError):
 
 def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "") -> bool:
     """Acknowledge an incident. Return False if it was acknowledged or resolved before."""
-    open_rows = Incident.objects.filter(pk=row.pk, acknowledged_at=None).exclude(
+    acknowledgeable_rows = Incident.objects.filter(pk=row.pk, acknowledged_at=None).exclude(
         state=IncidentState.RESOLVED.value
     )
-    if not open_rows.update(acknowledged_at=now, acknowledged_by=actor_name[:200]):
+    if not acknowledgeable_rows.update(acknowledged_at=now, acknowledged_by=actor_name[:200]):
         return False
     row.refresh_from_db()
     add_timeline_entry(
@@ -50,13 +50,15 @@ def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "
     incident = store.incident_of(row)
     notification = Notification(NotificationKind.ACKNOWLEDGED, incident, now, incident.notification_count)
     deliveries = Delivery.objects.filter(incident=row, channel__kind__in=KINDS_ACCEPTING_ACKNOWLEDGEMENTS)
-    notified_channels = set(deliveries.values_list("channel", flat=True))
+    notified_channel_ids = set(deliveries.values_list("channel", flat=True))
     planned_receivers = plan_receivers(
         match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now
     )
     payload = notifications.payload_of(notification, NotificationLinks(console_url, "", row.pk))
     notified_receivers = {
-        channel: schedule for channel, schedule in planned_receivers.items() if channel in notified_channels
+        channel: schedule
+        for channel, schedule in planned_receivers.items()
+        if channel in notified_channel_ids
     }
     store.enqueue_deliveries(
         row, notification.kind, f"{incident.id}/acknowledged-{int(now)}", payload, notified_receivers, now
@@ -100,11 +102,11 @@ def create_silence(
     actor: RequestActor,
     *,
     cluster: str = "",
-    confirmation: str = "",
+    typed_word: str = "",
 ) -> Silence:
-    """Create a silence. Raises ActionError, AlreadySilencedError, MatchError.
+    """Create a silence. Raises ActionError, AlreadySilencedError, MatcherError.
 
-    Matchers that match everything require `confirmation`. `creator` is always the signed-in user.
+    Matchers that match everything require `typed_word`. `creator` is always the signed-in user.
     """
     parsed_matchers = parse_matchers(matchers)
     row = Silence(
@@ -115,12 +117,12 @@ def create_silence(
         starts_at=starts_at,
         ends_at=ends_at,
     )
-    with record_outcome(_attempt_of(AuditAction.SILENCE_CREATE, row, actor)):
+    with record_outcome(_create_silence_attempt(AuditAction.SILENCE_CREATE, row, actor)):
         if not row.reason:
             raise ActionError("enter a reason for the silence")
         if not 0 < ends_at - starts_at <= MAX_SILENCE_SECONDS:
             raise ActionError("a silence must end after it starts and last 30 days at most")
-        if matches_everything(parsed_matchers) and confirmation.strip().lower() != CONFIRMATION_WORD:
+        if matches_everything(parsed_matchers) and typed_word.strip().lower() != CONFIRMATION_WORD:
             raise ActionError(
                 f"these matchers silence everything or almost everything. Type “{CONFIRMATION_WORD}” to confirm"
             )
@@ -144,7 +146,7 @@ def _find_duplicate_silence(
 def starts_at_of(requested_start: datetime | None, now: float) -> float:
     """Return the start of a new silence; `requested_start` None: now. Raises ActionError."""
     at = now if requested_start is None else to_seconds(requested_start)
-    if not -_START_TOLERANCE <= at - now <= _MAX_START_DELAY:
+    if not -_START_TOLERANCE_SECONDS <= at - now <= _MAX_START_DELAY_SECONDS:
         raise ActionError("a silence must start now or within the next 90 days")
     return at
 
@@ -152,7 +154,7 @@ def starts_at_of(requested_start: datetime | None, now: float) -> float:
 def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor) -> None:
     """Extend a silence by a number of seconds, from its end or from now. Raises ActionError."""
     ends_at = max(row.ends_at, now) + seconds
-    with record_outcome(_attempt_of(AuditAction.SILENCE_EXTEND, row, actor)):
+    with record_outcome(_create_silence_attempt(AuditAction.SILENCE_EXTEND, row, actor)):
         if ends_at - now > MAX_SILENCE_SECONDS:
             raise ActionError("a silence must end within the next 30 days")
         if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(
@@ -163,11 +165,11 @@ def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor
 
 def end_silence(row: Silence, now: float, actor: RequestActor) -> None:
     """End a silence now. Its row is kept as expired."""
-    with record_outcome(_attempt_of(AuditAction.SILENCE_END, row, actor)):
+    with record_outcome(_create_silence_attempt(AuditAction.SILENCE_END, row, actor)):
         Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
 
 
-def _attempt_of(action: AuditAction, row: Silence, actor: RequestActor) -> Attempt:
+def _create_silence_attempt(action: AuditAction, row: Silence, actor: RequestActor) -> Attempt:
     return actor.create_attempt(action, row.cluster, row.matchers or "everything", reason=row.reason)
 
 
@@ -176,12 +178,12 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
 
     Only channels that people read are notified; other receivers would open a new alert.
     """
-    channel_kinds = dict(Channel.objects.values_list("pk", "kind"))
+    kind_by_channel = dict(Channel.objects.values_list("pk", "kind"))
     incident_rows = Incident.objects.filter(
         silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value
     )
     silenced_rows = list(incident_rows.filter(cluster=row.cluster) if row.cluster else incident_rows)
-    trees = {
+    routes_by_cluster = {
         cluster: store.read_routes(cluster)
         for cluster in {incident_row.cluster_id for incident_row in silenced_rows}
     }
@@ -190,26 +192,31 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
         incident = store.incident_of(incident_row)
         notification = Notification(NotificationKind.SILENCE_ENDS, incident, now, incident.notification_count)
         planned_receivers = plan_receivers(
-            match_routes(trees[incident_row.cluster_id], incident), incident, notification.kind, now
+            match_routes(routes_by_cluster[incident_row.cluster_id], incident),
+            incident,
+            notification.kind,
+            now,
         )
-        readable_receivers = {
+        receivers_read_by_people = {
             channel: schedule
             for channel, schedule in planned_receivers.items()
-            if channel_kinds.get(channel) in KINDS_READ_BY_PEOPLE
+            if kind_by_channel.get(channel) in KINDS_READ_BY_PEOPLE
         }
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
         payload = notifications.payload_of(
             notification, NotificationLinks(console_url, "", incident_row.pk)
         ) | {"key": key}
         with transaction.atomic():
-            store.enqueue_deliveries(incident_row, notification.kind, key, payload, readable_receivers, now)
+            store.enqueue_deliveries(
+                incident_row, notification.kind, key, payload, receivers_read_by_people, now
+            )
             text = f"Silenced until {notifications.format_utc(row.ends_at)}: {row.reason}"
             add_timeline_entry(incident_row, TimelineKind.SILENCE_ENDS, "", text, now)
         incident_count += 1
     return incident_count
 
 
-def enqueue_test(channel: Channel, now: float, actor: RequestActor) -> Delivery:
+def enqueue_test_notification(channel: Channel, now: float, actor: RequestActor) -> Delivery:
     """Queue a test notification for a channel and return its delivery."""
     notification = notifications.make_test_notification(channel.name, now)
     with record_outcome(actor.create_attempt(AuditAction.CHANNEL_TEST, channel.cluster, channel.name)):
@@ -228,21 +235,21 @@ def delete_channel(row: Channel, now: float, actor: RequestActor) -> int:
     """Delete a channel and return how many notifications it leaves unsent. The delivery log keeps its rows."""
     attempt = actor.create_attempt(AuditAction.CHANNEL_DELETE, row.cluster, row.name)
     with record_outcome(attempt), transaction.atomic():
-        log = Delivery.objects.filter(channel=row)
-        unsent = log.filter(sent_at=None, failed_at=None).update(
+        deliveries = Delivery.objects.filter(channel=row)
+        unsent_count = deliveries.filter(sent_at=None, failed_at=None).update(
             failed_at=now,
             delay_reason="",
             last_error="The channel was deleted before this notification was sent.",
         )
-        log.update(channel_name=row.name)
+        deliveries.update(channel_name=row.name)
         row.delete()
-    return unsent
+    return unsent_count
 
 
 def retry_delivery(row: Delivery, now: float, actor: RequestActor) -> None:
     """Retry a notification that failed or is waiting."""
     with record_outcome(actor.create_attempt(AuditAction.DELIVERY_RETRY, row.cluster, row.key)):
-        outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, delay_reason="")
+        outbox.select_open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, delay_reason="")
         Delivery.objects.filter(pk=row.pk).exclude(failed_at=None).update(
             failed_at=None, attempts=0, created_at=now, next_attempt_at=now, delay_reason=""
         )

@@ -55,7 +55,7 @@ class Matcher:
 
 
 def parse_matchers(text: str, *, is_for_route: bool = False) -> tuple[Matcher, ...]:
-    """Parse matchers, all of which must hold. Raises MatchError."""
+    """Parse matchers, all of which must hold. Raises MatcherError."""
     try:
         terms = shlex.split(text)
     except ValueError as error:

@@ -27,19 +27,19 @@ from fleet.vocabulary.incidents import TimelineKind
 
 logger = logging.getLogger(__name__)
 
-Sender = Callable[[SendRequest], None]
+SendFunction = Callable[[SendRequest], None]
 
 #: Send functions by kind of channel.
-SENDERS: Mapping[str, Sender] = {slug: kind.send for slug, kind in CHANNEL_KINDS.items()}
+SEND_FUNCTIONS: Mapping[str, SendFunction] = {slug: kind.send for slug, kind in CHANNEL_KINDS.items()}
 #: Lease of a step, seconds. A step is shorter: an attempt and the lookup of its host take at most 10 s each.
 LEASE_SECONDS = 60.0
 #: Seconds after which a delivery that still fails is given up.
-GIVE_UP_AFTER = 86400.0
+GIVE_UP_AFTER_SECONDS = 86400.0
 #: First and longest wait between attempts, seconds. Each wait doubles, with 20 % jitter.
-_FIRST_WAIT = 5.0
-_LONGEST_WAIT = 900.0
+_FIRST_WAIT_SECONDS = 5.0
+_MAX_WAIT_SECONDS = 900.0
 #: Sending threads per process. Each one waits for one receiver at a time.
-SENDER_THREADS = 4
+SENDER_THREAD_COUNT = 4
 _RATE_LIMIT_REASON = "rate limit of the channel reached"
 _CHANNEL_FAILING_REASON = "the channel is failing; an earlier notification is retried first"
 
@@ -51,15 +51,17 @@ class SenderSlots:
     One cluster takes at most all threads but one, so its hanging receivers do not delay other clusters.
     """
 
-    total: int = SENDER_THREADS
-    used_counts: Counter[str] = field(default_factory=Counter)
+    thread_count: int = SENDER_THREAD_COUNT
+    used_count_by_cluster: Counter[str] = field(default_factory=Counter)
     #: Held while a delivery is chosen.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def full_clusters(self) -> list[str]:
         """The clusters that use as many threads as they may."""
-        return [cluster for cluster, count in self.used_counts.items() if count >= self.total - 1]
+        return [
+            cluster for cluster, count in self.used_count_by_cluster.items() if count >= self.thread_count - 1
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,9 @@ class Outbox:
 
     holder: str
     clock: Callable[[], float]
-    #: Random number between 0 and 1, for the jitter of waits.
-    chance: Callable[[], float]
-    senders: Mapping[str, Sender]
+    #: Returns a random number between 0 and 1, for the jitter of waits.
+    draw_fraction: Callable[[], float]
+    send_functions: Mapping[str, SendFunction]
     #: Shared by all threads of a process.
     slots: SenderSlots = field(default_factory=SenderSlots)
 
@@ -80,17 +82,17 @@ class Outbox:
             delivery = self._lease_next()
             if delivery is None:
                 return False
-            self.slots.used_counts[delivery.cluster] += 1
+            self.slots.used_count_by_cluster[delivery.cluster] += 1
         try:
             self._send(delivery)
         finally:
             with self.slots.lock:
-                self.slots.used_counts[delivery.cluster] -= 1
+                self.slots.used_count_by_cluster[delivery.cluster] -= 1
         return True
 
     def _send(self, delivery: Delivery) -> None:
         try:
-            self.senders[_channel_of(delivery).kind](self._request_of(delivery))
+            self.send_functions[_channel_of(delivery).kind](self._request_of(delivery))
         except SendError as error:
             self._record_failure(delivery, str(error), permanent=error.permanent)
         except UnsealError as error:
@@ -105,19 +107,21 @@ class Outbox:
     def _lease_next(self) -> Delivery | None:
         now = self.clock()
         for delivery in (
-            due_deliveries(now).exclude(cluster__in=self.slots.full_clusters).select_related("channel")[:20]
+            select_due_deliveries(now)
+            .exclude(cluster__in=self.slots.full_clusters)
+            .select_related("channel")[:20]
         ):
-            if now - delivery.created_at > GIVE_UP_AFTER and delivery.attempts:
+            if now - delivery.created_at > GIVE_UP_AFTER_SECONDS and delivery.attempts:
                 self._give_up(delivery, now)
                 continue
             if _is_rate_limited(_channel_of(delivery), now):
-                waiting_deliveries = open_deliveries().filter(
+                waiting_deliveries = select_open_deliveries().filter(
                     channel=delivery.channel, next_attempt_at__lte=now
                 )
                 waiting_deliveries.update(next_attempt_at=now + 5.0, delay_reason=_RATE_LIMIT_REASON)
                 continue
             is_leased = (
-                due_deliveries(now)
+                select_due_deliveries(now)
                 .filter(pk=delivery.pk, attempts=delivery.attempts)
                 .update(leased_by=self.holder, leased_until=now + LEASE_SECONDS, attempts=F("attempts") + 1)
             )
@@ -135,7 +139,7 @@ class Outbox:
             channel.config,
             unseal(channel.secrets),
             channel.allow_private,
-            _earlier_severities(delivery),
+            _read_earlier_severities(delivery),
         )
 
     @transaction.atomic
@@ -147,7 +151,7 @@ class Outbox:
         ):
             return
         # Release the notifications that waited for this channel to work again.
-        blocked_deliveries = open_deliveries().filter(
+        blocked_deliveries = select_open_deliveries().filter(
             channel=delivery.channel, delay_reason=_CHANNEL_FAILING_REASON
         )
         blocked_deliveries.update(next_attempt_at=now, delay_reason="")
@@ -165,9 +169,9 @@ class Outbox:
         if permanent:
             self._give_up(delivery, now, reason)
             return
-        at = now + backoff_seconds(delivery.attempts, self.chance())
+        next_attempt_at = now + backoff_seconds(delivery.attempts, self.draw_fraction())
         if not _leased_row_of(delivery).update(
-            next_attempt_at=at,
+            next_attempt_at=next_attempt_at,
             attempted_at=now,
             leased_until=None,
             leased_by="",
@@ -175,11 +179,11 @@ class Outbox:
             delay_reason="the last attempt failed",
         ):
             return
-        later_deliveries = open_deliveries().filter(
-            channel=delivery.channel, attempts=0, next_attempt_at__lt=at
+        untried_deliveries = select_open_deliveries().filter(
+            channel=delivery.channel, attempts=0, next_attempt_at__lt=next_attempt_at
         )
-        later_deliveries.exclude(pk=delivery.pk).update(
-            next_attempt_at=at, delay_reason=_CHANNEL_FAILING_REASON
+        untried_deliveries.exclude(pk=delivery.pk).update(
+            next_attempt_at=next_attempt_at, delay_reason=_CHANNEL_FAILING_REASON
         )
 
     @transaction.atomic
@@ -200,18 +204,18 @@ class Outbox:
             IncidentEvent.objects.create(incident_id=delivery.incident_id, at=now, kind=kind, text=text)
 
 
-def open_deliveries() -> QuerySet[Delivery]:
+def select_open_deliveries() -> QuerySet[Delivery]:
     """Return the deliveries that are neither sent nor failed."""
     return Delivery.objects.filter(sent_at=None, failed_at=None)
 
 
-def due_deliveries(now: float) -> QuerySet[Delivery]:
+def select_due_deliveries(now: float) -> QuerySet[Delivery]:
     """Return the deliveries that may be sent now: the oldest of each incident and channel, unless it waits."""
-    older_deliveries = open_deliveries().filter(
+    older_deliveries = select_open_deliveries().filter(
         channel=OuterRef("channel"), incident=OuterRef("incident"), pk__lt=OuterRef("pk")
     )
     return (
-        open_deliveries()
+        select_open_deliveries()
         .filter(Q(channel__enabled=True), next_attempt_at__lte=now)
         .exclude(leased_until__gt=now)
         .exclude(Exists(older_deliveries))
@@ -219,9 +223,11 @@ def due_deliveries(now: float) -> QuerySet[Delivery]:
     )
 
 
-def backoff_seconds(attempts: int, chance: float) -> float:
-    """Return the seconds until the next attempt, after `attempts` attempts; `chance` between 0 and 1 is the jitter."""
-    return min(_FIRST_WAIT * 2.0 ** min(attempts - 1, 16), _LONGEST_WAIT) * (0.8 + 0.4 * chance)
+def backoff_seconds(attempt_count: int, jitter_fraction: float) -> float:
+    """Return the seconds until the next attempt. `jitter_fraction`: 0 to 1."""
+    return min(_FIRST_WAIT_SECONDS * 2.0 ** min(attempt_count - 1, 16), _MAX_WAIT_SECONDS) * (
+        0.8 + 0.4 * jitter_fraction
+    )
 
 
 def prune(before: float) -> int:
@@ -240,7 +246,7 @@ def _channel_of(delivery: Delivery) -> Channel:
     return delivery.channel
 
 
-def _earlier_severities(delivery: Delivery) -> frozenset[str]:
+def _read_earlier_severities(delivery: Delivery) -> frozenset[str]:
     """Return the severities under which the receiver may list alerts of the incident."""
     if delivery.incident_id is None or _channel_of(delivery).kind not in REPOST_FUNCTIONS:
         return frozenset()

@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any, Self
 
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-_LARGEST_INTERVAL = 1_000
+_MAX_INTERVAL = 1_000
 #: Maximum length of a rule, characters.
-LONGEST = 500
+MAX_RULE_LENGTH = 500
 
 
 class RecurrenceError(ValueError):
@@ -54,21 +54,24 @@ class Recurrence:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse a rule. Raises RecurrenceError."""
-        if len(text) > LONGEST:
-            raise RecurrenceError(f"more than {LONGEST} characters")
+        if len(text) > MAX_RULE_LENGTH:
+            raise RecurrenceError(f"more than {MAX_RULE_LENGTH} characters")
         parts: dict[str, str] = {}
         for part in text.upper().removeprefix("RRULE:").split(";"):
             name, equals, part_value = part.partition("=")
-            if not equals or not part_value or name not in _PARTS:
+            if not equals or not part_value or name not in _PART_PARSERS:
                 raise RecurrenceError(
-                    f"{part!r} is not supported. Use {', '.join(_PARTS)}, each with a value"
+                    f"{part!r} is not supported. Use {', '.join(_PART_PARSERS)}, each with a value"
                 )
             if parts.setdefault(name, part_value) != part_value:
                 raise RecurrenceError(f"{name} occurs twice")
         if "FREQ" not in parts:
             raise RecurrenceError("FREQ is missing")
         recurrence = cls(
-            **{_PARTS[name][0]: _PARTS[name][1](part_value) for name, part_value in parts.items()}
+            **{
+                _PART_PARSERS[name][0]: _PART_PARSERS[name][1](part_value)
+                for name, part_value in parts.items()
+            }
         )
         ordinals = {ordinal for ordinal, _ in recurrence.weekdays}
         if ordinals != {0} and ordinals and recurrence.frequency in (Frequency.DAILY, Frequency.WEEKLY):
@@ -79,28 +82,32 @@ class Recurrence:
             raise RecurrenceError("BYSETPOS requires BYMONTH, BYMONTHDAY, BYYEARDAY or BYDAY")
         return recurrence
 
-    def days(self, first: date, begin: date, end: date) -> Iterator[date]:
-        """Yield the days of the rule from `begin` to `end`, both included. `first`: first day of the recurrence."""
-        rule = self._with_defaults(first)
-        cursor: date | None = rule.period_of(max(begin, first))
-        while cursor is not None and cursor <= end:
-            if rule.number_of(first, cursor) % rule.interval == 0:
-                yield from (day for day in _matching_days(rule, cursor) if max(begin, first) <= day <= end)
-            cursor = rule.next_period(cursor)
+    def iterate_days(self, first_day: date, begin: date, end: date) -> Iterator[date]:
+        """Yield the days of the rule from `begin` to `end`, both included. `first_day`: first day of the recurrence."""
+        rule = self._with_defaults(first_day)
+        period_start: date | None = rule.period_start_of(max(begin, first_day))
+        while period_start is not None and period_start <= end:
+            if rule.period_count_between(first_day, period_start) % rule.interval == 0:
+                yield from (
+                    day
+                    for day in _find_matching_days(rule, period_start)
+                    if max(begin, first_day) <= day <= end
+                )
+            period_start = rule.next_period_start(period_start)
 
-    def _with_defaults(self, first: date) -> Self:
+    def _with_defaults(self, first_day: date) -> Self:
         """Return the rule with weekday, day and month of the first day where the rule has none."""
         if self.weekdays or self.month_days or self.year_days:
             return self
         if self.frequency is Frequency.WEEKLY:
-            return replace(self, weekdays=frozenset({(0, first.weekday())}))
+            return replace(self, weekdays=frozenset({(0, first_day.weekday())}))
         if self.frequency is Frequency.DAILY:
             return self
         of_year = self.frequency is Frequency.YEARLY and not self.months
-        months = frozenset({first.month}) if of_year else self.months
-        return replace(self, months=months, month_days=frozenset({first.day}))
+        months = frozenset({first_day.month}) if of_year else self.months
+        return replace(self, months=months, month_days=frozenset({first_day.day}))
 
-    def period_of(self, day: date) -> date:
+    def period_start_of(self, day: date) -> date:
         """Return the first day of the period that contains a day."""
         match self.frequency:
             case Frequency.DAILY:
@@ -112,36 +119,36 @@ class Recurrence:
             case Frequency.YEARLY:
                 return day.replace(month=1, day=1)
 
-    def next_period(self, period: date) -> date | None:
+    def next_period_start(self, period_start: date) -> date | None:
         """Return the first day of the next period; None after the year 9999."""
         try:
-            return period + timedelta(days=self.length_of(period))
+            return period_start + timedelta(days=self.day_count_of(period_start))
         except OverflowError:
             return None
 
-    def length_of(self, period: date) -> int:
+    def day_count_of(self, period_start: date) -> int:
         match self.frequency:
             case Frequency.DAILY:
                 return 1
             case Frequency.WEEKLY:
                 return 7
             case Frequency.MONTHLY:
-                return calendar.monthrange(period.year, period.month)[1]
+                return calendar.monthrange(period_start.year, period_start.month)[1]
             case Frequency.YEARLY:
-                return 366 if calendar.isleap(period.year) else 365
+                return 366 if calendar.isleap(period_start.year) else 365
 
-    def number_of(self, first: date, period: date) -> int:
-        """Return the number of periods between that of `first` and a period."""
-        begin = self.period_of(first)
+    def period_count_between(self, first_day: date, period_start: date) -> int:
+        """Return the number of periods between that of `first_day` and a period."""
+        begin = self.period_start_of(first_day)
         match self.frequency:
             case Frequency.DAILY:
-                return (period - begin).days
+                return (period_start - begin).days
             case Frequency.WEEKLY:
-                return (period - begin).days // 7
+                return (period_start - begin).days // 7
             case Frequency.MONTHLY:
-                return (period.year - begin.year) * 12 + period.month - begin.month
+                return (period_start.year - begin.year) * 12 + period_start.month - begin.month
             case Frequency.YEARLY:
-                return period.year - begin.year
+                return period_start.year - begin.year
 
     def matches(self, day: date) -> bool:
         month_length = calendar.monthrange(day.year, day.month)[1]
@@ -164,10 +171,10 @@ class Recurrence:
 
 
 @lru_cache(maxsize=256)
-def _matching_days(rule: Recurrence, period: date) -> tuple[date, ...]:
+def _find_matching_days(rule: Recurrence, period_start: date) -> tuple[date, ...]:
     """Return the days of a period that match a rule."""
-    begin = period.toordinal()
-    span = range(begin, min(begin + rule.length_of(period), date.max.toordinal() + 1))
+    begin = period_start.toordinal()
+    span = range(begin, min(begin + rule.day_count_of(period_start), date.max.toordinal() + 1))
     days = [day for day in map(date.fromordinal, span) if rule.matches(day)]
     if not rule.positions:
         return tuple(days)
@@ -175,27 +182,27 @@ def _matching_days(rule: Recurrence, period: date) -> tuple[date, ...]:
     return tuple(days[place] for place in sorted(places) if 0 <= place < len(days))
 
 
-def _frequency(text: str) -> Frequency:
+def _parse_frequency(text: str) -> Frequency:
     try:
         return Frequency(text)
     except ValueError:
         raise RecurrenceError(f"FREQ={text} is not supported. Use DAILY, WEEKLY, MONTHLY or YEARLY") from None
 
 
-def _interval(text: str) -> int:
-    numbers = sorted(_make_numbers_parser("INTERVAL", 1, _LARGEST_INTERVAL)(text))
+def _parse_interval(text: str) -> int:
+    numbers = sorted(_make_numbers_parser("INTERVAL", 1, _MAX_INTERVAL)(text))
     if len(numbers) > 1:
         raise RecurrenceError(f"INTERVAL takes one number, not {text}")
     return numbers[0]
 
 
 def _make_numbers_parser(
-    name: str, least: int, most: int, *, negative: bool = False
+    name: str, least: int, most: int, *, allows_negative: bool = False
 ) -> Callable[[str], frozenset[int]]:
     def parse(text: str) -> frozenset[int]:
         numbers = []
         for token in text.split(","):
-            digits = token.removeprefix("-") if negative else token
+            digits = token.removeprefix("-") if allows_negative else token
             if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
                 raise RecurrenceError(f"{name}: {token!r} is not a number")
             if not least <= int(digits) <= most:
@@ -206,31 +213,31 @@ def _make_numbers_parser(
     return parse
 
 
-def _weekdays(text: str) -> frozenset[tuple[int, int]]:
+def _parse_weekdays(text: str) -> frozenset[tuple[int, int]]:
     weekdays = set()
     for token in text.split(","):
         ordinal, weekday = token[:-2].removeprefix("+"), token[-2:]
         if weekday not in _WEEKDAYS:
             raise RecurrenceError(f"BYDAY: {token!r} is not a weekday. Use {', '.join(_WEEKDAYS)}")
-        (number,) = _make_numbers_parser("BYDAY", 1, 53, negative=True)(ordinal) if ordinal else (0,)
+        (number,) = _make_numbers_parser("BYDAY", 1, 53, allows_negative=True)(ordinal) if ordinal else (0,)
         weekdays.add((number, _WEEKDAYS.index(weekday)))
     return frozenset(weekdays)
 
 
-def _week_start(text: str) -> int:
+def _parse_week_start(text: str) -> int:
     if text not in _WEEKDAYS:
         raise RecurrenceError(f"WKST: {text!r} is not a weekday. Use {', '.join(_WEEKDAYS)}")
     return _WEEKDAYS.index(text)
 
 
 #: Field and parser by the name of a part.
-_PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "FREQ": ("frequency", _frequency),
-    "INTERVAL": ("interval", _interval),
+_PART_PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "FREQ": ("frequency", _parse_frequency),
+    "INTERVAL": ("interval", _parse_interval),
     "BYMONTH": ("months", _make_numbers_parser("BYMONTH", 1, 12)),
-    "BYMONTHDAY": ("month_days", _make_numbers_parser("BYMONTHDAY", 1, 31, negative=True)),
-    "BYYEARDAY": ("year_days", _make_numbers_parser("BYYEARDAY", 1, 366, negative=True)),
-    "BYDAY": ("weekdays", _weekdays),
-    "BYSETPOS": ("positions", _make_numbers_parser("BYSETPOS", 1, 366, negative=True)),
-    "WKST": ("week_start", _week_start),
+    "BYMONTHDAY": ("month_days", _make_numbers_parser("BYMONTHDAY", 1, 31, allows_negative=True)),
+    "BYYEARDAY": ("year_days", _make_numbers_parser("BYYEARDAY", 1, 366, allows_negative=True)),
+    "BYDAY": ("weekdays", _parse_weekdays),
+    "BYSETPOS": ("positions", _make_numbers_parser("BYSETPOS", 1, 366, allows_negative=True)),
+    "WKST": ("week_start", _parse_week_start),
 }

@@ -14,7 +14,7 @@ from fleet.alerts.matchers import Matcher, matches_incident
 from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
 
 #: Start of the waiting reason of a delivery that quiet hours delay.
-QUIET_HOURS_REASON = "quiet hours"
+QUIET_HOURS_REASON_PREFIX = "quiet hours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Route:
     #: Minimum severity.
     min_severity: Severity = Severity.WARNING
     #: Ids of channels; empty: those of the parent.
-    channels: tuple[int, ...] = ()
+    channel_ids: tuple[int, ...] = ()
     #: Seconds without acknowledgement after which a critical incident escalates; None: never. And the channels then.
     escalate_after: float | None = None
     escalate_to: tuple[int, ...] = ()
@@ -75,7 +75,7 @@ class MatchedRoute:
 
     route: Route
     path: tuple[str, ...]
-    channels: tuple[int, ...]
+    channel_ids: tuple[int, ...]
 
 
 def match_routes(roots: Iterable[Route], incident: Incident) -> list[MatchedRoute]:
@@ -84,15 +84,15 @@ def match_routes(roots: Iterable[Route], incident: Incident) -> list[MatchedRout
 
 
 def _match_subtree(
-    routes: Iterable[Route], incident: Incident, path: tuple[str, ...], channels: tuple[int, ...]
+    routes: Iterable[Route], incident: Incident, path: tuple[str, ...], inherited_channel_ids: tuple[int, ...]
 ) -> Iterator[MatchedRoute]:
     for route in routes:
         if not route.accepts(incident):
             continue
         route_path = (*path, route.name)
-        own_channels = route.channels or channels
-        matched_children = list(_match_subtree(route.children, incident, route_path, own_channels))
-        yield from matched_children or [MatchedRoute(route, route_path, own_channels)]
+        effective_channel_ids = route.channel_ids or inherited_channel_ids
+        matched_children = list(_match_subtree(route.children, incident, route_path, effective_channel_ids))
+        yield from matched_children or [MatchedRoute(route, route_path, effective_channel_ids)]
         if not route.should_continue:
             return
 
@@ -104,18 +104,18 @@ def plan_receivers(
     schedule_by_channel: dict[int, tuple[float, str]] = {}
     for matched_route in matched_routes:
         is_escalation = kind is NotificationKind.ESCALATED
-        channels = matched_route.route.escalate_to if is_escalation else matched_route.channels
+        channel_ids = matched_route.route.escalate_to if is_escalation else matched_route.channel_ids
         if not is_escalation and incident.escalated_at is not None:
             # After an escalation, the escalation channels get all further notifications.
-            channels = (*channels, *matched_route.route.escalate_to)
+            channel_ids = (*channel_ids, *matched_route.route.escalate_to)
         send_at, reason = now, ""
         if matched_route.route.quiet_hours is not None and incident.severity < Severity.CRITICAL:
             end = matched_route.route.quiet_hours.end_after(now)
             if end is not None:
-                send_at, reason = end, f"{QUIET_HOURS_REASON} of route {matched_route.route.name}"
-        for channel in channels:
-            if channel not in schedule_by_channel or send_at < schedule_by_channel[channel][0]:
-                schedule_by_channel[channel] = (send_at, reason)
+                send_at, reason = end, f"{QUIET_HOURS_REASON_PREFIX} of route {matched_route.route.name}"
+        for channel_id in channel_ids:
+            if channel_id not in schedule_by_channel or send_at < schedule_by_channel[channel_id][0]:
+                schedule_by_channel[channel_id] = (send_at, reason)
     return schedule_by_channel
 
 

@@ -64,7 +64,7 @@ class Rule:
         return max(self.min_count, math.ceil(self.min_share * agent_count), 1)
 
 
-_WARNING_REPEAT = 12 * 3600.0
+_WARNING_REPEAT_SECONDS = 12 * 3600.0
 
 #: The built-in rules. Their names must not change: rows are found by name.
 DEFAULT_RULES: tuple[Rule, ...] = (
@@ -75,15 +75,15 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Rule("Critical agent stranded", RuleKind.STRANDED, Severity.CRITICAL, label="critical"),
     Rule(
         "Few agents stranded", RuleKind.STRANDED, Severity.WARNING,
-        pending_seconds=600.0, repeat_seconds=_WARNING_REPEAT,
+        pending_seconds=600.0, repeat_seconds=_WARNING_REPEAT_SECONDS,
     ),
     Rule(
         "Agents at risk", RuleKind.AT_RISK, Severity.WARNING,
-        min_count=5, min_share=0.005, pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT,
+        min_count=5, min_share=0.005, pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT_SECONDS,
     ),
     Rule(
         "Auth or proxy failing", RuleKind.INSTANCE, Severity.WARNING,
-        pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT,
+        pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT_SECONDS,
     ),
     Rule("High agent loss rate", RuleKind.RATE, Severity.CRITICAL, min_count=5, min_share=0.01, repeat_seconds=86400.0),
     Rule("Excess tunnels", RuleKind.EXCESS, Severity.INFO, min_share=0.01, pending_seconds=3600.0),
@@ -91,10 +91,10 @@ DEFAULT_RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def effective_rules(rules: Iterable[Rule], cluster: str) -> tuple[Rule, ...]:
+def select_effective_rules(rules: Iterable[Rule], cluster: str) -> tuple[Rule, ...]:
     """Return the rules of a cluster: its own, and those of the whole installation that it does not override by name."""
     rules = tuple(rules)
-    own = {rule.name for rule in rules if rule.cluster == cluster}
+    own_names = {rule.name for rule in rules if rule.cluster == cluster}
     return tuple(
-        rule for rule in rules if rule.cluster == cluster or (not rule.cluster and rule.name not in own)
+        rule for rule in rules if rule.cluster == cluster or (not rule.cluster and rule.name not in own_names)
     )

@@ -12,28 +12,28 @@ from fleet.alerts.rules import Rule, RuleKind
 from fleet.protocol import strict_yaml, text_limits
 from fleet.vocabulary.incidents import Severity
 
-_DEFAULTS = {field.name: field.default for field in fields(Rule) if field.default is not MISSING}
-_NUMBERS = {
+_DEFAULT_OF_FIELD = {field.name: field.default for field in fields(Rule) if field.default is not MISSING}
+_NUMBER_FIELDS = {
     name
-    for name, default in _DEFAULTS.items()
+    for name, default in _DEFAULT_OF_FIELD.items()
     if isinstance(default, int | float) and not isinstance(default, bool)
 }
 #: Maximum length of a document, characters; the built-in rules take 2,000.
-_LONGEST = 65_536
+_MAX_DOCUMENT_LENGTH = 65_536
 #: Largest number of agents, polls or seconds (30 years); fits every database.
-_LARGEST = 1_000_000_000
+_MAX_NUMBER = 1_000_000_000
 #: Maximum length of texts, characters, as in the database.
-_LONGEST_TEXT = {"runbook": 200}
-_LONGEST_WORD = 64
+_MAX_LENGTH_OF_FIELD = {"runbook": 200}
+_DEFAULT_MAX_LENGTH = 64
 #: Maximum length of an error message on a page, characters.
-_LONGEST_SENTENCE = 300
+_MAX_MESSAGE_LENGTH = 300
 
 
 class RulesError(ValueError):
     """The document is not valid; the message says why."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(text_limits.cut(sentence, _LONGEST_SENTENCE))
+        super().__init__(text_limits.cut(sentence, _MAX_MESSAGE_LENGTH))
 
 
 def dump(rules: Iterable[Rule]) -> str:
@@ -46,7 +46,7 @@ def dump(rules: Iterable[Rule]) -> str:
 def load(text: str) -> list[Rule]:
     """Parse rules from YAML. Raises RulesError."""
     try:
-        document = strict_yaml.load(text, longest=_LONGEST)
+        document = strict_yaml.load(text, longest=_MAX_DOCUMENT_LENGTH)
     except strict_yaml.StrictYAMLError as error:
         raise RulesError(f"the document is not valid YAML: {error}") from error
     entries = document.get("rules") if isinstance(document, dict) else None
@@ -61,7 +61,7 @@ def load(text: str) -> list[Rule]:
 
 def _document_of(rule: Rule) -> dict[str, Any]:
     document: dict[str, Any] = {"name": rule.name, "kind": rule.kind.value, "severity": rule.severity.slug}
-    for name, default in _DEFAULTS.items():
+    for name, default in _DEFAULT_OF_FIELD.items():
         if getattr(rule, name) != default:
             document[name] = getattr(rule, name)
     return document
@@ -71,7 +71,7 @@ def _parse_rule(number: int, entry: Any) -> Rule:
     location = f"rule {number}"
     if not isinstance(entry, dict):
         raise RulesError(f"{location} is not a mapping")
-    unknown_keys = sorted(map(str, set(entry) - {"name", "kind", "severity", *_DEFAULTS}))
+    unknown_keys = sorted(map(str, set(entry) - {"name", "kind", "severity", *_DEFAULT_OF_FIELD}))
     if unknown_keys:
         raise RulesError(f"{location}: unknown field {', '.join(unknown_keys)}")
     try:
@@ -88,26 +88,39 @@ def _parse_rule(number: int, entry: Any) -> Rule:
     name = str(entry.get("name") or "").strip()
     if not 0 < len(name) <= 100 or not name.isprintable():
         raise RulesError(f"{location}: a name of 1 to 100 printable characters is required")
-    options = {key: field_value for key, field_value in entry.items() if key in _DEFAULTS}
-    for key, field_value in options.items():
-        if not (_is_valid_number(key, field_value) if key in _NUMBERS else _is_valid_text(key, field_value)):
-            raise RulesError(f"{location}: {field_value!r} is not a valid value of {key}")
+    options = {
+        field_name: field_value
+        for field_name, field_value in entry.items()
+        if field_name in _DEFAULT_OF_FIELD
+    }
+    for field_name, field_value in options.items():
+        if not (
+            _is_valid_number(field_name, field_value)
+            if field_name in _NUMBER_FIELDS
+            else _is_valid_text(field_name, field_value)
+        ):
+            raise RulesError(f"{location}: {field_value!r} is not a valid value of {field_name}")
     return Rule(name=name, kind=kind, severity=severity, **options)
 
 
-def _is_valid_number(key: str, field_value: object) -> bool:
+def _is_valid_number(field_name: str, field_value: object) -> bool:
     """Return whether a value is a valid number for a field."""
     if isinstance(field_value, bool) or not isinstance(field_value, int | float):
         return False
-    has_right_type = isinstance(field_value, int) or isinstance(_DEFAULTS[key], float)
-    return has_right_type and 0 <= field_value <= (1 if key == "min_share" else _LARGEST)
+    has_right_type = isinstance(field_value, int) or isinstance(_DEFAULT_OF_FIELD[field_name], float)
+    return has_right_type and 0 <= field_value <= (1 if field_name == "min_share" else _MAX_NUMBER)
 
 
-def _is_valid_text(key: str, field_value: object) -> bool:
+def _is_valid_text(field_name: str, field_value: object) -> bool:
     """Return whether a value is a valid text or boolean for a field."""
     if not isinstance(field_value, str):
-        return isinstance(field_value, type(_DEFAULTS[key]))
+        return isinstance(field_value, type(_DEFAULT_OF_FIELD[field_name]))
     # Pages link to the runbook, so only http(s) URLs are accepted, never `javascript:`.
-    is_safe_link = key != "runbook" or field_value == "" or field_value.startswith(("https://", "http://"))
-    fits_limits = len(field_value) <= _LONGEST_TEXT.get(key, _LONGEST_WORD) and field_value.isprintable()
-    return isinstance(_DEFAULTS[key], str) and is_safe_link and fits_limits
+    is_safe_link = (
+        field_name != "runbook" or field_value == "" or field_value.startswith(("https://", "http://"))
+    )
+    fits_limits = (
+        len(field_value) <= _MAX_LENGTH_OF_FIELD.get(field_name, _DEFAULT_MAX_LENGTH)
+        and field_value.isprintable()
+    )
+    return isinstance(_DEFAULT_OF_FIELD[field_name], str) and is_safe_link and fits_limits

@@ -22,7 +22,7 @@ _SAVE_ACTIONS: Mapping[type[Setting], tuple[AuditAction, AuditAction]] = {
     MaintenanceWindow: (AuditAction.WINDOW_CREATE, AuditAction.WINDOW_TOGGLE),
     Route: (AuditAction.ROUTE_CREATE, AuditAction.ROUTE_UPDATE),
 }
-_REMOVE_ACTIONS: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditAction] = {
+_DELETE_ACTIONS: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditAction] = {
     AlertRule: AuditAction.RULE_DELETE,
     MaintenanceWindow: AuditAction.WINDOW_REMOVE,
     Route: AuditAction.ROUTE_DELETE,
@@ -31,44 +31,46 @@ _REMOVE_ACTIONS: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditActio
 
 def save_setting(row: Setting, save: Callable[[], object], actor: RequestActor) -> None:
     """Create or change a setting by calling `save`, which writes `row`."""
-    create, change = _SAVE_ACTIONS[type(row)]
-    old = type(row).objects.filter(pk=row.pk).first() if row.pk else None
-    attempt = actor.create_attempt(change if old else create, row.cluster, row.name, before=document_of(old))
-    if old is None and isinstance(row, MaintenanceWindow):
+    create_action, update_action = _SAVE_ACTIONS[type(row)]
+    old_row = type(row).objects.filter(pk=row.pk).first() if row.pk else None
+    attempt = actor.create_attempt(
+        update_action if old_row else create_action, row.cluster, row.name, before=audit_values_of(old_row)
+    )
+    if old_row is None and isinstance(row, MaintenanceWindow):
         attempt.reason = row.reason
     with record_outcome(attempt):
         save()
-        attempt.after = document_of(row)
+        attempt.after = audit_values_of(row)
 
 
 def delete_setting(row: AlertRule | MaintenanceWindow | Route, actor: RequestActor) -> None:
     """Delete a setting with its dependent rows. For channels see `incident_actions.delete_channel`."""
     with record_outcome(
-        actor.create_attempt(_REMOVE_ACTIONS[type(row)], row.cluster, row.name, before=document_of(row))
+        actor.create_attempt(_DELETE_ACTIONS[type(row)], row.cluster, row.name, before=audit_values_of(row))
     ):
         row.delete()
 
 
 def override_rule(rule: AlertRule, cluster: str, actor: RequestActor) -> AlertRule:
     """Return the rule that overrides a rule of the whole installation in a cluster; create it as a copy if needed."""
-    own = AlertRule.objects.filter(name=rule.name, cluster=cluster).first()
-    if own is None:
+    override = AlertRule.objects.filter(name=rule.name, cluster=cluster).first()
+    if override is None:
         with record_outcome(actor.create_attempt(AuditAction.RULE_OVERRIDE, cluster, rule.name)) as attempt:
-            own, _ = _write(rule_of(rule), cluster)
-            attempt.after = document_of(own)
-    return own
+            override, _ = _write_rule(rule_of(rule), cluster)
+            attempt.after = audit_values_of(override)
+    return override
 
 
 def import_rules(rules: Sequence[Rule], actor: RequestActor) -> None:
     """Create rules, or replace those with the same names."""
-    owners = {rule.cluster for rule in rules}
-    cluster = owners.pop() if len(owners) == 1 else ""
+    owner_clusters = {rule.cluster for rule in rules}
+    cluster = owner_clusters.pop() if len(owner_clusters) == 1 else ""
     names = [rule.name for rule in rules]
     with record_outcome(
         actor.create_attempt(AuditAction.RULES_IMPORT, cluster, f"{len(rules)} rules", after=names)
     ):
         for rule in rules:
-            _write(rule, rule.cluster)
+            _write_rule(rule, rule.cluster)
 
 
 def add_label(cluster: str, pattern: str, label: str, actor: RequestActor) -> None:
@@ -84,7 +86,7 @@ def remove_label(row: AgentLabel, actor: RequestActor) -> None:
         row.delete()
 
 
-def document_of(row: Setting | None) -> dict[str, Any] | None:
+def audit_values_of(row: Setting | None) -> dict[str, Any] | None:
     """Return the values of a rule or channel for the diff in the audit log, without secrets; None for other types."""
     if isinstance(row, AlertRule):
         rule = rule_of(row)
@@ -105,6 +107,6 @@ def describe_destination(row: Channel) -> str:
     return destination_of(row.config) or ("hidden address" if row.secrets else "none")
 
 
-def _write(rule: Rule, cluster: str) -> tuple[AlertRule, bool]:
+def _write_rule(rule: Rule, cluster: str) -> tuple[AlertRule, bool]:
     columns = asdict(rule) | {"kind": rule.kind.value, "severity": int(rule.severity), "cluster": cluster}
     return AlertRule.objects.update_or_create(name=rule.name, cluster=cluster, defaults=columns)

@@ -17,13 +17,13 @@ from fleet.alerts.recurrence import Recurrence, RecurrenceError
 from fleet.vocabulary.incidents import Incident
 
 #: Seconds before the end of a silence at which receivers are notified.
-WARN_BEFORE = 900.0
+WARN_BEFORE_SECONDS = 900.0
 #: Longest window: longer ones would overlap with their next occurrence.
-LONGEST_WINDOW = timedelta(hours=36)
+MAX_WINDOW_LENGTH = timedelta(hours=36)
 #: A window without an occurrence within this time is refused.
-_HORIZON = timedelta(days=5 * 366)
+_OCCURRENCE_HORIZON = timedelta(days=5 * 366)
 #: Allowed years of the first day of a window.
-_YEARS = range(1970, 2200)
+_FIRST_DAY_YEARS = range(1970, 2200)
 
 
 class WindowError(ValueError):
@@ -53,21 +53,21 @@ class Window:
     name: str
     matchers: tuple[Matcher, ...]
     #: `FREQ=WEEKLY;BYDAY=SU`.
-    rule: str
+    recurrence_rule: str
     #: First possible day and time of day, local: 2026-11-22T02:00.
-    first: datetime
+    first_start: datetime
     #: Duration in local time.
     length: timedelta
-    zone: str
+    zone_name: str
     cluster: str = ""
 
-    def current(self, now: float) -> Silence | None:
+    def current_silence(self, now: float) -> Silence | None:
         """Return the current occurrence as a silence; None outside the window or if the window is not valid."""
         if self.problem:
             return None
-        local = self._local(now)
-        for start in reversed([*self._iterate(local - LONGEST_WINDOW, local + timedelta(hours=3))]):
-            silence = self._silence(start)
+        local = self._local_time_of(now)
+        for start in reversed([*self._iterate_starts(local - MAX_WINDOW_LENGTH, local + timedelta(hours=3))]):
+            silence = self._silence_starting_at(start)
             if silence.starts_at <= now < silence.ends_at:
                 return silence
         return None
@@ -76,36 +76,39 @@ class Window:
         """Return the next `count` occurrences within five years that have not started."""
         if self.problem:
             return []
-        local = self._local(now)
-        begin = max(local - timedelta(hours=3), self.first)
-        later = (self._silence(start) for start in self._iterate(begin, begin + _HORIZON))
+        local = self._local_time_of(now)
+        begin = max(local - timedelta(hours=3), self.first_start)
+        later = (
+            self._silence_starting_at(start)
+            for start in self._iterate_starts(begin, begin + _OCCURRENCE_HORIZON)
+        )
         return list(islice((silence for silence in later if silence.starts_at > now), count))
 
     def check(self) -> None:
         """Raise WindowError unless rule, zone and length can be used, and the window begins within five years."""
         if self.problem:
             raise WindowError(self.problem)
-        if next(self._iterate(self.first, self.first + _HORIZON), None) is None:
+        if next(self._iterate_starts(self.first_start, self.first_start + _OCCURRENCE_HORIZON), None) is None:
             raise WindowError(
-                f"the recurrence rule {self.rule!r} has no occurrence within 5 years after the first day"
+                f"the recurrence rule {self.recurrence_rule!r} has no occurrence within 5 years after the first day"
             )
 
     @property
     def problem(self) -> str:
         """Why the window is not valid; empty if it is. Checked at each use, because time zones may be removed."""
         try:
-            self._zone()
-            self._rule()
+            self._load_zone()
+            self._parse_rule()
         except WindowError as error:
             return str(error)
-        if not timedelta(0) < self.length <= LONGEST_WINDOW:
+        if not timedelta(0) < self.length <= MAX_WINDOW_LENGTH:
             return "a maintenance window must last between 1 min and 36 h"
-        if self.first.year not in _YEARS:
-            return f"the first day must be between {_YEARS[0]} and {_YEARS[-1]}"
+        if self.first_start.year not in _FIRST_DAY_YEARS:
+            return f"the first day must be between {_FIRST_DAY_YEARS[0]} and {_FIRST_DAY_YEARS[-1]}"
         return ""
 
-    def _silence(self, start: datetime) -> Silence:
-        zone = self._zone()
+    def _silence_starting_at(self, start: datetime) -> Silence:
+        zone = self._load_zone()
         return Silence(
             self.name,
             self.matchers,
@@ -114,24 +117,24 @@ class Window:
             self.cluster,
         )
 
-    def _iterate(self, after: datetime, before: datetime) -> Iterator[datetime]:
-        time = self.first.time()
-        for day in self._rule().days(self.first.date(), after.date(), before.date()):
+    def _iterate_starts(self, after: datetime, before: datetime) -> Iterator[datetime]:
+        time = self.first_start.time()
+        for day in self._parse_rule().iterate_days(self.first_start.date(), after.date(), before.date()):
             start = datetime.combine(day, time)
             if after <= start <= before:
                 yield start
 
-    def _local(self, now: float) -> datetime:
-        return datetime.fromtimestamp(now, self._zone()).replace(tzinfo=None)
+    def _local_time_of(self, now: float) -> datetime:
+        return datetime.fromtimestamp(now, self._load_zone()).replace(tzinfo=None)
 
-    def _rule(self) -> Recurrence:
+    def _parse_rule(self) -> Recurrence:
         try:
-            return Recurrence.parse(self.rule.strip())
+            return Recurrence.parse(self.recurrence_rule.strip())
         except RecurrenceError as error:
             raise WindowError(f"the recurrence rule is not valid: {error}") from error
 
-    def _zone(self) -> ZoneInfo:
-        return zone_of(self.zone)
+    def _load_zone(self) -> ZoneInfo:
+        return zone_of(self.zone_name)
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -168,7 +171,7 @@ def find_active_silences(
     silences: Iterable[Silence], windows: Iterable[Window], cluster: str, now: float
 ) -> list[Silence]:
     """Return the silences and maintenance windows that are active in a cluster."""
-    window_silences = (window.current(now) for window in windows if window.cluster in ("", cluster))
+    window_silences = (window.current_silence(now) for window in windows if window.cluster in ("", cluster))
     return [
         *(silence for silence in silences if silence.is_active(cluster, now)),
         *(window_silence for window_silence in window_silences if window_silence is not None),

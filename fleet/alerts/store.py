@@ -18,8 +18,8 @@ from django.db.models import Q
 
 from fleet.alerts.evaluation import PreviousIncident
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routes import QUIET_HOURS_REASON, QuietHours, Route
-from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective_rules
+from fleet.alerts.routes import QUIET_HOURS_REASON_PREFIX, QuietHours, Route
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, select_effective_rules
 from fleet.alerts.silences import Silence, Window
 from fleet.models import alerting
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -41,23 +41,23 @@ _COLUMNS = tuple(
     field.name for field in fields(incident_values.Incident) if field.name not in ("cluster", "cause")
 )
 _WRITABLE_COLUMNS = tuple(name for name in _COLUMNS if name not in _FIXED_COLUMNS)
-_writable_values_of, _columns_of = attrgetter(*_WRITABLE_COLUMNS), attrgetter(*_COLUMNS)
+_writable_values_of, _all_values_of = attrgetter(*_WRITABLE_COLUMNS), attrgetter(*_COLUMNS)
 _rule_mark_values_of = attrgetter(*(field.name for field in fields(RuleMark)))
-_CHUNK = 500
+_BATCH_SIZE = 500
 AcknowledgementFingerprint = tuple[int, dict[int, float | None]]
 
 
 def incident_of(row: Incident) -> incident_values.Incident:
     """Return the value of an incident row."""
-    fields_of = {
-        name: _COLUMN_READERS[name](column) if name in _COLUMN_READERS and column is not None else column
-        for name, column in zip(_COLUMNS, _columns_of(row), strict=True)
+    value_by_field = {
+        name: _FIELD_CONVERTERS[name](column) if name in _FIELD_CONVERTERS and column is not None else column
+        for name, column in zip(_COLUMNS, _all_values_of(row), strict=True)
     }
     cause = Cause(CauseKind(row.cause_kind), row.cause_id, row.cause_name)
-    return incident_values.Incident(cluster=row.cluster_id, cause=cause, **fields_of)
+    return incident_values.Incident(cluster=row.cluster_id, cause=cause, **value_by_field)
 
 
-def load_incidents(cluster: str) -> dict[str, Incident]:
+def load_incident_rows(cluster: str) -> dict[str, Incident]:
     """Return the rows of all unresolved incidents of a cluster, by key."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return {row.key: row for row in rows}
@@ -83,41 +83,43 @@ def read_previous_incident(cluster: str, key: str) -> PreviousIncident | None:
 
 
 def save_outcome(
-    rows: dict[str, Incident],
+    rows_by_key: dict[str, Incident],
     changed_incidents: Iterable[incident_values.Incident],
     dropped_incidents: Iterable[incident_values.Incident],
     timeline_entries: Iterable[tuple[incident_values.Incident, TimelineEntry]],
-    before: Mapping[str, incident_values.Incident] = MappingProxyType({}),
+    incidents_before: Mapping[str, incident_values.Incident] = MappingProxyType({}),
 ) -> None:
-    """Write the results of an evaluation and add new incidents to `rows`. Call it in a transaction.
+    """Write the results of an evaluation and add new incidents to `rows_by_key`. Call it in a transaction.
 
-    `before`: the incidents as read from the rows; only columns that differ are written.
+    `incidents_before`: the incidents as read from the rows; only columns that differ are written.
     """
     rows_by_columns: dict[tuple[str, ...], list[Incident]] = {}
     for incident in changed_incidents:
-        row = rows.get(incident.key)
+        row = rows_by_key.get(incident.key)
         if row is None:
-            row = rows[incident.key] = _new_row(incident)
+            row = rows_by_key[incident.key] = _new_row(incident)
             row.save(force_insert=True)
         else:
-            names = _changed_columns(before.get(incident.key), incident)
-            _write_columns(row, incident, names)
-            rows_by_columns.setdefault(names, []).append(row)
+            column_names = _find_changed_columns(incidents_before.get(incident.key), incident)
+            _write_columns(row, incident, column_names)
+            rows_by_columns.setdefault(column_names, []).append(row)
     for columns, updated_rows in rows_by_columns.items():
         _update_rows(updated_rows, columns)
-    dropped_ids = [rows.pop(incident.key).pk for incident in dropped_incidents]
+    dropped_ids = [rows_by_key.pop(incident.key).pk for incident in dropped_incidents]
     if dropped_ids:
         Incident.objects.filter(pk__in=dropped_ids, state=IncidentState.PENDING.value).delete()
     IncidentEvent.objects.bulk_create(
         [
-            IncidentEvent(incident=rows[incident.key], at=entry.at, kind=entry.kind.value, text=entry.text)
+            IncidentEvent(
+                incident=rows_by_key[incident.key], at=entry.at, kind=entry.kind.value, text=entry.text
+            )
             for incident, entry in timeline_entries
         ],
-        batch_size=_CHUNK,
+        batch_size=_BATCH_SIZE,
     )
 
 
-def _changed_columns(
+def _find_changed_columns(
     before: incident_values.Incident | None, after: incident_values.Incident
 ) -> tuple[str, ...]:
     """Return the columns in which two values of an incident differ."""
@@ -127,23 +129,23 @@ def _changed_columns(
     return tuple(name for name, old, new in pairs if old != new)
 
 
-def _update_rows(rows: Sequence[Incident], names: Sequence[str]) -> None:
+def _update_rows(rows: Sequence[Incident], column_names: Sequence[str]) -> None:
     """Write columns of many rows with one prepared statement, because `bulk_update` builds an expression per cell."""
     columns_by_name = {column.name: column for column in Incident._meta.concrete_fields}  # noqa: SLF001 - Django documents it
-    columns = [columns_by_name[name] for name in names]
+    columns = [columns_by_name[name] for name in column_names]
     # Not `connection`, which looks up the connection of this thread at each use, several times per cell.
     database = connections[DEFAULT_DB_ALIAS]
     assignments = ", ".join(f"{database.ops.quote_name(str(column.column))} = %s" for column in columns)
-    cells = [
+    parameter_rows = [
         [*(column.get_db_prep_save(getattr(row, column.attname), database) for column in columns), row.pk]
         for row in rows
     ]
-    if cells and columns:
+    if parameter_rows and columns:
         with database.cursor() as cursor:
-            cursor.executemany(f"UPDATE fleet_incident SET {assignments} WHERE id = %s", cells)  # noqa: S608 - our own names
+            cursor.executemany(f"UPDATE fleet_incident SET {assignments} WHERE id = %s", parameter_rows)  # noqa: S608 - our own names
 
 
-def record_versions(cluster: str, current_versions: Mapping[str, tuple[str, str]], now: float) -> int:
+def record_version_changes(cluster: str, current_versions: Mapping[str, tuple[str, str]], now: float) -> int:
     """Record the instances whose version changed since they were last seen; return their number."""
     last_versions = dict(VersionChange.objects.filter(cluster=cluster).values_list("instance_id", "new"))
     version_changes = [
@@ -158,14 +160,14 @@ def record_versions(cluster: str, current_versions: Mapping[str, tuple[str, str]
         for key, (name, version) in current_versions.items()
         if last_versions.get(key, "") != version[:64]
     ]
-    VersionChange.objects.bulk_create(version_changes, batch_size=_CHUNK)
+    VersionChange.objects.bulk_create(version_changes, batch_size=_BATCH_SIZE)
     return len(version_changes)
 
 
 def read_rules(cluster: str) -> tuple[Rule, ...]:
     """Return the rules that apply to a cluster."""
     rows = alerting.filter_applicable_to(alerting.AlertRule.objects.all(), cluster)
-    return effective_rules((rule_of(row) for row in rows), cluster)
+    return select_effective_rules((rule_of(row) for row in rows), cluster)
 
 
 def rule_of(row: alerting.AlertRule) -> Rule:
@@ -174,7 +176,7 @@ def rule_of(row: alerting.AlertRule) -> Rule:
     return Rule(**column_values | {"kind": RuleKind(row.kind), "severity": Severity(row.severity)})
 
 
-def ensure_defaults(**_: Any) -> None:
+def ensure_alert_defaults(**_: Any) -> None:
     """Create the built-in rules that are missing, and the root route if there are no routes."""
     if "fleet_alertrule" not in connection.introspection.table_names():
         return  # migrated back to before alerting existed
@@ -197,7 +199,7 @@ def silence_of(row: alerting.Silence) -> Silence:
     return Silence(name, parse_matchers(row.matchers), row.starts_at, row.ends_at, row.cluster)
 
 
-def read_windows() -> list[Window]:
+def read_maintenance_windows() -> list[Window]:
     """Return the enabled maintenance windows."""
     return [window_of(row) for row in alerting.MaintenanceWindow.objects.filter(enabled=True)]
 
@@ -210,7 +212,7 @@ def window_of(row: alerting.MaintenanceWindow) -> Window:
     )
 
 
-def read_labels(cluster: str) -> dict[str, tuple[str, ...]]:
+def read_label_patterns(cluster: str) -> dict[str, tuple[str, ...]]:
     """Return the patterns of agent names by label."""
     patterns_by_label: dict[str, list[str]] = {}
     for label, pattern in alerting.AgentLabel.objects.filter(cluster=cluster).values_list("label", "pattern"):
@@ -226,7 +228,7 @@ def read_routes(cluster: str) -> tuple[Route, ...]:
     children: dict[int | None, list[alerting.Route]] = {}
     for row in rows:
         children.setdefault(row.parent_id, []).append(row)
-    return _route_branch(None, children, cluster)
+    return _build_route_branch(None, children, cluster)
 
 
 def enqueue_deliveries(
@@ -259,11 +261,11 @@ def enqueue_deliveries(
         ],
         ignore_conflicts=True,
     )
-    immediate_channels = [channel for channel, (at, _) in receivers.items() if at <= now]
+    immediate_channel_ids = [channel for channel, (at, _) in receivers.items() if at <= now]
     held_deliveries = alerting.Delivery.objects.filter(
-        incident=row, channel__in=immediate_channels, sent_at=None, failed_at=None
+        incident=row, channel__in=immediate_channel_ids, sent_at=None, failed_at=None
     )
-    held_deliveries.filter(delay_reason__startswith=QUIET_HOURS_REASON).update(
+    held_deliveries.filter(delay_reason__startswith=QUIET_HOURS_REASON_PREFIX).update(
         next_attempt_at=now, delay_reason=""
     )
 
@@ -275,7 +277,7 @@ def read_notified_channels(row: Incident) -> dict[int, bool]:
     return dict(channel_rows.distinct().order_by())
 
 
-def plan_end_receivers(
+def plan_resolved_receivers(
     row: Incident, planned_receivers: Mapping[int, tuple[float, str]], now: float
 ) -> dict[int, tuple[float, str]]:
     """Return the channels of the resolved notification: those that were notified of the incident before.
@@ -284,16 +286,16 @@ def plan_end_receivers(
     """
     return {
         channel: planned_receivers.get(channel, (now, ""))
-        for channel, should_resolve in read_notified_channels(row).items()
-        if should_resolve
+        for channel, sends_resolved in read_notified_channels(row).items()
+        if sends_resolved
     }
 
 
-def _route_branch(
+def _build_route_branch(
     parent: int | None, children: Mapping[int | None, Sequence[alerting.Route]], cluster: str
 ) -> tuple[Route, ...]:
     rows = children.get(parent, ())
-    return tuple(_route_of(row, _route_branch(row.pk, children, cluster), cluster) for row in rows)
+    return tuple(_route_of(row, _build_route_branch(row.pk, children, cluster), cluster) for row in rows)
 
 
 def _enabled_channel_ids(rows: Iterable[alerting.Channel], cluster: str) -> tuple[int, ...]:
@@ -309,7 +311,7 @@ def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) ->
         matchers=parse_matchers(row.matchers, is_for_route=True),
         cluster=row.cluster,
         min_severity=Severity(row.min_severity),
-        channels=_enabled_channel_ids(row.channels.all(), cluster),
+        channel_ids=_enabled_channel_ids(row.channels.all(), cluster),
         escalate_after=row.escalate_after,
         escalate_to=_enabled_channel_ids(row.escalate_to.all(), cluster),
         quiet_hours=quiet_hours,
@@ -330,9 +332,9 @@ def _new_row(incident: incident_values.Incident) -> Incident:
     return row
 
 
-def _write_columns(row: Incident, incident: incident_values.Incident, names: Iterable[str]) -> None:
-    for name in names:
-        setattr(row, name, _column_value_of(getattr(incident, name)))
+def _write_columns(row: Incident, incident: incident_values.Incident, column_names: Iterable[str]) -> None:
+    for column_name in column_names:
+        setattr(row, column_name, _column_value_of(getattr(incident, column_name)))
 
 
 def _column_value_of(field_value: Any) -> Any:
@@ -344,16 +346,16 @@ def _column_value_of(field_value: Any) -> Any:
     return field_value
 
 
-def _mark_of(mark_parts: Sequence[Any]) -> RuleMark:
-    since, number, rounds, severity, *other_parts = mark_parts
-    return RuleMark(since, number, rounds, Severity(severity), *other_parts)
+def _rule_mark_of(mark_parts: Sequence[Any]) -> RuleMark:
+    since, last_round_at, round_count, severity, *other_parts = mark_parts
+    return RuleMark(since, last_round_at, round_count, Severity(severity), *other_parts)
 
 
 #: Converters from column values to fields, where they differ.
-_COLUMN_READERS: Mapping[str, Callable[[Any], Any]] = {
+_FIELD_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
     **dict.fromkeys(("agent_names", "flap_times", "labels"), tuple),
     "state": IncidentState,
-    "marks": lambda column_value: {name: _mark_of(mark) for name, mark in column_value.items()},
+    "marks": lambda column_value: {name: _rule_mark_of(mark) for name, mark in column_value.items()},
     "trend": lambda column_value: tuple(map(tuple, column_value)),
 }

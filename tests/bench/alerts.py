@@ -122,5 +122,5 @@ def _measure(agents: int, incidents: int, repeats: int) -> dict[str, Figure]:
 def _load_incidents() -> Callable[[], dict[str, object]]:
     from fleet.alerts import store
 
-    values = {key: store.incident_of(row) for key, row in store.load_incidents("default").items()}
+    values = {key: store.incident_of(row) for key, row in store.load_incident_rows("default").items()}
     return lambda: values  # type: ignore[return-value]

@@ -97,7 +97,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         may_allow_private=can_write(user, Permission.MANAGE_ACCESS, ""),
     )
     if do == "test" and row.pk:
-        incident_actions.enqueue_test(row, now, signed_in_actor_of(request))
+        incident_actions.enqueue_test_notification(row, now, signed_in_actor_of(request))
         messages.success(request, "Test notification queued. The delivery log below shows the result.")
         return redirect(f"{list_url}{row.pk}/")
     if do == "delete" and row.pk and "confirm" in request.POST:

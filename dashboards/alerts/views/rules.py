@@ -261,7 +261,7 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
 def _agents_with_label(rule: Rule, cluster: str) -> set[str] | None:
     if not rule.label:
         return None
-    patterns = store.read_labels(cluster).get(rule.label, ())
+    patterns = store.read_label_patterns(cluster).get(rule.label, ())
     agents = list(Agent.objects.filter(cluster=cluster).values_list("agent_id", "name"))
     mask = match_names([name for _, name in agents], patterns)
     return {identity for (identity, _), is_match in zip(agents, mask.tolist(), strict=True) if is_match}

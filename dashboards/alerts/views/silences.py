@@ -32,7 +32,7 @@ from fleet.alerts.matchers import (
     matches_incident,
     parse_matchers,
 )
-from fleet.alerts.silences import WARN_BEFORE
+from fleet.alerts.silences import WARN_BEFORE_SECONDS
 from fleet.models.access import Permission, has_permission
 from fleet.models.alerting import MaintenanceWindow, Silence, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -129,7 +129,8 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
     rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
     if are_agent_matchers(parsed_matchers):
         labels = {
-            name: match_names(table.names, patterns) for name, patterns in store.read_labels(cluster).items()
+            name: match_names(table.names, patterns)
+            for name, patterns in store.read_label_patterns(cluster).items()
         }
         mask = match_agents(table, parsed_matchers, labels)
         matched_rows = [row for row in rows if mask[affected_agents_of(table, row.key)].any()]
@@ -185,7 +186,7 @@ def _handle_post(
             until = begins + form_data["duration"]
             incident_actions.create_silence(
                 form_data["matchers"], form_data["reason"], actor.identity.name, begins, until, actor,
-                cluster=cluster, confirmation=form_data["confirmation"],
+                cluster=cluster, typed_word=form_data["confirmation"],
             )  # fmt: skip
         except (ActionError, MatcherError) as error:
             form.add_error(None, sentence_of(error))
@@ -227,14 +228,14 @@ def _silence_context(row: Silence, now: float, cluster: str, writable: Collectio
         "starts_ms": presenters.age_ms(row.starts_at, now),
         "ends": presenters.moment(row.ends_at),
         "ends_ms": presenters.age_ms(row.ends_at, now),
-        "soon": is_active and row.ends_at - now <= WARN_BEFORE,
+        "soon": is_active and row.ends_at - now <= WARN_BEFORE_SECONDS,
         "preview": preview_of(row.matchers, cluster, now) if is_active else None,
     }
 
 
 def _window_context(row: MaintenanceWindow, now: float, writable: Collection[str]) -> dict[str, Any]:
     window = store.window_of(row)
-    current = window.current(now) if row.enabled else None
+    current = window.current_silence(now) if row.enabled else None
     next_silences = window.upcoming_silences(now, 3)
     return {
         "id": row.pk,

@@ -174,13 +174,13 @@ def test_open_alerts_are_reposted_after_an_error(monkeypatch: pytest.MonkeyPatch
 
     class FaultyReposter(Reposter):
         @override
-        def post_open_alerts(self) -> int:
+        def repost_open_alerts(self) -> int:
             if next(attempts) == 0:
                 raise KeyError("bug")
-            return super().post_open_alerts()
+            return super().repost_open_alerts()
 
     monkeypatch.setattr(alerting_loops, "Reposter", FaultyReposter)
-    monkeypatch.setattr(alerting_loops, "INTERVAL", 0.05)
+    monkeypatch.setattr(alerting_loops, "REPOST_INTERVAL_SECONDS", 0.05)
     process = _make_process(FakeEvaluator(), [])
     thread = threading.Thread(target=process.run)
     with run_receiver() as receiver:

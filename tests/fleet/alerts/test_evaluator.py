@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from fleet.alerts.evaluator import Evaluator, claim_ending_silences
 from fleet.alerts.incident_actions import notify_silence_end
-from fleet.alerts.outbox import due_deliveries
+from fleet.alerts.outbox import select_due_deliveries
 from fleet.lease import LeaseHeldError, LeaseLostError
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertClock, Channel, Delivery, Route, Silence
@@ -219,7 +219,7 @@ def test_critical_notification_releases_the_warning_held_by_quiet_hours() -> Non
     scenario.run(60, stranded_count=20)
     assert scenario.delivery_kinds == ["firing", "worse"]
     assert all(at <= scenario.now for at in Delivery.objects.values_list("next_attempt_at", flat=True))
-    assert [row.kind for row in due_deliveries(scenario.now)] == ["firing"]
+    assert [row.kind for row in select_due_deliveries(scenario.now)] == ["firing"]
 
 
 def test_resolved_notification_of_a_warning_waits_for_the_end_of_quiet_hours() -> None:

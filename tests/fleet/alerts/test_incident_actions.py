@@ -59,7 +59,7 @@ def test_silence_of_everything_requires_the_typed_word() -> None:
         incident_actions.create_silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     assert (
         incident_actions.create_silence(
-            "", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, confirmation="Everything"
+            "", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, typed_word="Everything"
         ).creator
         == "ada"
     )
@@ -79,7 +79,7 @@ def test_actions_on_silences_and_channels_are_in_the_audit_log() -> None:
     incident_actions.end_silence(row, 100.0, CONSOLE_ACTOR)
     channel = Channel.objects.create(name="hook", kind="webhook")
     incident_actions.retry_delivery(
-        incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR), 7.0, CONSOLE_ACTOR
+        incident_actions.enqueue_test_notification(channel, 5.0, CONSOLE_ACTOR), 7.0, CONSOLE_ACTOR
     )
     incident_actions.delete_channel(channel, 9.0, CONSOLE_ACTOR)
     rows = list(AuditEntry.objects.order_by("pk"))
@@ -123,7 +123,7 @@ def test_silence_that_was_changed_meanwhile_is_not_extended() -> None:
 def test_channel_can_be_tested_and_failed_delivery_retried() -> None:
     """Both go through the outbox."""
     channel = Channel.objects.create(name="ops", kind="webhook")
-    delivery = incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR)
+    delivery = incident_actions.enqueue_test_notification(channel, 5.0, CONSOLE_ACTOR)
     assert (delivery.kind, delivery.next_attempt_at) == ("test", 5.0)
     Delivery.objects.update(failed_at=6.0, attempts=9)
     incident_actions.retry_delivery(delivery, 7.0, CONSOLE_ACTOR)
@@ -168,11 +168,11 @@ def test_deliveries_of_a_deleted_channel_are_kept(incident: Incident) -> None:
     ) == (None, "ops", 3.0, "")
     assert (pending_delivery.channel_name, pending_delivery.failed_at) == ("ops", 9.0)
     assert "deleted" in pending_delivery.last_error
-    assert not outbox.due_deliveries(10.0).exists()
+    assert not outbox.select_due_deliveries(10.0).exists()
 
 
 def test_test_delivery_belongs_to_the_cluster_of_its_channel() -> None:
     """Whoever may see the channel sees the result."""
     for owner in ("", "eu"):
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
-        assert incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR).cluster == owner
+        assert incident_actions.enqueue_test_notification(channel, 5.0, CONSOLE_ACTOR).cluster == owner

@@ -9,9 +9,9 @@ from pytest_django import Settings
 from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.notifications import NotificationLinks, make_test_notification, payload_of
 from fleet.alerts.outbox import (
-    GIVE_UP_AFTER,
+    GIVE_UP_AFTER_SECONDS,
     LEASE_SECONDS,
-    SENDERS,
+    SEND_FUNCTIONS,
     Outbox,
     SenderSlots,
     backoff_seconds,
@@ -177,7 +177,7 @@ def test_mail_server_outage_of_an_hour_delivers_each_mail_once(settings: Setting
         settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
         settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_USE_TLS = "127.0.0.1", mail.port, False
         Channel.objects.update(kind="email", config={"to": "ops@example.com"})
-        scenario.outbox = scenario.make_outbox("one", dict(SENDERS))
+        scenario.outbox = scenario.make_outbox("one", dict(SEND_FUNCTIONS))
         firing = scenario.add_delivery("1/1", incident)
         scenario.advance_time(1800, step=30)
         scenario.add_delivery("1/2", incident)
@@ -204,7 +204,7 @@ def test_status_500_is_retried_after_a_delay() -> None:
             config={"url": receiver.url}, secrets=seal({"signing_key": "s"}), allow_private=True
         )
         scenario.add_delivery("a/1")
-        outbox = scenario.make_outbox("one", dict(SENDERS))
+        outbox = scenario.make_outbox("one", dict(SEND_FUNCTIONS))
         assert outbox.send_next()
         first = Delivery.objects.get()
         assert (first.sent_at, first.attempts) == (None, 1)
@@ -223,7 +223,7 @@ def test_private_address_fails_the_delivery() -> None:
     with run_receiver() as receiver:
         Channel.objects.update(config={"url": receiver.url})
         scenario.add_delivery("a/1")
-        scenario.make_outbox("one", dict(SENDERS)).send_next()
+        scenario.make_outbox("one", dict(SEND_FUNCTIONS)).send_next()
         assert receiver.requests == []
     row = Delivery.objects.get()
     assert row.failed_at == scenario.now
@@ -236,7 +236,7 @@ def test_delivery_fails_after_a_day_and_the_next_one_is_sent() -> None:
     incident = scenario.create_incident()
     scenario.is_receiver_down = True
     scenario.add_delivery("1/1", incident)
-    scenario.advance_time(GIVE_UP_AFTER, step=300)
+    scenario.advance_time(GIVE_UP_AFTER_SECONDS, step=300)
     scenario.add_delivery("1/2", incident)
     scenario.is_receiver_down = False
     Delivery.objects.filter(key="1/1").update(next_attempt_at=scenario.now)
@@ -322,7 +322,7 @@ def test_time_of_the_last_attempt_is_stored() -> None:
     second.refresh_from_db()
     attempted_at = second.attempted_at
     assert attempted_at == scenario.now
-    scenario.now += GIVE_UP_AFTER + 1
+    scenario.now += GIVE_UP_AFTER_SECONDS + 1
     scenario.outbox.send_next()
     second.refresh_from_db()
     assert (second.failed_at, second.attempted_at) == (scenario.now, attempted_at)
@@ -357,16 +357,16 @@ def test_hanging_receivers_of_a_cluster_do_not_delay_other_clusters() -> None:
     used_counts: list[dict[str, int]] = []
 
     def record_slots(request: SendRequest) -> None:
-        used_counts.append(dict(slots.used_counts))
+        used_counts.append(dict(slots.used_count_by_cluster))
         scenario.send(request)
 
     outbox = Outbox("one", lambda: scenario.now, lambda: 0.5, {"webhook": record_slots}, slots)
-    slots.used_counts["other"] = slots.total - 1
+    slots.used_count_by_cluster["other"] = slots.thread_count - 1
     assert outbox.send_next()
     assert scenario.attempted_keys == ["d/1"]
-    assert used_counts == [{"other": slots.total - 1, "default": 1}]
+    assert used_counts == [{"other": slots.thread_count - 1, "default": 1}]
     assert not outbox.send_next()
-    slots.used_counts["other"] = 0
+    slots.used_count_by_cluster["other"] = 0
     assert outbox.send_next()
     assert scenario.attempted_keys[1].startswith("o/")
-    assert +slots.used_counts == {}
+    assert +slots.used_count_by_cluster == {}

@@ -17,7 +17,7 @@ FIVE_YEARS = timedelta(days=5 * 366)
 
 
 def recurrence_days(rule: str, first: str, begin: str, end: str) -> list[str]:
-    year_days = Recurrence.parse(rule).days(*map(date.fromisoformat, (first, begin, end)))
+    year_days = Recurrence.parse(rule).iterate_days(*map(date.fromisoformat, (first, begin, end)))
     return [day.isoformat() for day in year_days]
 
 
@@ -164,7 +164,7 @@ def _rules(draw: st.DrawFn) -> str:
 @given(_rules(), st.dates(date(1990, 1, 1), date(2030, 12, 31)))
 def test_days_are_those_of_dateutil(rule: str, first: date) -> None:
     """The first 30 days within five years; dateutil does not terminate for rules without days."""
-    days = list(islice(Recurrence.parse(rule).days(first, first, first + FIVE_YEARS), 30))
+    days = list(islice(Recurrence.parse(rule).iterate_days(first, first, first + FIVE_YEARS), 30))
     assume(days)
     dateutil_days = islice(rrulestr(rule, dtstart=datetime.combine(first, datetime.min.time())), len(days))
     assert days == [moment.date() for moment in dateutil_days]

@@ -92,7 +92,7 @@ def test_acknowledged_silenced_and_inhibited_incidents_are_reposted(
     }
     for name, columns in fields_by_name.items():
         scenario.add_delivery(scenario.add_incident(name, **columns))
-    assert scenario.reposter.post_open_alerts() == 5
+    assert scenario.reposter.repost_open_alerts() == 5
     assert posted_causes(receiver) == list(fields_by_name)
 
 
@@ -101,11 +101,11 @@ def test_resolved_or_unsent_incidents_are_not_reposted(scenario: RepostScenario,
     scenario.add_delivery(scenario.add_incident("over", state="resolved", resolved_at=scenario.now))
     scenario.add_delivery(scenario.add_incident("unsent"), is_sent=False)
     scenario.add_incident("without-a-message")
-    assert scenario.reposter.post_open_alerts() == 0
+    assert scenario.reposter.repost_open_alerts() == 0
     scenario.add_delivery(scenario.add_incident("open"))
-    assert Reposter("another", lambda: scenario.now).post_open_alerts() == 0
+    assert Reposter("another", lambda: scenario.now).repost_open_alerts() == 0
     Channel.objects.update(enabled=False)
-    assert scenario.reposter.post_open_alerts() == 0
+    assert scenario.reposter.repost_open_alerts() == 0
     assert receiver.requests == []
 
 
@@ -115,10 +115,10 @@ def test_nothing_is_reposted_to_a_channel_of_another_cluster(
     """Even if it was notified of the incident before."""
     scenario.add_delivery(scenario.add_incident("open"))
     Channel.objects.update(cluster="other")
-    assert scenario.reposter.post_open_alerts() == 0
+    assert scenario.reposter.repost_open_alerts() == 0
     assert receiver.requests == []
     Channel.objects.update(cluster="default")
-    assert scenario.reposter.post_open_alerts() == 1
+    assert scenario.reposter.repost_open_alerts() == 1
 
 
 def test_reposted_alert_has_the_current_numbers(scenario: RepostScenario, receiver: Receiver) -> None:
@@ -127,7 +127,7 @@ def test_reposted_alert_has_the_current_numbers(scenario: RepostScenario, receiv
     delivery = scenario.add_delivery(row)
     Incident.objects.update(affected_count=9, peak_count=11, severity=2)
     scenario.now += 60
-    scenario.reposter.post_open_alerts()
+    scenario.reposter.repost_open_alerts()
     ((alert,),) = receiver.bodies
     assert alert["labels"]["incident"] == delivery.payload["incident"]["id"]
     assert alert["labels"]["severity"] == "warning"
@@ -149,7 +149,7 @@ def test_incident_resolved_during_the_repost_is_resolved_in_alertmanager(
         post(*arguments)
 
     monkeypatch.setattr(alertmanager, "post_alerts", end_and_post)
-    scenario.reposter.post_open_alerts()
+    scenario.reposter.repost_open_alerts()
     first, last = (body[0] for body in receiver.bodies)
     assert first["labels"] == last["labels"]
     assert last["endsAt"] == notifications.format_iso(scenario.now)
@@ -163,7 +163,7 @@ def test_unreachable_alertmanager_is_logged_once_per_outage(
     scenario.add_delivery(scenario.add_incident("proxy-1"))
     receiver.statuses = [503, 503, 200, 503]
     with caplog.at_level(logging.WARNING):
-        posted_counts = [scenario.reposter.post_open_alerts() for _ in range(4)]
+        posted_counts = [scenario.reposter.repost_open_alerts() for _ in range(4)]
     assert posted_counts == [0, 0, 1, 0]
     assert caplog.text.count("alertmanager.unreachable: open alerts of channel am") == 2
 
@@ -180,7 +180,7 @@ def test_error_of_one_channel_does_not_affect_other_channels(
         name="other", kind="alertmanager", config={"url": receiver.url}, allow_private=True
     )
     scenario.add_delivery(incident)
-    assert scenario.reposter.post_open_alerts() == 1
+    assert scenario.reposter.repost_open_alerts() == 1
     assert posted_causes(receiver) == ["a"]
     assert "alertmanager.failed" in caplog.text
 
@@ -211,7 +211,7 @@ def test_restarted_alertmanager_lists_the_incident_again(tmp_path: Path) -> None
         manager.stop()
         manager.start()
         assert manager.active() == []
-        scenario.reposter.post_open_alerts()
+        scenario.reposter.repost_open_alerts()
         assert [alert["labels"]["incident"] for alert in manager.active()] == ["default/proxy/proxy-1/1"]
         row.state, row.resolved_at, row.notification_count = "resolved", scenario.now, 2
         row.save()
@@ -245,11 +245,11 @@ def test_hanging_channels_do_not_delay_the_others(
 
     monkeypatch.setattr(alertmanager, "post_alerts", fail_slowly)
     reposter = Reposter("me", lambda: scenario.now, lambda: elapsed_seconds)
-    assert reposter.post_open_alerts() == 1
+    assert reposter.repost_open_alerts() == 1
     assert len(set(attempted_urls)) == 6
     hanging_urls = []
     for _ in range(2):
         attempted_urls.clear()
-        assert reposter.post_open_alerts() == 1
+        assert reposter.repost_open_alerts() == 1
         hanging_urls.append([url for url in attempted_urls if url.startswith("hangs")])
     assert hanging_urls == [["hangs-0", "hangs-1", "hangs-2"], ["hangs-3", "hangs-4", "hangs-0"]]

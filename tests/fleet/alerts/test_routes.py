@@ -12,13 +12,13 @@ _PAGE, _TICKET, _CHIEF, _EU = 1, 2, 3, 4
 _TREE = (
     Route(
         "all",
-        channels=(_TICKET,),
+        channel_ids=(_TICKET,),
         children=(
-            Route("eu", matchers=parse_matchers("cause=proxy-1"), channels=(_EU,), should_continue=True),
+            Route("eu", matchers=parse_matchers("cause=proxy-1"), channel_ids=(_EU,), should_continue=True),
             Route(
                 "critical",
                 min_severity=Severity.CRITICAL,
-                channels=(_PAGE,),
+                channel_ids=(_PAGE,),
                 escalate_after=900.0,
                 escalate_to=(_CHIEF,),
             ),
@@ -70,7 +70,7 @@ def test_quiet_hours_delay_all_but_critical_notifications() -> None:
     """Until they end in the time zone of the route."""
     quiet = QuietHours(time(22), time(7), "Europe/Berlin")
     night = datetime(2026, 7, 1, 1, 30, tzinfo=UTC).timestamp()
-    route = Route("r", channels=(_TICKET,), quiet_hours=quiet)
+    route = Route("r", channel_ids=(_TICKET,), quiet_hours=quiet)
     (due_at, reason), *_ = plan_receivers(
         match_routes((route,), _WARNING), _WARNING, NotificationKind.FIRING, night
     ).values()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet.alerts.findings import evaluate_rules
-from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective_rules
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, select_effective_rules
 from fleet.vocabulary.incidents import Severity
 from tests.fakes.alerting import stranded_facts
 
@@ -22,11 +22,15 @@ def test_effective_rules_of_a_cluster() -> None:
         Rule("a", RuleKind.STRANDED, Severity.WARNING, cluster=cluster) for cluster in ("", "eu", "asia")
     )
     unique_rule = replace(installation_rule, name="b")
-    assert effective_rules((installation_rule, cluster_rule, other_cluster_rule, unique_rule), "eu") == (
+    assert select_effective_rules(
+        (installation_rule, cluster_rule, other_cluster_rule, unique_rule), "eu"
+    ) == (
         cluster_rule,
         unique_rule,
     )
-    assert effective_rules((installation_rule, cluster_rule, other_cluster_rule, unique_rule), "default") == (
+    assert select_effective_rules(
+        (installation_rule, cluster_rule, other_cluster_rule, unique_rule), "default"
+    ) == (
         installation_rule,
         unique_rule,
     )

@@ -68,10 +68,10 @@ def test_window_in_the_skipped_hour_starts_at_the_clock_change() -> None:
 def test_window_is_active_from_its_start_until_its_end() -> None:
     """From its first second to the one before its end."""
     night = _window("Europe/Berlin", "2026-01-01T22:00", 8)
-    assert night.current(_timestamp("2026-10-24T19:59:59")) is None
-    assert night.current(_timestamp("2026-10-24T20:00")) is not None
-    assert night.current(_timestamp("2026-10-25T04:59:59")) is not None
-    assert night.current(_timestamp("2026-10-25T05:00")) is None
+    assert night.current_silence(_timestamp("2026-10-24T19:59:59")) is None
+    assert night.current_silence(_timestamp("2026-10-24T20:00")) is not None
+    assert night.current_silence(_timestamp("2026-10-25T04:59:59")) is not None
+    assert night.current_silence(_timestamp("2026-10-25T05:00")) is None
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_old_window_does_not_slow_down_evaluations() -> None:
     window = _window("UTC", "1970-01-01T00:00", 1)
     started_at = time.process_time()
     for _ in range(50):
-        assert window.current(_timestamp("2026-02-28T00:30")) is not None
+        assert window.current_silence(_timestamp("2026-02-28T00:30")) is not None
     assert len(window.upcoming_silences(_timestamp("2026-02-28T00:30"), 3)) == 3
     assert time.process_time() - started_at < 1.0

@@ -132,7 +132,7 @@ def test_steady_state_ends_when_an_escalation_is_due_or_routes_change() -> None:
     simulation.run(900, stranded_facts(207))
     assert simulation.incidents[PROXY.key].severity is Severity.CRITICAL
     facts = replace(stranded_facts(207), now=simulation.now + 1, as_of=simulation.now + 1)
-    tree = (Route("all", channels=(1,), escalate_after=3600.0, escalate_to=(2,)),)
+    tree = (Route("all", channel_ids=(1,), escalate_after=3600.0, escalate_to=(2,)),)
     outcome = evaluate(simulation.incidents, facts, DEFAULT_RULES, (), simulation.previous_incidents.get)
 
     state = steady_state_of(outcome, facts, DEFAULT_RULES, (), tree)

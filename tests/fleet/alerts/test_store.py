@@ -31,7 +31,7 @@ def test_saved_incident_is_loaded_unchanged() -> None:
     incident = replace(simulation.incidents[PROXY.key], began_at=simulation.started_at - 5.0)
     rows: dict[str, Incident] = {}
     store.save_outcome(rows, [incident], [], [])
-    assert store.incident_of(store.load_incidents("default")[PROXY.key]) == incident
+    assert store.incident_of(store.load_incident_rows("default")[PROXY.key]) == incident
 
 
 def test_every_plain_field_of_an_incident_is_saved() -> None:
@@ -84,15 +84,15 @@ def test_previous_incident_is_read_and_resolved_incident_is_not_open() -> None:
         if incident.state is IncidentState.RESOLVED
     ]
     store.save_outcome(rows, [resolved_incident], [], [])
-    assert PROXY.key not in store.load_incidents("default")
+    assert PROXY.key not in store.load_incident_rows("default")
 
 
 def test_new_installation_has_default_rules_and_a_route() -> None:
     """Creating the defaults again changes nothing."""
-    store.ensure_defaults()
+    store.ensure_alert_defaults()
     assert set(store.read_rules("default")) == set(DEFAULT_RULES)
     AlertRule.objects.filter(name="Agents stranded").update(enabled=False)
-    store.ensure_defaults()
+    store.ensure_alert_defaults()
     assert AlertRule.objects.count() == len(DEFAULT_RULES)
     assert not AlertRule.objects.get(name="Agents stranded").enabled
     assert [route.name for route in store.read_routes("default")] == ["Everything"]
@@ -108,7 +108,7 @@ def test_routes_are_read_as_a_tree() -> None:
     below.channels.set([on, off])
     (tree,) = store.read_routes("default")
     (child,) = tree.children
-    assert (child.channels, child.min_severity, child.matchers) == (
+    assert (child.channel_ids, child.min_severity, child.matchers) == (
         (on.pk,),
         Severity.CRITICAL,
         (Matcher("kind", "proxy"),),
@@ -135,13 +135,13 @@ def test_labels_are_patterns_by_label() -> None:
     """Labels are sorted patterns by label."""
     for pattern in ("web-*", "db-1"):
         AgentLabel.objects.create(cluster_id="default", pattern=pattern, label="critical")
-    assert store.read_labels("default") == {"critical": ("db-1", "web-*")}
+    assert store.read_label_patterns("default") == {"critical": ("db-1", "web-*")}
 
 
 def test_version_changes_are_recorded() -> None:
     """The first version and each change."""
     for at, version in ((1.0, "17.1"), (2.0, "17.1"), (3.0, "17.2")):
-        store.record_versions("default", {"p": ("proxy-1", version)}, at)
+        store.record_version_changes("default", {"p": ("proxy-1", version)}, at)
     assert list(VersionChange.objects.values_list("at", "old", "new")) == [
         (1.0, "", "17.1"),
         (3.0, "17.1", "17.2"),
@@ -163,7 +163,7 @@ def test_rule_of_a_cluster_overrides_the_installations() -> None:
     assert len(counts["default"]) == len(DEFAULT_RULES)
     AlertRule.objects.filter(name="Agents stranded", cluster="eu").update(enabled=False)
     assert "Agents stranded" not in {rule.name for rule in store.read_rules("eu") if rule.enabled}
-    store.ensure_defaults()
+    store.ensure_alert_defaults()
     assert AlertRule.objects.filter(name="Agents stranded").count() == 2
 
 
@@ -179,10 +179,10 @@ def test_routes_exclude_other_clusters() -> None:
     for cluster in ("eu", "asia"):
         Route.objects.create(name=cluster, cluster=cluster, parent=root).channels.add(channels[cluster])
     (tree,) = store.read_routes("eu")
-    assert set(tree.channels) == set(tree.escalate_to) == {channels[""].pk, channels["eu"].pk}
+    assert set(tree.channel_ids) == set(tree.escalate_to) == {channels[""].pk, channels["eu"].pk}
     assert [child.name for child in tree.children] == ["eu"]
     (default_tree,) = store.read_routes("default")
-    assert (default_tree.channels, default_tree.children) == ((channels[""].pk,), ())
+    assert (default_tree.channel_ids, default_tree.children) == ((channels[""].pk,), ())
 
 
 def test_resolved_notification_is_not_sent_to_another_cluster() -> None:
@@ -195,7 +195,7 @@ def test_resolved_notification_is_not_sent_to_another_cluster() -> None:
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
         store.enqueue_deliveries(row, NotificationKind.FIRING, "k/1", {}, {channel.pk: (1.0, "")}, 1.0)
     own_channel = Channel.objects.get(cluster="")
-    assert store.plan_end_receivers(row, {own_channel.pk: (9.0, "quiet hours")}, 5.0) == {
+    assert store.plan_resolved_receivers(row, {own_channel.pk: (9.0, "quiet hours")}, 5.0) == {
         own_channel.pk: (9.0, "quiet hours")
     }
     assert set(Delivery.objects.values_list("cluster", flat=True)) == {"default"}
