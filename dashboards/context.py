@@ -28,7 +28,7 @@ def _css_classes_of(state: State) -> list[str]:
         f"{prefix}-{member.slug}"
         for prefix, members in _CLASS_PREFIXES.items()
         for member in members
-        if member.look.like is state
+        if member.look.colour_state is state
     ]
 
 
@@ -43,7 +43,7 @@ _VERDICTS = {
         {
             "slug": verdict.slug,
             "label": verdict.label,
-            "headline": verdict.look.headline,
+            "headline": verdict.look.headline_order,
             "colour": verdict.look.colours[0],
         }
         for verdict in State

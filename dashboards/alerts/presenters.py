@@ -120,7 +120,7 @@ class IncidentView:
 
 def active_silences_in(cluster: str, now: float) -> list[Silence]:
     """Return the silences and maintenance windows that are active in a cluster now."""
-    return find_active_silences(store.read_silences(now), store.read_windows(), cluster, now)
+    return find_active_silences(store.read_silences(now), store.read_maintenance_windows(), cluster, now)
 
 
 def with_silence(row: Incident, active_silences: Sequence[Silence]) -> incident_values.Incident:
@@ -148,7 +148,7 @@ def incident_view(
     `names`: names of causes by key, for inhibition; `active_silences`: result of `active_silences_in`.
     """
     incident = with_silence(row, active_silences)
-    cause, duration = incident.cause, incident.duration(now)
+    cause, duration = incident.cause, incident.duration_seconds(now)
     is_resolved = incident.state is IncidentState.RESOLVED
     return IncidentView(
         incident=incident,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.vocabulary.actions import LOGGED_STATES
+from fleet.vocabulary.actions import AUDITED_STATES
 
 #: The object of an action, by its first word; others keep that word.
 _SUBJECTS = {
@@ -73,7 +73,7 @@ def describe_action(action: str) -> str:
         return f"{_verb_text_of(verb) if verb else 'submit'} {_subject_text_of(subject)} (in the console)"
     if not rest:
         return _subject_text_of(first)
-    if rest in LOGGED_STATES:
+    if rest in AUDITED_STATES:
         return f"{_subject_text_of(first)}: {rest}"
     return f"{_verb_text_of(rest)} {_subject_text_of(first)}"
 

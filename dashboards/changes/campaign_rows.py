@@ -81,7 +81,7 @@ def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
         "figures": [(state_tab, counts[campaigns.count_field_of(state_tab)]) for state_tab in _TAB_STATES],
         "reasons": campaigns.count_agents_by_reason(change),
         "settings": [(label, f"{asdict(settings)[name]:,} {unit.replace('seconds', 's')}")
-                     for name, (_, _, label, unit) in campaign_rules.RANGES.items()],
+                     for name, (_, _, label, unit) in campaign_rules.SETTING_RANGES.items()],
         "window": "" if settings.window_start == settings.window_end else
         f"{campaign_rules.format_time_of_day(settings.window_start)} to "
         f"{campaign_rules.format_time_of_day(settings.window_end)} UTC",

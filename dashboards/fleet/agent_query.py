@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.natural_order import natural_sort_key
-from fleet.vocabulary.verdicts import READING_ORDER, State
+from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
 
 Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.int64]
@@ -65,7 +65,7 @@ class Page:
 
 def _state(slug: str) -> State:
     try:
-        return State.read(slug)
+        return State.parse(slug)
     except ValueError as error:
         raise QueryError(str(error)) from None
 
@@ -170,7 +170,7 @@ def _sort_keys_of(table: FleetTable, sort: str) -> Keys:
         keys = _name_ranks(table)
     elif column == "state":
         rank = np.zeros(len(State), np.int64)
-        rank[[int(state) for state in READING_ORDER]] = np.arange(len(READING_ORDER))
+        rank[[int(state) for state in STATES_BY_URGENCY]] = np.arange(len(STATES_BY_URGENCY))
         keys = rank[table.verdicts["state"]]
     elif column == "since":
         keys = np.round(table.verdicts["since"] * 1000).astype(np.int64)

@@ -13,7 +13,7 @@ PAGE_COLOURS = ("#ffffff", "#0d1117")
 
 def cell_colour(state: State, theme: int) -> str:
     """Return the colour of a cell; theme 0 is light, 1 is dark."""
-    return (state.look.cells or state.look.colours)[theme]
+    return (state.look.cell_colours or state.look.colours)[theme]
 
 
 def mix(colour: str, ground: str, share: float) -> str:

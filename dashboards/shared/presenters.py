@@ -15,8 +15,8 @@ from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.protocol.durations import format_exact, format_readable
 from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
-from fleet.vocabulary.numbers import SECONDS, TypedDuration, ranges_of
-from fleet.vocabulary.verdicts import READING_ORDER, Reason, Recovery, State, Verdict
+from fleet.vocabulary.numbers import SECONDS_UNIT, TypedDuration, ranges_of
+from fleet.vocabulary.verdicts import STATES_BY_URGENCY, Reason, Recovery, State, Verdict
 
 Counts = tuple[tuple[State, int], ...]
 
@@ -36,7 +36,7 @@ def age_ms(at: float | None, now: float) -> int | None:
 
 def in_order(counts: Mapping[State, int]) -> Counts:
     """Return every state with its count, in reading order."""
-    return tuple((state, counts.get(state, 0)) for state in READING_ORDER)
+    return tuple((state, counts.get(state, 0)) for state in STATES_BY_URGENCY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +245,8 @@ def history(transitions: Iterable[Transition], now: float) -> list[StateChangeRo
         StateChangeRow(
             at=row.at,
             at_ms=round((now - to_seconds(row.at)) * 1000),
-            old=State.read(row.old),
-            new=State.read(row.new),
+            old=State.parse(row.old),
+            new=State.parse(row.new),
             reason="" if row.reason == Reason.NONE.slug else row.reason,
         )
         for row in transitions
@@ -260,10 +260,10 @@ def number_fields(
     rows = []
     for name, (low, high, label, unit) in ranges_of(type(record)).items():
         stored_value = getattr(record, name)
-        text = format_exact(stored_value) if unit == SECONDS else stored_value
+        text = format_exact(stored_value) if unit == SECONDS_UNIT else stored_value
         rows.append(
             {
-                "name": name, "label": label, "unit": "" if unit == SECONDS else unit, "low": low, "high": high,
+                "name": name, "label": label, "unit": "" if unit == SECONDS_UNIT else unit, "low": low, "high": high,
                 "value": form_values.get(name, text), "problem": problems.get(name, ""),
             }
         )  # fmt: skip
@@ -277,7 +277,7 @@ def typed_numbers(
     ranges = ranges_of(record)
     return {
         name: TypedDuration(form_values[name])
-        if name in ranges and ranges[name][3] == SECONDS
+        if name in ranges and ranges[name][3] == SECONDS_UNIT
         else form_values[name]
         for name in names
         if name in form_values

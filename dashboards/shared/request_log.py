@@ -21,7 +21,7 @@ from dashboards.shared.row_ids import row_id
 from fleet.audit import Attempt, write_entry
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
-from fleet.vocabulary.actions import ActionName, AuditOutcome, RouteKind, action_of_request
+from fleet.vocabulary.actions import ActionName, AuditOutcome, RequestOrigin, action_of_request
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[Audit
 
 def _action_of(request: HttpRequest, name: str) -> ActionName:
     """Return the action of a request: `page.incident.acknowledge`, `api.confirm_change`."""
-    kind = RouteKind.API if request.path.startswith("/api/") else RouteKind.PAGE
-    form_action = request.POST.get("do", "") if kind is RouteKind.PAGE else ""
+    kind = RequestOrigin.API if request.path.startswith("/api/") else RequestOrigin.PAGE
+    form_action = request.POST.get("do", "") if kind is RequestOrigin.PAGE else ""
     view_name = operation_name_of(name, request.method or "")
     return action_of_request(
         kind, (view_name, form_action if _FORM_ACTION_PATTERN.fullmatch(form_action) else "")

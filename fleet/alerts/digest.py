@@ -123,7 +123,7 @@ def _format_section(title: str, incidents: Iterable[Incident], now: float) -> li
         return []
     lines = [
         f"- {notifications.headline_of(incident)}: peak {incident.peak_count}, for "
-        f"{format_readable(round(incident.duration(now)))}"
+        f"{format_readable(round(incident.duration_seconds(now)))}"
         f" from {notifications.format_utc(incident.opened_at)}{', still open' if incident.is_open else ''}"
         for incident in sorted_incidents[:_MAX_SECTION_LINES]
     ]

@@ -147,7 +147,7 @@ def _fold_joint_causes(
         signals_by_rule: dict[str, dict[str, RuleSignal]] = {}
         for key in sick_keys:
             for signal in signals_by_key[key]:
-                signals_by_rule.setdefault(signal.rule, {})[causes[key].name] = signal
+                signals_by_rule.setdefault(signal.rule_name, {})[causes[key].name] = signal
         groups = [group for group in facts.affected_groups if group.cause.key in member_keys]
         joint_signals_by_key[cause.key] = [
             _joint_signal_of(rules[rule], signal_by_instance, groups, len(member_keys))

@@ -247,8 +247,8 @@ def _first_notification_at(incident: Incident, rule: Rule) -> float:
 def _with_marks(incident: Incident, finding: Finding, evaluation_context: EvaluationContext) -> Incident:
     marks = {}
     for signal in finding.signals:
-        rule = evaluation_context.rules.get(signal.rule, _DELETED_RULE)
-        previous_mark = incident.marks.get(signal.rule)
+        rule = evaluation_context.rules.get(signal.rule_name, _DELETED_RULE)
+        previous_mark = incident.marks.get(signal.rule_name)
         if previous_mark is None:
             since, round_count, last_round_at = evaluation_context.now, 1, evaluation_context.newest_round_at
         elif _is_settled(previous_mark, rule):
@@ -269,7 +269,7 @@ def _with_marks(incident: Incident, finding: Finding, evaluation_context: Evalua
             round_count >= rule.pending_rounds and evaluation_context.now - since >= rule.pending_seconds
         )
         is_firing = is_firing or (previous_mark is not None and previous_mark.is_firing)
-        marks[signal.rule] = RuleMark(
+        marks[signal.rule_name] = RuleMark(
             since,
             last_round_at,
             round_count,

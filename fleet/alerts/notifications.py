@@ -43,7 +43,7 @@ def subject_of(notification: Notification) -> str:
     incident = notification.incident
     cluster, name = incident.cluster, incident.cause.name
     if notification.kind is NotificationKind.RESOLVED:
-        duration = format_readable(round(incident.duration(notification.at)))
+        duration = format_readable(round(incident.duration_seconds(notification.at)))
         peak_text = f", peak {_format_agent_count(incident.peak_count)}" if incident.peak_count else ""
         return f"RESOLVED {cluster}: {name} after {duration}{peak_text}"
     if notification.kind is NotificationKind.FLAPPING:
@@ -75,7 +75,7 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
         f"Summary: {headline_of(incident)}.",
         f"Cause: {incident.cause.label}.",
         f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
-        f"Since: {format_utc(incident.opened_at)}, for {format_readable(round(incident.duration(notification.at)))}.",
+        f"Since: {format_utc(incident.opened_at)}, for {format_readable(round(incident.duration_seconds(notification.at)))}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
@@ -168,7 +168,7 @@ def payload_of(notification: Notification, links: NotificationLinks) -> dict[str
             "agent_names": list(incident.agent_names),
             "opened_at": format_iso(incident.opened_at),
             "resolved_at": format_iso(incident.resolved_at),
-            "duration_seconds": round(incident.duration(notification.at), 1),
+            "duration_seconds": round(incident.duration_seconds(notification.at), 1),
             "recovers_at": format_iso(incident.recovers_at),
             "is_flapping": incident.flapping_since is not None,
         },

@@ -30,8 +30,8 @@ from fleet.vocabulary.changes import (
     ChangeKind,
     ChangeState,
     ConfirmationRequirements,
-    confirmation_problems,
     confirmation_requirements_of,
+    find_confirmation_problems,
 )
 
 
@@ -105,8 +105,8 @@ def requirements_of(change: Change) -> ConfirmationRequirements:
     """Return what the confirmation of a change requires."""
     return confirmation_requirements_of(
         cluster=change.cluster_id,
-        agents=change.affected_count,
-        production=change.cluster.production,
+        affected_count=change.affected_count,
+        is_production=change.cluster.production,
         review_required=change.review_required,
     )
 
@@ -132,7 +132,7 @@ def confirm(
             raise ChangeRefusedError(
                 f"out of date: the plan is older than {ttl_seconds / 60:.0f} min. Preview the change again"
             )
-        problems = confirmation_problems(requirements_of(change), reason=reason, typed_name=typed_name)
+        problems = find_confirmation_problems(requirements_of(change), reason=reason, typed_name=typed_name)
         if problems:
             raise ChangeRefusedError("; ".join(problems.values()), problems)
         if change.state == ChangeState.PLANNED:

@@ -12,7 +12,7 @@ from fleet.cli import api
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.output import json_option, prints, show_json, table
 from fleet.nodes.shared.options import Command, combine
-from fleet.vocabulary.verdicts import READING_ORDER, State
+from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
 
 _console_options = combine(
     click.option(
@@ -39,7 +39,7 @@ _RECOVERIES = {
 #: States as `--state` takes them, each with its label where that is another word.
 _STATES = ", ".join(
     state.slug if state.label == state.slug.replace("_", " ") else f"{state.slug} ({state.label})"
-    for state in READING_ORDER
+    for state in STATES_BY_URGENCY
 )
 
 

@@ -29,12 +29,12 @@ def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        settings = {name: options.pop(name) for name in rollouts.RANGES}
+        settings = {name: options.pop(name) for name in rollouts.SETTING_RANGES}
         command(
             *args, settings={name: text for name, text in settings.items() if text is not None}, **options
         )
 
-    for name, (low, high, label, unit) in reversed(list(rollouts.RANGES.items())):
+    for name, (low, high, label, unit) in reversed(list(rollouts.SETTING_RANGES.items())):
         help_text = (
             f"{_MEANINGS.get(name, label)}, {low} to {high}{f' {unit}' if unit else ''}. Default: "
             f"{getattr(rollouts.RolloutSettings(), name)}."

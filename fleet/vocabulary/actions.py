@@ -80,7 +80,7 @@ class ChangeStep(StrEnum):
 
 
 #: The states whose transition has an audit entry named after the state. Planning and confirming are steps.
-LOGGED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFIRMED}
+AUDITED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFIRMED}
 
 
 class AuditOutcome(TagEnum):
@@ -91,7 +91,7 @@ class AuditOutcome(TagEnum):
     FAILED = "failed", Tone.BAD
 
 
-class RouteKind(StrEnum):
+class RequestOrigin(StrEnum):
     """The origin of a request that changed something, or was refused, without an audit entry of its own."""
 
     PAGE = "page"
@@ -103,6 +103,6 @@ def action_of_change(kind: ChangeKind | str, step: ChangeStep | ChangeState) -> 
     return ActionName(f"{kind}.{step.value}")
 
 
-def action_of_request(kind: RouteKind, parts: Iterable[str]) -> ActionName:
+def action_of_request(origin: RequestOrigin, route_parts: Iterable[str]) -> ActionName:
     """Return the action for a request by its route: `page.incident.acknowledge`, `api.confirm_change`."""
-    return ActionName(".".join((kind.value, *filter(None, parts)))[:MAX_ACTION_LENGTH])
+    return ActionName(".".join((origin.value, *filter(None, route_parts)))[:MAX_ACTION_LENGTH])

@@ -16,7 +16,7 @@ from fleet.vocabulary.tags import TagEnum, Tone
 #: Seconds of the rate limit that one step may use at once, so that no burst follows a pause.
 _BURST_SECONDS = 2.0
 #: Results before the failure threshold is checked.
-_MIN_FINISHED = 20
+_MIN_ATTEMPTED_COUNT = 20
 
 
 class ConnectionKind(StrEnum):
@@ -69,8 +69,8 @@ class CampaignSettings:
     window_end: int = 0
 
 
-RANGES = ranges_of(CampaignSettings)
-#: Names of all settings: those in RANGES, and the time window.
+SETTING_RANGES = ranges_of(CampaignSettings)
+#: Names of all settings: those in SETTING_RANGES, and the time window.
 CAMPAIGN_SETTING_NAMES = tuple(setting.name for setting in fields(CampaignSettings))
 
 
@@ -162,9 +162,9 @@ class AgentOutcome:
 class Admission:
     """The number of agents to select now, and the fraction of an agent to carry over to the next step."""
 
-    count: int
+    agent_count: int
     credit: float
-    #: Why `count` is 0; empty where there is nothing to say.
+    #: Why `agent_count` is 0; empty where there is nothing to say.
     wait_reason: str = ""
 
 
@@ -184,7 +184,7 @@ def parse_campaign_settings(raw_values: Mapping[str, object]) -> ParsedCampaignS
     return ParsedCampaignSettings(CampaignSettings() if problems else CampaignSettings(**numbers), problems)
 
 
-def admit(
+def decide_admission(
     counts: CampaignCounts,
     settings: CampaignSettings,
     *,
@@ -216,24 +216,24 @@ def admit(
         return Admission(0, 0.0, f"the canaries succeeded; soak time of {settings.soak_seconds} s")
     per_second = settings.rate_per_minute / 60
     credit = min(credit + max(elapsed_seconds, 0.0) * per_second, max(1.0, per_second * _BURST_SECONDS))
-    count = min(int(credit), counts.pending_count)
-    return Admission(count, credit - count)
+    agent_count = min(int(credit), counts.pending_count)
+    return Admission(agent_count, credit - agent_count)
 
 
 def find_abort_reason(
     counts: CampaignCounts, settings: CampaignSettings, *, stranded_count: int, initial_stranded_count: int
 ) -> str:
     """Return why a campaign must abort: a threshold that it exceeds; empty when it exceeds none."""
-    rise = stranded_count - initial_stranded_count
-    if rise >= settings.stranded_threshold:
-        return f"{rise:,} more agents are stranded than at the start ({initial_stranded_count:,})"
-    finished_count = counts.succeeded_count + counts.failed_count
+    stranded_rise = stranded_count - initial_stranded_count
+    if stranded_rise >= settings.stranded_threshold:
+        return f"{stranded_rise:,} more agents are stranded than at the start ({initial_stranded_count:,})"
+    attempted_count = counts.succeeded_count + counts.failed_count
     if (
-        finished_count >= min(_MIN_FINISHED, counts.total_count - counts.skipped_count)
-        and counts.failed_count * 100 > settings.failure_threshold_percent * finished_count
+        attempted_count >= min(_MIN_ATTEMPTED_COUNT, counts.total_count - counts.skipped_count)
+        and counts.failed_count * 100 > settings.failure_threshold_percent * attempted_count
     ):
         return (
-            f"{counts.failed_count:,} of {finished_count:,} agents failed: more than the threshold of "
+            f"{counts.failed_count:,} of {attempted_count:,} agents failed: more than the threshold of "
             f"{settings.failure_threshold_percent} %"
         )
     return ""
@@ -248,7 +248,7 @@ def have_canaries_succeeded(counts: CampaignCounts, settings: CampaignSettings) 
     )
 
 
-def eta(counts: CampaignCounts, settings: CampaignSettings) -> float:
+def estimate_remaining_seconds(counts: CampaignCounts, settings: CampaignSettings) -> float:
     """Return the seconds until all agents have a result, estimated from the rate limit."""
     if not counts.unfinished_count:
         return 0.0

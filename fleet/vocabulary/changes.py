@@ -14,7 +14,7 @@ from fleet.vocabulary.tags import TagEnum, Tone
 #: Affected agents above which the operator must type the cluster's name.
 TYPED_NAME_ABOVE_AGENTS = 100
 #: Shortest and longest reason, characters.
-REASON_LENGTH = (3, 500)
+REASON_LENGTH_RANGE = (3, 500)
 
 
 class ChangeKind(LabelledEnum):
@@ -124,19 +124,19 @@ class ConfirmationRequirements:
 
 
 def confirmation_requirements_of(
-    *, cluster: str, agents: int, production: bool, review_required: bool
+    *, cluster: str, affected_count: int, is_production: bool, review_required: bool
 ) -> ConfirmationRequirements:
     """Return what a confirmation requires: the cluster's name above 100 agents or on a production cluster."""
     return ConfirmationRequirements(
-        cluster if production or agents > TYPED_NAME_ABOVE_AGENTS else "", review_required
+        cluster if is_production or affected_count > TYPED_NAME_ABOVE_AGENTS else "", review_required
     )
 
 
-def confirmation_problems(
+def find_confirmation_problems(
     requirements: ConfirmationRequirements, *, reason: str, typed_name: str
 ) -> dict[str, str]:
     """Return what is wrong with a confirmation, as sentences by field (`reason`, `confirmation`); empty: nothing."""
-    low, high = REASON_LENGTH
+    low, high = REASON_LENGTH_RANGE
     problems = {}
     if len(reason.strip()) < low:
         problems["reason"] = f"enter a reason of at least {low} characters"

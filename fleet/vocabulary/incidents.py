@@ -18,7 +18,7 @@ class SeverityLook:
     #: Prefix of the subject of notifications.
     subject_prefix: str
     #: Verdict whose colours and symbol the severity uses.
-    like: State
+    colour_state: State
 
 
 class Severity(NumberedEnum):
@@ -98,7 +98,7 @@ def is_console_cause(key: str) -> bool:
 class RuleSignal:
     """What one rule found for one cause."""
 
-    rule: str
+    rule_name: str
     severity: Severity
     count: int
     summary: str
@@ -215,7 +215,7 @@ class Incident:
         """Whether the incident is firing or recovering."""
         return self.state in OPEN_STATES
 
-    def duration(self, now: float) -> float:
+    def duration_seconds(self, now: float) -> float:
         """Return the seconds from the first finding to the start of the recovery, or to `now`."""
         ended_at = self.resolved_at or now
         if self.recovering_since is not None:

@@ -31,7 +31,7 @@ class InstanceLook:
 
     number: int
     #: Agent state with the same colours. Not `STRANDED`: red is for agents.
-    like: State
+    colour_state: State
     #: Symbol, 16 by 16.
     shape: tuple[Stroke, ...]
     #: The problem as a clause that follows the name of the instance; empty: no problem.
@@ -179,7 +179,7 @@ class InstanceFacts(Poll):
     listed_at: float | None = None
 
 
-def fields_of(poll: Poll) -> dict[str, Any]:
+def poll_fields_of(poll: Poll) -> dict[str, Any]:
     """Return the poll fields of a poll or of facts, by name."""
     return {name: getattr(poll, name) for name in poll.__dataclass_fields__}
 

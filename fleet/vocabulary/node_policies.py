@@ -20,12 +20,12 @@ class PolicyReport:
     #: The value in effect without accepted policies; None: not reported.
     fallback_value: PolicyValue | None = None
 
-    def text_with_desired(self, text: str) -> str:
-        """Return the value in effect after the instance accepts `text`, or, if empty, accepts no value."""
+    def text_after_accepting(self, desired_text: str) -> str:
+        """Return the value in effect after the instance accepts `desired_text`, or, if empty, accepts no value."""
         if self.current_value.source is PolicySource.FLAG:
             return self.current_value.text
-        if text:
-            return text
+        if desired_text:
+            return desired_text
         if self.fallback_value is not None:
             return self.fallback_value.text
         return "" if self.current_value.source is PolicySource.FILE else self.current_value.text

@@ -10,10 +10,10 @@ from typing import Any
 from fleet.protocol import durations
 
 #: The unit of durations.
-SECONDS = "seconds"
+SECONDS_UNIT = "seconds"
 
 #: Smallest and largest value, label and unit.
-Range = tuple[int, int, str, str]
+SettingRange = tuple[int, int, str, str]
 
 
 class TypedDuration(str):
@@ -27,31 +27,31 @@ def number_field(default: int, least: int, most: int, label: str, unit: str = ""
     return field(default=default, metadata={"range": (least, most, label, unit)})
 
 
-def ranges_of(record: type) -> Mapping[str, Range]:
+def ranges_of(settings_type: type) -> Mapping[str, SettingRange]:
     """Return the ranges of a record's numeric settings, by field."""
     return {
-        record_field.name: record_field.metadata["range"]
-        for record_field in fields(record)
-        if "range" in record_field.metadata
+        setting_field.name: setting_field.metadata["range"]
+        for setting_field in fields(settings_type)
+        if "range" in setting_field.metadata
     }
 
 
 def parse_numbers(
-    raw_values: Mapping[str, object], record: type, **readers: Callable[[str], int]
+    raw_values: Mapping[str, object], settings_type: type, **parsers: Callable[[str], int]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Parse settings and return values and problems, both by field. `readers` parse fields without a range."""
-    ranges = ranges_of(record)
+    """Parse settings and return values and problems, both by field. `parsers` parse fields without a range."""
+    ranges = ranges_of(settings_type)
     for name, (least, most, _, _) in ranges.items():
-        readers[name] = partial(_parse_whole_number, least, most)
+        parsers[name] = partial(_parse_whole_number, least, most)
     numbers, problems = {}, {}
-    for name, text in raw_values.items():
+    for name, raw_value in raw_values.items():
         try:
-            reader = readers[name]
-            if isinstance(text, TypedDuration):
-                reader = partial(_parse_duration, *ranges[name][:2])
-            numbers[name] = reader(str(text).strip())
+            parser = parsers[name]
+            if isinstance(raw_value, TypedDuration):
+                parser = partial(_parse_duration, *ranges[name][:2])
+            numbers[name] = parser(str(raw_value).strip())
         except KeyError:
-            problems[name] = f"unknown setting; use {', '.join(readers)}"
+            problems[name] = f"unknown setting; use {', '.join(parsers)}"
         except ValueError as error:
             problems[name] = str(error)
     return numbers, problems

@@ -28,7 +28,7 @@ class RolloutStepState(TagEnum):
     SKIPPED = "skipped", Tone.QUIET
 
 
-IN_PROGRESS = (RolloutStepState.DRAINING, RolloutStepState.RESTARTING, RolloutStepState.VERIFYING)
+IN_PROGRESS_STATES = (RolloutStepState.DRAINING, RolloutStepState.RESTARTING, RolloutStepState.VERIFYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RolloutSettings:
     timeout_seconds: int = number_field(90, 10, 3_600, "Per-instance timeout", "seconds")
 
 
-RANGES = ranges_of(RolloutSettings)
+SETTING_RANGES = ranges_of(RolloutSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ def decide_next_step(
             )
         reason = probe.error or "the instance has not restarted yet"
         # A short absence is expected: the connection error is shown only after the timeout.
-        pending_reason = "restarting; not responding yet" if probe.error else reason
+        wait_reason = "restarting; not responding yet" if probe.error else reason
         return (
-            NextStep(StepAction.NOTHING, pending_reason)
+            NextStep(StepAction.NOTHING, wait_reason)
             if waited_seconds < settings.timeout_seconds
             else _timeout_failure(settings, "restart", reason)
         )
@@ -149,14 +149,14 @@ def choose_steps_to_start(
     states: Sequence[RolloutStepState], settings: RolloutSettings, sick_instances: Sequence[str]
 ) -> tuple[tuple[int, ...], str]:
     """Return the positions of the instances to start now, and what the rollout waits for when there are none."""
-    in_progress_count = sum(state in IN_PROGRESS for state in states)
-    waiting_indices = [index for index, state in enumerate(states) if state is RolloutStepState.PENDING]
+    in_progress_count = sum(state in IN_PROGRESS_STATES for state in states)
+    pending_indices = [index for index, state in enumerate(states) if state is RolloutStepState.PENDING]
     free_slots = settings.concurrency - in_progress_count
-    if not waiting_indices or free_slots <= 0:
+    if not pending_indices or free_slots <= 0:
         return (), ""
     if sick_instances:
         return (), f"waiting for {', '.join(sick_instances)} to become healthy"
-    return tuple(waiting_indices[:free_slots]), ""
+    return tuple(pending_indices[:free_slots]), ""
 
 
 def _timeout_failure(settings: RolloutSettings, action: str, reason: str) -> NextStep:

@@ -36,11 +36,11 @@ class VerdictLook:
     #: Mark on a map cell: a path to stroke and a path to fill, from -1 to 1. Empty: no mark.
     mark: tuple[str, ...] = ()
     #: Sort key on pages: the most urgent state first.
-    order: int = 0
+    page_order: int = 0
     #: Sort key in the headline above the counts, the worst state first; 0: never in the headline.
-    headline: int = 0
+    headline_order: int = 0
     #: Colours of its map cells; None: those of the label.
-    cells: tuple[str, str] | None = None
+    cell_colours: tuple[str, str] | None = None
     #: Colour in a terminal.
     terminal: str | None = None
 
@@ -52,48 +52,48 @@ class State(NumberedEnum):
 
     # fmt: off
     UNKNOWN = VerdictLook(
-        0, "unknown", ("#4b4c4e", "#c6c9cc"), "quiet", order=90, headline=3, mark=("M-1 1 1-1", ""),
+        0, "unknown", ("#4b4c4e", "#c6c9cc"), "quiet", page_order=90, headline_order=3, mark=("M-1 1 1-1", ""),
         shape=(
             Stroke(_circle(5.7), 1.5, "2.6 1.9"),
             Stroke("m4.6 11.4 6.8-6.8M7.4 12.2l4.8-4.8M3.8 8.6l4.8-4.8", 1.2),
         ),
     )
     RETIRED = VerdictLook(
-        1, "retired", _GREY, "quiet", (Stroke(_circle(2.4)),), order=100, cells=("#e6e9eb", "#1d242c"),
+        1, "retired", _GREY, "quiet", (Stroke(_circle(2.4)),), page_order=100, cell_colours=("#e6e9eb", "#1d242c"),
     )
     NEVER = VerdictLook(
-        2, "never connected", _GREY, "quiet", (Stroke("M3 3h10v10H3z", 1.6),), ("M-.8-.8H.8V.8H-.8z", ""), order=80,
-        cells=("#d3d8dc", "#2d3641"),
+        2, "never connected", _GREY, "quiet", (Stroke("M3 3h10v10H3z", 1.6),), ("M-.8-.8H.8V.8H-.8z", ""),
+        page_order=80, cell_colours=("#d3d8dc", "#2d3641"),
     )
     STRANDED = VerdictLook(
-        3, "stranded", ("#a81e0b", "#ec2313"), "stranded", order=10, headline=1, terminal="red",
+        3, "stranded", ("#a81e0b", "#ec2313"), "stranded", page_order=10, headline_order=1, terminal="red",
         shape=(Stroke("m3 3 10 10M13 3 3 13", 3.2),), mark=("M-1-1 1 1M1-1-1 1", ""),
     )
     OFFLINE = VerdictLook(
-        4, "offline", _GREY, "quiet", order=40, headline=4,
+        4, "offline", _GREY, "quiet", page_order=40, headline_order=4,
         shape=(Stroke(_circle(5.5), 1.8), Stroke("M4.2 8h7.6", 2)), mark=(_circle(1, 0) + "M-.6 0H.6", ""),
     )
     AT_RISK = VerdictLook(
-        5, "at risk", _AMBER, "warn", order=20, headline=2, terminal="yellow",
+        5, "at risk", _AMBER, "warn", page_order=20, headline_order=2, terminal="yellow",
         shape=(Stroke("M8 1.8 14.8 13.6H1.2z"),), mark=("", "M0-1 1.1.85H-1.1z"),
     )
     WORKING = VerdictLook(
-        6, "reconnecting", ("#0649e6", "#30a6fa"), "info", order=60, terminal="blue",
+        6, "reconnecting", ("#0649e6", "#30a6fa"), "info", page_order=60, terminal="blue",
         shape=(Stroke("M2 8h9M7.5 3.5 12.5 8l-5 4.5", 2.4),), mark=("M-1 0H1M.1-.8 1 0M.1.8 1 0", ""),
     )
     DEGRADED = VerdictLook(
-        7, "degraded", _AMBER, "warn", order=30, headline=5, terminal="yellow",
+        7, "degraded", _AMBER, "warn", page_order=30, headline_order=5, terminal="yellow",
         shape=(Stroke(_circle(5.25), 1.5), Stroke("M8 2.75a5.25 5.25 0 0 0 0 10.5z")),
         mark=(_circle(1, 0), "M0-1A1 1 0 0 0 0 1z"),
     )
     EXCESS = VerdictLook(
-        8, "excess tunnels", ("#2a7268", "#6fbfb4"), "healthy", order=70,
+        8, "excess tunnels", ("#2a7268", "#6fbfb4"), "healthy", page_order=70,
         shape=(Stroke(_circle(5.75), 1.5), Stroke("M8 5v6M5 8h6", 1.6)), mark=("M-1 0H1M0-1V1", ""),
     )
     # Paler on the map: the ground on which the others must be seen.
     HEALTHY = VerdictLook(
-        9, "healthy", ("#43a294", "#3e7470"), "healthy", (Stroke(_circle(5.5)),), order=50, terminal="green",
-        cells=("#9fd0c8", "#285350"),
+        9, "healthy", ("#43a294", "#3e7470"), "healthy", (Stroke(_circle(5.5)),), page_order=50, terminal="green",
+        cell_colours=("#9fd0c8", "#285350"),
     )
     # fmt: on
 
@@ -103,7 +103,7 @@ class State(NumberedEnum):
         return self.look.label
 
     @classmethod
-    def read(cls, slug: str) -> State:
+    def parse(cls, slug: str) -> State:
         """Return the state named `slug`; `at-risk` is `at_risk`. Raises ValueError."""
         try:
             return cls[slug.strip().replace("-", "_").upper()]
@@ -160,7 +160,7 @@ class Recovery(_CodedEnum):
 
 
 #: States in the order of pages: the most urgent first.
-READING_ORDER = tuple(sorted(State, key=lambda state: state.look.order))
+STATES_BY_URGENCY = tuple(sorted(State, key=lambda state: state.look.page_order))
 #: States of agents that are cut off, or will be at a known time: incidents count these, by cause.
 AFFECTED_STATES = (State.STRANDED, State.AT_RISK)
 #: States that the alert rule on the rate of loss counts, whatever the cause.

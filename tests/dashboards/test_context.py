@@ -67,13 +67,13 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
             *(
                 f"instance-{instance_state.slug}"
                 for instance_state in InstanceState
-                if instance_state.look.like is state
+                if instance_state.look.colour_state is state
             ),
             *(
                 f"{part}-{instance_state.slug}"
                 for part in ("severity", "incident", "toast")
                 for instance_state in Severity
-                if instance_state.look.like is state
+                if instance_state.look.colour_state is state
             ),
         ]
     for verdict in (*InstanceState, *State):

@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fleet.monitoring.state import StateError
 from fleet.monitoring.state.reader import Reader
-from fleet.vocabulary.actions import RouteKind
+from fleet.vocabulary.actions import RequestOrigin
 from fleet.vocabulary.changes import ChangeKind
 from tests.fakes.waiting import eventually_sync
 
@@ -161,7 +161,7 @@ def _words_of(vocabulary: str, slug: str) -> Iterator[str]:
     """Yield the member that a word of the database stands for; actions are made of several."""
     first, _, last = slug.partition(".")
     if vocabulary == "actions":
-        yield first if first in set(RouteKind) else slug
+        yield first if first in set(RequestOrigin) else slug
     elif vocabulary in ("change_kinds", "change_words"):
         if first in set(ChangeKind):
             yield first if vocabulary == "change_kinds" else last

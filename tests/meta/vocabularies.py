@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleet.vocabulary.actions import LOGGED_STATES, AuditAction, ChangeStep, RouteKind
+from fleet.vocabulary.actions import AUDITED_STATES, AuditAction, ChangeStep, RequestOrigin
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.incidents import CauseKind, TimelineKind
 from fleet.vocabulary.instances import InstanceKind, InstanceState
@@ -65,13 +65,13 @@ def vocabularies() -> dict[str, Vocabulary]:
         _of("timeline", TimelineKind, "fleet/vocabulary/incidents.py: TimelineKind", history),
         _of(
             "actions",
-            [*AuditAction, *RouteKind],
-            "fleet/vocabulary/actions.py: AuditAction, RouteKind",
+            [*AuditAction, *RequestOrigin],
+            "fleet/vocabulary/actions.py: AuditAction, RequestOrigin",
             history,
         ),
         _of("change_kinds", ChangeKind, "fleet/vocabulary/changes.py: ChangeKind", history),
         _of(
-            "change_words", [*ChangeStep, *LOGGED_STATES], "fleet/vocabulary/actions.py: ChangeStep", history
+            "change_words", [*ChangeStep, *AUDITED_STATES], "fleet/vocabulary/actions.py: ChangeStep", history
         ),
         _of("events", _events(), ", ".join(_LINK), "Frames(received)"),
         _of("metrics", declared_metrics(), "a metric class of prometheus_client", "Pages(texts)"),

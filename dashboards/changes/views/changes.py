@@ -20,7 +20,7 @@ from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.vocabulary.actions import LOGGED_STATES
+from fleet.vocabulary.actions import AUDITED_STATES
 from fleet.vocabulary.changes import EXCLUSIVE_STATES, LIVE_STATES, PERMISSION_OF, ChangeKind
 
 _PAGE_SIZE = 50
@@ -110,7 +110,7 @@ def _render_change(
             (entry, describe_action(entry.action))
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
         ],
-        "busy": engine.describe_running_change(row.cluster_id) if row.state not in LOGGED_STATES else "",
+        "busy": engine.describe_running_change(row.cluster_id) if row.state not in AUDITED_STATES else "",
         "can_act": can_act,
         "can_approve": can_act and row.state == "confirmed" and row.review_required and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),

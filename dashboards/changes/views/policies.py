@@ -191,7 +191,7 @@ def _handle_post(
             {**desired_values, target: edit.values},
             record_reader.record(),
             revision=edit.revision,
-            rollout_settings=typed_numbers(rollouts.RolloutSettings, rollouts.RANGES, request.POST),
+            rollout_settings=typed_numbers(rollouts.RolloutSettings, rollouts.SETTING_RANGES, request.POST),
             should_roll_out="roll_out" in request.POST,
             actor=request_actor.signed_in_actor_of(request),
             now=timezone.now(),
@@ -202,7 +202,7 @@ def _handle_post(
         edit.sentence = f"{sentence_of(error)} Review the new values and preview again."
     except ChangeRefusedError as error:
         edit.problems = {name.removeprefix(f"{target}."): reason for name, reason in error.problems.items()}
-        field_names = {policy.name for policy in env_policies.of_role(role)} | set(rollouts.RANGES)
+        field_names = {policy.name for policy in env_policies.of_role(role)} | set(rollouts.SETTING_RANGES)
         edit.sentence = "" if set(edit.problems) & field_names else sentence_of(error)
     return None
 

@@ -54,7 +54,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "window": [
             {"name": name, "value": form_values.get(name, "00:00"), "problem": problems.get(name, ""),
              "label": "Time window from (UTC)" if name == "window_start" else "Time window to (UTC)"}
-            for name in campaigns.CAMPAIGN_SETTING_NAMES if name not in campaigns.RANGES
+            for name in campaigns.CAMPAIGN_SETTING_NAMES if name not in campaigns.SETTING_RANGES
         ],
         "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],
         "auths": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.AUTH],

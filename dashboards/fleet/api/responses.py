@@ -11,7 +11,7 @@ from dashboards.fleet.api import schemas
 from dashboards.shared.presenters import moment
 from fleet.monitoring.evidence import Heartbeat
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
-from fleet.vocabulary.instances import fields_of
+from fleet.vocabulary.instances import poll_fields_of
 from fleet.vocabulary.verdicts import State
 
 
@@ -43,7 +43,7 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
     # Fields with the same name in the schema and in the facts are copied.
     return schemas.InstanceItem.model_validate(
         {
-            **fields_of(facts),
+            **poll_fields_of(facts),
             "kind": facts.kind.value,
             "state": view.state.slug,
             "explanation": view.sentence,

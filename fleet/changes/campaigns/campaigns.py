@@ -109,7 +109,9 @@ def plan_campaign(
                 )
             ),
             "destinations": _find_destinations(target_agents, snapshot, agent_counts_by_instance),
-            "duration_seconds": campaigns.eta(CampaignCounts(pending_count=reconnect_count), settings),
+            "duration_seconds": campaigns.estimate_remaining_seconds(
+                CampaignCounts(pending_count=reconnect_count), settings
+            ),
             "as_of": table.as_of,
         },
         affected_count=len(indices),
@@ -252,7 +254,9 @@ def progress_of(change: Change, now: float) -> dict[str, Any]:
         "total_count": counts.total_count,
         "finished_count": counts.finished_count,
         "percent": 100 * counts.finished_count // max(counts.total_count, 1),
-        "eta_seconds": campaigns.eta(counts, settings) if change.state == ChangeState.RUNNING else None,
+        "eta_seconds": campaigns.estimate_remaining_seconds(counts, settings)
+        if change.state == ChangeState.RUNNING
+        else None,
         "waiting_for": str(change.progress.get("waiting_for", ""))
         if change.state == ChangeState.RUNNING
         else "",

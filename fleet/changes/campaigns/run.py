@@ -196,7 +196,7 @@ class _CampaignStepper:
     def _schedule_agents(self) -> str:
         """Select the next agents; return what the campaign waits for when it can select none."""
         counts = campaigns.counts_of(self.change)
-        admission = campaign_rules.admit(
+        admission = campaign_rules.decide_admission(
             counts,
             self.settings,
             credit=float(self.progress.get("credit", 0.0)),
@@ -205,11 +205,11 @@ class _CampaignStepper:
             now=self.now,
         )
         self.progress["credit"] = admission.credit
-        if not admission.count:
+        if not admission.agent_count:
             return admission.wait_reason
         pending_rows = list(
             self.change.campaign_agents.filter(state=CampaignAgentState.PENDING.value)[
-                : admission.count * _LOOK_AHEAD_FACTOR
+                : admission.agent_count * _LOOK_AHEAD_FACTOR
             ]
         )
         snapshot = CampaignSnapshot(self.table, {row.agent_id for row in pending_rows})
@@ -217,7 +217,7 @@ class _CampaignStepper:
         scheduled_rows: list[CampaignAgent] = []
         skipped_rows: list[CampaignAgent] = []
         for row in pending_rows:
-            if len(scheduled_rows) == admission.count:
+            if len(scheduled_rows) == admission.agent_count:
                 break
             agent = snapshot.find_agent(row.agent_id)
             skip_reason = self.strategy.find_skip_reason(agent, snapshot)
@@ -242,7 +242,7 @@ class _CampaignStepper:
             "ended_at",
         )
         self.progress["credit"] += (
-            admission.count - len(scheduled_rows) if len(scheduled_rows) < admission.count else 0
+            admission.agent_count - len(scheduled_rows) if len(scheduled_rows) < admission.agent_count else 0
         )
         if scheduled_rows or skipped_rows:
             return ""

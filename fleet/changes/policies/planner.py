@@ -189,7 +189,8 @@ def _planned_instance_of(
         is_restarted=is_restarted,
         current_values={name: report.current_value.text for name, report in reports.items()},
         planned_values={
-            name: report.text_with_desired(desired_values.get(name, "")) for name, report in reports.items()
+            name: report.text_after_accepting(desired_values.get(name, ""))
+            for name, report in reports.items()
         },
     )
 

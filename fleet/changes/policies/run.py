@@ -49,7 +49,7 @@ class _RolloutStepper:
     def run(self) -> None:
         """Make the step."""
         for row in self.rollout_steps:
-            if row.state in rollouts.IN_PROGRESS:
+            if row.state in rollouts.IN_PROGRESS_STATES:
                 self._advance_step(row)
         failed_steps = [row for row in self.rollout_steps if row.state == RolloutStepState.FAILED]
         if failed_steps:
@@ -90,7 +90,7 @@ class _RolloutStepper:
 
         No instance restarts while there are any, nor without current fleet data.
         """
-        in_progress_ids = {row.instance_id for row in self.rollout_steps if row.state in rollouts.IN_PROGRESS}
+        in_progress_ids = {row.instance_id for row in self.rollout_steps if row.state in rollouts.IN_PROGRESS_STATES}
         kinds = {
             self.views[row.instance_id].facts.kind
             for row in self.rollout_steps

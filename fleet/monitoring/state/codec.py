@@ -27,7 +27,7 @@ from fleet.vocabulary.instances import (
     Poll,
     PollAttempt,
     ServingStatus,
-    fields_of,
+    poll_fields_of,
 )
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 from fleet.vocabulary.watch import INITIAL_WATCH
@@ -206,7 +206,7 @@ def unpack_resource(text: bytes) -> InstanceResource:
 
 def pack_poll(poll: Poll) -> str:
     """Return a poll as JSON; attempts are [at, ok, error]."""
-    fields = fields_of(poll) | {
+    fields = poll_fields_of(poll) | {
         "attempts": [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts],
         "watch": None if poll.watch is INITIAL_WATCH else pack_watch(poll.watch),
     }

@@ -205,7 +205,7 @@ class Call:
         attempt.address = pick.name
         self._attempted_addresses.append(pick.name)
         dialer = self._context.dialer_of(pick.name)
-        connection = dialer.ready()
+        connection = dialer.find_ready_connection()
         if connection is None:
             self._context.tasks.start(self._dial(attempt, dialer))
         else:

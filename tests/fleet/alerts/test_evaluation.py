@@ -36,7 +36,7 @@ def test_frozen_proxy_sends_one_firing_and_one_resolved_notification(poll_interv
         Severity.CRITICAL,
     )
     assert (resolved_notification.incident.cause, resolved_notification.incident.peak_count) == (PROXY, 207)
-    assert resolved_notification.incident.duration(simulation.now) == pytest.approx(90, abs=1)
+    assert resolved_notification.incident.duration_seconds(simulation.now) == pytest.approx(90, abs=1)
     assert firing.incident.id == resolved_notification.incident.id
     assert firing.key != resolved_notification.key
 

@@ -10,7 +10,7 @@ from tests.fakes.alerting import PROXY, healthy_facts, stale_facts, stranded_fac
 
 
 def _rule_names(findings: object) -> set[str]:
-    return {signal.rule for finding in findings.values() for signal in finding.signals}  # type: ignore[attr-defined]
+    return {signal.rule_name for finding in findings.values() for signal in finding.signals}  # type: ignore[attr-defined]
 
 
 def test_default_rules_cover_every_kind() -> None:

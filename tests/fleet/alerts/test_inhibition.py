@@ -84,7 +84,7 @@ def test_recovering_cause_explains_instances_for_one_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("auth", "root_cause", "depends_on", "inhibited_by", "is_explained"),
+    ("auth", "root_cause_key", "heartbeat_auth_key", "inhibited_by", "is_explained"),
     [
         ("a1", "auth/a1", "auth/a1", "", True),
         ("a2", "auth/a1", "auth/a1", "", False),

@@ -8,11 +8,11 @@ import pytest
 
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import (
-    LOGGED_STATES,
+    AUDITED_STATES,
     MAX_ACTION_LENGTH,
     AuditAction,
     ChangeStep,
-    RouteKind,
+    RequestOrigin,
     action_of_change,
     action_of_request,
 )
@@ -35,17 +35,17 @@ def test_action_of_a_change_is_its_kind_and_a_word() -> None:
 
 def test_action_of_a_request_is_its_route() -> None:
     """Words that are empty are left out; it is never longer than its column."""
-    assert action_of_request(RouteKind.PAGE, ("incident", "acknowledge")) == "page.incident.acknowledge"
-    assert action_of_request(RouteKind.API, ("confirm_change", "")) == "api.confirm_change"
-    assert len(action_of_request(RouteKind.PAGE, ("x" * 100, "y"))) == MAX_ACTION_LENGTH
+    assert action_of_request(RequestOrigin.PAGE, ("incident", "acknowledge")) == "page.incident.acknowledge"
+    assert action_of_request(RequestOrigin.API, ("confirm_change", "")) == "api.confirm_change"
+    assert len(action_of_request(RequestOrigin.PAGE, ("x" * 100, "y"))) == MAX_ACTION_LENGTH
     assert AuditEntry._meta.get_field("action").max_length == MAX_ACTION_LENGTH
 
 
 def test_every_reachable_state_is_logged() -> None:
     """Except for states that people set by a step of their own."""
     moved_to = frozenset().union(*TRANSITIONS.values())
-    assert moved_to - LOGGED_STATES == {ChangeState.CONFIRMED}
-    assert moved_to >= LOGGED_STATES
+    assert moved_to - AUDITED_STATES == {ChangeState.CONFIRMED}
+    assert moved_to >= AUDITED_STATES
 
 
 @pytest.mark.parametrize("action", AuditAction)

@@ -8,7 +8,7 @@ from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaigns import CampaignCounts, CampaignSettings
 
 
-@pytest.mark.parametrize("name", list(campaigns.RANGES))
+@pytest.mark.parametrize("name", list(campaigns.SETTING_RANGES))
 @pytest.mark.parametrize("invalid_value", ["", "x", "-1", "1.5", "99999999999", "²", None])
 def test_invalid_setting_is_a_problem(name: str, invalid_value: object) -> None:
     """A message at each field, and nothing of it is used."""
@@ -52,14 +52,14 @@ def test_admission_by_rate_and_canaries() -> None:
     def admit(
         counts: CampaignCounts, elapsed_seconds: float = 1.0, done_at: float | None = None, now: float = 100.0
     ) -> int:
-        return campaigns.admit(
+        return campaigns.decide_admission(
             counts,
             settings,
             credit=0.0,
             elapsed_seconds=elapsed_seconds,
             canaries_finished_at=done_at,
             now=now,
-        ).count
+        ).agent_count
 
     assert admit(CampaignCounts(pending_count=10)) == 2
     assert admit(CampaignCounts(pending_count=1)) == 1
@@ -85,7 +85,7 @@ def test_time_window_may_span_midnight(start: int, end: int, minute: int, inside
     settings = CampaignSettings(window_start=start, window_end=end, canary_size=0)
     assert campaigns.is_in_window(settings, minute * 60.0 + 86_400 * 3) is inside
     if not inside:
-        admission = campaigns.admit(
+        admission = campaigns.decide_admission(
             CampaignCounts(pending_count=1),
             settings,
             credit=5,
@@ -93,7 +93,7 @@ def test_time_window_may_span_midnight(start: int, end: int, minute: int, inside
             canaries_finished_at=None,
             now=minute * 60.0,
         )
-        assert (admission.count, admission.credit) == (0, 0)
+        assert (admission.agent_count, admission.credit) == (0, 0)
         assert "waiting for the time window" in admission.wait_reason
 
 
@@ -119,9 +119,9 @@ def test_counts_add_up_and_eta_follows_the_rate() -> None:
     counts = CampaignCounts(1, 2, 3, 4, 5, 6)
     assert counts.finished_count + counts.unfinished_count == counts.total_count == 21
     assert (
-        campaigns.eta(
+        campaigns.estimate_remaining_seconds(
             CampaignCounts(pending_count=300), CampaignSettings(rate_per_minute=300, jitter_seconds=0)
         )
         > 60
     )
-    assert campaigns.eta(CampaignCounts(succeeded_count=1), CampaignSettings()) == 0
+    assert campaigns.estimate_remaining_seconds(CampaignCounts(succeeded_count=1), CampaignSettings()) == 0

@@ -6,8 +6,8 @@ from fleet.vocabulary.changes import (
     TRANSITIONS,
     ChangeKind,
     ChangeState,
-    confirmation_problems,
     confirmation_requirements_of,
+    find_confirmation_problems,
 )
 
 
@@ -31,7 +31,7 @@ def test_name_is_required_for_many_agents_or_production(
 ) -> None:
     """Above a hundred agents, or on a production cluster."""
     requirements = confirmation_requirements_of(
-        cluster="eu", agents=agents, production=production, review_required=False
+        cluster="eu", affected_count=agents, is_production=production, review_required=False
     )
     assert requirements.expected_name == expected_name
 
@@ -40,6 +40,6 @@ def test_name_is_required_for_many_agents_or_production(
 def test_invalid_reason_is_a_problem(reason: str) -> None:
     """Each is refused at the field."""
     requirements = confirmation_requirements_of(
-        cluster="eu", agents=0, production=False, review_required=False
+        cluster="eu", affected_count=0, is_production=False, review_required=False
     )
-    assert set(confirmation_problems(requirements, reason=reason, typed_name="")) == {"reason"}
+    assert set(find_confirmation_problems(requirements, reason=reason, typed_name="")) == {"reason"}

@@ -19,9 +19,9 @@ def test_cause_is_named_once() -> None:
 
 def test_duration_ends_when_it_became_quiet() -> None:
     """The recovery time is not included."""
-    assert Incident("d", PROXY, 1, IncidentState.FIRING, 100.0).duration(160.0) == 60.0
+    assert Incident("d", PROXY, 1, IncidentState.FIRING, 100.0).duration_seconds(160.0) == 60.0
     quiet = Incident("d", PROXY, 1, IncidentState.RESOLVED, 100.0, recovering_since=150.0, resolved_at=450.0)
-    assert quiet.duration(999.0) == 50.0
+    assert quiet.duration_seconds(999.0) == 50.0
 
 
 def test_kinds_are_ordered_by_strength() -> None:

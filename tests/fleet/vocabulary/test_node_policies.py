@@ -42,8 +42,8 @@ def test_text_with_desired_value_respects_flags_and_fallback() -> None:
         PolicyValue(AUTH_TTL_VARIABLE, "60s", PolicySource.FILE),
         PolicyValue(AUTH_TTL_VARIABLE, "5s", PolicySource.FLAG),
     )
-    assert PolicyReport(file, file, ten).text_with_desired("2m") == "2m"
-    assert PolicyReport(file, file, ten).text_with_desired("") == "10m"
-    assert PolicyReport(file, file).text_with_desired("") == ""
-    assert PolicyReport(ten, ten).text_with_desired("") == "10m"
-    assert PolicyReport(flag, flag, flag).text_with_desired("2m") == "5s"
+    assert PolicyReport(file, file, ten).text_after_accepting("2m") == "2m"
+    assert PolicyReport(file, file, ten).text_after_accepting("") == "10m"
+    assert PolicyReport(file, file).text_after_accepting("") == ""
+    assert PolicyReport(ten, ten).text_after_accepting("") == "10m"
+    assert PolicyReport(flag, flag, flag).text_after_accepting("2m") == "5s"

@@ -8,7 +8,7 @@ from fleet.vocabulary import rollouts
 from fleet.vocabulary.rollouts import InstanceProbe, RolloutSettings, RolloutStepState, StepAction
 
 
-@pytest.mark.parametrize("name", list(rollouts.RANGES))
+@pytest.mark.parametrize("name", list(rollouts.SETTING_RANGES))
 @pytest.mark.parametrize("invalid_value", ["", "x", "-1", "1.5", "99999999999"])
 def test_invalid_setting_is_a_problem(name: str, invalid_value: str) -> None:
     """A message at each field."""

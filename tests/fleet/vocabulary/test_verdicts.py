@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, READING_ORDER, Reason, Recovery, State
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, STATES_BY_URGENCY, Reason, Recovery, State
 from tests.meta.house import ROOT
 
 
@@ -27,20 +27,20 @@ def test_labels_are_words() -> None:
 
 def test_verdicts_are_read_as_people_write_them() -> None:
     """Hyphens and capitals are no error; a word that is no verdict is, with the list of those there are."""
-    assert State.read(" At-Risk") is State.AT_RISK
+    assert State.parse(" At-Risk") is State.AT_RISK
     with pytest.raises(
         ValueError,
         match=r"Unknown state 'calm'\. Use one of: unknown, retired, never connected \(never\), stranded",
     ):
-        State.read("calm")
+        State.parse("calm")
 
 
 def test_reading_order_has_every_verdict_once_and_what_needs_people_first() -> None:
     """Two verdicts in one place would change places from page to page."""
-    assert READING_ORDER[:3] == (State.STRANDED, State.AT_RISK, State.DEGRADED)
+    assert STATES_BY_URGENCY[:3] == (State.STRANDED, State.AT_RISK, State.DEGRADED)
     for places in (
-        [state.look.order for state in State],
-        [state.look.headline for state in State if state.look.headline],
+        [state.look.page_order for state in State],
+        [state.look.headline_order for state in State if state.look.headline_order],
     ):
         assert len(set(places)) == len(places)
 

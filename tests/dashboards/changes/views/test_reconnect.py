@@ -110,7 +110,7 @@ def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
         ({"q": "agent", "connection": "both"}, "connection"),
         *(
             ({"proxy": "proxy-1", name: "x"}, name)
-            for name in (*campaigns.RANGES, "window_start", "window_end")
+            for name in (*campaigns.SETTING_RANGES, "window_start", "window_end")
         ),
     ],
 )

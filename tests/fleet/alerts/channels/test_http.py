@@ -111,7 +111,7 @@ def test_response_body_of_a_private_service_is_not_shown() -> None:
             post(receiver.url, b"{}", {}, allow_private=True)
         assert str(error_info.value) == "the receiver responded with status 500"
         assert post(receiver.url, b"{}", {}, allow_private=True) == ""
-    assert http._printable_text(b"no\r\nsuch\x1b[2Jhook\xff \n") == "no  such [2Jhook\ufffd"
+    assert http._to_printable_text(b"no\r\nsuch\x1b[2Jhook\xff \n") == "no  such [2Jhook\ufffd"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_value_that_is_no_longer_desired_is_a_leftover() -> None:
     cell = _cell(nodes, {})
     assert (cell.state, cell.current_value) == (PolicyCellState.LEFT_OVER, "30s")
     assert cell.report is not None
-    assert cell.report.text_with_desired("") == "60s"
+    assert cell.report.text_after_accepting("") == "60s"
     assert matrix.create_matrix(nodes.views(), nodes.read_reports(), {})[0].has_drift
 
 
