@@ -66,7 +66,7 @@ class InstanceStateChange:
 
 @dataclass(frozen=True, slots=True)
 class FiringPeriod:
-    """A time range in which the rule would have fired."""
+    """A time range in which a rule held; if it held long enough, the rule would have fired."""
 
     cause: str
     began_at: float

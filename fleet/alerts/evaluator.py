@@ -76,7 +76,7 @@ class LiveUpdate:
 
 @dataclass(slots=True)
 class _ClusterIncidents:
-    """The open incidents of a cluster as this process wrote them: other processes only change acknowledgements."""
+    """The unresolved incidents of a cluster as this process wrote them; others only change acknowledgements."""
 
     rows_by_key: dict[str, incident_models.Incident]
     incidents: Mapping[str, Incident]
@@ -176,7 +176,7 @@ class Evaluator:
         return update
 
     def _load_incidents(self, cluster: str) -> _ClusterIncidents:
-        """Return the open incidents: those of the last evaluation, unless somebody changed one since."""
+        """Return the unresolved incidents: those of the last evaluation, unless somebody changed one since."""
         cluster_incidents = self._cluster_incidents.get(cluster)
         if (
             cluster_incidents is None

@@ -8,7 +8,7 @@ from fleet.alerts.channels import alertmanager, apprise, email, pagerduty, webho
 CHANNEL_KINDS = {
     kind.slug: kind for kind in (email.KIND, webhook.KIND, alertmanager.KIND, pagerduty.KIND, apprise.KIND)
 }
-#: Slugs of the kinds whose notifications people read, and of those that take acknowledgements.
+#: Slugs of the kinds whose notifications people read, and of those that accept acknowledgements.
 KINDS_READ_BY_PEOPLE = frozenset(slug for slug, kind in CHANNEL_KINDS.items() if kind.is_read_by_people)
 KINDS_ACCEPTING_ACKNOWLEDGEMENTS = frozenset(
     slug for slug, kind in CHANNEL_KINDS.items() if kind.accepts_acknowledgements

@@ -101,7 +101,7 @@ def test_gather_excludes_muted_agents() -> None:
     assert facts_of_table(table, _NOW).affected_groups[0].stranded_count == 2
 
 
-def test_gather_returns_blind_facts_for_old_data() -> None:
+def test_facts_of_old_data_are_blind() -> None:
     """Old data is a fault of the console, not of the agents."""
     for as_of in (None, _NOW - 60):
         facts = facts_of_table(_table([State.STRANDED] * 9, [2] * 9, as_of=as_of), _NOW)

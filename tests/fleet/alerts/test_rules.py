@@ -16,7 +16,7 @@ def test_threshold_is_the_larger_of_number_and_share() -> None:
     assert [*evaluate_rules(stranded_facts(50), [rule])]
 
 
-def test_effective_rules_of_a_cluster() -> None:
+def test_cluster_overrides_rules_of_the_installation() -> None:
     """Rules of the installation and of the cluster; the cluster's rule overrides one with the same name."""
     installation_rule, cluster_rule, other_cluster_rule = (
         Rule("a", RuleKind.STRANDED, Severity.WARNING, cluster=cluster) for cluster in ("", "eu", "asia")
