@@ -47,7 +47,7 @@ def test_disabled_rules_and_rules_of_another_cluster_find_nothing() -> None:
 def test_fleet_rules_count_the_fleet() -> None:
     """Excess, drift and loss rate have the fleet as their cause."""
     findings = evaluate_rules(
-        replace(healthy_facts(), excess_count=200, drifted_agent_count=200, recently_lost_count=200),
+        replace(healthy_facts(), excess_agent_count=200, drifted_agent_count=200, recently_lost_count=200),
         DEFAULT_RULES,
     )
     assert set(findings) == {"fleet/excess", "fleet/drift", "fleet/rate"}
@@ -58,10 +58,12 @@ def test_label_rule_counts_agents_at_risk() -> None:
     """Not all agents at risk."""
     rule = Rule("r", RuleKind.AT_RISK, Severity.WARNING, label="critical")
     group = AffectedGroup(PROXY, at_risk_count=50, at_risk_by_label={"critical": 2})
-    (finding,) = evaluate_rules(replace(healthy_facts(), groups=(group,)), [rule]).values()
+    (finding,) = evaluate_rules(replace(healthy_facts(), affected_groups=(group,)), [rule]).values()
     assert [signal.summary for signal in finding.signals] == ["2 critical agents at risk."]
     assert finding.labels == {"critical"}
-    assert not evaluate_rules(replace(healthy_facts(), groups=(replace(group, at_risk_by_label={}),)), [rule])
+    assert not evaluate_rules(
+        replace(healthy_facts(), affected_groups=(replace(group, at_risk_by_label={}),)), [rule]
+    )
 
 
 def test_instances_that_do_not_match_desired_policies_are_drift() -> None:
@@ -78,7 +80,7 @@ def test_instances_that_do_not_match_desired_policies_are_drift() -> None:
 def test_sentences_of_a_finding_match_its_counts() -> None:
     """Stranded agents and agents at risk, in the present and in the past tense."""
     group = AffectedGroup(PROXY, stranded_count=60, at_risk_count=55, stranded_by_label={"critical": 1})
-    finding = evaluate_rules(replace(healthy_facts(), groups=(group,)), DEFAULT_RULES)[PROXY.key]
+    finding = evaluate_rules(replace(healthy_facts(), affected_groups=(group,)), DEFAULT_RULES)[PROXY.key]
     sentences = {signal.summary for signal in finding.signals}
     assert sentences == {"60 agents stranded and 55 at risk.", "1 critical agent stranded."}
     assert (finding.affected_count, finding.past_summary) == (115, "60 agents were stranded and 55 at risk.")
@@ -97,7 +99,7 @@ def test_finding_contains_when_its_cause_fell_sick() -> None:
     group = Cause(CauseKind.GROUP, "eu", "proxy group eu")
     facts = replace(
         healthy_facts(),
-        sick=tuple(SickInstance(cause, f"{cause.name} is silent.", 0) for cause in causes[:2]),
+        sick_instances=tuple(SickInstance(cause, f"{cause.name} is silent.", 0) for cause in causes[:2]),
         members_by_cause={group: tuple(cause.key for cause in causes)},
         sick_since={causes[0].key: 10.0, causes[1].key: 70.0},
     )

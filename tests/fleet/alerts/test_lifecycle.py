@@ -93,7 +93,7 @@ def test_resolved_incident_keeps_its_highest_severity_and_peak() -> None:
     simulation.run(60, stranded_facts(207))
     critical = simulation.incidents[PROXY.key]
     simulation.run(120, stranded_facts(3))
-    simulation.run(90, replace(stranded_facts(0), groups=()))
+    simulation.run(90, replace(stranded_facts(0), affected_groups=()))
     assert simulation.incidents[PROXY.key].severity is Severity.WARNING
 
     simulation.run(1200, healthy_facts())
@@ -111,7 +111,7 @@ def test_recovered_agents_are_notified_with_their_severity_and_count() -> None:
     """A proxy fails and its agents move within the group wait: one firing notification within 35 s, one resolved."""
     simulation = AlertSimulation()
     simulation.run(13, stranded_facts(113))
-    proxy_silent = replace(stranded_facts(0), groups=())
+    proxy_silent = replace(stranded_facts(0), affected_groups=())
     simulation.run(60, proxy_silent)
     ((at, notification),) = simulation.notifications
     assert at <= 35
@@ -138,7 +138,7 @@ def test_agents_that_recovered_during_a_silence_are_not_notified_when_it_ends() 
         Silence("upgrade", parse_matchers("cause=proxy-1"), simulation.now, simulation.now + 3600)
     ]
     simulation.run(13, stranded_facts(113))
-    proxy_silent = replace(stranded_facts(0), groups=())
+    proxy_silent = replace(stranded_facts(0), affected_groups=())
     simulation.run(3000, proxy_silent, step=5)
     simulation.silences = []
     simulation.run(10, proxy_silent)
@@ -153,7 +153,10 @@ def test_incident_without_affected_agents_is_described_by_its_peak() -> None:
     """The sentence and the peak count the same agents, also if most recovered before the incident fired."""
     simulation = AlertSimulation()
     simulation.run(
-        4, replace(stranded_facts(60), groups=(AffectedGroup(PROXY, stranded_count=60, at_risk_count=70),))
+        4,
+        replace(
+            stranded_facts(60), affected_groups=(AffectedGroup(PROXY, stranded_count=60, at_risk_count=70),)
+        ),
     )
     simulation.run(60, stranded_facts(80))
     assert simulation.incidents[PROXY.key].summary == "80 agents stranded."
@@ -171,7 +174,7 @@ def test_agents_at_risk_that_strand_later_are_described_as_stranded() -> None:
     simulation = AlertSimulation()
     for at_risk in (27, 18, 0, 27):
         group = AffectedGroup(PROXY, stranded_count=27 - at_risk, at_risk_count=at_risk)
-        simulation.run(20, replace(stranded_facts(27 - at_risk), groups=(group,)))
+        simulation.run(20, replace(stranded_facts(27 - at_risk), affected_groups=(group,)))
     simulation.run(10, healthy_facts())
     quiet = simulation.incidents[PROXY.key]
     assert (quiet.state, quiet.peak_count) == (IncidentState.RECOVERING, 27)

@@ -38,7 +38,7 @@ _SHAPES = (
     replace(stranded_facts(207, AUTH), recently_lost_count=0),
     replace(
         healthy_facts(),
-        sick=(
+        sick_instances=(
             SickInstance(PROXY, "proxy-1 expired.", 9, is_expired_only=True),
             SickInstance(AUTH, "auth-1 is silent.", 4),
         ),
@@ -46,9 +46,11 @@ _SHAPES = (
     replace(
         healthy_facts(),
         backend_down=True,
-        groups=(AffectedGroup(BACKEND, stranded_count=900, at_risk_count=50),),
+        affected_groups=(AffectedGroup(BACKEND, stranded_count=900, at_risk_count=50),),
     ),
-    replace(healthy_facts(), groups=(AffectedGroup(PROXY, at_risk_count=90),), excess_count=200),
+    replace(
+        healthy_facts(), affected_groups=(AffectedGroup(PROXY, at_risk_count=90),), excess_agent_count=200
+    ),
     stale_facts(),
 )
 
@@ -105,7 +107,7 @@ def _steady_state() -> tuple[SteadyState, ClusterFacts]:
     [
         {"stranded_count": 208},
         {"is_fresh": False},
-        {"groups": ()},
+        {"affected_groups": ()},
         {"versions": {"proxy-id-1": ("proxy-1", "2")}},
         {"now": 1.0},
     ],
