@@ -71,11 +71,12 @@ def headline_of(incident: Incident) -> str:
 def _body_lines_of(notification: Notification, links: NotificationLinks) -> list[str]:
     """Return the lines of the body: summary, cause, affected agents, start, recovery, names; then the links."""
     incident = notification.incident
+    duration = format_readable(round(incident.duration_seconds(notification.at)))
     body_lines = [
         f"Summary: {headline_of(incident)}.",
         f"Cause: {incident.cause.label}.",
         f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
-        f"Since: {format_utc(incident.opened_at)}, for {format_readable(round(incident.duration_seconds(notification.at)))}.",
+        f"Since: {format_utc(incident.opened_at)}, for {duration}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")

@@ -25,8 +25,8 @@ def _format_config_plan(plan: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"closes {format_counted_noun(closing['closing_count'], 'tunnel')} of "
             f"{format_counted_noun(closing['agent_count'], 'agent')}: "
-            f"{format_counted_noun(closing['excess_count'], 'excess tunnel')}, {format_range(closing['expired_count'])} to "
-            "expired proxies; "
+            f"{format_counted_noun(closing['excess_count'], 'excess tunnel')}, "
+            f"{format_range(closing['expired_count'])} to expired proxies; "
             f"{format_range(closing['in_use_count'])} carry user connections; {closing['single_tunnel_agent_count']} "
             "agents keep one tunnel"
         )

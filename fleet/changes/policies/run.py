@@ -90,7 +90,9 @@ class _RolloutStepper:
 
         No instance restarts while there are any, nor without current fleet data.
         """
-        in_progress_ids = {row.instance_id for row in self.rollout_steps if row.state in rollouts.IN_PROGRESS_STATES}
+        in_progress_ids = {
+            row.instance_id for row in self.rollout_steps if row.state in rollouts.IN_PROGRESS_STATES
+        }
         kinds = {
             self.views[row.instance_id].facts.kind
             for row in self.rollout_steps

@@ -9,7 +9,6 @@ from fleet.alerts.notifications import (
     NotificationLinks,
     agents_path,
     describe_recovery,
-    format_duration,
     headline_of,
     make_test_notification,
     payload_of,
