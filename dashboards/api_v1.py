@@ -43,7 +43,7 @@ from fleet.monitoring.state import StateError
 logger = logging.getLogger(__name__)
 
 
-def _open_docs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def _make_docs_public(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Let everybody read the API documentation. Swagger, from ninja's wheel, writes style attributes."""
     return public(csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
@@ -76,7 +76,7 @@ api = _Api(
     version="1",
     description="States of the agents, auths and proxies of a Teleport fleet, and incidents, silences and changes.",
     urls_namespace="api-1",
-    docs_decorator=_open_docs,
+    docs_decorator=_make_docs_public,
 )
 
 api.add_router("", networking.router)
@@ -92,7 +92,7 @@ per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, of_cluster=False)
 #: Error responses of every route.
-_PROBLEMS = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
+_PROBLEM_RESPONSES = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
 
 
 class AgentFilters(Parameters):
@@ -114,7 +114,7 @@ class AgentFilters(Parameters):
     """Most agents in the response."""
 
 
-@per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryResponse, **_PROBLEMS})
+@per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryResponse, **_PROBLEM_RESPONSES})
 def get_fleet_summary(request: HttpRequest, cluster: str) -> Any:
     """Get the fleet summary.
 
@@ -126,7 +126,7 @@ def get_fleet_summary(request: HttpRequest, cluster: str) -> Any:
     )
 
 
-@per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsResponse, **_PROBLEMS})
+@per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsResponse, **_PROBLEM_RESPONSES})
 def list_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
     """List agents.
 
@@ -152,7 +152,9 @@ def list_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]
     )
 
 
-@per_cluster.get("/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentResponse, **_PROBLEMS})
+@per_cluster.get(
+    "/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentResponse, **_PROBLEM_RESPONSES}
+)
 def get_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
     """Get an agent.
 
@@ -166,7 +168,7 @@ def get_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
     return responses.explanation(cluster, explanation)
 
 
-@per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesResponse, **_PROBLEMS})
+@per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesResponse, **_PROBLEM_RESPONSES})
 def list_instances(request: HttpRequest, cluster: str) -> Any:
     """List instances.
 
@@ -185,7 +187,7 @@ def list_instances(request: HttpRequest, cluster: str) -> Any:
     "/clusters",
     summary="List clusters",
     auth=_VIEW_ANY,
-    response={200: schemas.ClustersResponse, **_PROBLEMS},
+    response={200: schemas.ClustersResponse, **_PROBLEM_RESPONSES},
 )
 def list_clusters(request: HttpRequest) -> Any:
     """List the clusters that you may see."""

@@ -71,12 +71,12 @@ class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth 
     @override
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
         """Return whether the claims, or the default role, give a role."""
-        return bool(role_of(_claims(sociallogin)))
+        return bool(role_of(_claims_of(sociallogin)))
 
     @override
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
         """Refuse a user without a role; set the role of an existing user from the current claims."""
-        role = role_of(_claims(sociallogin))
+        role = role_of(_claims_of(sociallogin))
         if not role:
             if sociallogin.is_existing:
                 # The role ends, and with it the tokens and open sockets of a user who left the groups.
@@ -94,7 +94,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth 
     def save_user(self, request: HttpRequest, sociallogin: Any, form: Any = None) -> User:
         """Save a new user with the role from the claims."""
         user: User = super().save_user(request, sociallogin, form)
-        set_role(user, role_of(_claims(sociallogin)))
+        set_role(user, role_of(_claims_of(sociallogin)))
         return user
 
 
@@ -122,7 +122,7 @@ def _network_of(address: str) -> str:
     )
 
 
-def _claims(sociallogin: Any) -> dict[str, Any]:
+def _claims_of(sociallogin: Any) -> dict[str, Any]:
     """Return the claims of the ID token, updated with those of userinfo; allauth keeps both in `extra_data`."""
     extra_data = sociallogin.account.extra_data
     return {**extra_data, **(extra_data.get("id_token") or {}), **(extra_data.get("userinfo") or {})}

@@ -12,7 +12,12 @@ from ninja import Query, Router, Status
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
-from dashboards.alerts.presenters import IncidentView, active_silences_in, incident_view, next_notification_of
+from dashboards.alerts.presenters import (
+    IncidentView,
+    next_notification_of,
+    present_incident,
+    read_active_silences,
+)
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -177,7 +182,7 @@ def list_incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFi
         rows = rows.filter(state__in=OPEN_STATES)
     elif filters.state != "all":
         rows = rows.filter(state=filters.state)
-    return {"cluster": cluster, "incidents": _incident_views(rows[: filters.limit], cluster, now)}
+    return {"cluster": cluster, "incidents": _present_incidents(rows[: filters.limit], cluster, now)}
 
 
 @per_cluster.post(
@@ -188,13 +193,13 @@ def acknowledge_incident(request: HttpRequest, cluster: str, number: int) -> Any
 
     The incident is not escalated and its notifications are not repeated while it is acknowledged.
     """
-    row = Incident.objects.filter(cluster=require_cluster(cluster), pk=_row_id_of(number)).first()
+    row = Incident.objects.filter(cluster=require_cluster(cluster), pk=_row_id_or_zero(number)).first()
     if row is None:
         raise HttpError(404, f"Incident {number} was not found in cluster {cluster}.")
     now = record_reader.current_time()
     incident_actions.acknowledge(row, caller_of(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
-    return _incident_views([row], cluster, now)[0]
+    return _present_incidents([row], cluster, now)[0]
 
 
 @per_cluster.get("/silences", auth=_VIEW, response={200: SilencesResponse, **REFUSAL_RESPONSES})
@@ -206,7 +211,7 @@ def list_silences(request: HttpRequest, cluster: str) -> Any:
     rows = filter_applicable_to(
         Silence.objects.filter(ends_at__gt=record_reader.current_time()), require_cluster(cluster)
     )
-    return SilencesResponse(cluster=cluster, silences=[_silence_item(row) for row in rows])
+    return SilencesResponse(cluster=cluster, silences=[_silence_item_of(row) for row in rows])
 
 
 @per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSAL_RESPONSES})
@@ -219,7 +224,7 @@ def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceReques
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "Matchers and reason must not contain a NUL character.")
     if body.confirmation.strip().lower() == CONFIRMATION_WORD:
-        _prove_for_everything(request, body.matchers)
+        _require_proof_to_silence_everything(request, body.matchers)
     try:
         starts_at = incident_actions.starts_at_of(body.starts_at, now)
     except ActionError as error:
@@ -240,7 +245,7 @@ def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceReques
         raise HttpError(409, sentence_of(error)) from error
     except (ActionError, MatcherError) as error:
         raise HttpError(400, sentence_of(error)) from error
-    return Status(201, _silence_item(silence_row))
+    return Status(201, _silence_item_of(silence_row))
 
 
 @per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES})
@@ -249,10 +254,10 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
 
     The silence ends now.
     """
-    row = _silence_row(request, cluster, number)
+    row = _require_writable_silence(request, cluster, number)
     incident_actions.end_silence(row, record_reader.current_time(), request_actor_of(request))
     row.refresh_from_db()
-    return _silence_item(row)
+    return _silence_item_of(row)
 
 
 @per_cluster.post(
@@ -263,8 +268,8 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
 
     The hours are added to the end of the silence.
     """
-    row, now = _silence_row(request, cluster, number), record_reader.current_time()
-    _prove_for_everything(request, row.matchers)
+    row, now = _require_writable_silence(request, cluster, number), record_reader.current_time()
+    _require_proof_to_silence_everything(request, row.matchers)
     if row.ends_at <= now:
         raise HttpError(409, f"Silence {number} has ended. Create a new silence.")
     try:
@@ -272,13 +277,13 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
     except ActionError as error:
         raise HttpError(409, sentence_of(error)) from error
     row.refresh_from_db()
-    return _silence_item(row)
+    return _silence_item_of(row)
 
 
-def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
+def _require_writable_silence(request: HttpRequest, cluster: str, number: int) -> Silence:
     """Return a silence that the caller may change. Raises HttpError 404 or 403."""
     row = filter_applicable_to(
-        Silence.objects.filter(pk=_row_id_of(number)), require_cluster(cluster)
+        Silence.objects.filter(pk=_row_id_or_zero(number)), require_cluster(cluster)
     ).first()
     if row is None:
         raise HttpError(404, f"Silence {number} was not found in cluster {cluster}.")
@@ -287,7 +292,7 @@ def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
     return row
 
 
-def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
+def _require_proof_to_silence_everything(request: HttpRequest, matchers: str) -> None:
     """Require a recent reauthentication of a session to silence everything. Raises ReauthenticationRequired."""
     try:
         parsed_matchers = parse_matchers(matchers)
@@ -297,16 +302,16 @@ def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
         require_reauthentication(request)
 
 
-def _row_id_of(number: int) -> int:
+def _row_id_or_zero(number: int) -> int:
     """Return a number that fits a database key; 0 for any other."""
     return number if 0 < number < 1 << 62 else 0
 
 
-def _incident_views(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentView]:
+def _present_incidents(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentView]:
     rules, tree = store.read_rules(cluster), store.read_routes(cluster)
-    active_silences = active_silences_in(cluster, now)
+    active_silences = read_active_silences(cluster, now)
     return [
-        incident_view(
+        present_incident(
             row,
             now,
             active_silences=active_silences,
@@ -316,7 +321,7 @@ def _incident_views(rows: Iterable[Incident], cluster: str, now: float) -> list[
     ]
 
 
-def _silence_item(row: Silence) -> SilenceItem:
+def _silence_item_of(row: Silence) -> SilenceItem:
     return SilenceItem(
         number=row.pk,
         cluster=row.cluster,

@@ -32,10 +32,10 @@ from fleet.models.sealed_secrets import UnsealError, seal, unseal
 from fleet.vocabulary.incidents import Severity
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
-_MATCHERS_HELP = (
+_MATCHERS_HELP_TEXT = (
     "Example: cause=proxy-1 severity=critical, or agent=web-* label=lab. * matches any text, != negates."
 )
-_SHORTEST_SILENCE = 180.0
+_SHORTEST_SILENCE_SECONDS = 180.0
 
 
 def _clean_matchers(text: str, *, is_for_route: bool = False) -> str:
@@ -46,7 +46,7 @@ def _clean_matchers(text: str, *, is_for_route: bool = False) -> str:
     return text.strip()
 
 
-def _name_taken(noun: str) -> dict[str, dict[str, str]]:
+def _build_unique_name_messages(noun: str) -> dict[str, dict[str, str]]:
     return {NON_FIELD_ERRORS: {"unique_together": f"Another {noun} of this scope already has this name."}}
 
 
@@ -77,7 +77,7 @@ class RuleForm(OwnedForm):
             "recover_seconds": "Resolve after", "group_wait": "Grouping wait",
             "group_interval": "Group interval", "repeat_seconds": "Repeat interval",
         }  # fmt: skip
-        error_messages = _name_taken("alert rule")
+        error_messages = _build_unique_name_messages("alert rule")
 
     field_order = ("name", "cluster", "kind", "severity", "enabled", "min_count", "share_percent")
 
@@ -120,7 +120,10 @@ class SilenceForm(forms.Form):
     field_order = ("matchers", "reason", "duration", "starts", "confirmation")
 
     duration = ReadableDurationField(
-        minimum=_SHORTEST_SILENCE, maximum=720 * 3600.0, initial=3600, help_text="Example: 1 h 30 min."
+        minimum=_SHORTEST_SILENCE_SECONDS,
+        maximum=720 * 3600.0,
+        initial=3600,
+        help_text="Example: 1 h 30 min.",
     )
     starts = forms.DateTimeField(
         required=False,
@@ -128,7 +131,9 @@ class SilenceForm(forms.Form):
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         help_text="Empty: the silence starts now.",
     )
-    matchers = forms.CharField(required=False, max_length=500, label="Matchers", help_text=_MATCHERS_HELP)
+    matchers = forms.CharField(
+        required=False, max_length=500, label="Matchers", help_text=_MATCHERS_HELP_TEXT
+    )
     reason = forms.CharField(max_length=500, help_text="Shown to everyone who opens a silenced incident.")
     confirmation = forms.CharField(
         required=False,
@@ -145,7 +150,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
     """Form of a recurring maintenance window, with its duration."""
 
     duration = ReadableDurationField(
-        minimum=_SHORTEST_SILENCE,
+        minimum=_SHORTEST_SILENCE_SECONDS,
         maximum=MAX_WINDOW_LENGTH.total_seconds(),
         initial=7200,
         help_text="Example: 1 h 30 min.",
@@ -162,7 +167,7 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             "matchers": "Matchers",
         }
         help_texts = {
-            "rule": "RFC 5545 rule, for example FREQ=WEEKLY;BYDAY=SU or FREQ=DAILY.", "matchers": _MATCHERS_HELP,
+            "rule": "RFC 5545 rule, for example FREQ=WEEKLY;BYDAY=SU or FREQ=DAILY.", "matchers": _MATCHERS_HELP_TEXT,
             "time_zone": "IANA name, for example Europe/Berlin. The window keeps its local start time "
             "when daylight saving time begins or ends.",
         }  # fmt: skip
@@ -218,17 +223,17 @@ class ChannelForm(OwnedForm):
             "name", "cluster", "kind", "enabled", "send_resolved", "digest", "per_minute", "allow_private",
         )  # fmt: skip
         labels = {"allow_private": "Allow private addresses", "send_resolved": "Send resolved notifications"}
-        error_messages = _name_taken("channel")
+        error_messages = _build_unique_name_messages("channel")
         help_texts = {
             "allow_private": "Requires the permission to manage access: notifications could reach internal services. "
             "If a user without that permission changes the host or port, this setting is turned off."
         }
 
-    def __init__(self, *args: Any, may_allow_private: bool, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, can_allow_private: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         row = self.instance
         self._stored_secrets = _unseal_or_empty(row.secrets)
-        self.fields |= {entry.name: _input_field(entry) for entry in CHANNEL_INPUTS}
+        self.fields |= {channel_input.name: _create_channel_field(channel_input) for channel_input in CHANNEL_INPUTS}
         # Validating the form writes the new kind into the instance.
         self._previous_kind, self._previous_origin = row.kind, ""
         if row.kind in CHANNEL_KINDS:
@@ -236,11 +241,11 @@ class ChannelForm(OwnedForm):
             for field in CHANNEL_KINDS[row.kind].fields:
                 form_field = self.fields[field.input.name]
                 form_field.initial = None if field.is_secret else row.config.get(field.key)
-                extent_text = "" if field.input.is_hidden else "the full value "
+                value_text = "" if field.input.is_hidden else "the full value "
                 if field.is_secret and field.key in self._stored_secrets:
-                    form_field.widget.attrs["placeholder"] = f"stored; type {extent_text}to replace"
-        self.fields["allow_private"].disabled = not may_allow_private
-        names = (entry.name for entry in CHANNEL_INPUTS)
+                    form_field.widget.attrs["placeholder"] = f"stored; type {value_text}to replace"
+        self.fields["allow_private"].disabled = not can_allow_private
+        names = (channel_input.name for channel_input in CHANNEL_INPUTS)
         self.order_fields(["name", "cluster", "kind", *names, "enabled", "send_resolved", "digest"])
 
     @override
@@ -285,17 +290,17 @@ class ChannelForm(OwnedForm):
         return channel
 
 
-def _input_field(entry: ChannelInput) -> forms.CharField:
+def _create_channel_field(channel_input: ChannelInput) -> forms.CharField:
     """Return an input whose help text lists what each kind of channel expects."""
-    fields = [
-        (kind.slug, field) for kind in CHANNEL_KINDS.values() for field in kind.fields if field.input == entry
+    fields_by_kind = [
+        (kind.slug, field) for kind in CHANNEL_KINDS.values() for field in kind.fields if field.input == channel_input
     ]
-    text = " ".join(f"For {slug}: {field.help}." for slug, field in fields)
-    if not entry.is_hidden:
-        return forms.CharField(required=False, label=entry.label, help_text=text)
+    text = " ".join(f"For {slug}: {field.help}." for slug, field in fields_by_kind)
+    if not channel_input.is_hidden:
+        return forms.CharField(required=False, label=channel_input.label, help_text=text)
     text = f"{text} Changing the host or port of the address deletes the stored secret."
     widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})
-    return forms.CharField(required=False, label=entry.label, help_text=text, widget=widget)
+    return forms.CharField(required=False, label=channel_input.label, help_text=text, widget=widget)
 
 
 def _unseal_or_empty(secrets: str) -> dict[str, str]:

@@ -17,12 +17,12 @@ from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.verdicts import Reason, State
 
 #: Rows and columns of the heat map: 800 cells at most.
-_ROWS, _COLUMNS = 40, 20
+_MAX_ROWS, _MAX_COLUMNS = 40, 20
 #: Most distinct values in one column of the ribbons (the rest are "others"), and most ribbons.
-_MAX_FACT_VALUES = 6
-_RIBBONS = 400
+_MAX_ATTRIBUTE_VALUES = 6
+_MAX_RIBBONS = 400
 #: Combinations in the list beside the ribbons.
-_MAX_LISTED = 10
+_MAX_LISTED_COMBINATIONS = 10
 _OTHERS_LABEL = "others"
 
 Indices = npt.NDArray[np.intp]
@@ -36,8 +36,8 @@ def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     if not len(indices):
         return None
     return {
-        "crossing": _heat_map(table, indices),
-        "ribbons": _ribbons(table, indices),
+        "crossing": _build_heat_map(table, indices),
+        "ribbons": _build_ribbons(table, indices),
         # Two stops: amber for at risk, red for stranded.
         "colours": {
             name: [[0, State.AT_RISK.look.colours[theme]], [1, State.STRANDED.look.colours[theme]]]
@@ -46,26 +46,29 @@ def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     }
 
 
-def _heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
+def _build_heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
     """Return the number of agents per home proxy and auth, and how many of them are affected."""
     states = table.verdicts["state"]
-    counted_agents = np.flatnonzero((states != State.RETIRED) & (states != State.NEVER))
-    affected_pairs = _count_pairs(table, indices)
-    all_pairs = _count_pairs(table, counted_agents)
-    rows, columns = (_order_by_affected(affected_pairs, all_pairs, position) for position in (0, 1))
-    shown_rows, shown_columns = rows[:_ROWS], columns[:_COLUMNS]
+    counted_indices = np.flatnonzero((states != State.RETIRED) & (states != State.NEVER))
+    affected_count_by_pair = _count_pairs(table, indices)
+    total_count_by_pair = _count_pairs(table, counted_indices)
+    rows, columns = (
+        _order_by_affected_count(affected_count_by_pair, total_count_by_pair, pair_position)
+        for pair_position in (0, 1)
+    )
+    shown_rows, shown_columns = rows[:_MAX_ROWS], columns[:_MAX_COLUMNS]
     counts = [
-        [(affected_pairs[row, column], all_pairs[row, column]) for column in shown_columns]
+        [(affected_count_by_pair[row, column], total_count_by_pair[row, column]) for column in shown_columns]
         for row in shown_rows
     ]
     text = [
         [f"{affected_count} of {total_count}" if total_count else "" for affected_count, total_count in line]
         for line in counts
     ]
-    names = [_instance_name(table, row) for row in shown_rows]
+    names = [_instance_name_of(table, row) for row in shown_rows]
     return {
         "rows": names,
-        "columns": [_instance_name(table, column) for column in shown_columns],
+        "columns": [_instance_name_of(table, column) for column in shown_columns],
         "z": [
             [
                 round(100 * affected_count / total_count, 1) if total_count else None
@@ -83,94 +86,112 @@ def _count_pairs(table: FleetTable, indices: Indices) -> Counter[tuple[int, int]
     """Count agents by home proxy and auth."""
     homes = table.memory["home_proxy"][indices].astype(np.int64)
     auths = table.memory["last_auth"][indices].astype(np.int64)
-    pair_codes, counts = np.unique(homes << 16 | auths, return_counts=True)
-    pairs = zip(pair_codes.tolist(), counts.tolist(), strict=True)
-    return Counter({(pair >> 16, pair & 0xFFFF): count for pair, count in pairs})
+    packed_pairs, counts = np.unique(homes << 16 | auths, return_counts=True)
+    pairs = zip(packed_pairs.tolist(), counts.tolist(), strict=True)
+    return Counter({(packed_pair >> 16, packed_pair & 0xFFFF): count for packed_pair, count in pairs})
 
 
-def _order_by_affected(
-    affected_pairs: Counter[tuple[int, int]], all_pairs: Counter[tuple[int, int]], position: int
+def _order_by_affected_count(
+    affected_count_by_pair: Counter[tuple[int, int]],
+    total_count_by_pair: Counter[tuple[int, int]],
+    pair_position: int,
 ) -> list[int]:
     """Return the instances at one position of the pairs, those with most affected agents first."""
-    sums: Counter[int] = Counter()
-    for pair, count in affected_pairs.items():
-        sums[pair[position]] += count
-    return sorted({pair[position] for pair in all_pairs}, key=lambda index: (-sums[index], index))
+    affected_count_by_index: Counter[int] = Counter()
+    for pair, count in affected_count_by_pair.items():
+        affected_count_by_index[pair[pair_position]] += count
+    return sorted(
+        {pair[pair_position] for pair in total_count_by_pair},
+        key=lambda index: (-affected_count_by_index[index], index),
+    )
 
 
-def _ribbons(table: FleetTable, indices: Indices) -> dict[str, Any]:
+def _build_ribbons(table: FleetTable, indices: Indices) -> dict[str, Any]:
     """Return one dimension per attribute and one ribbon per combination of values, the widest first."""
-    facts, counts = _facts(table, indices)
-    combination_counts: Counter[tuple[str, ...]] = Counter()
+    values_by_attribute, counts = _count_attribute_combinations(table, indices)
+    count_by_combination: Counter[tuple[str, ...]] = Counter()
     for combination, count in zip(
-        zip(*(_group_rare_values(fact_values, counts) for fact_values in facts.values()), strict=True),
+        zip(
+            *(
+                _group_rare_values(attribute_values, counts)
+                for attribute_values in values_by_attribute.values()
+            ),
+            strict=True,
+        ),
         counts,
         strict=True,
     ):
-        combination_counts[combination] += count
-    top_combinations = combination_counts.most_common(_RIBBONS)
+        count_by_combination[combination] += count
+    top_combinations = count_by_combination.most_common(_MAX_RIBBONS)
     return {
         "dimensions": [
-            {"label": title, "values": [combination[position] for combination, _ in top_combinations]}
-            for position, title in enumerate(facts)
+            {"label": title, "values": [combination[attribute_index] for combination, _ in top_combinations]}
+            for attribute_index, title in enumerate(values_by_attribute)
         ],
         "counts": [count for _, count in top_combinations],
         "stranded": [int(combination[0] == State.STRANDED.label) for combination, _ in top_combinations],
         "said": [
             {"count": count, "what": ", ".join(combination)}
-            for combination, count in top_combinations[:_MAX_LISTED]
+            for combination, count in top_combinations[:_MAX_LISTED_COMBINATIONS]
         ],
-        "more": max(0, len(combination_counts) - _MAX_LISTED),
+        "more": max(0, len(count_by_combination) - _MAX_LISTED_COMBINATIONS),
     }
 
 
-def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[str]], Sequence[int]]:
+def _count_attribute_combinations(
+    table: FleetTable, indices: Indices
+) -> tuple[Mapping[str, Sequence[str]], Sequence[int]]:
     """Return the values of each combination by attribute, and its number of agents.
 
     Attributes that no instance reports are left out.
     """
     verdicts, memory = table.verdicts[indices], table.memory[indices]
     # Pack the attributes of an agent into one number: names are then looked up per combination, not per agent.
-    packed_facts = (
+    packed_attributes = (
         verdicts["state"].astype(np.int64) << 40
         | (verdicts["reason_and_recovery"] & REASON_BITS).astype(np.int64) << 32
     )
-    packed_facts |= memory["home_proxy"].astype(np.int64) << 16 | memory["last_auth"].astype(np.int64)
-    distinct_codes, counts = np.unique(packed_facts, return_counts=True)
-    combinations: list[int] = distinct_codes.tolist()
+    packed_attributes |= memory["home_proxy"].astype(np.int64) << 16 | memory["last_auth"].astype(np.int64)
+    distinct_combinations, counts = np.unique(packed_attributes, return_counts=True)
+    combinations: list[int] = distinct_combinations.tolist()
     homes = [combination >> 16 & 0xFFFF for combination in combinations]
-    facts = {
+    values_by_attribute = {
         "State": [State(combination >> 40).label for combination in combinations],
         "Reason": [Reason(combination >> 32 & REASON_BITS).slug for combination in combinations],
-        "Home proxy": [_instance_name(table, home) for home in homes],
-        "Auth": [_instance_name(table, combination & 0xFFFF) for combination in combinations],
+        "Home proxy": [_instance_name_of(table, home) for home in homes],
+        "Auth": [_instance_name_of(table, combination & 0xFFFF) for combination in combinations],
     }
-    groups = [_home_fact(table, home, "group") for home in homes]
-    regions = [_home_fact(table, home, "region") for home in homes]
-    versions = [_home_fact(table, home, "version") for home in homes]
+    groups = [_read_home_attribute(table, home, "group") for home in homes]
+    regions = [_read_home_attribute(table, home, "region") for home in homes]
+    versions = [_read_home_attribute(table, home, "version") for home in homes]
     if any(groups):
-        facts["Proxy group"] = [group or "none" for group in groups]
+        values_by_attribute["Proxy group"] = [group or "none" for group in groups]
     if any(regions):
-        facts["Region"] = [region or "unknown" for region in regions]
+        values_by_attribute["Region"] = [region or "unknown" for region in regions]
     if any(versions):
-        facts["Proxy version"] = [version or "unknown" for version in versions]
-    return facts, counts.tolist()
+        values_by_attribute["Proxy version"] = [version or "unknown" for version in versions]
+    return values_by_attribute, counts.tolist()
 
 
-def _home_fact(table: FleetTable, home: int, fact: str) -> str:
+def _read_home_attribute(table: FleetTable, home: int, attribute: str) -> str:
     view: InstanceView | None = table.instances.get(home)
-    return "" if view is None else str(getattr(view.facts, fact))
+    return "" if view is None else str(getattr(view.facts, attribute))
 
 
-def _group_rare_values(fact_values: Sequence[str], counts: Sequence[int]) -> list[str]:
+def _group_rare_values(attribute_values: Sequence[str], counts: Sequence[int]) -> list[str]:
     """Return the values with all but the most frequent ones replaced by `others`."""
-    sums: Counter[str] = Counter()
-    for fact_value, count in zip(fact_values, counts, strict=True):
-        sums[fact_value] += count
-    frequent_values = {fact_value for fact_value, _ in sums.most_common(_MAX_FACT_VALUES)}
-    return [fact_value if fact_value in frequent_values else _OTHERS_LABEL for fact_value in fact_values]
+    count_by_value: Counter[str] = Counter()
+    for attribute_value, count in zip(attribute_values, counts, strict=True):
+        count_by_value[attribute_value] += count
+    frequent_values = {
+        attribute_value for attribute_value, _ in count_by_value.most_common(_MAX_ATTRIBUTE_VALUES)
+    }
+    return [
+        attribute_value if attribute_value in frequent_values else _OTHERS_LABEL
+        for attribute_value in attribute_values
+    ]
 
 
-def _instance_name(table: FleetTable, index: int) -> str:
+def _instance_name_of(table: FleetTable, index: int) -> str:
     view = table.instances.get(index)
     return "none" if index == NO_INSTANCE or view is None else view.facts.name

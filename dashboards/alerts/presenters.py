@@ -62,11 +62,11 @@ Indices = npt.NDArray[np.intp]
 _LOOKBACK_SECONDS = 1800.0
 _MAX_PRIOR_CHANGES = 20
 #: Shown instead of the address, or of an error that may contain it, of a channel of the whole installation.
-HIDDEN_TEXT = "hidden: the channel belongs to the whole installation"
+HIDDEN_CHANNEL_TEXT = "hidden: the channel belongs to the whole installation"
 #: Kinds of causes whose agents a reconnect campaign can move.
-_MOVABLE = frozenset({CauseKind.PROXY.value, CauseKind.AUTH.value})
+_MOVABLE_CAUSE_KINDS = frozenset({CauseKind.PROXY.value, CauseKind.AUTH.value})
 #: Width and height of the trend chart.
-_WIDTH, _HEIGHT = 120.0, 28.0
+_TREND_WIDTH, _TREND_HEIGHT = 120.0, 28.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class IncidentView:
         return moment(field) if name.endswith("_at") else field
 
 
-def active_silences_in(cluster: str, now: float) -> list[Silence]:
+def read_active_silences(cluster: str, now: float) -> list[Silence]:
     """Return the silences and maintenance windows that are active in a cluster now."""
     return find_active_silences(store.read_silences(now), store.read_maintenance_windows(), cluster, now)
 
@@ -134,11 +134,11 @@ def with_silence(row: Incident, active_silences: Sequence[Silence]) -> incident_
     )
 
 
-def incident_view(
+def present_incident(
     row: Incident,
     now: float,
-    prefix: str = "",
-    names: Mapping[str, str] | None = None,
+    url_prefix: str = "",
+    cause_names: Mapping[str, str] | None = None,
     *,
     active_silences: Sequence[Silence],
     next_notification: Mapping[str, Any] | None = None,
@@ -164,40 +164,40 @@ def incident_view(
         duration_text=format_readable(round(duration)),
         is_flapping=incident.flapping_since is not None,
         acknowledged_by=row.acknowledged_by,
-        explanation=_describe_inhibition(incident.inhibited_by, names or {}),
+        explanation=_describe_inhibition(incident.inhibited_by, cause_names or {}),
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
         recovery_text=describe_recovery(incident)
         if incident.affected_count and cause.kind is not CauseKind.FLEET
         else "",
-        trend=trend_points(incident.trend, incident.resolved_at or now if is_resolved else now),
-        agents_url=f"{prefix}{agents_path(cause)}",
+        trend=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
+        agents_url=f"{url_prefix}{agents_path(cause)}",
         next_notification=next_notification,
     )
 
 
-def _describe_inhibition(key: str, names: Mapping[str, str]) -> str:
+def _describe_inhibition(key: str, cause_names: Mapping[str, str]) -> str:
     """Return what inhibits an incident, as text. While Refloat is blind, incidents are on hold."""
     if is_console_cause(key):
         return "on hold: Refloat cannot see the fleet"
-    return f"inhibited by {names.get(key, key)}" if key else ""
+    return f"inhibited by {cause_names.get(key, key)}" if key else ""
 
 
-def trend_points(trend: Sequence[tuple[float, int]], until: float) -> str:
+def trend_points_of(trend: Sequence[tuple[float, int]], ends_at: float) -> str:
     """Return the counts as a stepped line for an SVG polyline; empty without data."""
     if not trend:
         return ""
     started_at = trend[0][0]
-    span = max(until - started_at, 1.0)
+    span = max(ends_at - started_at, 1.0)
     peak = max((count for _, count in trend), default=1) or 1
-    points, last = [], None
+    points, last_y = [], None
     for at, count in trend:
-        x = (at - started_at) / span * _WIDTH
-        y = _HEIGHT - 1 - count / peak * (_HEIGHT - 3)
-        if last is not None:
-            points.append(f"{x:.1f},{last:.1f}")
+        x = (at - started_at) / span * _TREND_WIDTH
+        y = _TREND_HEIGHT - 1 - count / peak * (_TREND_HEIGHT - 3)
+        if last_y is not None:
+            points.append(f"{x:.1f},{last_y:.1f}")
         points.append(f"{x:.1f},{y:.1f}")
-        last = y
-    return " ".join([*points, f"{_WIDTH:.1f},{last:.1f}"])
+        last_y = y
+    return " ".join([*points, f"{_TREND_WIDTH:.1f},{last_y:.1f}"])
 
 
 def cause_names_of(rows: Iterable[Incident]) -> dict[str, str]:
@@ -209,7 +209,7 @@ def next_notification_of(
     row: Incident,
     rules: Iterable[Rule],
     now: float,
-    tree: Sequence[Route],
+    routes: Sequence[Route],
     active_silences: Sequence[Silence],
 ) -> dict[str, Any]:
     """Return the next notification of an incident: `at`, `reason`, `channels` (names), `path` (routes).
@@ -222,7 +222,7 @@ def next_notification_of(
     )
     if incident.state is IncidentState.RESOLVED:
         return {"at": None, "reason": "the incident is resolved", "channels": [], "path": []}
-    matched_routes = match_routes(tree, incident)
+    matched_routes = match_routes(routes, incident)
     at, reason = notification_plan.at, notification_plan.reason
     if incident.inhibited_by:
         inhibitor_rows = Incident.objects.filter(cluster=row.cluster_id, key=incident.inhibited_by).order_by(
@@ -239,11 +239,13 @@ def next_notification_of(
     planned_receivers = plan_receivers(matched_routes, incident, kind, at or now)
     if kind is NotificationKind.RESOLVED:
         planned_receivers = store.plan_resolved_receivers(row, planned_receivers, at or now)
-    delays = [(send_at, delay_reason) for send_at, delay_reason in planned_receivers.values() if delay_reason]
-    if at is not None and planned_receivers and len(delays) == len(planned_receivers):
-        at, delay_reason = min(delays)
+    planned_delays = [
+        (send_at, delay_reason) for send_at, delay_reason in planned_receivers.values() if delay_reason
+    ]
+    if at is not None and planned_receivers and len(planned_delays) == len(planned_receivers):
+        at, delay_reason = min(planned_delays)
         reason = f"{reason}, delayed until the end of the {delay_reason}"
-    if at is None and (resolved_channel_names := _channel_names(store.plan_resolved_receivers(row, {}, now))):
+    if at is None and (resolved_channel_names := _read_channel_names(store.plan_resolved_receivers(row, {}, now))):
         reason = (
             f"{reason}; only the resolved notification will be sent, to {', '.join(resolved_channel_names)}"
         )
@@ -251,13 +253,13 @@ def next_notification_of(
         "at": moment(at),
         "ms": age_ms(at, now),
         "reason": reason,
-        "channels": _channel_names(planned_receivers) if at is not None else [],
+        "channels": _read_channel_names(planned_receivers) if at is not None else [],
         "path": [" / ".join(matched_route.path) for matched_route in matched_routes],
     }
 
 
-def _channel_names(channels: Iterable[int]) -> list[str]:
-    return list(Channel.objects.filter(pk__in=list(channels)).values_list("name", flat=True))
+def _read_channel_names(channel_ids: Iterable[int]) -> list[str]:
+    return list(Channel.objects.filter(pk__in=list(channel_ids)).values_list("name", flat=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,12 +314,12 @@ def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool)
             )
             for row in configs[:_MAX_PRIOR_CHANGES]
         ),
-        *_version_changes(versions),
+        *_group_version_changes(versions),
     ]  # fmt: skip
     return sorted(prior_changes, key=lambda row: row.at, reverse=True)[:_MAX_PRIOR_CHANGES]
 
 
-def _version_changes(rows: Iterable[VersionChange]) -> Iterator[PriorChange]:
+def _group_version_changes(rows: Iterable[VersionChange]) -> Iterator[PriorChange]:
     """Yield one entry per pair of old and new version, with the names of the instances."""
     groups: dict[tuple[str, str], list[VersionChange]] = {}
     for row in rows:
@@ -380,16 +382,18 @@ def newest_notification_of(event: IncidentEvent | None) -> dict[str, Any]:
     return {"event": event.pk, "text": subject_of(notification), "severity": severity, "number": row.pk}
 
 
-def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTable) -> tuple[str, str]:
+def reconnect_query_of(
+    row: Incident, cause_state: InstanceState | None, table: FleetTable
+) -> tuple[str, str]:
     """Return the query of the reconnect page for the agents of an incident, or the reason why there is none.
 
     Refloat reaches agents through their tunnels, and not through a proxy that does not respond. An agent that is
     stranded by its auth still has its tunnels.
     """
-    if row.state == IncidentState.RESOLVED.value or row.cause_kind not in _MOVABLE:
+    if row.state == IncidentState.RESOLVED.value or row.cause_kind not in _MOVABLE_CAUSE_KINDS:
         return "", ""
     if row.cause_kind == CauseKind.PROXY.value:
-        if cause is InstanceState.SILENT:
+        if cause_state is InstanceState.SILENT:
             return (
                 "",
                 f"{row.cause_name} is not responding, so Refloat cannot move its agents.",
@@ -399,12 +403,12 @@ def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTabl
     agent_indices = agent_query.select(table, agent_query.parse(text))
     if not len(agent_indices):
         return "", ""
-    if not _have_reachable_tunnels(table, agent_indices):
+    if not _has_any_reachable_tunnel(table, agent_indices):
         return "", f"Refloat cannot move the agents of {row.cause_name}: none of them has a reachable tunnel."
     return urlencode({"connection": ConnectionKind.AUTH.value, "auth": row.cause_name}), ""
 
 
-def _have_reachable_tunnels(table: FleetTable, indices: Indices) -> bool:
+def _has_any_reachable_tunnel(table: FleetTable, indices: Indices) -> bool:
     """Return whether any of these agents has a tunnel to a proxy that responds and is registered."""
     proxies = [
         index
@@ -415,7 +419,7 @@ def _have_reachable_tunnels(table: FleetTable, indices: Indices) -> bool:
     return bool(np.isin(indices, reachable).any())
 
 
-def delivery_row(row: Delivery, now: float, *, is_limited_user: bool) -> dict[str, Any]:
+def delivery_row_of(row: Delivery, now: float, *, is_limited_user: bool) -> dict[str, Any]:
     """Return one row of the delivery log.
 
     `is_limited_user`: the user is limited to some clusters. Errors of channels of the whole installation are then
@@ -423,7 +427,7 @@ def delivery_row(row: Delivery, now: float, *, is_limited_user: bool) -> dict[st
     """
     channel, error = row.channel, row.last_error
     if error and is_limited_user and (channel is None or not channel.cluster):
-        error = HIDDEN_TEXT
+        error = HIDDEN_CHANNEL_TEXT
     if row.sent_at is not None:
         state, at = "sent", row.sent_at
     elif row.failed_at is not None:
@@ -447,6 +451,6 @@ def delivery_row(row: Delivery, now: float, *, is_limited_user: bool) -> dict[st
     }
 
 
-def format_span(starts_at: float, ends_at: float) -> str:
+def format_time_range(starts_at: float, ends_at: float) -> str:
     """Return a time range in UTC as text."""
     return f"{format_utc(starts_at)[:16]} to {format_utc(ends_at)[:16]} UTC"

@@ -31,7 +31,7 @@ from fleet.models.alerting import Channel, Delivery, Route, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.incidents import Severity
 
-_LOG = 50
+_MAX_LOG_ROWS = 50
 
 
 @requires(Permission.VIEW_FLEET)
@@ -51,18 +51,19 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         row = get_object_or_404(sendable, pk=row_id(request.POST.get("id", "")))
         incident_actions.retry_delivery(row, now, signed_in_actor_of(request))
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
-    writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
+    writable_owners = owners_for(user, Permission.CHANGE_CONFIG, cluster)
     rows = filter_applicable_to(Channel.objects.prefetch_related("routes", "escalations"), cluster)
     context = {
         "page": "incidents",
         "tab": "channels",
         "channels": [
-            _channel_context(row, cluster, writable, is_limited_user=is_limited_user) for row in rows
+            _channel_context_of(row, cluster, writable_owners, is_limited_user=is_limited_user)
+            for row in rows
         ],
-        "routes": _route_tree(cluster, writable),
+        "routes": _route_lines_of(cluster, writable_owners),
         "log": [
-            presenters.delivery_row(row, now, is_limited_user=is_limited_user)
-            for row in log.select_related("channel")[:_LOG]
+            presenters.delivery_row_of(row, now, is_limited_user=is_limited_user)
+            for row in log.select_related("channel")[:_MAX_LOG_ROWS]
         ],
         "may_change": has_permission(user, Permission.CHANGE_CONFIG, cluster),
     }
@@ -86,21 +87,21 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     if channel_id:
         require_write(request, Permission.CHANGE_CONFIG, row.cluster)
     user, now = signed_in_user_of(request), record_reader.current_time()
-    do = request.POST.get("do", "")
+    form_action = request.POST.get("do", "")
     list_url = f"{prefix_of(cluster)}/alerts/channels/"
-    if do != "test" and not recent_proof.is_recent(request):
+    if form_action != "test" and not recent_proof.is_recent(request):
         return recent_proof.redirect_to_reauthentication(request)
     form = ChannelForm(
-        request.POST if request.method == "POST" and do not in ("test", "delete") else None,
+        request.POST if request.method == "POST" and form_action not in ("test", "delete") else None,
         instance=row,
         owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
-        may_allow_private=can_write(user, Permission.MANAGE_ACCESS, ""),
+        can_allow_private=can_write(user, Permission.MANAGE_ACCESS, ""),
     )
-    if do == "test" and row.pk:
+    if form_action == "test" and row.pk:
         incident_actions.enqueue_test_notification(row, now, signed_in_actor_of(request))
         messages.success(request, "Test notification queued. The delivery log below shows the result.")
         return redirect(f"{list_url}{row.pk}/")
-    if do == "delete" and row.pk and "confirm" in request.POST:
+    if form_action == "delete" and row.pk and "confirm" in request.POST:
         incident_actions.delete_channel(row, now, signed_in_actor_of(request))
         return redirect(list_url)
     if form.is_bound and form.is_valid():
@@ -109,7 +110,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
             _attach_first_channel(row)
         messages.success(request, f"Channel {row.name} was saved.")
         return redirect(f"{list_url}{row.pk}/")
-    log = (
+    deliveries = (
         Delivery.objects.filter(channel=row).select_related("channel") if row.pk else Delivery.objects.none()
     )
     context = {
@@ -118,11 +119,13 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         "form": form,
         "channel": row,
         "log": [
-            presenters.delivery_row(delivery, now, is_limited_user=has_cluster_limit(user))
-            for delivery in log[:_LOG]
+            presenters.delivery_row_of(delivery, now, is_limited_user=has_cluster_limit(user))
+            for delivery in deliveries[:_MAX_LOG_ROWS]
         ],
-        "waiting": log.filter(sent_at=None, failed_at=None).exists(),
-        "deleting": _deletion(row) if row.pk and (do == "delete" or "delete" in request.GET) else None,
+        "waiting": deliveries.filter(sent_at=None, failed_at=None).exists(),
+        "deleting": _describe_deletion(row)
+        if row.pk and (form_action == "delete" or "delete" in request.GET)
+        else None,
     }
     return render(request, "dashboards/channel.html", context)
 
@@ -147,12 +150,12 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
         recent_proof.require(request)
     user = signed_in_user_of(request)
     list_url = f"{prefix_of(cluster)}/alerts/channels/"
-    do = request.POST.get("do", "")
-    if do == "delete" and row.pk and "confirm" in request.POST:
+    form_action = request.POST.get("do", "")
+    if form_action == "delete" and row.pk and "confirm" in request.POST:
         setup_actions.delete_setting(row, signed_in_actor_of(request))
         return redirect(list_url)
     form = RouteForm(
-        request.POST if request.method == "POST" and do != "delete" else None,
+        request.POST if request.method == "POST" and form_action != "delete" else None,
         instance=row,
         owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
     )
@@ -164,8 +167,8 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
         "tab": "channels",
         "form": form,
         "route": row,
-        "below": _descendant_names(row) if row.pk else [],
-        "deleting": bool(row.pk) and (do == "delete" or "delete" in request.GET),
+        "below": _descendant_names_of(row) if row.pk else [],
+        "deleting": bool(row.pk) and (form_action == "delete" or "delete" in request.GET),
     }
     return render(request, "dashboards/route.html", context)
 
@@ -177,85 +180,87 @@ def _attach_first_channel(channel_row: Channel) -> None:
         roots[0].channels.add(channel_row)
 
 
-def _receiver_sources(row: Channel, cluster: str | None = None) -> list[str]:
+def _describe_channel_usage(row: Channel, cluster: str | None = None) -> list[str]:
     """Return the routes, escalations and digest that use a channel: in one cluster, or in all without `cluster`."""
     owners = None if cluster is None else ("", cluster)
-    source_names = [
+    usages = [
         route_row.name for route_row in row.routes.all() if owners is None or route_row.cluster in owners
     ]
-    source_names += [
+    usages += [
         f"escalation of {route_row.name}"
         for route_row in row.escalations.all()
         if owners is None or route_row.cluster in owners
     ]
-    return [*source_names, f"{row.digest} digest"] if row.digest else source_names
+    return [*usages, f"{row.digest} digest"] if row.digest else usages
 
 
-def _deletion(row: Channel) -> dict[str, Any]:
+def _describe_deletion(row: Channel) -> dict[str, Any]:
     """Return the effects of deleting a channel: routes that use it, and the number of unsent notifications."""
     unsent = Delivery.objects.filter(channel=row, sent_at=None, failed_at=None)
-    return {"routes": _receiver_sources(row), "unsent": unsent.count()}
+    return {"routes": _describe_channel_usage(row), "unsent": unsent.count()}
 
 
-def _descendant_names(row: Route) -> list[str]:
+def _descendant_names_of(row: Route) -> list[str]:
     """Return the names of all child routes of a route, at any depth."""
     children = list(Route.objects.filter(parent=row))
-    return [name for child in children for name in (child.name, *_descendant_names(child))]
+    return [name for child in children for name in (child.name, *_descendant_names_of(child))]
 
 
-def _channel_context(
-    row: Channel, cluster: str, writable: Collection[str], *, is_limited_user: bool
+def _channel_context_of(
+    row: Channel, cluster: str, writable_owners: Collection[str], *, is_limited_user: bool
 ) -> dict[str, Any]:
     """Present a channel; users limited to some clusters see no address and no error of the installation's channels."""
-    log = Delivery.objects.filter(channel=row)
-    newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
-    is_failing = newest is not None and newest.sent_at is None
+    deliveries = Delivery.objects.filter(channel=row)
+    newest_delivery = deliveries.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
+    is_failing = newest_delivery is not None and newest_delivery.sent_at is None
     is_hidden = is_limited_user and not row.cluster
-    visible_deliveries = log.filter(
+    visible_deliveries = deliveries.filter(
         cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user)
     )
     return {
         "row": row,
         "owner": format_owner(row.cluster),
-        "may_change": row.cluster in writable,
-        "target": presenters.HIDDEN_TEXT if is_hidden else setup_actions.describe_destination(row),
-        "routes": "; ".join(_receiver_sources(row, cluster)),
+        "may_change": row.cluster in writable_owners,
+        "target": presenters.HIDDEN_CHANNEL_TEXT if is_hidden else setup_actions.describe_destination(row),
+        "routes": "; ".join(_describe_channel_usage(row, cluster)),
         "failing": is_failing,
-        "error": newest.last_error if newest is not None and is_failing and not is_hidden else "",
+        "error": newest_delivery.last_error
+        if newest_delivery is not None and is_failing and not is_hidden
+        else "",
         "waiting": visible_deliveries.filter(sent_at=None, failed_at=None).count(),
     }
 
 
-def _route_tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]:
+def _route_lines_of(cluster: str, writable_owners: Collection[str]) -> list[dict[str, Any]]:
     rows = list(filter_applicable_to(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
     lines: list[dict[str, Any]] = []
 
-    def walk(parent: int | None, depth: int) -> None:
+    def append_children(parent: int | None, depth: int) -> None:
         for row in rows:
             if row.parent_id == parent:
-                line = {"depth": depth, "row": row, "words": _route_texts(row)}
-                lines.append(line | {"may_change": row.cluster in writable})
-                walk(row.pk, depth + 1)
+                line = {"depth": depth, "row": row, "words": _describe_route(row)}
+                lines.append(line | {"may_change": row.cluster in writable_owners})
+                append_children(row.pk, depth + 1)
 
-    walk(None, 0)
+    append_children(None, 0)
     return lines
 
 
-def _route_texts(row: Route) -> dict[str, str]:
+def _describe_route(row: Route) -> dict[str, str]:
     conditions = [f"severity {Severity(row.min_severity).slug} or higher"]
     conditions += [row.matchers] if row.matchers else []
     conditions += [f"cluster {row.cluster}"] if row.cluster else []
-    extra = []
+    escalation_and_quiet_hours = []
     if row.escalate_after and row.escalate_to.all():
         escalation_names = ", ".join(channel_row.name for channel_row in row.escalate_to.all())
-        extra.append(
+        escalation_and_quiet_hours.append(
             f"escalates to {escalation_names} after {row.escalate_after / 60:g} min without acknowledgement"
         )
     if row.quiet_from is not None and row.quiet_until is not None:
-        extra.append(
+        escalation_and_quiet_hours.append(
             f"quiet hours {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone} (not for critical)"
         )
     if row.continue_matching:
-        extra.append("continues with the next routes")
+        escalation_and_quiet_hours.append("continues with the next routes")
     names = ", ".join(channel_row.name for channel_row in row.channels.all())
-    return {"takes": ", ".join(conditions), "channels": names, "extra": "; ".join(extra)}
+    return {"takes": ", ".join(conditions), "channels": names, "extra": "; ".join(escalation_and_quiet_hours)}

@@ -33,10 +33,10 @@ from fleet.models.incidents import Incident, IncidentEvent
 from fleet.monitoring.state import StateError
 from fleet.vocabulary.incidents import OPEN_STATES, CauseKind, IncidentState, TimelineKind
 
-_PAST = 50
-_AGENTS = 50
+_MAX_RESOLVED_INCIDENTS = 50
+_MAX_AGENTS = 50
 #: Labels of timeline entries whose kind is not a label by itself.
-_KIND_LABELS = {
+_TIMELINE_LABELS = {
     TimelineKind.RECURRED.value: "firing again",
     TimelineKind.STABLE.value: "flapping ended",
     TimelineKind.NOTIFICATION.value: "notification",
@@ -53,7 +53,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     badge does not count, `looked`, `looked_ms`: time of the last evaluation of the rules.
     """
     now = record_reader.current_time()
-    prefix = prefix_of(cluster)
+    url_prefix = prefix_of(cluster)
     rows = Incident.objects.filter(cluster=cluster)
     unresolved_rows = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
         explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
@@ -61,26 +61,28 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     current_rows = list(
         unresolved_rows.order_by("explained", "-severity", "-affected_count", "-opened_at")[:500]
     )
-    names, active_silences = (
+    cause_names, active_silences = (
         alert_presenters.cause_names_of(current_rows),
-        alert_presenters.active_silences_in(cluster, now),
+        alert_presenters.read_active_silences(cluster, now),
     )
-    current = [
-        alert_presenters.incident_view(row, now, prefix, names, active_silences=active_silences)
+    current_views = [
+        alert_presenters.present_incident(row, now, url_prefix, cause_names, active_silences=active_silences)
         for row in current_rows
     ]
-    past_rows = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[:_PAST]
+    resolved_rows = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[
+        :_MAX_RESOLVED_INCIDENTS
+    ]
     clock = AlertClock.objects.filter(cluster=cluster).first()
-    open_views = [row for row in current if row.state != IncidentState.PENDING.value]
+    open_views = [row for row in current_views if row.state != IncidentState.PENDING.value]
     context = {
         "page": "incidents",
         "tab": "incidents",
         "open": open_views,
         "quiet": sum(1 for row in open_views if row.silenced_by or row.inhibited_by),
-        "pending": [row for row in current if row.state == IncidentState.PENDING.value],
+        "pending": [row for row in current_views if row.state == IncidentState.PENDING.value],
         "past": [
-            alert_presenters.incident_view(row, now, prefix, active_silences=active_silences)
-            for row in past_rows
+            alert_presenters.present_incident(row, now, url_prefix, active_silences=active_silences)
+            for row in resolved_rows
         ],
         "looked": presenters.moment(clock.evaluated_at if clock else None),
         "looked_ms": presenters.age_ms(clock.evaluated_at if clock else None, now),
@@ -97,10 +99,12 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     notification_events = IncidentEvent.objects.filter(
         incident__cluster=cluster, kind=TimelineKind.NOTIFICATION.value
     ).select_related("incident")
-    newest = notification_events.order_by("-pk").first()
-    active_silences = alert_presenters.active_silences_in(cluster, record_reader.current_time())
+    newest_event = notification_events.order_by("-pk").first()
+    active_silences = alert_presenters.read_active_silences(cluster, record_reader.current_time())
     open_counts = count_open_incidents(alert_presenters.with_silence(row, active_silences) for row in rows)
-    return JsonResponse({"open": open_counts, "newest": alert_presenters.newest_notification_of(newest)})
+    return JsonResponse(
+        {"open": open_counts, "newest": alert_presenters.newest_notification_of(newest_event)}
+    )
 
 
 @requires(Permission.VIEW_FLEET)
@@ -121,43 +125,43 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     if request.method == "POST":
         return _handle_post(request, row, cluster)
     now, is_limited_user = record_reader.current_time(), has_cluster_limit(signed_in_user_of(request))
-    rules, active_silences = store.read_rules(cluster), alert_presenters.active_silences_in(cluster, now)
+    rules, active_silences = store.read_rules(cluster), alert_presenters.read_active_silences(cluster, now)
     incident_value = store.incident_of(row)
-    strongest = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(
+    strongest_rule = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(
         incident_value
     )
     context: dict[str, Any] = {
         "page": "incidents",
-        "incident": alert_presenters.incident_view(row, now, prefix_of(cluster), active_silences=active_silences),
+        "incident": alert_presenters.present_incident(row, now, prefix_of(cluster), active_silences=active_silences),
         "next": alert_presenters.next_notification_of(row, rules, now, store.read_routes(cluster), active_silences),
-        "events": [_event_line(entry, now) for entry in row.events.order_by("-at", "-pk")[:100]],
+        "events": [_event_context_of(entry, now) for entry in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
-            alert_presenters.delivery_row(entry, now, is_limited_user=is_limited_user)
+            alert_presenters.delivery_row_of(entry, now, is_limited_user=is_limited_user)
             for entry in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
         "before": alert_presenters.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
         "marks": sorted(incident_value.marks),
-        "runbook": strongest.runbook
-        or f"{prefix_of(cluster)}/alerts/runbooks/{strongest.kind.value}/",
+        "runbook": strongest_rule.runbook
+        or f"{prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
         "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
         "turns": history.read_instance_states(cluster, _history_key_of(row), now),
-    } | _live_context(row, cluster, now)  # fmt: skip
+    } | _live_context_of(row, cluster, now)  # fmt: skip
     return render(request, "dashboards/incident.html", context)
 
 
 def _history_key_of(row: Incident) -> str:
     """Return the id of a cause in the history of instances."""
-    whole = row.cause_kind in (CauseKind.BACKEND.value, CauseKind.CLUSTER.value)
-    return f"{row.cause_kind}/{row.cluster_id}" if whole else row.cause_id
+    is_cluster_wide = row.cause_kind in (CauseKind.BACKEND.value, CauseKind.CLUSTER.value)
+    return f"{row.cause_kind}/{row.cluster_id}" if is_cluster_wide else row.cause_id
 
 
-def _time_before(now: float, ms: int | None) -> float | None:
-    return None if ms is None else now - ms / 1000
+def _time_of_age(now: float, age_ms: int | None) -> float | None:
+    return None if age_ms is None else now - age_ms / 1000
 
 
-def _event_line(event_row: IncidentEvent, now: float) -> dict[str, Any]:
+def _event_context_of(event_row: IncidentEvent, now: float) -> dict[str, Any]:
     at = {"at": presenters.moment(event_row.at), "ms": presenters.age_ms(event_row.at, now)}
-    label = _KIND_LABELS.get(event_row.kind, event_row.kind)
+    label = _TIMELINE_LABELS.get(event_row.kind, event_row.kind)
     return at | {
         "kind": event_row.kind,
         "label": label,
@@ -166,7 +170,7 @@ def _event_line(event_row: IncidentEvent, now: float) -> dict[str, Any]:
     }
 
 
-def _live_context(row: Incident, cluster: str, now: float) -> dict[str, Any]:
+def _live_context_of(row: Incident, cluster: str, now: float) -> dict[str, Any]:
     """Return the live data of an incident: agents, cause card, charts. `unseen` if it cannot be read."""
     reader = record_reader.reader()
     try:
@@ -185,20 +189,22 @@ def _live_context(row: Incident, cluster: str, now: float) -> dict[str, Any]:
             view, now, {key: instance_view.facts.name for key, instance_view in views_by_id.items()}
         )
     )
-    query, refusal_reason = alert_presenters.reconnect_query(row, None if view is None else view.state, table)
+    query, refusal_reason = alert_presenters.reconnect_query_of(
+        row, None if view is None else view.state, table
+    )
     return presenters.frame(summary, now, "incidents") | {
         "agents": [
             presenters.agent_row(reader.agent(table, int(index)), views_by_id, now)
-            for index in indices[:_AGENTS]
+            for index in indices[:_MAX_AGENTS]
         ],
-        "more": max(0, len(indices) - _AGENTS),
+        "more": max(0, len(indices) - _MAX_AGENTS),
         "reconnect": query,
         "unmovable": refusal_reason,
         "common": alert_presenters.find_common_attributes(table, indices),
         "seen": presenters.moment(summary.as_of),
         "unseen": summary.stale and not is_resolved,
         "cause": card,
-        "heartbeat": presenters.moment(None if card is None else _time_before(now, card.heartbeat_ms)),
+        "heartbeat": presenters.moment(None if card is None else _time_of_age(now, card.heartbeat_ms)),
         "pictures": incident_figures.build_figures(table, indices),
     }
 
@@ -213,15 +219,15 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
             status=403,
         )
     now, username = record_reader.current_time(), user.get_username()
-    do = request.POST.get("do", "")
+    form_action = request.POST.get("do", "")
     try:
-        if do == "acknowledge":
+        if form_action == "acknowledge":
             incident_actions.acknowledge(row, username, now, settings.REFLOAT_PUBLIC_URL)
-        elif do == "let-go":
+        elif form_action == "let-go":
             incident_actions.unacknowledge(row, username, now)
-        elif do == "note":
+        elif form_action == "note":
             incident_actions.add_note(row, username, request.POST.get("text", ""), now)
-        elif do == "silence":
+        elif form_action == "silence":
             silence_row = incident_actions.create_silence(
                 f"cause={row.key}", request.POST.get("reason", ""), username, now, now + 3600,
                 signed_in_actor_of(request), cluster=cluster,

@@ -38,7 +38,7 @@ from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import Severity
 
 #: Days of history that the backtest uses.
-_DAYS = 7
+_BACKTEST_DAYS = 7
 
 
 @requires(Permission.VIEW_FLEET)
@@ -60,7 +60,7 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     context = {
         "page": "incidents",
         "tab": "rules",
-        "rules": _rows(cluster),
+        "rules": _rule_rows_of(cluster),
         "labels": AgentLabel.objects.filter(cluster=cluster),
         "label_form": form,
         "may_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
@@ -103,28 +103,32 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         if rule_id
         else AlertRule()
     )
-    user, do = signed_in_user_of(request), request.POST.get("do", "")
-    writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
-    is_form = request.method == "POST" and do not in ("delete", "override")
-    form = RuleForm(request.POST if is_form else None, instance=row, owners=writable or [cluster])
-    if request.method == "POST" and do != "try":
+    user, form_action = signed_in_user_of(request), request.POST.get("do", "")
+    writable_owners = owners_for(user, Permission.CHANGE_CONFIG, cluster)
+    is_rule_submitted = request.method == "POST" and form_action not in ("delete", "override")
+    form = RuleForm(
+        request.POST if is_rule_submitted else None, instance=row, owners=writable_owners or [cluster]
+    )
+    if request.method == "POST" and form_action != "try":
         # The form of a new rule offers only owners for which the user may write rules.
         require_write(
-            request, Permission.CHANGE_CONFIG, row.cluster if rule_id and do != "override" else cluster
+            request,
+            Permission.CHANGE_CONFIG,
+            row.cluster if rule_id and form_action != "override" else cluster,
         )
         recent_proof.require(request)
-        if do == "override" and rule_id:
-            own = setup_actions.override_rule(row, cluster, signed_in_actor_of(request))
-            return redirect(f"{prefix_of(cluster)}/alerts/rules/{own.pk}/")
-        if do == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
+        if form_action == "override" and rule_id:
+            override = setup_actions.override_rule(row, cluster, signed_in_actor_of(request))
+            return redirect(f"{prefix_of(cluster)}/alerts/rules/{override.pk}/")
+        if form_action == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
             setup_actions.delete_setting(row, signed_in_actor_of(request))
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
-        if is_form and form.is_valid():
+        if is_rule_submitted and form.is_valid():
             setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
             messages.success(request, f"Rule {row.name} was saved.")
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
-    candidate_rule = _candidate_rule(form, row)
-    verdict, firing_periods = (
+    candidate_rule = _build_candidate_rule(form, row)
+    backtest_summary, firing_periods = (
         _run_backtest(candidate_rule, cluster) if candidate_rule is not None else ("", [])
     )
     context = {
@@ -132,12 +136,14 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         "tab": "rules",
         "form": form,
         "rule": row,
-        "verdict": verdict,
+        "verdict": backtest_summary,
         "played": candidate_rule is not None and candidate_rule.kind not in backtest.UNSUPPORTED_REASONS,
         "spells": firing_periods,
-        "may_change": row.cluster in writable if rule_id else bool(writable),
-        "may_override": bool(rule_id) and not row.cluster and cluster in writable,
-        "deleting": bool(rule_id) and not row.builtin and (do == "delete" or "delete" in request.GET),
+        "may_change": row.cluster in writable_owners if rule_id else bool(writable_owners),
+        "may_override": bool(rule_id) and not row.cluster and cluster in writable_owners,
+        "deleting": bool(rule_id)
+        and not row.builtin
+        and (form_action == "delete" or "delete" in request.GET),
     }
     return render(request, "dashboards/rule.html", context)
 
@@ -154,24 +160,24 @@ def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 
 
 def _handle_post(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> HttpResponseBase | None:
-    do, list_url = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
-    if do == "unlabel":
+    form_action, list_url = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
+    if form_action == "unlabel":
         row = get_object_or_404(AgentLabel, cluster=cluster, pk=row_id(request.POST.get("label_id", "")))
         setup_actions.remove_label(row, signed_in_actor_of(request))
         return redirect(list_url)
-    if do == "label" and form.is_valid():
+    if form_action == "label" and form.is_valid():
         form_data = form.cleaned_data
         setup_actions.add_label(
             cluster, form_data["pattern"], form_data["label"], signed_in_actor_of(request)
         )
         return redirect(list_url)
-    if do == "import":
+    if form_action == "import":
         try:
             imported_rules = rules_yaml.load(request.POST.get("document", ""))
         except rules_yaml.RulesError as error:
             refusals.record_and_show(request, f"No rules were imported: {error}.")
             return redirect(list_url)
-        problem = _problem(user, imported_rules)
+        problem = _find_import_problem(user, imported_rules)
         if problem:
             refusals.record_and_show(request, f"No rules were imported: {problem}")
             return redirect(list_url)
@@ -186,15 +192,15 @@ def _handle_post(request: HttpRequest, user: User, cluster: str, form: LabelForm
     return None
 
 
-def _rows(cluster: str) -> list[dict[str, Any]]:
+def _rule_rows_of(cluster: str) -> list[dict[str, Any]]:
     """Return the table rows of the rules that apply to a cluster or that the cluster overrides."""
     rows = list(filter_applicable_to(AlertRule.objects.all(), cluster))
-    own = {row.name for row in rows if row.cluster}
+    overridden_names = {row.name for row in rows if row.cluster}
     return [
         {
             "row": row,
             "owner": format_owner(row.cluster),
-            "overridden": not row.cluster and row.name in own,
+            "overridden": not row.cluster and row.name in overridden_names,
             "severity": Severity(row.severity),
             "counts": RuleKind(row.kind) in THRESHOLD_KINDS,
             "pending": format_readable(row.pending_seconds),
@@ -205,14 +211,12 @@ def _rows(cluster: str) -> list[dict[str, Any]]:
     ]
 
 
-def _problem(user: User, rules: list[Rule]) -> str:
+def _find_import_problem(user: User, rules: list[Rule]) -> str:
     """Return why rules cannot be imported, as the end of a sentence; empty if they can."""
-    kinds = dict(AlertRule.objects.filter(builtin=True).values_list("name", "kind"))
+    builtin_kinds = dict(AlertRule.objects.filter(builtin=True).values_list("name", "kind"))
     for rule in rules:
-        if kinds.get(rule.name, rule.kind.value) != rule.kind.value:
-            return (
-                f"{rule.name} is a built-in rule of kind {kinds[rule.name]}, and the kind cannot be changed."
-            )
+        if builtin_kinds.get(rule.name, rule.kind.value) != rule.kind.value:
+            return f"{rule.name} is a built-in rule of kind {builtin_kinds[rule.name]}, and the kind cannot be changed."
         if sentence := find_write_refusal(user, Permission.CHANGE_CONFIG, rule.cluster):
             return f"{rule.name} cannot be changed. {sentence}"
         if rule.cluster and not is_known_cluster(rule.cluster):
@@ -220,7 +224,7 @@ def _problem(user: User, rules: list[Rule]) -> str:
     return ""
 
 
-def _candidate_rule(form: RuleForm, row: AlertRule) -> Rule | None:
+def _build_candidate_rule(form: RuleForm, row: AlertRule) -> Rule | None:
     """Return the rule with the values of the form; None if they are not valid."""
     if not form.is_bound:
         return store.rule_of(row) if row.pk else None
@@ -236,13 +240,18 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
         return backtest.UNSUPPORTED_REASONS[rule.kind], []
     now = record_reader.current_time()
     history = alert_history.read(
-        cluster, now, _DAYS, with_instances=rule.kind in backtest.INSTANCE_RULE_KINDS
+        cluster, now, _BACKTEST_DAYS, with_instances=rule.kind in backtest.INSTANCE_RULE_KINDS
     )
     if not history.days:
         return "The history is still empty, so this rule cannot be backtested yet.", []
-    agents = Agent.objects.filter(cluster=cluster, is_retired=False).count()
+    agent_count = Agent.objects.filter(cluster=cluster, is_retired=False).count()
     firing_periods = backtest.run_backtest(
-        rule, history.agent_changes, agents, now, _agents_with_label(rule, cluster), history.instance_changes
+        rule,
+        history.agent_changes,
+        agent_count,
+        now,
+        _find_agents_with_label(rule, cluster),
+        history.instance_changes,
     )
     names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
     names |= {cause.key: cause.name for cause in (backend_cause_of(cluster), cluster_cause_of(cluster))}
@@ -258,10 +267,10 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     return backtest.summary_of(firing_periods, history.days), lines[:20]
 
 
-def _agents_with_label(rule: Rule, cluster: str) -> set[str] | None:
+def _find_agents_with_label(rule: Rule, cluster: str) -> set[str] | None:
     if not rule.label:
         return None
     patterns = store.read_label_patterns(cluster).get(rule.label, ())
     agents = list(Agent.objects.filter(cluster=cluster).values_list("agent_id", "name"))
     mask = match_names([name for _, name in agents], patterns)
-    return {identity for (identity, _), is_match in zip(agents, mask.tolist(), strict=True) if is_match}
+    return {agent_id for (agent_id, _), is_match in zip(agents, mask.tolist(), strict=True) if is_match}

@@ -41,9 +41,9 @@ from fleet.monitoring.state import StateError
 from fleet.vocabulary.incidents import IncidentState
 
 #: Two forms on one page have fields with the same names, so their ids need different prefixes.
-_WINDOW_IDS = "window_%s"
+_WINDOW_ID_FORMAT = "window_%s"
 #: The key of a cause in matchers: `proxy/<id>`.
-_CAUSE_KEYS = re.compile(r"(?<=cause=)[a-z-]+/[^\s'\"*?\[]+(?=\s|$)")
+_CAUSE_KEY_PATTERN = re.compile(r"(?<=cause=)[a-z-]+/[^\s'\"*?\[]+(?=\s|$)")
 
 
 @requires(Permission.VIEW_FLEET)
@@ -57,40 +57,40 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     """
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
     window_form = WindowForm(
-        auto_id=_WINDOW_IDS, initial={"time_zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"}
+        auto_id=_WINDOW_ID_FORMAT, initial={"time_zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"}
     )
     if request.method == "POST":
         require_write(request, Permission.ACT_ON_FLEET, cluster)
-        do = request.POST.get("do")
-        if do == "silence":
+        form_action = request.POST.get("do")
+        if form_action == "silence":
             form = SilenceForm(request.POST)
-        elif do == "window":
+        elif form_action == "window":
             window_form = WindowForm(
-                request.POST, auto_id=_WINDOW_IDS, instance=MaintenanceWindow(cluster=cluster)
+                request.POST, auto_id=_WINDOW_ID_FORMAT, instance=MaintenanceWindow(cluster=cluster)
             )
-        if _handle_post(request, do or "", cluster, form, window_form):
+        if _handle_post(request, form_action or "", cluster, form, window_form):
             return redirect(f"{prefix_of(cluster)}/silences/")
     now = record_reader.current_time()
     text = str(form["matchers"].value() or "")
     silence_rows = filter_applicable_to(Silence.objects.all(), cluster)
-    writable = owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster)
+    writable_owners = owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster)
     context = {
         "page": "incidents",
         "tab": "silences",
         "active": [
-            _silence_context(row, now, cluster, writable)
+            _silence_context_of(row, now, cluster, writable_owners)
             for row in silence_rows.filter(starts_at__lte=now, ends_at__gt=now)
         ],
         "pending": [
-            _silence_context(row, now, cluster, writable)
+            _silence_context_of(row, now, cluster, writable_owners)
             for row in silence_rows.filter(starts_at__gt=now, ends_at__gt=now)
         ],
         "expired": [
-            _silence_context(row, now, cluster, writable)
+            _silence_context_of(row, now, cluster, writable_owners)
             for row in silence_rows.filter(ends_at__lte=now)[:20]
         ],
         "windows": [
-            _window_context(row, now, writable)
+            _window_context_of(row, now, writable_owners)
             for row in filter_applicable_to(MaintenanceWindow.objects.all(), cluster)
         ],
         "form": form,
@@ -148,82 +148,84 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
 
 
 def _handle_post(
-    request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm
+    request: HttpRequest, form_action: str, cluster: str, form: SilenceForm, window_form: WindowForm
 ) -> bool:
     """Perform the action of a POST. Return whether it is done; False: show the form with its errors."""
     actor, now = signed_in_actor_of(request), record_reader.current_time()
     number = request.POST.get("id", "")
     pk = int(number) if number.isdecimal() and len(number) < 18 else 0
-    if do in ("extend", "end"):
+    if form_action in ("extend", "end"):
         row = get_object_or_404(filter_applicable_to(Silence.objects.all(), cluster), pk=pk)
         require_write(request, Permission.ACT_ON_FLEET, row.cluster)
-        if do == "extend":
-            _prove_for_everything(request, row.matchers)
+        if form_action == "extend":
+            _require_proof_to_silence_everything(request, row.matchers)
         try:
-            incident_actions.end_silence(row, now, actor) if do == "end" else incident_actions.extend_silence(
-                row, 3600.0, now, actor
-            )
+            incident_actions.end_silence(
+                row, now, actor
+            ) if form_action == "end" else incident_actions.extend_silence(row, 3600.0, now, actor)
         except ActionError as error:
             refusals.record_and_show(request, sentence_of(error))
         return True
-    if do in ("remove", "switch"):
+    if form_action in ("remove", "switch"):
         window = get_object_or_404(filter_applicable_to(MaintenanceWindow.objects.all(), cluster), pk=pk)
         require_write(request, Permission.ACT_ON_FLEET, window.cluster)
-        if do == "switch" and not window.enabled:
-            _prove_for_everything(request, window.matchers)
-        if do == "remove":
+        if form_action == "switch" and not window.enabled:
+            _require_proof_to_silence_everything(request, window.matchers)
+        if form_action == "remove":
             setup_actions.delete_setting(window, actor)
         else:
             window.enabled = not window.enabled
             setup_actions.save_setting(window, lambda: window.save(update_fields=["enabled"]), actor)
         return True
-    if do == "silence" and form.is_valid():
+    if form_action == "silence" and form.is_valid():
         form_data = form.cleaned_data
         if form_data["confirmation"].strip().lower() == CONFIRMATION_WORD:
-            _prove_for_everything(request, form_data["matchers"])
+            _require_proof_to_silence_everything(request, form_data["matchers"])
         try:
-            begins = incident_actions.starts_at_of(form_data["starts"], now)
-            until = begins + form_data["duration"]
+            starts_at = incident_actions.starts_at_of(form_data["starts"], now)
+            ends_at = starts_at + form_data["duration"]
             incident_actions.create_silence(
-                form_data["matchers"], form_data["reason"], actor.identity.name, begins, until, actor,
+                form_data["matchers"], form_data["reason"], actor.identity.name, starts_at, ends_at, actor,
                 cluster=cluster, typed_word=form_data["confirmation"],
             )  # fmt: skip
         except (ActionError, MatcherError) as error:
             form.add_error(None, sentence_of(error))
             return False
         return True
-    if do == "window" and window_form.is_valid():
-        _prove_for_everything(request, window_form.cleaned_data["matchers"])
+    if form_action == "window" and window_form.is_valid():
+        _require_proof_to_silence_everything(request, window_form.cleaned_data["matchers"])
         window_form.instance.creator = actor.identity.name[:200]
         setup_actions.save_setting(window_form.instance, window_form.save, actor)
         return True
     return False
 
 
-def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
+def _require_proof_to_silence_everything(request: HttpRequest, matchers: str) -> None:
     """Require a recent sign-in if the matchers silence everything."""
     if matches_everything(parse_matchers(matchers)):
         recent_proof.require(request)
 
 
-def _with_names(matchers: str, cluster: str) -> str:
+def _replace_cause_keys(matchers: str, cluster: str) -> str:
     """Return matchers with the keys of causes, which contain ids of instances, replaced by the names of the causes."""
-    keys = set(_CAUSE_KEYS.findall(matchers))
+    keys = set(_CAUSE_KEY_PATTERN.findall(matchers))
     if not keys:
         return matchers
     names = dict(Incident.objects.filter(cluster=cluster, key__in=keys).values_list("key", "cause_name"))
-    return _CAUSE_KEYS.sub(lambda match: quote(names.get(match[0], match[0])), matchers)
+    return _CAUSE_KEY_PATTERN.sub(lambda match: quote(names.get(match[0], match[0])), matchers)
 
 
-def _silence_context(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:
+def _silence_context_of(
+    row: Silence, now: float, cluster: str, writable_owners: Collection[str]
+) -> dict[str, Any]:
     is_active = row.starts_at <= now < row.ends_at
     return {
         "id": row.pk,
-        "what": _with_names(row.matchers, cluster) or "everything",
+        "what": _replace_cause_keys(row.matchers, cluster) or "everything",
         "reason": row.reason,
         "creator": row.creator,
         "owner": format_owner(row.cluster),
-        "may_act": row.cluster in writable,
+        "may_act": row.cluster in writable_owners,
         "starts": presenters.moment(row.starts_at),
         "starts_ms": presenters.age_ms(row.starts_at, now),
         "ends": presenters.moment(row.ends_at),
@@ -233,24 +235,27 @@ def _silence_context(row: Silence, now: float, cluster: str, writable: Collectio
     }
 
 
-def _window_context(row: MaintenanceWindow, now: float, writable: Collection[str]) -> dict[str, Any]:
+def _window_context_of(
+    row: MaintenanceWindow, now: float, writable_owners: Collection[str]
+) -> dict[str, Any]:
     window = store.window_of(row)
-    current = window.current_silence(now) if row.enabled else None
+    current_silence = window.current_silence(now) if row.enabled else None
     next_silences = window.upcoming_silences(now, 3)
     return {
         "id": row.pk,
         "name": row.name,
         "owner": format_owner(row.cluster),
-        "may_act": row.cluster in writable,
+        "may_act": row.cluster in writable_owners,
         "what": row.matchers or "everything",
         "when": f"{row.rule}, {row.start_time:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.time_zone}",
         "reason": row.reason,
         "creator": row.creator,
         "enabled": row.enabled,
         "problem": window.problem,
-        "now": current is not None,
+        "now": current_silence is not None,
         "coming": [
-            alert_presenters.format_span(silence.starts_at, silence.ends_at) for silence in next_silences
+            alert_presenters.format_time_range(silence.starts_at, silence.ends_at)
+            for silence in next_silences
         ],
         "changes": len({round(silence.ends_at - silence.starts_at) for silence in next_silences}) > 1,
     }

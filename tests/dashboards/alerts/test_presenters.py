@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dashboards.alerts.presenters import (
-    HIDDEN_TEXT,
-    delivery_row,
+    HIDDEN_CHANNEL_TEXT,
+    delivery_row_of,
     find_common_attributes,
     next_notification_of,
-    trend_points,
+    trend_points_of,
 )
 from fleet.alerts import store
 from fleet.models.alerting import Channel, Delivery, Route
@@ -22,11 +22,13 @@ from tests.fakes.reader import FakeReader
 
 def test_trend_is_a_stepped_line_within_its_box() -> None:
     """From the first count to now."""
-    points = [tuple(map(float, pair.split(","))) for pair in trend_points([(0, 10), (50, 20)], 100).split()]
+    points = [
+        tuple(map(float, pair.split(","))) for pair in trend_points_of([(0, 10), (50, 20)], 100).split()
+    ]
     assert [x for x, _ in points] == [0.0, 60.0, 60.0, 120.0]
     assert all(0 <= y <= 28 for _, y in points)
     assert points[0][1] > points[-1][1]
-    assert trend_points([], 1) == ""
+    assert trend_points_of([], 1) == ""
 
 
 def test_in_common_counts_most_first() -> None:
@@ -69,13 +71,13 @@ def test_delivery_row_has_readable_text() -> None:
     """Waiting, sending, sent, failed."""
     channel = Channel.objects.create(name="ops", kind="webhook")
     row = Delivery(channel=channel, key="k", kind="firing", payload={}, created_at=0.0, next_attempt_at=50.0)
-    assert delivery_row(row, 10.0, is_limited_user=False)["state"] == "waiting"
+    assert delivery_row_of(row, 10.0, is_limited_user=False)["state"] == "waiting"
     row.leased_until = 20.0
-    assert delivery_row(row, 10.0, is_limited_user=False)["state"] == "sending"
+    assert delivery_row_of(row, 10.0, is_limited_user=False)["state"] == "sending"
     row.failed_at = 30.0
-    assert delivery_row(row, 40.0, is_limited_user=False)["state"] == "failed"
+    assert delivery_row_of(row, 40.0, is_limited_user=False)["state"] == "failed"
     row.sent_at = 30.0
-    assert delivery_row(row, 40.0, is_limited_user=False)["state"] == "sent"
+    assert delivery_row_of(row, 40.0, is_limited_user=False)["state"] == "sent"
 
 
 @pytest.mark.django_db
@@ -83,13 +85,17 @@ def test_error_of_the_installations_channel_is_hidden_from_limited_readers() -> 
     """It may name an address; a deleted channel is named, and may have been the installation's."""
     installation_channel = Channel.objects.create(name="ops", kind="webhook")
     own = Channel.objects.create(name="ops", kind="webhook", cluster="eu")
-    for channel, error_text in ((installation_channel, HIDDEN_TEXT), (own, "refused"), (None, HIDDEN_TEXT)):
+    for channel, error_text in (
+        (installation_channel, HIDDEN_CHANNEL_TEXT),
+        (own, "refused"),
+        (None, HIDDEN_CHANNEL_TEXT),
+    ):
         row = Delivery(
             channel=channel, channel_name="gone", key="k", kind="firing", payload={}, created_at=0.0,
             next_attempt_at=0.0, last_error="refused",
         )  # fmt: skip
-        assert delivery_row(row, 1.0, is_limited_user=True)["error"] == error_text
-        assert delivery_row(row, 1.0, is_limited_user=False)["error"] == "refused"
-    assert delivery_row(row, 1.0, is_limited_user=False)["channel"] == "gone (deleted)"
+        assert delivery_row_of(row, 1.0, is_limited_user=True)["error"] == error_text
+        assert delivery_row_of(row, 1.0, is_limited_user=False)["error"] == "refused"
+    assert delivery_row_of(row, 1.0, is_limited_user=False)["channel"] == "gone (deleted)"
     row.last_error = ""
-    assert delivery_row(row, 1.0, is_limited_user=True)["error"] == ""
+    assert delivery_row_of(row, 1.0, is_limited_user=True)["error"] == ""

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 from django.test import Client
 
-from dashboards.alerts.presenters import find_prior_changes, reconnect_query
+from dashboards.alerts.presenters import find_prior_changes, reconnect_query_of
 from dashboards.changes.audit_text import describe_action
 from dashboards.changes.target_agents import select_campaign_targets
 from fleet.models.access import Permission
@@ -162,7 +162,7 @@ def test_reconnect_is_offered_where_agents_are_reachable(
     """A silent proxy cannot advise its agents; the page explains it."""
     incident.cause_kind, incident.cause_name = kind, f"{kind}-1"
     table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
-    query, sentence = reconnect_query(incident, state, table)
+    query, sentence = reconnect_query_of(incident, state, table)
     assert (query, sentence[: len(expected[1])]) == expected
     assert bool(sentence) == bool(expected[1])
 
@@ -193,7 +193,7 @@ def test_reconnect_hint_is_absent_when_every_agent_left_the_auth(incident: Incid
     incident.cause_kind, incident.cause_name = "auth", "auth-1"
     table = FakeReader([State.HEALTHY] * 4, as_of=time.time()).table("default", time.time())
     table.memory["last_auth"] = table.heartbeats["auth"] = 1
-    assert reconnect_query(incident, InstanceState.EXPIRED, table) == ("", "")
+    assert reconnect_query_of(incident, InstanceState.EXPIRED, table) == ("", "")
 
 
 def test_list_counts_silenced_incidents_apart(client: Client, person: MakeUser, incident: Incident) -> None:
@@ -225,7 +225,7 @@ def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incide
     """All of its agents are stranded and have their tunnels: the query that is offered finds each of them."""
     incident.cause_kind, incident.cause_name = "auth", "auth-1"
     table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
-    query, _ = reconnect_query(incident, InstanceState.UNHEALTHY, table)
+    query, _ = reconnect_query_of(incident, InstanceState.UNHEALTHY, table)
     targets = select_campaign_targets(table, dict(parse_qsl(query)))
     assert (targets.indices.tolist(), targets.instances_to_leave, targets.connection) == (
         [0, 2],
@@ -233,7 +233,7 @@ def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incide
         "auth",
     )
     bare = replace(table, tunnel_agents=table.tunnel_agents[:0], tunnel_proxies=table.tunnel_proxies[:0])
-    assert reconnect_query(incident, InstanceState.UNHEALTHY, bare) == (
+    assert reconnect_query_of(incident, InstanceState.UNHEALTHY, bare) == (
         "",
         "Refloat cannot move the agents of auth-1: none of them has a reachable tunnel.",
     )
