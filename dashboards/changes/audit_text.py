@@ -10,7 +10,7 @@ from typing import Any
 from fleet.vocabulary.actions import AUDITED_STATES
 
 #: The object of an action, by its first word; others keep that word.
-_SUBJECTS = {
+_SUBJECT_TEXTS = {
     "networking-config": "config change",
     "policy": "policy change",
     "reconnect": "reconnect campaign",
@@ -24,7 +24,7 @@ _SUBJECTS = {
     "policy-target": "policies",
 }
 #: The verb of an action, by its last word; others keep that word.
-_VERBS = {
+_VERB_TEXTS = {
     "retry": "resend",
     "let-go": "release",
     "external-write": "detect external",
@@ -32,7 +32,7 @@ _VERBS = {
     "set": "change",
 }
 #: Names of the forms whose action has no verb, or a verb that repeats the noun.
-_FORMS = {
+_FORM_ACTION_TEXTS = {
     "silences.silence": "create silence",
     "silences.window": "create maintenance window",
     "silences.end": "end silence",
@@ -67,8 +67,8 @@ def describe_action(action: str) -> str:
     if first == "api":
         return f"{rest.replace('_', ' ')} (by API)"
     if first == "page":
-        if rest in _FORMS:
-            return f"{_FORMS[rest]} (in the console)"
+        if rest in _FORM_ACTION_TEXTS:
+            return f"{_FORM_ACTION_TEXTS[rest]} (in the console)"
         subject, _, verb = rest.partition(".")
         return f"{_verb_text_of(verb) if verb else 'submit'} {_subject_text_of(subject)} (in the console)"
     if not rest:
@@ -78,7 +78,7 @@ def describe_action(action: str) -> str:
     return f"{_verb_text_of(rest)} {_subject_text_of(first)}"
 
 
-def differences(before: Any, after: Any) -> list[ValueDifference]:
+def find_differences(before: Any, after: Any) -> list[ValueDifference]:
     """Return the differences between two documents of an entry, by path; all values where there is only one."""
     old, new = _flatten(before), _flatten(after)
     return [
@@ -88,12 +88,12 @@ def differences(before: Any, after: Any) -> list[ValueDifference]:
     ]
 
 
-def _subject_text_of(noun: str) -> str:
-    return _SUBJECTS.get(noun, noun.replace("-", " "))
+def _subject_text_of(subject_word: str) -> str:
+    return _SUBJECT_TEXTS.get(subject_word, subject_word.replace("-", " "))
 
 
-def _verb_text_of(action_word: str) -> str:
-    return _VERBS.get(action_word, action_word.replace("-", " "))
+def _verb_text_of(verb_word: str) -> str:
+    return _VERB_TEXTS.get(verb_word, verb_word.replace("-", " "))
 
 
 def _flatten(document: Any, path: str = "") -> dict[str, str]:

@@ -26,36 +26,40 @@ _TAB_STATES = (
 )
 
 
-def find_agent_rows(change: Change, state: str = "") -> QuerySet[CampaignAgent]:
+def find_agent_rows(change: Change, agent_state: str = "") -> QuerySet[CampaignAgent]:
     """Return the agents of a campaign in one state; all but the pending ones without `state`."""
     rows = change.campaign_agents.all()
-    return rows.filter(state=state) if state else rows.exclude(state=CampaignAgentState.PENDING.value)
+    return (
+        rows.filter(state=agent_state)
+        if agent_state
+        else rows.exclude(state=CampaignAgentState.PENDING.value)
+    )
 
 
-def agent_result_of(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]:
+def campaign_agent_row_of(row: CampaignAgent, instance_names: Mapping[str, str]) -> dict[str, Any]:
     """Return one agent of a campaign as a row. `names`: names of instances by id."""
     return {
         "id": row.agent_id,
         "name": row.name,
         "state": row.state,
         "reason": row.reason,
-        "from_instance": names.get(row.from_instance, row.from_instance),
-        "via_proxy": names.get(row.via_proxy, row.via_proxy),
-        "new_proxy": names.get(row.new_proxy, row.new_proxy),
-        "new_auth": names.get(row.new_auth, row.new_auth),
+        "from_instance": instance_names.get(row.from_instance, row.from_instance),
+        "via_proxy": instance_names.get(row.via_proxy, row.via_proxy),
+        "new_proxy": instance_names.get(row.new_proxy, row.new_proxy),
+        "new_auth": instance_names.get(row.new_auth, row.new_auth),
         "duration_seconds": round(row.ended_at - row.requested_at, 1)
         if row.requested_at and row.ended_at
         else None,
     }
 
 
-def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
+def campaign_context_of(change: Change, agent_state: str, now: float) -> dict[str, Any]:
     """Return a campaign for its page: progress, settings, and agents, all or those in one state."""
     progress, names = campaigns.progress_of(change, now), change_rows.instance_names_of(change)
-    total = max(progress["total_count"], 1)
+    total_count = max(progress["total_count"], 1)
     offset, bar_parts = 0.0, []
     for bar_state in (*_TAB_STATES, CampaignAgentState.SCHEDULED):
-        width = 100 * progress[campaigns.count_field_of(bar_state)] / total
+        width = 100 * progress[campaigns.count_field_of(bar_state)] / total_count
         bar_parts.append({"name": bar_state.value, "x": round(offset, 3), "w": round(width, 3)})
         offset += width
     eta = progress["eta_seconds"]
@@ -63,9 +67,9 @@ def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
         **progress,
         "in_progress_count": progress["in_progress_count"] + progress["scheduled_count"],
     }
-    rows = find_agent_rows(change, state if state in set(map(str, CampaignAgentState)) else "").order_by(
-        F("ended_at").desc(nulls_last=True), F("requested_at").desc(nulls_last=True)
-    )
+    rows = find_agent_rows(
+        change, agent_state if agent_state in set(map(str, CampaignAgentState)) else ""
+    ).order_by(F("ended_at").desc(nulls_last=True), F("requested_at").desc(nulls_last=True))
     settings = campaigns.settings_of(change)
     return {
         **progress,
@@ -73,12 +77,12 @@ def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
         "parts": bar_parts,
         "eta_text": durations.format_readable(round(eta)) if eta else "",
         "rows": [
-            {**agent_result_of(row, names), "label": CampaignAgentState(row.state).label} for row in rows[:_PAGE_SIZE]
+            {**campaign_agent_row_of(row, names), "label": CampaignAgentState(row.state).label} for row in rows[:_PAGE_SIZE]
         ],
         "more": max(rows.count() - _PAGE_SIZE, 0),
-        "state": state,
-        "tabs": [("", "All"), *((state_tab.value, state_tab.label.capitalize()) for state_tab in _TAB_STATES)],
-        "figures": [(state_tab, counts[campaigns.count_field_of(state_tab)]) for state_tab in _TAB_STATES],
+        "state": agent_state,
+        "tabs": [("", "All"), *((tab_state.value, tab_state.label.capitalize()) for tab_state in _TAB_STATES)],
+        "figures": [(tab_state, counts[campaigns.count_field_of(tab_state)]) for tab_state in _TAB_STATES],
         "reasons": campaigns.count_agents_by_reason(change),
         "settings": [(label, f"{asdict(settings)[name]:,} {unit.replace('seconds', 's')}")
                      for name, (_, _, label, unit) in campaign_rules.SETTING_RANGES.items()],

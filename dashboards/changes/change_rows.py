@@ -111,8 +111,8 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         {
             **proxy,
             "tunnels_after": networking_plan.format_range(proxy["tunnels_after"]),
-            "closing_count": _format_counts(proxy["closing_count"]),
-            "opening_count": _format_counts(proxy["opening_count"]),
+            "closing_count": _format_range_or_empty(proxy["closing_count"]),
+            "opening_count": _format_range_or_empty(proxy["opening_count"]),
         }
         for proxy in closing_plan["proxies"]
     ]
@@ -129,8 +129,8 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _format_counts(numbers: Sequence[int]) -> str:
-    return networking_plan.format_range(numbers) if numbers[1] else ""
+def _format_range_or_empty(bounds: Sequence[int]) -> str:
+    return networking_plan.format_range(bounds) if bounds[1] else ""
 
 
 def audit_cells_of(entry: AuditEntry, dump_json: Any) -> list[str]:
@@ -153,7 +153,7 @@ def audit_item_of(entry: AuditEntry) -> dict[str, Any]:
     return {column: getattr(entry, column) for column in AUDIT_COLUMNS} | {"at": entry.at.isoformat()}
 
 
-def outcome_display_of(change: Change) -> dict[str, Any] | None:
+def outcome_context_of(change: Change) -> dict[str, Any] | None:
     """Return the result of a change beside its plan; None while there is none."""
     if not change.outcome:
         return None
@@ -180,11 +180,11 @@ def stale_context_of(row: Change) -> dict[str, Any] | None:
     """Return what was written since a config change was planned, if the change was not applied; else None."""
     if row.state not in ("planned", "failed"):
         return None
-    desired_resource, read_state = (
+    desired_resource, networking_reading = (
         config_yaml.from_document(row.after, strict=False),
         revisions.last_reading_of(row.cluster_id),
     )
-    stored_revision = read_state.current if read_state is not None else None
+    stored_revision = networking_reading.current if networking_reading is not None else None
     if (
         stored_revision is None
         or stored_revision.revision == desired_resource.revision

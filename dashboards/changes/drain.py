@@ -17,15 +17,15 @@ from fleet.vocabulary.instances import InstanceState
 
 
 @dataclass(frozen=True, slots=True)
-class DrainTarget:
+class TargetInstance:
     """An instance to drain or undrain."""
 
     cluster: str
     view: InstanceView
     #: No other instance of the same kind accepts connections.
-    is_last: bool
+    is_last_of_kind: bool
     #: Names of all instances of the cluster, by id.
-    names: Mapping[str, str]
+    instance_names: Mapping[str, str]
 
     @property
     def row(self) -> Drain | None:
@@ -33,7 +33,7 @@ class DrainTarget:
         return Drain.objects.filter(cluster=self.cluster, instance=self.view.facts.id).first()
 
 
-def find_target(cluster: str, instance_id: str, now: float) -> DrainTarget | None:
+def find_target_instance(cluster: str, instance_id: str, now: float) -> TargetInstance | None:
     """Return the instance with this id; None when there is none in the fleet."""
     views = record_reader.reader().instances(cluster, now)
     view = next((view for view in views if view.facts.id == instance_id), None)
@@ -45,7 +45,7 @@ def find_target(cluster: str, instance_id: str, now: float) -> DrainTarget | Non
         if other_view.facts.kind is view.facts.kind and other_view is not view
     )
     names = {other_view.facts.id: other_view.facts.name for other_view in views}
-    return DrainTarget(cluster, view, not any(map(accepts_connections, same_kind_views)), names)
+    return TargetInstance(cluster, view, not any(map(accepts_connections, same_kind_views)), names)
 
 
 def accepts_connections(view: InstanceView) -> bool:
@@ -53,10 +53,12 @@ def accepts_connections(view: InstanceView) -> bool:
     return view.state is InstanceState.OK and view.drain_request is None
 
 
-def request_drain(target: DrainTarget, actor: RequestActor, *, should_drain: bool, reason: str) -> Drain:
+def request_drain(
+    target_instance: TargetInstance, actor: RequestActor, *, should_drain: bool, reason: str
+) -> Drain:
     """Store the request and its audit entry, and have a worker send it to the instance."""
-    facts = target.view.facts
+    facts = target_instance.view.facts
     drain_request = InstanceDrainRequest(facts.id, facts.name, should_drain, reason, actor)
-    row = drains.record_drain_request(target.cluster, drain_request, timezone.now)
+    row = drains.record_drain_request(target_instance.cluster, drain_request, timezone.now)
     request_actor.enqueue("fleet.tasks.apply_drains")
     return row

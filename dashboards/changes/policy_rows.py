@@ -55,7 +55,7 @@ def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
     }
 
 
-def tables_of(
+def role_tables_of(
     instance_rows: tuple[InstanceRow, ...], desired_values: Mapping[str, Mapping[str, str]], now: float
 ) -> list[dict[str, Any]]:
     """Return one table per role: its policies, the role's desired values, and its instances."""

@@ -17,7 +17,7 @@ from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 #: Template variables that only some kinds set, with their defaults.
-_EMPTY_CONTEXT: Mapping[str, Any] = {
+_DEFAULT_CONTEXT: Mapping[str, Any] = {
     "diff": [],
     "closing": None,
     "outcome": None,
@@ -28,37 +28,37 @@ _EMPTY_CONTEXT: Mapping[str, Any] = {
 }
 
 
-class Presenter(Protocol):
+class ChangePresenter(Protocol):
     """Presents one kind of change."""
 
     #: Buttons that end a change in progress: action and label.
     end_actions: tuple[tuple[str, str], ...] = ()
 
     @abstractmethod
-    def details_of(self, change: Change, state: str) -> dict[str, Any]:
+    def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
         """Return the template variables of this kind. `state`: only agents in this state; empty: all."""
 
 
-class NetworkingPresenter(Presenter):
+class NetworkingPresenter(ChangePresenter):
     """Presents a config change: changed fields, tunnels that close, conflicts."""
 
     @override
-    def details_of(self, change: Change, state: str) -> dict[str, Any]:
+    def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
         return {
             "diff": change_rows.diff_rows_of(change.before, change.after),
             "closing": change_rows.closing_context_of(change.plan),
-            "outcome": change_rows.outcome_display_of(change),
+            "outcome": change_rows.outcome_context_of(change),
             "stale": change_rows.stale_context_of(change),
         }
 
 
-class PolicyPresenter(Presenter):
+class PolicyPresenter(ChangePresenter):
     """Presents a policy change and its rollout."""
 
     end_actions = (("abort", "Abort rollout"),)
 
     @override
-    def details_of(self, change: Change, state: str) -> dict[str, Any]:
+    def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
         return {
             "rollout": policy_rows.rollout_context_of(change),
             "overtaken": self._stale_sentence_of(change),
@@ -75,17 +75,19 @@ class PolicyPresenter(Presenter):
         return ""
 
 
-class CampaignPresenter(Presenter):
+class CampaignPresenter(ChangePresenter):
     """Presents a reconnect campaign."""
 
     end_actions = (("stop", "Stop after current agents"), ("abort", "Abort campaign"))
 
     @override
-    def details_of(self, change: Change, state: str) -> dict[str, Any]:
-        return {"campaign": campaign_rows.campaign_context(change, state, record_reader.current_time())}
+    def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
+        return {
+            "campaign": campaign_rows.campaign_context_of(change, agent_state, record_reader.current_time())
+        }
 
 
-PRESENTERS: Mapping[ChangeKind, Presenter] = {
+PRESENTERS: Mapping[ChangeKind, ChangePresenter] = {
     ChangeKind.NETWORKING_CONFIG: NetworkingPresenter(),
     ChangeKind.POLICY: PolicyPresenter(),
     ChangeKind.RECONNECT: CampaignPresenter(),
@@ -93,11 +95,11 @@ PRESENTERS: Mapping[ChangeKind, Presenter] = {
 _TOGGLE_ACTIONS = {ChangeState.RUNNING: ("pause", "Pause"), ChangeState.PAUSED: ("resume", "Resume")}
 
 
-def context_of(change: Change, state: str = "") -> dict[str, Any]:
+def context_of(change: Change, agent_state: str = "") -> dict[str, Any]:
     """Return the template variables of a change's kind; `action_buttons`: the buttons for a change in progress."""
     presenter, toggle_action = (
         PRESENTERS[ChangeKind(change.kind)],
         _TOGGLE_ACTIONS.get(ChangeState(change.state)),
     )
     actions = [toggle_action, *presenter.end_actions] if toggle_action and presenter.end_actions else []
-    return {**_EMPTY_CONTEXT, "action_buttons": actions, **presenter.details_of(change, state)}
+    return {**_DEFAULT_CONTEXT, "action_buttons": actions, **presenter.details_of(change, agent_state)}

@@ -25,38 +25,42 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ta
     At least one of them is required. `connection`, "tunnel" or "auth", is what moves; "auth" is the default where
     `auth` is given. Raises ChangeRefusedError with problems by field.
     """
-    query, proxy, auth, agent_list = (
+    query, proxy, auth, agent_list_text = (
         filters.get(name, "").strip() for name in ("q", "proxy", "auth", "agents")
     )
     connection = _parse_connection_kind(filters.get("connection", "").strip(), proxy, auth)
-    if not (query or proxy or auth or agent_list):
-        raise _field_error("q", "select target agents by a search, a proxy, an auth or a list of agents")
+    if not (query or proxy or auth or agent_list_text):
+        raise _create_field_error(
+            "q", "select target agents by a search, a proxy, an auth or a list of agents"
+        )
     mask = np.ones(len(table.ids), np.bool_)
-    phrases: list[str] = []
+    description_parts: list[str] = []
     instances_to_leave: tuple[str, ...] = ()
     if query:
         try:
-            matches = agent_query.select(table, agent_query.parse(query))
+            matching_indices = agent_query.select(table, agent_query.parse(query))
         except QueryError as error:
-            raise _field_error("q", str(error)) from None
-        mask &= np.isin(np.arange(len(table.ids)), matches)
-        phrases.append(f"matching {query}")
+            raise _create_field_error("q", str(error)) from None
+        mask &= np.isin(np.arange(len(table.ids)), matching_indices)
+        description_parts.append(f"matching {query}")
     if proxy:
-        index, identity, name = _find_instance(table, InstanceKind.PROXY, proxy)
+        index, instance_id, name = _find_instance(table, InstanceKind.PROXY, proxy)
         proxy_mask = np.zeros(len(table.ids), np.bool_)
         proxy_mask[table.tunnel_agents[table.tunnel_proxies == index]] = True
         mask &= proxy_mask
-        instances_to_leave = (identity,)
-        phrases.append(f"with a tunnel to {name}")
+        instances_to_leave = (instance_id,)
+        description_parts.append(f"with a tunnel to {name}")
     if auth:
-        index, identity, name = _find_instance(table, InstanceKind.AUTH, auth)
+        index, instance_id, name = _find_instance(table, InstanceKind.AUTH, auth)
         mask &= table.memory["last_auth"] == index
-        instances_to_leave = (identity,)
-        phrases.append(f"connected to {name}")
-    if agent_list:
-        mask &= _mask_by_list(table, agent_list)
-        phrases.append("from a list")
-    return TargetAgents(np.flatnonzero(mask), ", ".join(phrases)[:150], instances_to_leave, connection)
+        instances_to_leave = (instance_id,)
+        description_parts.append(f"connected to {name}")
+    if agent_list_text:
+        mask &= _mask_by_list(table, agent_list_text)
+        description_parts.append("from a list")
+    return TargetAgents(
+        np.flatnonzero(mask), ", ".join(description_parts)[:150], instances_to_leave, connection
+    )
 
 
 def _parse_connection_kind(text: str, proxy: str, auth: str) -> ConnectionKind:
@@ -66,11 +70,11 @@ def _parse_connection_kind(text: str, proxy: str, auth: str) -> ConnectionKind:
         raise ChangeRefusedError(f"connection: {problem}", {"connection": problem})
     connection = ConnectionKind(text) if text else ConnectionKind.AUTH if auth else ConnectionKind.TUNNEL
     if auth and connection is ConnectionKind.TUNNEL:
-        raise _field_error(
+        raise _create_field_error(
             "auth", "to move agents away from an auth, select auth connections as the connection to move"
         )
     if proxy and connection is ConnectionKind.AUTH:
-        raise _field_error(
+        raise _create_field_error(
             "proxy",
             "a proxy can be selected only if the connection to move is the tunnel, not the auth connection",
         )
@@ -82,20 +86,20 @@ def _find_instance(table: FleetTable, kind: InstanceKind, text: str) -> tuple[in
         facts = view.facts
         if facts.kind is kind and text in (facts.id, facts.name):
             return index, facts.id, facts.name
-    raise _field_error(str(kind), f"{kind} {text!r} was not found")
+    raise _create_field_error(str(kind), f"{kind} {text!r} was not found")
 
 
-def _mask_by_list(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    names = set(re.split(r"[\s,;]+", text)) - {""}
-    if len(names) > _MAX_NAMES:
+def _mask_by_list(table: FleetTable, list_text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    names_or_ids = set(re.split(r"[\s,;]+", list_text)) - {""}
+    if len(names_or_ids) > _MAX_NAMES:
         raise ChangeRefusedError(
             f"the list has more than {_MAX_NAMES:,} agents",
             {"agents": f"enter at most {_MAX_NAMES:,} names or ids"},
         )
     mask = np.zeros(len(table.ids), np.bool_)
-    unknown_names = set(names)
+    unknown_names = set(names_or_ids)
     for index, pair in enumerate(zip(table.ids, table.names, strict=True)):
-        matched_names = names.intersection(pair)
+        matched_names = names_or_ids.intersection(pair)
         if matched_names:
             mask[index] = True
             unknown_names -= matched_names
@@ -113,5 +117,5 @@ def _mask_by_list(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dty
     return mask
 
 
-def _field_error(field: str, problem: str) -> ChangeRefusedError:
+def _create_field_error(field: str, problem: str) -> ChangeRefusedError:
     return ChangeRefusedError(problem, {field: problem})

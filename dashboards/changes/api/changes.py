@@ -45,10 +45,12 @@ per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _AUDIT = ApiAccess(Permission.VIEW_AUDIT)
-_CONFIG = ApiAccess(Permission.CHANGE_CONFIG)
+_CHANGE_CONFIG = ApiAccess(Permission.CHANGE_CONFIG)
 _LIST_LIMIT = 100
 #: If-Match of a request names the step of the change that the caller saw.
-_STEP_202, _STEP_201, _STEP_200 = (document_if_match("/changes/{id}", status) for status in (202, 201, 200))
+_IF_MATCH_202, _IF_MATCH_201, _IF_MATCH_200 = (
+    document_if_match("/changes/{id}", status) for status in (202, 201, 200)
+)
 
 
 class ChangesResponse(Schema):
@@ -162,7 +164,7 @@ def get_change(request: HttpRequest, response: HttpResponse, cluster: str, chang
     "/changes/{int:change_id}/confirm",
     auth=_ACT,
     response={202: ChangeResponse, **REFUSAL_RESPONSES},
-    openapi_extra=_STEP_202,
+    openapi_extra=_IF_MATCH_202,
 )
 def confirm_change(
     request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ConfirmChangeRequest
@@ -175,14 +177,14 @@ def confirm_change(
     kinds.confirm(
         row, request_actor_of(request), reason=body.reason, typed_name=body.confirmation, now=timezone.now()
     )
-    return _start_change(response, row)
+    return _enqueue_and_respond(response, row)
 
 
 @per_cluster.post(
     "/changes/{int:change_id}/approve",
     auth=_ACT,
     response={202: ChangeResponse, **REFUSAL_RESPONSES},
-    openapi_extra=_STEP_202,
+    openapi_extra=_IF_MATCH_202,
 )
 def approve_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Approve a change.
@@ -191,14 +193,14 @@ def approve_change(request: HttpRequest, response: HttpResponse, cluster: str, c
     """
     row = require_permitted_change(request, cluster, change_id)
     changes.approve(row, request_actor_of(request), now=timezone.now())
-    return _start_change(response, row)
+    return _enqueue_and_respond(response, row)
 
 
 @per_cluster.post(
     "/changes/{int:change_id}/cancel",
     auth=_ACT,
     response={200: ChangeResponse, **REFUSAL_RESPONSES},
-    openapi_extra=_STEP_200,
+    openapi_extra=_IF_MATCH_200,
 )
 def cancel_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Cancel a change.
@@ -212,9 +214,9 @@ def cancel_change(request: HttpRequest, response: HttpResponse, cluster: str, ch
 
 @per_cluster.post(
     "/changes/{int:change_id}/undo",
-    auth=_CONFIG,
+    auth=_CHANGE_CONFIG,
     response={201: ChangeResponse, **REFUSAL_RESPONSES},
-    openapi_extra=_STEP_201,
+    openapi_extra=_IF_MATCH_201,
 )
 def undo_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Plan the undo of a change.
@@ -224,8 +226,8 @@ def undo_change(request: HttpRequest, response: HttpResponse, cluster: str, chan
     """
     row = require_change(cluster, change_id)
     require_if_match(request, row)
-    undo_change = kind_of(row).undo(row, request_actor_of(request), timezone.now(), record())
-    return Status(201, respond_with_change(response, undo_change))
+    undo = kind_of(row).undo(row, request_actor_of(request), timezone.now(), record())
+    return Status(201, respond_with_change(response, undo))
 
 
 @per_cluster.get("/audit", auth=_AUDIT, response={200: AuditResponse, **REFUSAL_RESPONSES})
@@ -237,7 +239,7 @@ def list_audit_entries(request: HttpRequest, cluster: str, filters: Query[AuditF
     query = AuditQuery.from_parameters({**filters.dict(exclude={"limit"}), "kind": filters.actor_kind})
     is_limited_user = has_cluster_limit(caller_of(request))
     rows = list(
-        query.find_rows(require_cluster(cluster), timezone.now(), is_limited_user=is_limited_user)[
+        query.find_entries(require_cluster(cluster), timezone.now(), is_limited_user=is_limited_user)[
             : filters.limit + 1
         ]
     )
@@ -279,7 +281,7 @@ def require_permitted_change(request: HttpRequest, cluster: str, change_id: int)
     return row
 
 
-def _start_change(response: HttpResponse, row: Change) -> Any:
+def _enqueue_and_respond(response: HttpResponse, row: Change) -> Any:
     if changes.can_start(row):
         request_actor.enqueue_change(row)
     return Status(202, respond_with_change(response, row))

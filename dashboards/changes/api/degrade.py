@@ -14,7 +14,7 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.changes.api.drain import require_reason, require_target
+from dashboards.changes.api.drain import require_reason, require_target_instance
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
@@ -73,7 +73,7 @@ def degrade_instance(
 
     A worker asks the instance to report itself as degraded, so that balancers prefer other instances.
     """
-    facts = require_target(cluster, instance_id).view.facts
+    facts = require_target_instance(cluster, instance_id).view.facts
     require_reauthentication(request)
     actor, seconds = request_actor_of(request), body.minutes * 60 if body.is_degraded else 0.0
     degrade_request = DegradeRequest(

@@ -10,7 +10,7 @@ from ninja import Router
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.changes.drain import DrainTarget, find_target, request_drain
+from dashboards.changes.drain import TargetInstance, find_target_instance, request_drain
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -73,8 +73,8 @@ def get_drain_request(request: HttpRequest, cluster: str, instance_id: str) -> A
 
     The response has the last request, and whether the instance accepted it.
     """
-    target = require_target(cluster, instance_id)
-    return _create_response(target, target.row)
+    target_instance = require_target_instance(cluster, instance_id)
+    return _create_response(target_instance, target_instance.row)
 
 
 @per_cluster.post(
@@ -85,26 +85,31 @@ def drain_instance(request: HttpRequest, cluster: str, instance_id: str, body: D
 
     A worker sends the request to the instance within seconds. A drained instance accepts no new connections.
     """
-    target = require_target(cluster, instance_id)
+    target_instance = require_target_instance(cluster, instance_id)
     require_reauthentication(request)
     reason = require_reason(body.reason)
-    if body.is_drained and target.is_last and not body.allow_last:
-        facts = target.view.facts
+    if body.is_drained and target_instance.is_last_of_kind and not body.allow_last:
+        facts = target_instance.view.facts
         raise HttpError(
             409,
             f"No other {facts.kind.value} accepts connections. Send `allow_last: true` to drain {facts.name} anyway.",
         )
     return _create_response(
-        target, request_drain(target, request_actor_of(request), should_drain=body.is_drained, reason=reason)
+        target_instance,
+        request_drain(
+            target_instance, request_actor_of(request), should_drain=body.is_drained, reason=reason
+        ),
     )
 
 
-def require_target(cluster: str, instance_id: str) -> DrainTarget:
+def require_target_instance(cluster: str, instance_id: str) -> TargetInstance:
     """Return the instance. Raises HttpError 404."""
-    target = find_target(require_cluster(cluster), instance_id, record_reader.current_time())
-    if target is None:
+    target_instance = find_target_instance(
+        require_cluster(cluster), instance_id, record_reader.current_time()
+    )
+    if target_instance is None:
         raise HttpError(404, f"Instance {instance_id} was not found in cluster {cluster}.")
-    return target
+    return target_instance
 
 
 def require_reason(text: str) -> str:
@@ -117,8 +122,8 @@ def require_reason(text: str) -> str:
     return reason
 
 
-def _create_response(target: DrainTarget, row: Drain | None) -> DrainResponse:
-    facts = target.view.facts
+def _create_response(target_instance: TargetInstance, row: Drain | None) -> DrainResponse:
+    facts = target_instance.view.facts
     return DrainResponse(
         id=facts.id,
         name=facts.name,
@@ -128,5 +133,5 @@ def _create_response(target: DrainTarget, row: Drain | None) -> DrainResponse:
         requested_at=None if row is None else row.requested_at,
         applied_at=None if row is None else row.applied_at,
         error="" if row is None else row.error,
-        is_draining=target.view.drain_request is not None,
+        is_draining=target_instance.view.drain_request is not None,
     )

@@ -37,9 +37,9 @@ from fleet.vocabulary.changes import ChangeKind
 router = Router()
 per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
-_CHANGE = ApiAccess(Permission.CHANGE_CONFIG)
-_REVISIONS = 100
-_PLANS = document_if_match("/networking-config", 201)
+_CHANGE_CONFIG = ApiAccess(Permission.CHANGE_CONFIG)
+_MAX_REVISIONS = 100
+_IF_MATCH_201 = document_if_match("/networking-config", 201)
 
 
 class NetworkingConfigResponse(Schema):
@@ -110,16 +110,16 @@ def get_networking_config(request: HttpRequest, response: HttpResponse, cluster:
     Send its ETag as If-Match when you plan a change.
     """
     current = networking.require_current_revision(require_cluster(cluster))
-    row = networking.last_reading_of(cluster)
-    assert row is not None, "it was read, so there is a row"
+    networking_reading = networking.last_reading_of(cluster)
+    assert networking_reading is not None, "it was read, so there is a row"
     set_etag(response, current.revision)
     return NetworkingConfigResponse(
         cluster=cluster,
         revision=current.revision,
         origin=networking.resource_of(current).origin,
-        read_at=row.read_at,
-        error=row.error,
-        supports_graceful_closing=row.knows_closing,
+        read_at=networking_reading.read_at,
+        error=networking_reading.error,
+        supports_graceful_closing=networking_reading.knows_closing,
         document=current.document,
     )
 
@@ -134,7 +134,7 @@ def list_networking_revisions(request: HttpRequest, cluster: str) -> Any:
 
     The list has the newest 100 revisions, the current one first.
     """
-    rows = NetworkingRevision.objects.filter(cluster=require_cluster(cluster))[:_REVISIONS]
+    rows = NetworkingRevision.objects.filter(cluster=require_cluster(cluster))[:_MAX_REVISIONS]
     return NetworkingRevisionsResponse(
         cluster=cluster,
         revisions=[
@@ -153,9 +153,9 @@ def list_networking_revisions(request: HttpRequest, cluster: str) -> Any:
 
 @per_cluster.post(
     "/networking-config/plan",
-    auth=_CHANGE,
+    auth=_CHANGE_CONFIG,
     response={201: ChangeResponse, **REFUSAL_RESPONSES},
-    openapi_extra=_PLANS,
+    openapi_extra=_IF_MATCH_201,
 )
 def plan_networking_change(
     request: HttpRequest, response: HttpResponse, cluster: str, body: NetworkingPlanRequest

@@ -30,8 +30,8 @@ from fleet.models.access import Permission
 
 router = Router()
 per_cluster = PerCluster(router)
-_VIEW, _CHANGE = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.CHANGE_CONFIG)
-_PLANS = document_if_match("/policies", 201)
+_VIEW, _CHANGE_CONFIG = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.CHANGE_CONFIG)
+_IF_MATCH_201 = document_if_match("/policies", 201)
 
 
 class PolicyItem(Schema):
@@ -155,9 +155,9 @@ def get_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> 
 
 @per_cluster.post(
     "/policies/plan",
-    auth=_CHANGE,
+    auth=_CHANGE_CONFIG,
     response={201: ChangeResponse, **REFUSAL_RESPONSES},
-    openapi_extra=_PLANS,
+    openapi_extra=_IF_MATCH_201,
 )
 def plan_policy_change(
     request: HttpRequest, response: HttpResponse, cluster: str, body: PolicyPlanRequest

@@ -34,7 +34,7 @@ from fleet.models.moments import to_seconds
 router = Router()
 per_cluster = PerCluster(router)
 _VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEET)
-_STEP = document_if_match("/changes/{id}", 200)
+_IF_MATCH_200 = document_if_match("/changes/{id}", 200)
 
 
 class CampaignPlanRequest(RequestBody):
@@ -197,14 +197,14 @@ def list_campaign_agents(
 
     Each agent has its state and its result.
     """
-    return _create_results_response(change_routes.require_change(cluster, change_id), filters)
+    return _create_agents_response(change_routes.require_change(cluster, change_id), filters)
 
 
 @per_cluster.post(
     "/changes/{int:change_id}/actions",
     auth=_ACT,
     response={200: ChangeProgressResponse, **REFUSAL_RESPONSES},
-    openapi_extra=_STEP,
+    openapi_extra=_IF_MATCH_200,
 )
 def run_change_action(
     request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ChangeActionRequest
@@ -231,7 +231,7 @@ def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProg
     return ChangeProgressResponse(**common, **kind_of(row).progress_of(row, to_seconds(timezone.now())))
 
 
-def _create_results_response(row: Change, filters: CampaignAgentFilters) -> CampaignAgentsResponse:
+def _create_agents_response(row: Change, filters: CampaignAgentFilters) -> CampaignAgentsResponse:
     agent_rows = row.campaign_agents.filter(position__gt=filters.after)
     if filters.state:
         agent_rows = agent_rows.filter(state=filters.state.replace("\0", ""))
@@ -240,6 +240,7 @@ def _create_results_response(row: Change, filters: CampaignAgentFilters) -> Camp
     return CampaignAgentsResponse(
         next=page_rows[-1].position if len(rows) > filters.limit else None,
         agents=[
-            CampaignAgentItem(**campaign_rows.agent_result_of(agent_row, names)) for agent_row in page_rows
+            CampaignAgentItem(**campaign_rows.campaign_agent_row_of(agent_row, names))
+            for agent_row in page_rows
         ],
     )

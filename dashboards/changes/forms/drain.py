@@ -19,9 +19,9 @@ class DrainForm(forms.Form):
     )
     sure = forms.BooleanField(label="Drain although no other instance of this kind accepts connections")
 
-    def __init__(self, *args: Any, last: bool, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, is_last_of_kind: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not last:
+        if not is_last_of_kind:
             del self.fields["sure"]
 
     def clean_reason(self) -> str:

@@ -52,17 +52,17 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-_BY_NAME = {field.name: field for field in FIELDS}
+_FIELDS_BY_NAME = {field.name: field for field in FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkingFieldRow:
     """One field of the form in the template."""
 
-    bound: BoundField
+    bound_field: BoundField
     key: str
     #: The valid range, in words.
-    range: str
+    range_text: str
     #: The value in effect when the field is empty.
     empty_meaning: str
     #: The present value.
@@ -104,7 +104,7 @@ class NetworkingForm(forms.Form):
             if field.name in self.errors:
                 continue
             try:
-                field_values[field.name] = _parse_field(field, data.get(field.name, ""))
+                field_values[field.name] = _parse_field_value(field, data.get(field.name, ""))
             except NetworkingConfigError as error:
                 self.add_problems({problem.key: problem.sentence for problem in error.problems})
         # A field that cannot be parsed keeps its present value, so that the others are checked too.
@@ -121,10 +121,11 @@ class NetworkingForm(forms.Form):
             field = next((config_field for config_field in FIELDS if config_field.key == key), None)
             self.add_error(field.name if field else None, f"{sentence[:1].upper()}{sentence[1:]}.")
 
-    def sections(self) -> Sequence[tuple[str, list[NetworkingFieldRow]]]:
+    def build_sections(self) -> Sequence[tuple[str, list[NetworkingFieldRow]]]:
         """Return the sections of the form, each with its heading and fields."""
         return [
-            (heading, [self._field_row_of(_BY_NAME[name]) for name in names]) for heading, names in SECTIONS
+            (heading, [self._field_row_of(_FIELDS_BY_NAME[name]) for name in names])
+            for heading, names in SECTIONS
         ]
 
     def _field_row_of(self, field: ConfigField) -> NetworkingFieldRow:
@@ -139,7 +140,7 @@ class NetworkingForm(forms.Form):
         return NetworkingFieldRow(
             self[field.name],
             field.key,
-            _format_range(field.name),
+            _format_field_range(field.name),
             field.zero_meaning,
             field.zero_meaning
             if field_value == 0 and field.zero_meaning
@@ -164,7 +165,7 @@ def _initial_value_of(field: ConfigField, field_value: FieldValue) -> FieldValue
     return durations.format_exact(float(field_value)) if field.kind is FieldKind.DURATION else field_value
 
 
-def _parse_field(field: ConfigField, raw_value: Any) -> FieldValue:
+def _parse_field_value(field: ConfigField, raw_value: Any) -> FieldValue:
     if field.kind is FieldKind.SWITCH:
         return bool(raw_value)
     if field.kind is FieldKind.TEXT:
@@ -204,8 +205,8 @@ def _create_form_field(field: ConfigField, base: NetworkingConfig) -> forms.Fiel
     return forms.CharField(widget=widget, strip=False, **field_options)
 
 
-def _format_range(name: str) -> str:
-    field = _BY_NAME[name]
+def _format_field_range(field_name: str) -> str:
+    field = _FIELDS_BY_NAME[field_name]
     if field.kind is FieldKind.DURATION:
         return f"{durations.format_readable(field.lowest)} to {durations.format_readable(field.highest)}"
     if field.kind is FieldKind.INTEGER:

@@ -14,8 +14,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
-from dashboards.changes.audit_query import PAGE_SIZE, PERIODS, AuditQuery
-from dashboards.changes.audit_text import describe_action, differences
+from dashboards.changes.audit_query import PAGE_SIZE, TIME_RANGES, AuditQuery
+from dashboards.changes.audit_text import describe_action, find_differences
 from dashboards.changes.change_rows import AUDIT_COLUMNS
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
@@ -26,7 +26,7 @@ from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.changes import ActorKind
 
 #: Largest number of entries in an export, newest first.
-_MAX_FILE_ROWS = 50_000
+_MAX_EXPORT_ROWS = 50_000
 
 
 @requires(Permission.VIEW_AUDIT)
@@ -36,7 +36,7 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `since`,
     `older`, `export`."""
     query = AuditQuery.from_parameters(request.GET.dict())
-    rows = list(_find_rows(request, query, cluster)[: PAGE_SIZE + 1])
+    rows = list(_find_entries(request, query, cluster)[: PAGE_SIZE + 1])
     parameters = request.GET.copy()
     parameters.pop("before", None)
     export = parameters.urlencode()
@@ -49,14 +49,14 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
             {
                 "entry": entry,
                 "words": describe_action(entry.action),
-                "differences": differences(entry.before, entry.after),
+                "differences": find_differences(entry.before, entry.after),
             }
             for entry in rows[:PAGE_SIZE]
         ],
         "query": query,
         "outcomes": tuple(AuditOutcome),
         "kinds": tuple(ActorKind),
-        "since": PERIODS,
+        "since": TIME_RANGES,
         "older": f"?{parameters.urlencode()}" if len(rows) > PAGE_SIZE else "",
         "export": f"?{export}" if export else "",
     }
@@ -82,7 +82,8 @@ def audit_json(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
     """Download the filtered audit log as JSON Lines, one entry per line."""
     query = AuditQuery.from_parameters(request.GET.dict())
     audit_rows = (
-        change_rows.audit_item_of(entry) for entry in _find_rows(request, query, cluster)[:_MAX_FILE_ROWS]
+        change_rows.audit_item_of(entry)
+        for entry in _find_entries(request, query, cluster)[:_MAX_EXPORT_ROWS]
     )
     text = "".join(json.dumps(audit_row, separators=(",", ":")) + "\n" for audit_row in audit_rows)
     return _create_file_response(text, "application/x-ndjson", f"{cluster}-audit.jsonl")
@@ -92,18 +93,20 @@ def _create_csv(request: HttpRequest, query: AuditQuery, cluster: str) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(AUDIT_COLUMNS)
-    entries = _find_rows(request, query, cluster)[:_MAX_FILE_ROWS]
+    entries = _find_entries(request, query, cluster)[:_MAX_EXPORT_ROWS]
     writer.writerows(change_rows.audit_cells_of(entry, json.dumps) for entry in entries)
     return buffer.getvalue()
 
 
-def _find_rows(request: HttpRequest, query: AuditQuery, cluster: str) -> QuerySet[AuditEntry]:
-    return query.find_rows(
+def _find_entries(request: HttpRequest, query: AuditQuery, cluster: str) -> QuerySet[AuditEntry]:
+    return query.find_entries(
         cluster, timezone.now(), is_limited_user=has_cluster_limit(signed_in_user_of(request))
     )
 
 
-def _create_file_response(text: str, kind: str, name: str) -> HttpResponseBase:
+def _create_file_response(text: str, content_type: str, file_name: str) -> HttpResponseBase:
     return HttpResponse(
-        text, content_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        text,
+        content_type=content_type,
+        headers={"Content-Disposition": f'attachment; filename="{file_name}"'},
     )

@@ -54,14 +54,14 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     require_permission(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
     form_action = request.POST.get("do", "")
     try:
-        next_row = _run_action(request, row, form_action)
+        next_change = _run_action(request, row, form_action)
     except ChangeRefusedError as error:
         row.refresh_from_db()
         # The plan of the undo has no fields on this page.
         return _render_change(
             request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error
         )
-    return redirect(f"{prefix_of(cluster)}/changes/{next_row.pk}/")
+    return redirect(f"{prefix_of(cluster)}/changes/{next_change.pk}/")
 
 
 def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:

@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.changes.drain import find_target, request_drain
+from dashboards.changes.drain import find_target_instance, request_drain
 from dashboards.changes.forms.drain import DrainForm
 from dashboards.fleet import history
 from dashboards.shared import presenters, recent_proof, record_reader, request_actor
@@ -32,13 +32,14 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     reach its agents), `form`, `turns` (InstanceStateRow).
     """
     now = record_reader.current_time()
-    target = find_target(cluster, instance_id, now)
-    if target is None:
+    target_instance = find_target_instance(cluster, instance_id, now)
+    if target_instance is None:
         raise Http404(f"Instance {instance_id} was not found.")
-    view, row = target.view, target.row
+    view, row = target_instance.view, target_instance.row
     form_action = request.POST.get("action")
     form = DrainForm(
-        request.POST if request.method == "POST" else None, last=target.is_last and form_action != "undrain"
+        request.POST if request.method == "POST" else None,
+        is_last_of_kind=target_instance.is_last_of_kind and form_action != "undrain",
     )
     if form_action in ("drain", "undrain") and form.is_valid():
         recent_proof.require(request)
@@ -46,18 +47,21 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         reason = form.cleaned_data["reason"]
         request_drain(
-            target, request_actor.actor_of(request, user), should_drain=form_action == "drain", reason=reason
+            target_instance,
+            request_actor.actor_of(request, user),
+            should_drain=form_action == "drain",
+            reason=reason,
         )
-        effect = "drain" if form_action == "drain" else "accept connections again"
-        messages.success(request, f"Request sent: {view.facts.name} will {effect} within seconds.")
+        effect_text = "drain" if form_action == "drain" else "accept connections again"
+        messages.success(request, f"Request sent: {view.facts.name} will {effect_text} within seconds.")
         return redirect(f"{prefix_of(cluster)}/")
     context = {
-        "card": presenters.instance_card(view, now, target.names),
+        "card": presenters.instance_card(view, now, target_instance.names),
         "row": row,
         "drained": view.drain_request is not None or (row is not None and row.is_drained),
         # Agents of an unreachable auth can still move: requests reach them through their tunnels.
         "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF_STATES,
-        "last": target.is_last,
+        "last": target_instance.is_last_of_kind,
         "form": form,
         "turns": history.read_instance_states(cluster, instance_id, now),
     }

@@ -66,21 +66,21 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
     Template `dashboards/networking.html`: `page`, `reading`, `current`, `tab` (EditorTab), `revisions`, `owned`
     (managed by the auths' config file), `can_change`.
     """
-    read_state = networking.last_reading_of(cluster)
-    if read_state is None or read_state.current is None:
-        return _render_page(request, cluster, read_state, None)
+    networking_reading = networking.last_reading_of(cluster)
+    if networking_reading is None or networking_reading.current is None:
+        return _render_page(request, cluster, networking_reading, None)
     if request.method == "POST":
-        return _handle_post(request, cluster, read_state, read_state.current)
+        return _handle_post(request, cluster, networking_reading, networking_reading.current)
     return _render_page(
         request,
         cluster,
-        read_state,
-        _create_editor_tab(read_state, read_state.current, request.GET.get("tab", "form")),
+        networking_reading,
+        _create_editor_tab(networking_reading, networking_reading.current, request.GET.get("tab", "form")),
     )
 
 
 def _handle_post(
-    request: HttpRequest, cluster: str, read_state: NetworkingReading, current: NetworkingRevision
+    request: HttpRequest, cluster: str, networking_reading: NetworkingReading, current: NetworkingRevision
 ) -> HttpResponseBase:
     require_permission(request, Permission.CHANGE_CONFIG, cluster)
     actor, now = request_actor.signed_in_actor_of(request), timezone.now()
@@ -95,34 +95,34 @@ def _handle_post(
         )
         undone_change_id = current.change_id if current.previous_id == old_revision.pk else None
         base_revision, desired_config = current, _config_of(old_revision)
-        tab = _create_editor_tab(read_state, base_revision, "form", desired_config)
+        tab = _create_editor_tab(networking_reading, base_revision, "form", desired_config)
     else:
         base_revision = _find_base_revision(cluster, request.POST.get("revision", ""), current)
         if base_revision is None:
-            tab = _create_editor_tab(read_state, current, request.POST.get("tab", "form"))
+            tab = _create_editor_tab(networking_reading, current, request.POST.get("tab", "form"))
             tab.sentence = (
                 "Out of date: the revision that you edited is unknown. The form shows the current config."
             )
-            return _render_page(request, cluster, read_state, tab)
-        tab = _read_posted_tab(request, read_state, base_revision)
+            return _render_page(request, cluster, networking_reading, tab)
+        tab = _read_posted_tab(request, networking_reading, base_revision)
         if tab.config is None:
             refusals.record(request, tab.refusal)
-            return _render_page(request, cluster, read_state, tab)
+            return _render_page(request, cluster, networking_reading, tab)
         desired_config = tab.config
         if "show" in request.POST:
             return _render_page(
                 request,
                 cluster,
-                read_state,
-                _create_editor_tab(read_state, base_revision, request.POST["show"], desired_config),
+                networking_reading,
+                _create_editor_tab(networking_reading, base_revision, request.POST["show"], desired_config),
             )
         if "rebase" in request.POST:
             rebased_config, _ = rules.rebase(
                 _config_of(base_revision), rules.with_defaults(desired_config), _config_of(current)
             )
-            tab = _create_editor_tab(read_state, current, tab.name, rebased_config)
+            tab = _create_editor_tab(networking_reading, current, tab.name, rebased_config)
             tab.sentence = "Your change is rebased on the current config. Review it, then preview the change."
-            return _render_page(request, cluster, read_state, tab)
+            return _render_page(request, cluster, networking_reading, tab)
     try:
         change = networking.plan_change(
             cluster,
@@ -144,19 +144,19 @@ def _handle_post(
             tab.form.add_problems(error.problems)
         else:
             tab.sentence = sentence_of(error)
-    return _render_page(request, cluster, networking.last_reading_of(cluster) or read_state, tab)
+    return _render_page(request, cluster, networking.last_reading_of(cluster) or networking_reading, tab)
 
 
 def _read_posted_tab(
-    request: HttpRequest, read_state: NetworkingReading, base_revision: NetworkingRevision
+    request: HttpRequest, networking_reading: NetworkingReading, base_revision: NetworkingRevision
 ) -> EditorTab:
     """Return the editor with the submitted config, based on a revision."""
     if request.POST.get("tab") != "yaml":
         form = NetworkingForm(
-            _config_of(base_revision), request.POST, is_closing_supported=read_state.knows_closing
+            _config_of(base_revision), request.POST, is_closing_supported=networking_reading.knows_closing
         )
         return EditorTab(form, "", config=form.config if form.is_valid() else None)
-    tab = _create_editor_tab(read_state, base_revision, "yaml")
+    tab = _create_editor_tab(networking_reading, base_revision, "yaml")
     tab.yaml = request.POST.get("yaml", "").replace("\r\n", "\n")
     try:
         config = config_yaml.from_yaml(tab.yaml).config
@@ -168,7 +168,7 @@ def _read_posted_tab(
 
 
 def _create_editor_tab(
-    read_state: NetworkingReading,
+    networking_reading: NetworkingReading,
     base_revision: NetworkingRevision,
     name: str,
     config: NetworkingConfig | None = None,
@@ -178,7 +178,7 @@ def _create_editor_tab(
     resource = replace(resource, config=config or resource.config)
     initial = initial_values_of(resource.config, base_revision.revision)
     form = NetworkingForm(
-        _config_of(base_revision), initial=initial, is_closing_supported=read_state.knows_closing
+        _config_of(base_revision), initial=initial, is_closing_supported=networking_reading.knows_closing
     )
     return EditorTab(form, config_yaml.to_yaml(resource), "yaml" if name == "yaml" else "form")
 
@@ -199,18 +199,18 @@ def _config_of(revision: NetworkingRevision) -> NetworkingConfig:
 
 
 def _render_page(
-    request: HttpRequest, cluster: str, read_state: NetworkingReading | None, tab: EditorTab | None
+    request: HttpRequest, cluster: str, networking_reading: NetworkingReading | None, tab: EditorTab | None
 ) -> HttpResponseBase:
-    current = read_state.current if read_state else None
+    current = networking_reading.current if networking_reading else None
     resource: NetworkingResource | None = networking.resource_of(current) if current else None
     revisions = NetworkingRevision.objects.filter(cluster=cluster).select_related("previous", "change")
     text: str = config_yaml.to_yaml(resource) if resource else ""
     now = timezone.now()
     context = {
         "page": "networking",
-        "reading": read_state,
-        "read_ago": round((now - read_state.read_at).total_seconds())
-        if read_state and read_state.read_at
+        "reading": networking_reading,
+        "read_ago": round((now - networking_reading.read_at).total_seconds())
+        if networking_reading and networking_reading.read_at
         else None,
         "current": current,
         "origin": resource.origin if resource else "",

@@ -48,7 +48,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     visible_rows = tuple(row for row in rows if row.has_drift or not only_drift)
     context = {
         "page": "policies",
-        "tables": policy_rows.tables_of(visible_rows, desired_values, record_reader.current_time()),
+        "tables": policy_rows.role_tables_of(visible_rows, desired_values, record_reader.current_time()),
         "drifting": sum(row.has_drift for row in rows),
         "reporting": sum(row.is_reporting for row in rows),
         "unreported": sum(not row.is_reporting for row in rows),
@@ -56,7 +56,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
         "busy": engine.describe_running_change(cluster),
         "gone": [
-            {"id": instance_id, "name": _name_of(cluster, instance_id), "values": values}
+            {"id": instance_id, "name": _instance_name_of(cluster, instance_id), "values": values}
             for instance_id, values in policy_matrix.desired_values_of_deregistered(
                 rows, desired_values
             ).items()
@@ -101,7 +101,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         if target in ROLES
         else instance_row.name
         if instance_row
-        else _name_of(cluster, target),
+        else _instance_name_of(cluster, target),
         "is_role": target in ROLES,
         "is_gone": target not in ROLES and instance_row is None,
         "role": role,
@@ -121,7 +121,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         ),
         "previews": _dialect_previews_of(effective_values) if role == "auth" else [],
         "outlook": edit.outlook,
-        "three_way": edit.three_way,
+        "three_way": edit.three_way_rows,
         "conflict": edit.has_conflict,
         "sentence": edit.sentence,
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
@@ -151,7 +151,7 @@ class PolicyEdit:
     outlook: dict[str, Any] = field(default_factory=dict)
     #: The desired values were changed in the meantime; `three_way`: the differences.
     has_conflict: bool = False
-    three_way: list[dict[str, Any]] = field(default_factory=list)
+    three_way_rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _handle_post(
@@ -173,8 +173,8 @@ def _handle_post(
             )
         return None
     stored_values = desired_values.get(target, {})
-    base_revision_values = desired_state.find_base_values(cluster, edit.revision)
-    base_values = stored_values if base_revision_values is None else base_revision_values.get(target, {})
+    desired_values_at_base = desired_state.find_base_values(cluster, edit.revision)
+    base_values = stored_values if desired_values_at_base is None else desired_values_at_base.get(target, {})
     if "rebase" in request.POST:
         edit.values, edit.revision = (
             desired_state.rebase(base_values, edit.values, stored_values),
@@ -198,7 +198,7 @@ def _handle_post(
         )
     except StaleRevisionError as error:
         edit.has_conflict = True
-        edit.three_way = policy_rows.three_way_rows_of(role, base_values, stored_values, edit.values)
+        edit.three_way_rows = policy_rows.three_way_rows_of(role, base_values, stored_values, edit.values)
         edit.sentence = f"{sentence_of(error)} Review the new values and preview again."
     except ChangeRefusedError as error:
         edit.problems = {name.removeprefix(f"{target}."): reason for name, reason in error.problems.items()}
@@ -217,7 +217,7 @@ def _role_of(values: Mapping[str, str]) -> str:
     return next(env_policies.BY_NAME[name].role for name in values)
 
 
-def _name_of(cluster: str, instance_id: str) -> str:
+def _instance_name_of(cluster: str, instance_id: str) -> str:
     """Return the last name of an instance; its id when there is none."""
     names = Instance.objects.filter(cluster=cluster, instance_id=instance_id).values_list("name", flat=True)
     return names.first() or instance_id
@@ -252,11 +252,11 @@ def _field_contexts_of(
             else "",
         }
         for policy in env_policies.of_role(role)
-        for config in (_config_of(policy, values.get(policy.name, "")),)
+        for config in (_service_config_of(policy, values.get(policy.name, "")),)
     ]
 
 
-def _config_of(policy: EnvPolicy, text: str) -> service_config.ServiceConfig | None:
+def _service_config_of(policy: EnvPolicy, text: str) -> service_config.ServiceConfig | None:
     """Return the config in a JSON value; None for other kinds of policies and for invalid JSON."""
     if policy.kind is not PolicyValueKind.JSON or not text or policy_json.problems(policy.name, text):
         return None

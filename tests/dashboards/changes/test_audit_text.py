@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.changes.audit_text import ValueDifference, describe_action, differences
+from dashboards.changes.audit_text import ValueDifference, describe_action, find_differences
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,11 @@ def test_differences_are_words_by_path() -> None:
     """What stays is left out; yes and no are no Python; of one document everything is listed."""
     before = {"agent": "a1", "retired": False, "spec": {"count": 1, "kept": True}}
     after = {"agent": "a1", "retired": True, "spec": {"count": 2, "kept": True}, "names": ["a"]}
-    assert differences(before, after) == [
+    assert find_differences(before, after) == [
         ValueDifference("retired", "no", "yes"),
         ValueDifference("spec.count", "1", "2"),
         ValueDifference("names", "", '["a"]'),
     ]
-    assert differences(None, {"a": None, "b": "x"}) == [ValueDifference("b", "", "x")]
-    assert differences(None, 3) == [ValueDifference("value", "", "3")]
-    assert differences(None, None) == []
+    assert find_differences(None, {"a": None, "b": "x"}) == [ValueDifference("b", "", "x")]
+    assert find_differences(None, 3) == [ValueDifference("value", "", "3")]
+    assert find_differences(None, None) == []

@@ -94,7 +94,7 @@ def test_value_of_the_wrong_type_is_refused(editor: Client, field: str, text: st
 def test_every_field_shows_its_value_and_who_applies_it(editor: Client) -> None:
     """The value in force, and plainly which ones Refloat's own nodes do nothing with."""
     page = editor.get("/networking/")
-    rows = {row.key: row for _, rows in page.context["tab"].form.sections() for row in rows}
+    rows = {row.key: row for _, rows in page.context["tab"].form.build_sections() for row in rows}
     assert len(rows) == len(FIELDS)
     assert {key for key, row in rows.items() if row.is_supported} == {
         "tunnel_strategy.type", "tunnel_strategy.agent_connection_count", "graceful_tunnel_closing",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboards.changes.campaign_rows import campaign_context
+from dashboards.changes.campaign_rows import campaign_context_of
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
@@ -75,7 +75,7 @@ def test_campaign_agents_are_sorted_by_newest_end(page: Client) -> None:
             requested_at=requested_at,
             ended_at=ended_at,
         )
-    rows = campaign_context(change, "", 60.0)["rows"]
+    rows = campaign_context_of(change, "", 60.0)["rows"]
     assert [row["name"] for row in rows] == ["last", "first", "asked", "chosen"]
     assert [row["duration_seconds"] for row in rows] == [15.0, 10.0, None, None]
 
