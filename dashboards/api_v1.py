@@ -121,7 +121,7 @@ def get_fleet_summary(request: HttpRequest, cluster: str) -> Any:
     The response has the number of agents by state.
     """
     now = record_reader.current_time()
-    return responses.summary(
+    return responses.summary_response_of(
         record_reader.reader().summary(change_responses.require_cluster(cluster), now), now
     )
 
@@ -141,12 +141,14 @@ def list_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]
         proxies=[filters.proxy] if filters.proxy else [],
         auths=[filters.auth] if filters.auth else [],
     )
-    page = agent_query.page(table, query, cursor=filters.cursor, limit=filters.limit, sort=filters.sort)
+    page = agent_query.select_page(
+        table, query, cursor=filters.cursor, limit=filters.limit, sort=filters.sort
+    )
     return schemas.AgentsResponse(
         **responses.build_dated_fields(cluster, table.as_of, now, is_stale=table.stale),
-        total_count=page.total,
+        total_count=page.total_count,
         next=page.next_cursor,
-        agents=responses.agents(
+        agents=responses.agent_items_of(
             (reader.agent(table, index) for index in page.indices), table.instances.values()
         ),
     )
@@ -165,7 +167,7 @@ def get_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
     )
     if explanation is None:
         raise HttpError(404, f"Agent {agent_id} was not found in cluster {cluster}.")
-    return responses.explanation(cluster, explanation)
+    return responses.agent_response_of(cluster, explanation)
 
 
 @per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesResponse, **_PROBLEM_RESPONSES})
@@ -179,7 +181,7 @@ def list_instances(request: HttpRequest, cluster: str) -> Any:
     header = reader.stream_header(change_responses.require_cluster(cluster), now)
     return schemas.InstancesResponse(
         **responses.build_dated_fields(cluster, header.as_of, now, is_stale=header.stale),
-        instances=[responses.instance(view) for view in reader.instances(cluster, now)],
+        instances=[responses.instance_item_of(view) for view in reader.instances(cluster, now)],
     )
 
 

@@ -31,12 +31,12 @@ class UrlRoute:
     access: AccessRequirement | None
 
 
-def routes(resolver: URLResolver | None = None, path: str = "/") -> Iterator[UrlRoute]:
+def iterate_routes(resolver: URLResolver | None = None, path: str = "/") -> Iterator[UrlRoute]:
     """Yield every URL pattern of the console: pages, API operations, allauth."""
     for entry in (resolver or get_resolver()).url_patterns:
         full_path = path + str(entry.pattern)
         if isinstance(entry, URLResolver):
-            yield from routes(entry, full_path)
+            yield from iterate_routes(entry, full_path)
         else:
             yield from _routes_of_pattern(entry, full_path)
 
@@ -50,7 +50,7 @@ def check_route_access(app_configs: Sequence[Any] | None, **_: Any) -> list[Chec
             hint="Mark the view with @requires(Permission...) or @public, the API operation with auth=ApiAccess(...).",
             id="dashboards.E001",
         )
-        for route in routes()
+        for route in iterate_routes()
         if route.access is None
     ]
 
@@ -131,11 +131,11 @@ def check_remote_access(app_configs: Sequence[Any] | None, **_: Any) -> list[Che
 
 def _routes_of_pattern(entry: URLPattern, path: str) -> Iterator[UrlRoute]:
     callback, name = entry.callback, entry.name or ""
-    operations = _api_operations(callback)
-    if operations is not None:
-        for operation in operations.operations:
-            guards = [access_of(guard) for guard in operation.auth_callbacks]
-            access = guards[0] if len(guards) == 1 else None
+    path_view = _find_path_view(callback)
+    if path_view is not None:
+        for operation in path_view.operations:
+            requirements = [access_of(auth_callback) for auth_callback in operation.auth_callbacks]
+            access = requirements[0] if len(requirements) == 1 else None
             yield UrlRoute(path, name, tuple(operation.methods), access)
         return
     # Redirects of allauth for old links: the pages that they lead to are guarded.
@@ -144,7 +144,7 @@ def _routes_of_pattern(entry: URLPattern, path: str) -> Iterator[UrlRoute]:
     yield UrlRoute(path, name, (), access)
 
 
-def _api_operations(callback: Any) -> PathView | None:
+def _find_path_view(callback: Any) -> PathView | None:
     """Return the operations of a view that ninja created; None for other views. Only its closure has them."""
     if not inspect.isfunction(callback) or callback.__module__ != "ninja.operation":
         return None

@@ -19,25 +19,30 @@ from fleet.vocabulary.tags import Tone
 from fleet.vocabulary.verdicts import State
 
 #: Values that have the colours of an agent state, by prefix of their CSS classes: `instance-silent`.
-_CLASS_PREFIXES = {"instance": InstanceState, "severity": Severity, "incident": Severity, "toast": Severity}
-_TAGS = (*ChangeState, *CampaignAgentState, *RolloutStepState, *AuditOutcome, *PolicyCellState)
+_MEMBERS_BY_CLASS_PREFIX = {
+    "instance": InstanceState,
+    "severity": Severity,
+    "incident": Severity,
+    "toast": Severity,
+}
+_TAG_MEMBERS = (*ChangeState, *CampaignAgentState, *RolloutStepState, *AuditOutcome, *PolicyCellState)
 
 
 def _css_classes_of(state: State) -> list[str]:
     return [
         f"{prefix}-{member.slug}"
-        for prefix, members in _CLASS_PREFIXES.items()
+        for prefix, members in _MEMBERS_BY_CLASS_PREFIX.items()
         for member in members
         if member.look.colour_state is state
     ]
 
 
-_VERDICTS = {
+_CONSTANT_CONTEXT = {
     "verdicts": [(state, _css_classes_of(state)) for state in State],
     #: An instance state with the name of an agent state has the symbol of the agent state.
     "shapes": {member.slug: member.look.shape for member in (*InstanceState, *State)},
     "tones": [
-        (tone, dict.fromkeys(member.value for member in _TAGS if member.tone is tone)) for tone in Tone
+        (tone, dict.fromkeys(member.value for member in _TAG_MEMBERS if member.tone is tone)) for tone in Tone
     ],
     "verdict_words": [
         {
@@ -68,5 +73,5 @@ def console(request: HttpRequest) -> dict[str, Any]:
         "cluster": cluster,
         "url_prefix": "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}",
         "can": can,
-        **_VERDICTS,
+        **_CONSTANT_CONTEXT,
     }

@@ -28,7 +28,7 @@ import pytest
 from django.conf import settings
 
 django.setup()
-settings.REDIS_URL_CONFIGURED = None
+settings.CONFIGURED_REDIS_URL = None
 del os.environ["REDIS_URL"]
 
 # A slow hash protects people, and no user of a test is a person. Programs that tests start keep the slow one.

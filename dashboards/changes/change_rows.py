@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.fleet.agent_csv import cell
+from dashboards.fleet.agent_csv import to_csv_cell
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
 from fleet.models.changes import AuditEntry, Change
@@ -137,7 +137,7 @@ def audit_cells_of(entry: AuditEntry, dump_json: Any) -> list[str]:
     """Return an audit entry as CSV cells, in the order of AUDIT_COLUMNS. `dump_json` writes JSON."""
     audit_row = audit_item_of(entry)
     return [
-        cell(
+        to_csv_cell(
             ""
             if column_value is None
             else column_value

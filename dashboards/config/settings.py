@@ -54,7 +54,7 @@ REFLOAT_TLS_KEY = env.text("REFLOAT_TLS_KEY")
 REFLOAT_TLS_SERVER_NAME = env.text("REFLOAT_TLS_SERVER_NAME")
 
 
-def _secret_key() -> str:
+def _load_secret_key() -> str:
     """Return REFLOAT_SECRET_KEY, or the key in REFLOAT_HOME, which the first start creates."""
     configured_key = env.secret("REFLOAT_SECRET_KEY")
     if configured_key:
@@ -77,7 +77,7 @@ def _secret_key() -> str:
     return stored_key
 
 
-SECRET_KEY = _secret_key()
+SECRET_KEY = _load_secret_key()
 DEBUG = env.switch("REFLOAT_DEBUG")
 ALLOWED_HOSTS = env.string_list("REFLOAT_ALLOWED_HOSTS") or ["localhost", "127.0.0.1", "[::1]"]
 #: Users reach the console over https: cookies are marked secure, http is redirected.
@@ -140,7 +140,7 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 
-def _database() -> dict[str, Any]:
+def _build_database_settings() -> dict[str, Any]:
     """Return the database of DATABASE_URL, or SQLite in WAL mode. IMMEDIATE: writers wait instead of failing later."""
     url = env.secret("DATABASE_URL")
     if url:
@@ -165,13 +165,13 @@ def _database() -> dict[str, Any]:
     }
 
 
-DATABASES = {"default": _database()}
+DATABASES = {"default": _build_database_settings()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 #: REDIS_URL as set; if None, `manage.py console` starts an embedded Valkey.
-REDIS_URL_CONFIGURED = env.secret("REDIS_URL")
+CONFIGURED_REDIS_URL = env.secret("REDIS_URL")
 #: REDIS_URL, or the embedded Valkey that runs in REFLOAT_HOME, or the usual local URL.
-REDIS_URL = REDIS_URL_CONFIGURED or running_url(REFLOAT_HOME / "valkey") or "redis://127.0.0.1:6379/0"
+REDIS_URL = CONFIGURED_REDIS_URL or running_url(REFLOAT_HOME / "valkey") or "redis://127.0.0.1:6379/0"
 CHANNEL_LAYERS = {
     "default": {
         # The pub/sub layer: the core layer blocks while redis-py 8 waits for a socket (channels_redis#422).
@@ -335,7 +335,7 @@ X_FRAME_OPTIONS = "DENY"
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 
-def _form_targets() -> list[str]:
+def _list_form_action_sources() -> list[str]:
     """Return the allowed targets of forms. Chromium applies form-action to redirects too: to the identity provider."""
     if not REFLOAT_OIDC_ISSUER:
         return [SELF]
@@ -353,7 +353,7 @@ CONTENT_SECURITY_POLICY = {
         "connect-src": [SELF],
         "object-src": [NONE],
         "base-uri": [NONE],
-        "form-action": _form_targets(),
+        "form-action": _list_form_action_sources(),
         "frame-ancestors": [NONE],
     },
 }

@@ -16,61 +16,61 @@ COLUMNS = (
     "mode", "health_check", "policy_read_at", "groups", "generations",
 )  # fmt: skip
 #: Characters that start a formula in a spreadsheet.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_SWITCH = {None: "", True: "on", False: "off"}
+_FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
+_SWITCH_TEXTS = {None: "", True: "on", False: "off"}
 
 
-def cell(text: str) -> str:
+def to_csv_cell(text: str) -> str:
     """Return `text` as a cell; an apostrophe before it keeps a spreadsheet from running a name as a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA_PREFIXES) else text
 
 
-def row(view: AgentView, instances: Mapping[str, InstanceFacts]) -> list[str]:
+def to_csv_row(view: AgentView, facts_by_id: Mapping[str, InstanceFacts]) -> list[str]:
     """Return the cells of one agent, in the order of COLUMNS. Ids of `instances` become names.
 
     Groups and generations are those of the proxies with a tunnel to the agent, without duplicates.
     """
 
-    def name(instance: str | None) -> str:
-        facts = instances.get(instance or "")
+    def name_of(instance: str | None) -> str:
+        facts = facts_by_id.get(instance or "")
         return (instance or "") if facts is None else facts.name
 
     verdict = view.verdict
-    proxies = [instances[proxy] for proxy in view.proxies if proxy in instances]
+    proxy_facts = [facts_by_id[proxy] for proxy in view.proxies if proxy in facts_by_id]
     return [
-        cell(text)
+        to_csv_cell(text)
         for text in (
             view.id,
             view.name,
             view.state.slug,
             verdict.reason.slug,
             verdict.sentence,
-            name(verdict.cause),
-            _iso(view.since),
+            name_of(verdict.cause),
+            _format_iso(view.since),
             verdict.recovery.slug,
-            _iso(verdict.recovers_at),
-            name(view.auth),
-            " ".join(name(proxy) for proxy in view.proxies),
-            name(view.home_proxy),
-            _iso(view.heartbeat_at),
-            _iso(view.expires_at),
+            _format_iso(verdict.recovers_at),
+            name_of(view.auth),
+            " ".join(name_of(proxy) for proxy in view.proxies),
+            name_of(view.home_proxy),
+            _format_iso(view.heartbeat_at),
+            _format_iso(view.expires_at),
             view.mode.slug,
-            _SWITCH[view.health_check],
-            _iso(view.policy_read_at),
-            " ".join(sorted({facts.group for facts in proxies} - {""})),
-            " ".join(map(str, sorted({facts.generation for facts in proxies}))),
+            _SWITCH_TEXTS[view.health_check],
+            _format_iso(view.policy_read_at),
+            " ".join(sorted({facts.group for facts in proxy_facts} - {""})),
+            " ".join(map(str, sorted({facts.generation for facts in proxy_facts}))),
         )
     ]
 
 
-def lines(
+def iterate_csv_chunks(
     views: Iterable[AgentView], instances: Iterable[InstanceView], *, chunk_size: int = 500
 ) -> Iterator[str]:
     """Yield the header line and one line per agent, in chunks of `chunk_size` lines."""
-    by_id = {instance.facts.id: instance.facts for instance in instances}
+    facts_by_id = {instance.facts.id: instance.facts for instance in instances}
     rows: list[Sequence[str]] = [COLUMNS]
     for view in views:
-        rows.append(row(view, by_id))
+        rows.append(to_csv_row(view, facts_by_id))
         if len(rows) >= chunk_size:
             yield _to_csv(rows)
             rows = []
@@ -84,6 +84,6 @@ def _to_csv(rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def _iso(at: float | None) -> str:
+def _format_iso(at: float | None) -> str:
     timestamp = moment(at)
     return "" if timestamp is None else timestamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -18,7 +18,7 @@ from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
 
 Mask = npt.NDArray[np.bool_]
-Keys = npt.NDArray[np.int64]
+SortKeys = npt.NDArray[np.int64]
 
 #: Default and maximum number of agents on one page.
 PAGE_SIZE = 100
@@ -28,9 +28,9 @@ MAX_SEARCH_TERMS = 20
 #: Maximum digits of a number in a cursor. No key or index has more, and numpy cannot compare larger numbers.
 _MAX_DIGITS = 18
 #: Sort keys; a minus before a key reverses the order. The default is the order of the map.
-SORTS = ("name", "state", "since")
+SORT_KEYS = ("name", "state", "since")
 #: Cache by cluster: the names that were ranked last, and their ranks. The tuple of names stays the same between polls.
-_name_ranks_by_cluster: dict[str, tuple[tuple[str, ...], Keys]] = {}
+_name_ranks_by_cluster: dict[str, tuple[tuple[str, ...], SortKeys]] = {}
 
 
 class QueryError(ValueError):
@@ -58,12 +58,12 @@ class Page:
 
     indices: tuple[int, ...]
     #: Number of agents that match the filter, on all pages.
-    total: int
+    total_count: int
     #: Cursor of the next page; None on the last page.
     next_cursor: str | None
 
 
-def _state(slug: str) -> State:
+def _parse_state(slug: str) -> State:
     try:
         return State.parse(slug)
     except ValueError as error:
@@ -90,8 +90,8 @@ def parse(text: str) -> AgentQuery:
     if len(terms) > MAX_SEARCH_TERMS:
         raise QueryError(f"Too many words: a filter can contain up to {MAX_SEARCH_TERMS} words.")
     return AgentQuery(
-        states=tuple(_state(slug) for slug in filters.get("state", [])),
-        not_states=tuple(_state(slug) for slug in filters.get("-state", [])),
+        states=tuple(_parse_state(slug) for slug in filters.get("state", [])),
+        not_states=tuple(_parse_state(slug) for slug in filters.get("-state", [])),
         proxies=tuple(filters.get("proxy", [])),
         not_proxies=tuple(filters.get("-proxy", [])),
         auths=tuple(filters.get("auth", [])),
@@ -106,8 +106,8 @@ def narrow(
     """Return `query` with the filters of form fields or parameters; `-stranded` negates. Raises QueryError."""
     return replace(
         query,
-        states=(*query.states, *(_state(slug) for slug in states if not slug.startswith("-"))),
-        not_states=(*query.not_states, *(_state(slug[1:]) for slug in states if slug.startswith("-"))),
+        states=(*query.states, *(_parse_state(slug) for slug in states if not slug.startswith("-"))),
+        not_states=(*query.not_states, *(_parse_state(slug[1:]) for slug in states if slug.startswith("-"))),
         proxies=(*query.proxies, *proxies),
         auths=(*query.auths, *auths),
     )
@@ -116,11 +116,11 @@ def narrow(
 def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
     """Return the indices of the agents that match `query`, in map order."""
     mask = np.ones(len(table.ids), dtype=np.bool_)
-    state = table.verdicts["state"]
+    states = table.verdicts["state"]
     if query.states:
-        mask &= np.isin(state, [int(included_state) for included_state in query.states])
+        mask &= np.isin(states, [int(included_state) for included_state in query.states])
     if query.not_states:
-        mask &= ~np.isin(state, [int(excluded_state) for excluded_state in query.not_states])
+        mask &= ~np.isin(states, [int(excluded_state) for excluded_state in query.not_states])
     if query.proxies:
         mask &= _mask_by_proxies(table, query.proxies)
     if query.not_proxies:
@@ -140,34 +140,38 @@ def select_sorted(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.N
     return matches if not sort else matches[np.lexsort((matches, _sort_keys_of(table, sort)[matches]))]
 
 
-def page(table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int, sort: str = "") -> Page:
+def select_page(
+    table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int, sort: str = ""
+) -> Page:
     """Return one page of up to `limit` agents, from `cursor` on. Raises QueryError for an invalid cursor."""
     matches = select(table, query)
     keys = np.zeros(len(table.ids), np.int64) if not sort else _sort_keys_of(table, sort)
     if sort:
         matches = matches[np.lexsort((matches, keys[matches]))]
-    start = 0
+    start_offset = 0
     if cursor is not None:
         # By key, not by position: agents that changed since that page neither move nor hide others.
         key, index = _parse_cursor(table, cursor, sort)
-        start = int(np.count_nonzero((keys[matches] < key) | ((keys[matches] == key) & (matches <= index))))
-    indices = tuple(int(index) for index in matches[start : start + limit])
-    last_position = (
+        start_offset = int(
+            np.count_nonzero((keys[matches] < key) | ((keys[matches] == key) & (matches <= index)))
+        )
+    indices = tuple(int(index) for index in matches[start_offset : start_offset + limit])
+    cursor_position = (
         f"{indices[-1]}:{int(keys[indices[-1]])}" if sort and indices else f"{indices[-1]}" if indices else ""
     )
-    has_more = start + limit < len(matches)
+    has_more = start_offset + limit < len(matches)
     return Page(
         indices=indices,
-        total=len(matches),
-        next_cursor=f"{table.epoch}.{last_position}" if has_more else None,
+        total_count=len(matches),
+        next_cursor=f"{table.epoch}.{cursor_position}" if has_more else None,
     )
 
 
-def _sort_keys_of(table: FleetTable, sort: str) -> Keys:
+def _sort_keys_of(table: FleetTable, sort: str) -> SortKeys:
     """Return the sort key of every agent; smaller keys come first."""
     column = sort.removeprefix("-")
     if column == "name":
-        keys = _name_ranks(table)
+        keys = _rank_names(table)
     elif column == "state":
         rank = np.zeros(len(State), np.int64)
         rank[[int(state) for state in STATES_BY_URGENCY]] = np.arange(len(STATES_BY_URGENCY))
@@ -176,12 +180,12 @@ def _sort_keys_of(table: FleetTable, sort: str) -> Keys:
         keys = np.round(table.verdicts["since"] * 1000).astype(np.int64)
     else:
         raise QueryError(
-            f"Unknown sort key {sort!r}. Available keys: {', '.join(SORTS)}; a leading - reverses the order."
+            f"Unknown sort key {sort!r}. Available keys: {', '.join(SORT_KEYS)}; a leading - reverses the order."
         )
     return -keys if sort.startswith("-") else keys
 
 
-def _name_ranks(table: FleetTable) -> Keys:
+def _rank_names(table: FleetTable) -> SortKeys:
     names, ranks = _name_ranks_by_cluster.get(table.cluster, ((), None))
     if ranks is None or names is not table.names:
         ranks = np.empty(len(table.names), np.int64)
@@ -193,8 +197,8 @@ def _name_ranks(table: FleetTable) -> Keys:
 
 def _parse_cursor(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
     """Return the key and the index in a cursor. Raises QueryError."""
-    epoch, _, place = cursor.rpartition(".")
-    index, colon, key = place.partition(":")
+    epoch, _, cursor_position = cursor.rpartition(".")
+    index, colon, key = cursor_position.partition(":")
     numbers = (index, key.removeprefix("-")) if sort else (index,)
     if bool(colon) != bool(sort) or not all(_is_number(text) for text in numbers):
         raise QueryError("Invalid cursor. Start again without a cursor.")
@@ -207,29 +211,29 @@ def _is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
-def _find_instance_indices(table: FleetTable, names: tuple[str, ...]) -> list[int]:
-    instance_names = set(names)
+def _find_instance_indices(table: FleetTable, names_or_ids: tuple[str, ...]) -> list[int]:
+    accepted = set(names_or_ids)
     return [
         index
         for index, view in table.instances.items()
-        if view.facts.name in instance_names or view.facts.id in instance_names
+        if view.facts.name in accepted or view.facts.id in accepted
     ]
 
 
-def _mask_by_proxies(table: FleetTable, names: tuple[str, ...]) -> Mask:
+def _mask_by_proxies(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
     """Return the mask of agents with a tunnel to one of the proxies, or without tunnels and last seen on one."""
-    proxies = _find_instance_indices(table, names)
+    proxies = _find_instance_indices(table, names_or_ids)
     mask = np.zeros(len(table.ids), dtype=np.bool_)
     mask[table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]] = True
-    without_tunnel = np.ones(len(table.ids), dtype=np.bool_)
-    without_tunnel[table.tunnel_agents] = False
+    no_tunnel_mask = np.ones(len(table.ids), dtype=np.bool_)
+    no_tunnel_mask[table.tunnel_agents] = False
     last_proxy_mask = np.isin(table.memory["last_proxies"], proxies)
-    mask |= without_tunnel & np.any(last_proxy_mask, axis=1)
+    mask |= no_tunnel_mask & np.any(last_proxy_mask, axis=1)
     return mask
 
 
-def _mask_by_auths(table: FleetTable, names: tuple[str, ...]) -> Mask:
-    mask: Mask = np.isin(table.memory["last_auth"], _find_instance_indices(table, names))
+def _mask_by_auths(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
+    mask: Mask = np.isin(table.memory["last_auth"], _find_instance_indices(table, names_or_ids))
     return mask
 
 

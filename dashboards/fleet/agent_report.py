@@ -12,7 +12,7 @@ from fleet.monitoring.views import Explanation, InstanceView
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.natural_order import natural_sort_key
 
-_UPSTREAM = "after 2 s to 3 s (Teleport default)"
+_DEFAULT_DELAY_TEXT = "after 2 s to 3 s (Teleport default)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ReportedProxy:
 
 
 @dataclass(frozen=True, slots=True)
-class AuthReconnect:
+class AuthReconnectSettings:
     """Settings of an agent for reconnecting to an auth, in seconds."""
 
     #: Maximum wait before the first connection attempt to another auth; None: 2 s to 3 s, as in Teleport.
@@ -56,21 +56,21 @@ class AuthReconnect:
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """The settings as (label, value)."""
-        first_attempt = (
-            _UPSTREAM
+        initial_delay_text = (
+            _DEFAULT_DELAY_TEXT
             if self.initial_delay_seconds is None
             else f"within {format_readable(self.initial_delay_seconds)}"
         )
-        timeout = (
+        drain_timeout_text = (
             "none" if self.drain_timeout_seconds is None else format_readable(self.drain_timeout_seconds)
         )
-        interval = (
+        interval_text = (
             "never" if self.interval_seconds is None else f"every {format_readable(self.interval_seconds)}"
         )
         return (
-            ("First connection attempt after leaving an auth", first_attempt),
-            ("Timeout of RPCs on the old auth connection", timeout),
-            ("Planned reconnect to an auth", interval),
+            ("First connection attempt after leaving an auth", initial_delay_text),
+            ("Timeout of RPCs on the old auth connection", drain_timeout_text),
+            ("Planned reconnect to an auth", interval_text),
         )
 
 
@@ -91,7 +91,7 @@ class AgentReportView:
     services: tuple[str, ...] = ()
     proxies: tuple[ReportedProxy, ...] = ()
     #: None if the agent does not report it.
-    auth_reconnect: AuthReconnect | None = None
+    auth_reconnect: AuthReconnectSettings | None = None
 
 
 def present_agent_report(explanation: Explanation, now: float) -> AgentReportView | None:
@@ -111,48 +111,46 @@ def present_agent_report(explanation: Explanation, now: float) -> AgentReportVie
         desired_count=report.tracker.desired_count if report else 0,
         dials_in_progress=report.tracker.inflight if report else 0,
         services=report.services if report else (),
-        proxies=_proxies(response, report, explanation.instances, now) if report else (),
-        auth_reconnect=_auth_reconnect(report),
+        proxies=_reported_proxies_of(response, report, explanation.instances, now) if report else (),
+        auth_reconnect=_auth_reconnect_of(report),
     )
 
 
-def _auth_reconnect(report: AgentReport | None) -> AuthReconnect | None:
+def _auth_reconnect_of(report: AgentReport | None) -> AuthReconnectSettings | None:
     settings = report.auth_reconnect if report else None
     if settings is None:
         return None
-    return AuthReconnect(
-        initial_delay_seconds=_seconds(settings.first_wait_ms),
-        drain_timeout_seconds=_seconds(settings.drain_timeout_ms),
-        interval_seconds=_seconds(settings.every_ms),
+    return AuthReconnectSettings(
+        initial_delay_seconds=_to_seconds(settings.first_wait_ms),
+        drain_timeout_seconds=_to_seconds(settings.drain_timeout_ms),
+        interval_seconds=_to_seconds(settings.every_ms),
     )
 
 
-def _seconds(milliseconds: int | None) -> float | None:
+def _to_seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _proxies(
+def _reported_proxies_of(
     response: AgentReportResponse, report: AgentReport, instances: Mapping[int, InstanceView], now: float
 ) -> tuple[ReportedProxy, ...]:
     names = {view.facts.id: view.facts.name for view in instances.values()}
-    tracked_proxies = {proxy.proxy_id: proxy for proxy in report.tracker.proxies}
-    tunnels = {tunnel.proxy_id: tunnel for tunnel in report.tunnels}
-    leaving_proxies = {*report.tracker.leaving_proxies, *report.tracker.departing_proxies}
+    tracked_by_id = {proxy.proxy_id: proxy for proxy in report.tracker.proxies}
+    tunnels_by_proxy_id = {tunnel.proxy_id: tunnel for tunnel in report.tunnels}
+    leaving_proxy_ids = {*report.tracker.leaving_proxies, *report.tracker.departing_proxies}
     proxies = []
-    for identity in {**tracked_proxies, **dict.fromkeys(report.tracker.claimed_proxies), **tunnels}:
-        proxy, tunnel = tracked_proxies.get(identity), tunnels.get(identity)
+    for proxy_id in {**tracked_by_id, **dict.fromkeys(report.tracker.claimed_proxies), **tunnels_by_proxy_id}:
+        proxy, tunnel = tracked_by_id.get(proxy_id), tunnels_by_proxy_id.get(proxy_id)
         expires_at = response.requested_at + proxy.expires_in_ms / 1000 if proxy else None
-        opened_at = (
-            response.requested_at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
-        )
+        opened_at = response.requested_at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
         proxies.append(
             ReportedProxy(
-                id=identity,
-                name=names.get(identity, identity),
+                id=proxy_id,
+                name=names.get(proxy_id, proxy_id),
                 group=proxy.group if proxy else "",
                 generation=proxy.generation if proxy else 0,
                 is_desired=proxy.is_desired if proxy else False,
-                is_claimed=identity in report.tracker.claimed_proxies,
+                is_claimed=proxy_id in report.tracker.claimed_proxies,
                 expires_at=moment(expires_at),
                 expires_ms=age_ms(expires_at, now),
                 opened_at=moment(opened_at),
@@ -160,7 +158,7 @@ def _proxies(
                 sessions=tunnel.sessions if tunnel else 0,
                 is_retired=tunnel.is_retired if tunnel else False,
                 is_draining=proxy.is_draining if proxy else False,
-                is_leaving=identity in leaving_proxies,
+                is_leaving=proxy_id in leaving_proxy_ids,
                 reconnect_requested=tunnel.is_advised if tunnel else False,
             )
         )

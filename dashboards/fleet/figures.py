@@ -11,33 +11,36 @@ FADE_SHARE = 0.86
 PAGE_COLOURS = ("#ffffff", "#0d1117")
 
 
-def cell_colour(state: State, theme: int) -> str:
+def cell_colour_of(state: State, theme: int) -> str:
     """Return the colour of a cell; theme 0 is light, 1 is dark."""
     return (state.look.cell_colours or state.look.colours)[theme]
 
 
-def mix(colour: str, ground: str, share: float) -> str:
+def mix_colours(colour: str, background_colour: str, share: float) -> str:
     """Return `colour` mixed with `share` of the colour `ground`, as `#rrggbb`."""
-    pairs = ((int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5))
+    pairs = (
+        (int(colour[offset : offset + 2], 16), int(background_colour[offset : offset + 2], 16))
+        for offset in (1, 3, 5)
+    )
     return "#" + "".join(
-        f"{round(colour_channel + (ground_channel - colour_channel) * share):02x}"
-        for colour_channel, ground_channel in pairs
+        f"{round(channel + (background_channel - channel) * share):02x}"
+        for channel, background_channel in pairs
     )
 
 
-def colourscale(theme: int) -> list[list[float | str]]:
+def build_colourscale(theme: int) -> list[list[float | str]]:
     """Return discrete colours: two stops per value of z. z is the state, plus the number of states if faded."""
-    solid = [cell_colour(state, theme) for state in State]
-    colours = solid + [mix(colour, PAGE_COLOURS[theme], FADE_SHARE) for colour in solid]
+    cell_colours = [cell_colour_of(state, theme) for state in State]
+    colours = cell_colours + [mix_colours(colour, PAGE_COLOURS[theme], FADE_SHARE) for colour in cell_colours]
     width = 1 / len(colours)
     stops: list[list[float | str]] = []
-    for place, colour in enumerate(colours):
-        end = 1.0 if place == len(colours) - 1 else round((place + 1) * width, 6)
-        stops += [[round(place * width, 6), colour], [end, colour]]
+    for index, colour in enumerate(colours):
+        end = 1.0 if index == len(colours) - 1 else round((index + 1) * width, 6)
+        stops += [[round(index * width, 6), colour], [end, colour]]
     return stops
 
 
-def map_figure() -> dict[str, Any]:
+def build_map_figure() -> dict[str, Any]:
     """Return one heat map of the fleet with one cell per agent. The browser sets z and the size."""
     axis = {"visible": False, "fixedrange": True, "showgrid": False, "zeroline": False}
     return {
@@ -67,7 +70,7 @@ def map_figure() -> dict[str, Any]:
         },
         # No drag, zoom or mode bar of plotly: the page has its own cursor, tooltip and keyboard shortcuts.
         "config": {"staticPlot": True, "displayModeBar": False, "responsive": False},
-        "colourscales": {"light": colourscale(0), "dark": colourscale(1)},
+        "colourscales": {"light": build_colourscale(0), "dark": build_colourscale(1)},
         "pages": {"light": PAGE_COLOURS[0], "dark": PAGE_COLOURS[1]},
         "colours": [state.look.colours for state in State],
         "marks": [state.look.mark for state in State],

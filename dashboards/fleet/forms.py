@@ -17,9 +17,9 @@ class RetireForm(forms.Form):
     )
     sure = forms.BooleanField(label="Retire this agent although it is alive")
 
-    def __init__(self, *args: Any, alive: bool, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, is_alive: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not alive:
+        if not is_alive:
             del self.fields["sure"]
 
     def clean_reason(self) -> str:

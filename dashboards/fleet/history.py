@@ -19,7 +19,7 @@ from fleet.vocabulary.instances import InstanceState
 _CHANGE_LIMIT = 200_000
 #: Maximum number of state changes of an instance on its page.
 _INSTANCE_ROW_LIMIT = 8
-_DAY = 86400.0
+_DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class BacktestHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceStateRow:
+class InstanceStateChangeRow:
     """One state change of an instance, as a page shows it."""
 
     at: datetime
@@ -42,26 +42,26 @@ class InstanceStateRow:
     new: str
 
 
-def read(cluster: str, now: float, days: float, *, with_instances: bool) -> BacktestHistory:
+def read_backtest_history(cluster: str, now: float, days: float, *, with_instances: bool) -> BacktestHistory:
     """Return the history of the last `days`; state changes of instances only if `with_instances` is set."""
-    since = to_moment(now - days * _DAY)
-    agents = Transition.objects.filter(cluster=cluster)
-    rows = agents.filter(at__gte=since).order_by("-at", "-pk")
+    since = to_moment(now - days * _DAY_SECONDS)
+    agent_transitions = Transition.objects.filter(cluster=cluster)
+    rows = agent_transitions.filter(at__gte=since).order_by("-at", "-pk")
     columns = ("at", "agent", "old", "new", "cause", "round")
     changes = [
-        AgentStateChange(to_seconds(at), agent, old, new, cause, number)
-        for at, agent, old, new, cause, number in rows.values_list(*columns)[:_CHANGE_LIMIT]
+        AgentStateChange(to_seconds(at), agent, old, new, cause, round_number)
+        for at, agent, old, new, cause, round_number in rows.values_list(*columns)[:_CHANGE_LIMIT]
     ]
     changes.reverse()
     if with_instances:
         oldest_at = _find_oldest_at(InstanceTransition.objects.filter(cluster=cluster))
     else:
-        oldest_at = changes[0].at if len(changes) == _CHANGE_LIMIT else _find_oldest_at(agents)
-    span = 0.0 if oldest_at is None else min(days, (now - oldest_at) / _DAY)
+        oldest_at = changes[0].at if len(changes) == _CHANGE_LIMIT else _find_oldest_at(agent_transitions)
+    covered_days = 0.0 if oldest_at is None else min(days, (now - oldest_at) / _DAY_SECONDS)
     return BacktestHistory(
         changes,
         _read_instance_changes(cluster, since) if with_instances else (),
-        round(span, 1) if span >= 1 else max(span, 0.0),
+        round(covered_days, 1) if covered_days >= 1 else max(covered_days, 0.0),
     )
 
 
@@ -74,8 +74,8 @@ def _find_oldest_at(rows: QuerySet[Any]) -> float | None:
 def _read_instance_changes(cluster: str, since: datetime) -> list[InstanceStateChange]:
     rows = InstanceTransition.objects.filter(cluster=cluster, at__gte=since).order_by("at", "pk")
     return [
-        InstanceStateChange(to_seconds(at), instance, new, number)
-        for at, instance, new, number in rows.values_list("at", "instance", "new", "round")
+        InstanceStateChange(to_seconds(at), instance, new, round_number)
+        for at, instance, new, round_number in rows.values_list("at", "instance", "new", "round")
     ]
 
 
@@ -83,16 +83,19 @@ def _read_instance_changes(cluster: str, since: datetime) -> list[InstanceStateC
 _STATE_LABELS = {state.slug: state.label for state in InstanceState}
 
 
-def _label_of(slug: str) -> str:
+def _state_label_of(slug: str) -> str:
     return _STATE_LABELS.get(slug, slug)
 
 
-def read_instance_states(cluster: str, instance: str, now: float) -> list[InstanceStateRow]:
+def read_instance_state_changes(cluster: str, instance: str, now: float) -> list[InstanceStateChangeRow]:
     """Return the recent state changes of an instance, or of the backend, newest first."""
     rows = InstanceTransition.objects.filter(cluster=cluster, instance=instance)[:_INSTANCE_ROW_LIMIT]
     return [
-        InstanceStateRow(
-            row.at, presenters.age_ms(to_seconds(row.at), now), _label_of(row.old), _label_of(row.new)
+        InstanceStateChangeRow(
+            row.at,
+            presenters.age_ms(to_seconds(row.at), now),
+            _state_label_of(row.old),
+            _state_label_of(row.new),
         )
         for row in rows
     ]

@@ -29,11 +29,11 @@ def is_alive(explanation: Explanation) -> bool:
 
 
 def request_retirement(
-    cluster: str, explanation: Explanation, actor: RequestActor, *, is_retired: bool, reason: str
+    cluster: str, explanation: Explanation, actor: RequestActor, *, should_retire: bool, reason: str
 ) -> None:
     """Store a request to retire or reinstate an agent, and have a worker apply it to the record."""
     view = explanation.view
-    request = RetireRequest(view.id, view.name, view.index, is_retired, reason.strip(), actor)
+    request = RetireRequest(view.id, view.name, view.index, should_retire, reason.strip(), actor)
     retirements.record_retire_request(cluster, request, timezone.now)
     request_actor.enqueue("fleet.tasks.apply_retired")
 
@@ -44,7 +44,7 @@ class Retirement:
 
     is_retired: bool
     #: Whether the agent's state reflects the request; the next poll applies it.
-    in_force: bool
+    is_in_force: bool
     #: Empty and None if the audit log has no entry any more.
     actor: str = ""
     reason: str = ""
@@ -69,7 +69,7 @@ def retirement_of(cluster: str, explanation: Explanation, now: float) -> Retirem
     )
     if entry is None:
         return Retirement(is_retired, is_retired is has_retired_verdict)
-    ago = age_ms(to_seconds(entry.at), now)
+    entry_age_ms = age_ms(to_seconds(entry.at), now)
     return Retirement(
-        is_retired, is_retired is has_retired_verdict, entry.actor_name, entry.reason, entry.at, ago
+        is_retired, is_retired is has_retired_verdict, entry.actor_name, entry.reason, entry.at, entry_age_ms
     )

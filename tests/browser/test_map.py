@@ -97,12 +97,12 @@ async def test_pixels_have_the_colours_of_the_theme(visiting: Visiting, scheme: 
     await visit.fleet.begin()
     page = await visit.open("/map/")
     await wait_drawn(page)
-    red = figures.cell_colour(State.STRANDED, theme)
+    red = figures.cell_colour_of(State.STRANDED, theme)
     await wait_pixels(page, red, 0)
     await visit.fleet.change({3: State.STRANDED})
     await wait_cells(page, State.STRANDED, 1)
     await wait_pixels(page, red, 1)
-    await wait_pixels(page, figures.cell_colour(State.HEALTHY, theme), 199)
+    await wait_pixels(page, figures.cell_colour_of(State.HEALTHY, theme), 199)
 
 
 async def test_theme_button_redraws_in_its_colours(visiting: Visiting) -> None:
@@ -117,7 +117,7 @@ async def test_theme_button_redraws_in_its_colours(visiting: Visiting) -> None:
     await page.reload()
     await wait_drawn(page)
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    await wait_pixels(page, figures.cell_colour(State.HEALTHY, 1), 200)
+    await wait_pixels(page, figures.cell_colour_of(State.HEALTHY, 1), 200)
 
 
 async def test_legend_filters(visiting: Visiting) -> None:

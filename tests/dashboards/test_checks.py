@@ -32,7 +32,7 @@ def test_routes_undeclared_view_is_listed(settings: Settings) -> None:
 
     patterns = [path("silent/", _silent), path("open/", open_view)]
     resolver = URLResolver(RegexPattern(r"^/"), patterns)
-    assert [(route.path, route.access) for route in checks.routes(resolver)] == [
+    assert [(route.path, route.access) for route in checks.iterate_routes(resolver)] == [
         ("/silent/", None),
         ("/open/", PUBLIC),
     ]

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.http import HttpResponseBase
 from django.test import Client
 
-from dashboards.checks import UrlRoute, routes
+from dashboards.checks import UrlRoute, iterate_routes
 from dashboards.live.routing import application
 from dashboards.shared.permissions import AccessRequirement
 from fleet.models.access import ROLES, ClusterLimit, set_role
@@ -41,7 +41,7 @@ VALUES: Mapping[str, str] = {
 }
 #: Without repeats: an address with two operations stands in the URL patterns under both names.
 ROUTES = sorted(
-    {(route.path, route.methods, route.access): route for route in routes()}.values(),
+    {(route.path, route.methods, route.access): route for route in iterate_routes()}.values(),
     key=lambda route: (route.path, route.methods),
 )
 #: A request that Refloat admits may still be incomplete, out of date, or about an object that does not exist.

@@ -144,7 +144,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         "runbook": strongest_rule.runbook
         or f"{prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
         "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
-        "turns": history.read_instance_states(cluster, _history_key_of(row), now),
+        "turns": history.read_instance_state_changes(cluster, _history_key_of(row), now),
     } | _live_context_of(row, cluster, now)  # fmt: skip
     return render(request, "dashboards/incident.html", context)
 

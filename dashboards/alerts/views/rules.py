@@ -239,7 +239,7 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     if rule.kind in backtest.UNSUPPORTED_REASONS:
         return backtest.UNSUPPORTED_REASONS[rule.kind], []
     now = record_reader.current_time()
-    history = alert_history.read(
+    history = alert_history.read_backtest_history(
         cluster, now, _BACKTEST_DAYS, with_instances=rule.kind in backtest.INSTANCE_RULE_KINDS
     )
     if not history.days:

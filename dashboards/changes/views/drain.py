@@ -63,7 +63,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF_STATES,
         "last": target_instance.is_last_of_kind,
         "form": form,
-        "turns": history.read_instance_states(cluster, instance_id, now),
+        "turns": history.read_instance_state_changes(cluster, instance_id, now),
     }
     frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "fleet")
     return render(request, "dashboards/drain.html", frame | context)

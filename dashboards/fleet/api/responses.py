@@ -26,7 +26,7 @@ def count_by_slug(counts: Mapping[State, int], *, include_zero: bool = True) -> 
     return {state.slug: counts.get(state, 0) for state in State if include_zero or counts.get(state)}
 
 
-def summary(summary: Summary, now: float) -> schemas.SummaryResponse:
+def summary_response_of(summary: Summary, now: float) -> schemas.SummaryResponse:
     """Return the response with the fleet summary."""
     return schemas.SummaryResponse(
         **build_dated_fields(summary.cluster, summary.as_of, now, is_stale=summary.stale),
@@ -37,7 +37,7 @@ def summary(summary: Summary, now: float) -> schemas.SummaryResponse:
     )
 
 
-def instance(view: InstanceView) -> schemas.InstanceItem:
+def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
     """Return one instance of a response."""
     facts = view.facts
     # Fields with the same name in the schema and in the facts are copied.
@@ -69,42 +69,42 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
     )
 
 
-def agent(view: AgentView, instances: Iterable[InstanceView]) -> schemas.AgentItem:
+def agent_item_of(view: AgentView, instances: Iterable[InstanceView]) -> schemas.AgentItem:
     """Return one agent of a response."""
     return schemas.AgentItem(
-        **_agent_fields(view, {instance_view.facts.id: instance_view for instance_view in instances})
+        **_agent_fields_of(view, {instance_view.facts.id: instance_view for instance_view in instances})
     )
 
 
-def agents(views: Iterable[AgentView], instances: Iterable[InstanceView]) -> list[schemas.AgentItem]:
+def agent_items_of(views: Iterable[AgentView], instances: Iterable[InstanceView]) -> list[schemas.AgentItem]:
     """Return a list of agents of a response."""
-    by_id = {instance_view.facts.id: instance_view for instance_view in instances}
-    return [schemas.AgentItem(**_agent_fields(view, by_id)) for view in views]
+    views_by_id = {instance_view.facts.id: instance_view for instance_view in instances}
+    return [schemas.AgentItem(**_agent_fields_of(view, views_by_id)) for view in views]
 
 
-def explanation(cluster: str, explanation: Explanation) -> schemas.AgentResponse:
+def agent_response_of(cluster: str, explanation: Explanation) -> schemas.AgentResponse:
     """Return the response with one agent and its evidence."""
-    by_id = {instance_view.facts.id: instance_view for instance_view in explanation.instances.values()}
+    views_by_id = {instance_view.facts.id: instance_view for instance_view in explanation.instances.values()}
     return schemas.AgentResponse(
-        **_agent_fields(explanation.view, by_id),
+        **_agent_fields_of(explanation.view, views_by_id),
         cluster=cluster,
-        evidence=_evidence(explanation),
-        report=_agent_report_of(explanation),
-        instances=[instance(instance_view) for instance_view in explanation.instances.values()],
+        evidence=_evidence_item_of(explanation),
+        report=_agent_report_item_of(explanation),
+        instances=[instance_item_of(instance_view) for instance_view in explanation.instances.values()],
     )
 
 
-def _agent_fields(view: AgentView, by_id: Mapping[str, InstanceView]) -> dict[str, Any]:
+def _agent_fields_of(view: AgentView, views_by_id: Mapping[str, InstanceView]) -> dict[str, Any]:
     def ref_of(instance_id: str | None) -> schemas.InstanceRef | None:
         if not instance_id:
             return None
-        instance_view = by_id.get(instance_id)
+        instance_view = views_by_id.get(instance_id)
         return schemas.InstanceRef(
             id=instance_id, name=instance_id if instance_view is None else instance_view.facts.name
         )
 
     def proxy_ref_of(instance_id: str) -> schemas.ProxyRef:
-        instance_view = by_id.get(instance_id)
+        instance_view = views_by_id.get(instance_id)
         if instance_view is None:
             return schemas.ProxyRef(id=instance_id, name=instance_id, group="", generation=0)
         facts = instance_view.facts
@@ -144,17 +144,17 @@ def _instance_ref_of(index: int | None, instances: Mapping[int, InstanceView]) -
     return next(iter(_instance_refs_of([] if index is None else [index], instances)), None)
 
 
-def _tunnel(index: int, explanation: Explanation) -> schemas.TunnelItem:
+def _tunnel_item_of(index: int, explanation: Explanation) -> schemas.TunnelItem:
     facts = explanation.instances[index].facts
     opened_at = moment(explanation.opened_at_by_proxy.get(index))
     return schemas.TunnelItem(id=facts.id, name=facts.name, opened_at=opened_at)
 
 
-def _evidence(explanation: Explanation) -> schemas.EvidenceItem:
+def _evidence_item_of(explanation: Explanation) -> schemas.EvidenceItem:
     evidence, instances = explanation.evidence, explanation.instances
     return schemas.EvidenceItem(
-        heartbeat=None if evidence.heartbeat is None else _heartbeat(evidence.heartbeat, instances),
-        tunnels=[_tunnel(index, explanation) for index in evidence.tunnels if index in instances],
+        heartbeat=None if evidence.heartbeat is None else _heartbeat_item_of(evidence.heartbeat, instances),
+        tunnels=[_tunnel_item_of(index, explanation) for index in evidence.tunnels if index in instances],
         last_proxies=_instance_refs_of(evidence.last_proxies, instances),
         last_auth=_instance_ref_of(evidence.last_auth, instances),
         is_retired=evidence.is_retired,
@@ -163,7 +163,7 @@ def _evidence(explanation: Explanation) -> schemas.EvidenceItem:
     )
 
 
-def _agent_report_of(explanation: Explanation) -> schemas.AgentReportItem | None:
+def _agent_report_item_of(explanation: Explanation) -> schemas.AgentReportItem | None:
     # Dates only: ages are for pages.
     report_view = present_agent_report(explanation, now=0.0)
     if report_view is None:
@@ -174,7 +174,7 @@ def _agent_report_of(explanation: Explanation) -> schemas.AgentReportItem | None
     return schemas.AgentReportItem.model_validate(asdict(report_view) | {"via_proxy": via_proxy or None})
 
 
-def _heartbeat(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> schemas.HeartbeatItem:
+def _heartbeat_item_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> schemas.HeartbeatItem:
     return schemas.HeartbeatItem(
         **asdict(heartbeat)
         | {

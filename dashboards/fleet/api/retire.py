@@ -73,6 +73,6 @@ def retire_agent(request: HttpRequest, cluster: str, agent_id: str, body: Retire
             f"{explanation.view.name} has a heartbeat or live tunnel. Send `confirm_alive: true` to retire it anyway.",
         )
     request_retirement(
-        cluster, explanation, request_actor_of(request), is_retired=body.is_retired, reason=body.reason
+        cluster, explanation, request_actor_of(request), should_retire=body.is_retired, reason=body.reason
     )
     return RetireAgentResponse(id=explanation.view.id, name=explanation.view.name, is_retired=body.is_retired)

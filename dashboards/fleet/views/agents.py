@@ -41,7 +41,7 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     now = record_reader.current_time()
     reader = record_reader.reader()
     table = reader.table(cluster, now)
-    page, error = _find_page(table, request.GET)
+    page, error = _select_page(table, request.GET)
     instances = {view.facts.id: view for view in table.instances.values()}
     base_url = f"{prefix_of(cluster)}/agents/"
     context = {
@@ -50,14 +50,14 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "query": request.GET.get("q", ""),
         "proxy": request.GET.get("proxy", ""),
         "auth": request.GET.get("auth", ""),
-        "total": page.total,
+        "total": page.total_count,
         "first_url": f"{base_url}?{_query_string_of(request.GET)}" if "after" in request.GET else "",
         "next_url": f"{base_url}?{_query_string_of(request.GET, page.next_cursor)}"
         if page.next_cursor
         else "",
         "error": error,
         "sort": request.GET.get("sort", ""),
-        "heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORTS},
+        "heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORT_KEYS},
         "csv_url": f"{prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
     }
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
@@ -76,13 +76,13 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
     reader = record_reader.reader()
     table = reader.table(cluster, now)
     try:
-        indices = agent_query.select_sorted(table, _query(request.GET), request.GET.get("sort", ""))
+        indices = agent_query.select_sorted(table, _read_query(request.GET), request.GET.get("sort", ""))
     except QueryError as error:
         return HttpResponse(f"{error}\n", status=400, content_type="text/plain; charset=utf-8")
     views = reader.agents(table, (int(index) for index in indices))
-    pieces = agent_csv.lines(views, table.instances.values())
+    chunks = agent_csv.iterate_csv_chunks(views, table.instances.values())
     response = StreamingHttpResponse(
-        _iterate_in_thread(pieces), content_type="text/csv; charset=utf-8; header=present"
+        _iterate_in_thread(chunks), content_type="text/csv; charset=utf-8; header=present"
     )
     as_of = datetime.fromtimestamp(table.as_of or now, UTC)
     response["Content-Disposition"] = f'attachment; filename="agents-{cluster}-{as_of:%Y%m%dT%H%M%SZ}.csv"'
@@ -117,11 +117,11 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     return render(request, "dashboards/agent.html", frame | context)
 
 
-def _find_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
+def _select_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
     """Return one page of the list and "", or an empty page and a sentence if the filter is invalid."""
     try:
-        query = _query(params)
-        return agent_query.page(
+        query = _read_query(params)
+        return agent_query.select_page(
             table,
             query,
             cursor=params.get("after") or None,
@@ -129,10 +129,10 @@ def _find_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
             sort=params.get("sort", ""),
         ), ""
     except QueryError as error:
-        return Page(indices=(), total=0, next_cursor=None), str(error)
+        return Page(indices=(), total_count=0, next_cursor=None), str(error)
 
 
-def _query(params: QueryDict) -> AgentQuery:
+def _read_query(params: QueryDict) -> AgentQuery:
     """Return the filters of the search field and of the other form fields."""
     query = agent_query.parse(params.get("q", ""))
     return agent_query.narrow(
@@ -153,11 +153,11 @@ def _sort_head_of(params: QueryDict, column: str) -> dict[str, str]:
     return {"query": query, "aria": directions.get(sort, "")}
 
 
-async def _iterate_in_thread(pieces: Iterator[str]) -> AsyncIterator[str]:
+async def _iterate_in_thread(chunks: Iterator[str]) -> AsyncIterator[str]:
     """Yield the chunks. Each is made in a thread, after the previous one has been sent."""
-    next_piece = sync_to_async(lambda: next(pieces, None), thread_sensitive=False)
-    while (piece := await next_piece()) is not None:
-        yield piece
+    read_next_chunk = sync_to_async(lambda: next(chunks, None), thread_sensitive=False)
+    while (chunk := await read_next_chunk()) is not None:
+        yield chunk
 
 
 def _query_string_of(params: QueryDict, after: str | None = None) -> str:

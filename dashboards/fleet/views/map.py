@@ -26,7 +26,7 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """
     now = record_reader.current_time()
     frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "map")
-    return render(request, "dashboards/map.html", frame | {"figure": figures.map_figure()})
+    return render(request, "dashboards/map.html", frame | {"figure": figures.build_map_figure()})
 
 
 @requires(Permission.VIEW_FLEET)

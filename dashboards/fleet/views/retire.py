@@ -37,23 +37,23 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     # The last request of an operator; the record reflects it within two polls.
     retirement = retirement_of(cluster, explanation, now)
     is_retired = retirement is not None and retirement.is_retired
-    alive, action = is_alive(explanation), request.POST.get("action")
+    agent_is_alive, form_action = is_alive(explanation), request.POST.get("action")
     form = RetireForm(
         request.POST if request.method == "POST" else None,
-        alive=alive and not is_retired and action != "reinstate",
+        is_alive=agent_is_alive and not is_retired and form_action != "reinstate",
     )
-    if action in ("retire", "reinstate") and form.is_valid():
+    if form_action in ("retire", "reinstate") and form.is_valid():
         recent_proof.require(request)
         actor, reason = (
             request_actor.actor_of(request, signed_in_user_of(request)),
             form.cleaned_data["reason"],
         )
-        request_retirement(cluster, explanation, actor, is_retired=action == "retire", reason=reason)
-        outcome = "will be retired" if action == "retire" else "will be reinstated"
+        request_retirement(cluster, explanation, actor, should_retire=form_action == "retire", reason=reason)
+        outcome = "will be retired" if form_action == "retire" else "will be reinstated"
         messages.success(request, f"{explanation.view.name} {outcome} with the next poll.")
         return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
     context = presenters.agent_page(explanation, now) | {
-        "retired": is_retired, "retirement": retirement, "alive": alive, "form": form,
+        "retired": is_retired, "retirement": retirement, "alive": agent_is_alive, "form": form,
     }  # fmt: skip
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/retire.html", frame | context)

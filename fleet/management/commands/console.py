@@ -45,7 +45,7 @@ def console_run_of(options: dict[str, Any], write_line: Callable[[str], None]) -
         settings.REFLOAT_HOME,
         options["host"],
         options["port"],
-        redis_url=settings.REDIS_URL_CONFIGURED,
+        redis_url=settings.CONFIGURED_REDIS_URL,
         write_line=write_line,
     )
 

@@ -15,15 +15,17 @@ from tests.fakes.reader import FakeReader
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_formulas_are_text(text: str) -> None:
     """Nothing an agent calls itself is run by a spreadsheet."""
-    assert agent_csv.cell(text) == f"'{text}"
-    assert agent_csv.cell("agent-1") == "agent-1"
+    assert agent_csv.to_csv_cell(text) == f"'{text}"
+    assert agent_csv.to_csv_cell("agent-1") == "agent-1"
 
 
 def test_lines_read_back() -> None:
     """A CSV reader gets every agent once, names of instances, and times in ISO 8601."""
     reader = FakeReader(states=[State.HEALTHY, State.STRANDED, State.HEALTHY], as_of=1_700_000_000.25)
     table = reader.table("default", time.time())
-    pieces = list(agent_csv.lines(reader.agents(table, range(3)), table.instances.values(), chunk_size=2))
+    pieces = list(
+        agent_csv.iterate_csv_chunks(reader.agents(table, range(3)), table.instances.values(), chunk_size=2)
+    )
     assert len(pieces) == 2
     rows = list(csv.DictReader(io.StringIO("".join(pieces), newline="")))
     assert [row["name"] for row in rows] == ["agent-0", "agent-1", "agent-2"]
@@ -37,7 +39,7 @@ def test_policy_and_generations_have_columns() -> None:
     """Reconnect mode, health check, when the policy was read, and the groups and generations of the proxies."""
     reader = FakeReader(states=[State.HEALTHY] * 2, as_of=1_700_000_000.25)
     table = reader.table("default", 1_700_000_001.0)
-    text = "".join(agent_csv.lines(reader.agents(table, range(2)), table.instances.values()))
+    text = "".join(agent_csv.iterate_csv_chunks(reader.agents(table, range(2)), table.instances.values()))
     silent, reachable = csv.DictReader(io.StringIO(text, newline=""))
     columns = ("mode", "health_check", "policy_read_at", "groups", "generations")
     assert [silent[column] for column in columns] == ["unknown", "", "", "", "0"]
@@ -54,6 +56,6 @@ def test_agent_on_two_generations() -> None:
     instances["proxy-id-3"] = replace(instances["proxy-id-2"], id="proxy-id-3", generation=4)
     proxies = ("proxy-id-3", "proxy-id-2", "proxy-id-1", "gone")
     view = replace(reader.agent(table, 1), proxies=proxies, health_check=False)
-    cells = dict(zip(agent_csv.COLUMNS, agent_csv.row(view, instances), strict=True))
+    cells = dict(zip(agent_csv.COLUMNS, agent_csv.to_csv_row(view, instances), strict=True))
     assert (cells["groups"], cells["generations"], cells["health_check"]) == ("blue", "0 3 4", "off")
     assert cells["proxies"].endswith(" gone")

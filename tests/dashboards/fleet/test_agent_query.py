@@ -81,9 +81,9 @@ def test_narrow_adds_form_fields() -> None:
 
 def test_page_cuts_and_ends(table: FleetTable) -> None:
     """Pages follow each other without gap or overlap, also when the last one is full."""
-    first = agent_query.page(table, AgentQuery(), cursor=None, limit=3)
+    first = agent_query.select_page(table, AgentQuery(), cursor=None, limit=3)
     assert (first.indices, first.total) == ((0, 1, 2), 5)
-    second = agent_query.page(table, AgentQuery(), cursor=first.next_cursor, limit=2)
+    second = agent_query.select_page(table, AgentQuery(), cursor=first.next_cursor, limit=2)
     assert (second.indices, second.next_cursor) == ((3, 4), None)
 
 
@@ -91,7 +91,7 @@ def test_page_cuts_and_ends(table: FleetTable) -> None:
 def test_page_wrong_cursor(table: FleetTable, cursor: str) -> None:
     """A cursor that is none of ours, or of another record, is refused."""
     with pytest.raises(QueryError):
-        agent_query.page(table, AgentQuery(), cursor=cursor, limit=3)
+        agent_query.select_page(table, AgentQuery(), cursor=cursor, limit=3)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_order_holds_over_pages(table: FleetTable, sort: str, indices: list[int]
     agent_ids: list[int] = []
     cursor: str | None = None
     while True:
-        page = agent_query.page(table, AgentQuery(), cursor=cursor, limit=limit, sort=sort)
+        page = agent_query.select_page(table, AgentQuery(), cursor=cursor, limit=limit, sort=sort)
         agent_ids += page.indices
         cursor = page.next_cursor
         if cursor is None:
@@ -125,9 +125,9 @@ def test_order_holds_over_pages(table: FleetTable, sort: str, indices: list[int]
 def test_order_while_agents_change(table: FleetTable) -> None:
     """An agent that moved to the front between two pages neither shifts the others nor hides them."""
     table.verdicts["since"] = [10.0, 20.0, 30.0, 40.0, 50.0]
-    first = agent_query.page(table, AgentQuery(), cursor=None, limit=2, sort="since")
+    first = agent_query.select_page(table, AgentQuery(), cursor=None, limit=2, sort="since")
     table.verdicts["since"][1] = 60.0
-    second = agent_query.page(table, AgentQuery(), cursor=first.next_cursor, limit=9, sort="since")
+    second = agent_query.select_page(table, AgentQuery(), cursor=first.next_cursor, limit=9, sort="since")
     assert (first.indices, second.indices) == ((0, 1), (2, 3, 4, 1))
 
 
@@ -144,7 +144,7 @@ def test_names_are_ordered_as_people_count() -> None:
 def test_order_nonsense_is_a_sentence(table: FleetTable, sort: str, cursor: str | None) -> None:
     """An order there is not, and a cursor of another order, are refused."""
     with pytest.raises(QueryError, match=r"\.$"):
-        agent_query.page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)
+        agent_query.select_page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)
 
 
 @pytest.mark.parametrize("digits", [19, 40, 5000])
@@ -153,4 +153,4 @@ def test_cursor_beyond_all_numbers(table: FleetTable, digits: int) -> None:
     huge = "9" * digits
     for sort, cursor in (("", f"e1.{huge}"), ("since", f"e1.1:{huge}"), ("since", f"e1.{huge}:-{huge}")):
         with pytest.raises(QueryError, match=r"Invalid cursor"):
-            agent_query.page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)
+            agent_query.select_page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)

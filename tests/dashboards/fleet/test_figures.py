@@ -55,12 +55,12 @@ def test_numbers_above_the_blocks_of_the_map_have_a_colour_for_text() -> None:
 @pytest.mark.parametrize("state", State)
 def test_colourscale_each_state_in_its_own_band(state: State, theme: int) -> None:
     """The middle of a state's band has that state's colour, and its faded twin comes after those of all states."""
-    stops = figures.colourscale(theme)
+    stops = figures.build_colourscale(theme)
     assert len(stops) == 4 * len(State)
     assert (stops[0][0], stops[-1][0]) == (0.0, 1.0)
     assert [stop[0] for stop in stops] == sorted(stop[0] for stop in stops)
     low, high = stops[2 * state], stops[2 * state + 1]
-    assert low[1] == high[1] == figures.cell_colour(state, theme)
+    assert low[1] == high[1] == figures.cell_colour_of(state, theme)
     colour = stops[2 * (state + len(State))][1]
     assert colour != low[1]
 
@@ -75,7 +75,7 @@ def test_only_stranded_is_red() -> None:
 
 def test_map_figure_is_json() -> None:
     """It goes into the page as it is, and names no template of plotly's."""
-    figure = json.loads(json.dumps(figures.map_figure()))
+    figure = json.loads(json.dumps(figures.build_map_figure()))
     assert figure["layout"]["template"] == "none"
     assert figure["trace"]["zmax"] - figure["trace"]["zmin"] == 2 * len(State)
     assert len(figure["colours"]) == len(figure["marks"]) == len(State)

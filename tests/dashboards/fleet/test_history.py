@@ -39,7 +39,7 @@ def test_history_has_the_requested_days_oldest_first(cluster: Cluster) -> None:
     for ago in (60.0, 2 * DAY, 8 * DAY):
         _agent(cluster, ago)
     _instance(cluster, 3 * DAY)
-    points = history.read("default", NOW, 7, with_instances=False)
+    points = history.read_backtest_history("default", NOW, 7, with_instances=False)
     assert points.agent_changes == [
         AgentStateChange(NOW - 2 * DAY, "a", "healthy", "stranded", "p", round(NOW - 2 * DAY)),
         AgentStateChange(NOW - 60, "a", "healthy", "stranded", "p", round(NOW - 60)),
@@ -51,7 +51,7 @@ def test_history_of_instances_is_as_long_as_instance_history(cluster: Cluster) -
     """An installation that has kept them for three days says so, however old its other history is."""
     _agent(cluster, 8 * DAY)
     _instance(cluster, 3 * DAY)
-    points = history.read("default", NOW, 7, with_instances=True)
+    points = history.read_backtest_history("default", NOW, 7, with_instances=True)
     assert points.instance_changes == [
         InstanceStateChange(NOW - 3 * DAY, "p", "silent", round(NOW - 3 * DAY))
     ]
@@ -60,9 +60,11 @@ def test_history_of_instances_is_as_long_as_instance_history(cluster: Cluster) -
 
 def test_history_empty_or_young_claims_nothing(cluster: Cluster) -> None:
     """None at all, and a quarter of an hour."""
-    assert history.read("default", NOW, 7, with_instances=True).days == 0
+    assert history.read_backtest_history("default", NOW, 7, with_instances=True).days == 0
     _instance(cluster, 900)
-    assert history.read("default", NOW, 7, with_instances=True).days == pytest.approx(900 / DAY)
+    assert history.read_backtest_history("default", NOW, 7, with_instances=True).days == pytest.approx(
+        900 / DAY
+    )
 
 
 def test_history_too_long_is_its_newest_part(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +72,7 @@ def test_history_too_long_is_its_newest_part(cluster: Cluster, monkeypatch: pyte
     monkeypatch.setattr(history, "_CHANGE_LIMIT", 2)
     for ago in (DAY, 2 * DAY, 3 * DAY):
         _agent(cluster, ago)
-    points = history.read("default", NOW, 7, with_instances=False)
+    points = history.read_backtest_history("default", NOW, 7, with_instances=False)
     assert [change.at for change in points.agent_changes] == [NOW - 2 * DAY, NOW - DAY]
     assert points.days == 2.0
 
@@ -80,6 +82,6 @@ def test_turns_of_an_instance_newest_first(cluster: Cluster) -> None:
     _instance(cluster, 500, name="other")
     for number in range(10):
         _instance(cluster, 1000 - number, "ok" if number % 2 else "silent")
-    lines = history.read_instance_states("default", "p", NOW)
+    lines = history.read_instance_state_changes("default", "p", NOW)
     assert len(lines) == 8
     assert (lines[0].new, lines[0].ms) == ("OK", 991_000)

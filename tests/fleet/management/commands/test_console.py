@@ -70,7 +70,7 @@ def test_unreachable_redis_stops_the_start(
     run_console: Callable[..., tuple[object, str]], settings: Settings, tmp_path: Path
 ) -> None:
     """The line names the setting, and no Valkey is started instead."""
-    settings.REDIS_URL_CONFIGURED = "redis://127.0.0.1:1/0"
+    settings.CONFIGURED_REDIS_URL = "redis://127.0.0.1:1/0"
     code, message = run_console("--port", str(valkey.find_free_port()))
 
     assert code == 2
