@@ -30,10 +30,10 @@ from dashboards.fleet.api import responses, retire, schemas
 from dashboards.shared import record_reader, refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.parameters import Parameters
+from dashboards.shared.api.parameters import QueryParameters
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
-from dashboards.shared.permissions import public, visible_clusters
+from dashboards.shared.permissions import public, visible_clusters_of
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.models.access import Permission
@@ -90,12 +90,12 @@ api.add_router("", degrade.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
-_VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, of_cluster=False)
+_VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, is_per_cluster=False)
 #: Error responses of every route.
 _PROBLEM_RESPONSES = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
 
 
-class AgentFilters(Parameters):
+class AgentFilters(QueryParameters):
     """Query parameters of the list of agents."""
 
     state: Annotated[list[str], Field(default_factory=list)]
@@ -194,7 +194,7 @@ def list_instances(request: HttpRequest, cluster: str) -> Any:
 def list_clusters(request: HttpRequest) -> Any:
     """List the clusters that you may see."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
-    return schemas.ClustersResponse(clusters=list(visible_clusters(user)))
+    return schemas.ClustersResponse(clusters=list(visible_clusters_of(user)))
 
 
 @api.exception_handler(AuthenticationError)

@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.urls import URLPattern, URLResolver, get_resolver
 from ninja.operation import PathView
 
-from dashboards.shared.permissions import ALLAUTH, PUBLIC, AccessRequirement, access_of
+from dashboards.shared.permissions import ALLAUTH_PAGES, PUBLIC, AccessRequirement, access_of
 from fleet.models.access import ROLES
 
 _LOCAL_HOSTS = {"localhost", "127.0.0.1", "[::1]", "testserver"}
@@ -140,7 +140,7 @@ def _routes_of_pattern(entry: URLPattern, path: str) -> Iterator[UrlRoute]:
         return
     # Redirects of allauth for old links: the pages that they lead to are guarded.
     is_old_link = callback.__module__ == "django.views.generic.base" and path.startswith("/accounts/social/")
-    access = PUBLIC if is_old_link or name == "api-root" else access_of(callback) or ALLAUTH.get(name)
+    access = PUBLIC if is_old_link or name == "api-root" else access_of(callback) or ALLAUTH_PAGES.get(name)
     yield UrlRoute(path, name, (), access)
 
 

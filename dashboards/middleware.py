@@ -49,7 +49,7 @@ def log_attempts(get_response: Any) -> SyncHandler | AsyncHandler:
         async def async_middleware(request: HttpRequest) -> HttpResponseBase:
             with collect_audit_entry_ids() as recorded_ids:
                 response = await get_response_async(request)
-            if request.method not in request_log.READS:
+            if request.method not in request_log.SAFE_METHODS:
                 await sync_to_async(request_log.record_attempt)(request, response, len(recorded_ids))
             return response
 

@@ -27,7 +27,7 @@ from dashboards.shared.api.change_responses import (
     require_cluster,
     require_reauthentication,
 )
-from dashboards.shared.api.parameters import Parameters, RequestBody, Schema
+from dashboards.shared.api.parameters import QueryParameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import find_write_refusal
@@ -46,7 +46,7 @@ _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 
 
-class IncidentFilters(Parameters):
+class IncidentFilters(QueryParameters):
     """Query parameters of the list of incidents."""
 
     state: Literal["open", "pending", "resolved", "all"] = "open"

@@ -366,7 +366,7 @@ class RouteForm(OwnedForm):
         ):
             field = self.fields[name]
             assert isinstance(field, forms.ModelChoiceField), "a foreign key, or many"
-            field.queryset = filter_applicable_to(rows, self.reach)
+            field.queryset = filter_applicable_to(rows, self.reference_cluster)
 
     def clean_matchers(self) -> str:
         """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""

@@ -19,11 +19,11 @@ from dashboards.live.hub import (
     Delta,
     Feed,
     Hint,
-    Resync,
+    ResyncRequest,
     SocketQueue,
     Tick,
+    create_layout_hint,
     current_hub,
-    layout_hint,
     recheck_soon,
 )
 from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
@@ -40,18 +40,18 @@ from fleet.processes import background
 logger = logging.getLogger(__name__)
 
 #: Seconds between two beats: one per tick. Between two beats, a page lets the age grow.
-BEAT = 0.9
+BEAT_INTERVAL = 0.9
 #: Seconds between two access checks of an open socket; until the next one after a failed one; and without a result
 #: until the socket is closed. A socket must end within 10 s of sign-out, even if the database is down.
-RECHECK = 5.0
-RECHECK_RETRY = 1.0
-RECHECK_LIMIT = 9.0
+RECHECK_INTERVAL = 5.0
+RECHECK_RETRY_INTERVAL = 1.0
+RECHECK_TIMEOUT = 9.0
 #: Seconds between two snapshots that a client can request.
-RESYNC_EVERY = 1.0
+RESYNC_INTERVAL = 1.0
 #: Maximum characters of a client frame; `resync` has 20. The web server refuses frames of more than 4 KiB itself.
-LONGEST_FRAME = 1024
+MAX_FRAME_LENGTH = 1024
 #: Close codes of RFC 6455: the frame is too large; internal error.
-TOO_LARGE = 1009
+FRAME_TOO_LARGE = 1009
 INTERNAL_ERROR = 1011
 
 
@@ -67,8 +67,8 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         self._feed: Feed | None = None
         self._subscription: SocketQueue | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._recheck = asyncio.Event()
-        self._resync_at = -RESYNC_EVERY
+        self._recheck_event = asyncio.Event()
+        self._last_resync_at = -RESYNC_INTERVAL
         self._is_resync_pending = False
         # Position of the data that this socket was sent: None before the first hello.
         self._epoch: str | None = None
@@ -77,7 +77,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         self._stale: bool | None = None
         # At the last tick, the header named newer events, which have not arrived.
         self._is_behind = False
-        self._beat_at = 0.0
+        self._last_beat_at = 0.0
 
     @property
     def cluster(self) -> str:
@@ -98,7 +98,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         await self.accept()
         confirmed_at = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(RECHECK_LIMIT):
+            async with asyncio.timeout(RECHECK_TIMEOUT):
                 code = await self._find_close_code()
         except (Error, TimeoutError) as error:
             logger.warning(
@@ -110,10 +110,10 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             return
         # First the group, then the snapshot, so that no event is lost between them.
         self._feed, self._subscription = await current_hub().subscribe(self.cluster)
-        current_hub().rechecks.add(self._recheck.set)
+        current_hub().recheck_callbacks.add(self._recheck_event.set)
         self._tasks = [
-            background.start(self._pump(), name="pump of a socket"),
-            background.start(self._guard(confirmed_at), name="guard of a socket"),
+            background.start(self._send_feed(), name="pump of a socket"),
+            background.start(self._guard_access(confirmed_at), name="guard of a socket"),
         ]
 
     @override
@@ -123,7 +123,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     async def _leave(self) -> None:
         """Leave the feed and end both tasks; a second call does nothing."""
-        current_hub().rechecks.discard(self._recheck.set)
+        current_hub().recheck_callbacks.discard(self._recheck_event.set)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -135,8 +135,8 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
     @override
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Handle `resync`, at most once per second. Other messages are ignored: a newer page may send them."""
-        if len(text_data or bytes_data or "") > LONGEST_FRAME:
-            await self._end(TOO_LARGE)
+        if len(text_data or bytes_data or "") > MAX_FRAME_LENGTH:
+            await self._end(FRAME_TOO_LARGE)
             return
         try:
             message = json.loads(text_data or "")
@@ -147,15 +147,17 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         if self._subscription is None:
             return
         self._is_resync_pending = True
-        wait = max(0.0, self._resync_at + RESYNC_EVERY - time.monotonic())
-        asyncio.get_running_loop().call_later(wait, self._subscription.offer, Resync())
+        wait_seconds = max(0.0, self._last_resync_at + RESYNC_INTERVAL - time.monotonic())
+        asyncio.get_running_loop().call_later(wait_seconds, self._subscription.offer, ResyncRequest())
 
-    async def _guard(self, confirmed_at: float) -> None:
+    async def _guard_access(self, confirmed_at: float) -> None:
         """Close the socket soon after its session, role or token ends, or if they cannot be checked."""
         code = INTERNAL_ERROR
         try:
-            settings = RecheckSettings(RECHECK, RECHECK_RETRY, RECHECK_LIMIT)
-            code = await wait_for_close_code(self._find_close_code, self._recheck, settings, confirmed_at)
+            settings = RecheckSettings(RECHECK_INTERVAL, RECHECK_RETRY_INTERVAL, RECHECK_TIMEOUT)
+            code = await wait_for_close_code(
+                self._find_close_code, self._recheck_event, settings, confirmed_at
+            )
         except Exception:
             logger.exception("cluster %s: socket closed, its access check failed", self.cluster)
         await self._end(code)
@@ -172,7 +174,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         code: int | None = await database_sync_to_async(close_code_of)(self.scope, self.access, self.cluster)
         return code
 
-    async def _pump(self) -> None:
+    async def _send_feed(self) -> None:
         """Send the snapshot, then all items of the feed."""
         assert self._subscription is not None, "connect subscribed"
         try:
@@ -198,7 +200,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
     async def _resync(self) -> None:
         """Send hello and the snapshot; if there is no snapshot, send `stale`."""
         assert self._feed is not None, "connect subscribed"
-        self._is_resync_pending, self._resync_at = False, time.monotonic()
+        self._is_resync_pending, self._last_resync_at = False, time.monotonic()
         try:
             snapshot = await self._feed.snapshot()
         except StateUnavailableError:
@@ -221,7 +223,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             }
         )
         await self.send(bytes_data=snapshot.states)
-        self._beat_at = time.monotonic()
+        self._last_beat_at = time.monotonic()
 
     async def _on_delta(self, delta: Delta) -> None:
         if delta.epoch == self._epoch and delta.seq <= self._seq:
@@ -240,36 +242,36 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         await self.send(text_data=hint.text)
 
     async def _on_tick(self, tick: Tick) -> None:
-        head = tick.head
-        if head is None or head.stale:
-            await self._send_stale(head)
-        elif self._stale is not False or self._has_missed_events(head):
+        header = tick.header
+        if header is None or header.stale:
+            await self._send_stale(header)
+        elif self._stale is not False or self._has_missed_events(header):
             await self._resync()
-        elif head.layout_version != self._layout_version:
-            await self._on_hint(layout_hint(head.layout_version))
-        if time.monotonic() - self._beat_at >= BEAT:
-            await self._send_beat(head)
+        elif header.layout_version != self._layout_version:
+            await self._on_hint(create_layout_hint(header.layout_version))
+        if time.monotonic() - self._last_beat_at >= BEAT_INTERVAL:
+            await self._send_beat(header)
 
-    def _has_missed_events(self, head: StreamHeader) -> bool:
+    def _has_missed_events(self, header: StreamHeader) -> bool:
         """Return whether events are lost: the header is ahead at two ticks. At one, it may be a race with the event."""
-        is_ahead = head.epoch != self._epoch or head.seq > self._seq
+        is_ahead = header.epoch != self._epoch or header.seq > self._seq
         has_missed = is_ahead and self._is_behind
         self._is_behind = is_ahead
         return has_missed
 
-    async def _send_stale(self, head: StreamHeader | None) -> None:
+    async def _send_stale(self, header: StreamHeader | None) -> None:
         """Send `stale`, once: the data is too old."""
         if self._stale:
             return
         self._stale = True
-        counts = {} if head is None else {state.slug: count for state, count in head.counts.items()}
+        counts = {} if header is None else {state.slug: count for state, count in header.counts.items()}
         await self._send_message(
             {"type": "stale", "epoch": self._epoch or "", "seq": self._seq, "counts": counts}
         )
 
-    async def _send_beat(self, head: StreamHeader | None) -> None:
-        self._beat_at = time.monotonic()
-        age = None if head is None else age_ms(head.as_of, record_reader.current_time())
+    async def _send_beat(self, header: StreamHeader | None) -> None:
+        self._last_beat_at = time.monotonic()
+        age = None if header is None else age_ms(header.as_of, record_reader.current_time())
         stale = self._stale is not False
         await self._send_message(
             {"type": "beat", "epoch": self._epoch or "", "seq": self._seq, "age_ms": age, "stale": stale}

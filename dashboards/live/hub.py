@@ -31,13 +31,13 @@ from fleet.vocabulary.verdicts import State
 logger = logging.getLogger(__name__)
 
 #: Seconds between two reads of the header.
-TICK = 1.0
+TICK_INTERVAL = 1.0
 #: Seconds until the next attempt to join the group, after Redis failed.
-_REJOIN = 1.0
+_REJOIN_INTERVAL = 1.0
 #: Maximum number of items that wait for one socket; a slower socket starts over from a snapshot.
-_QUEUE = 64
+_MAX_QUEUE_LENGTH = 64
 #: Seconds in which sockets that start over share one snapshot, if no newer event arrived.
-_SNAPSHOT_SHARED = 1.0
+_MAX_SNAPSHOT_AGE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +61,29 @@ class Hint:
 class Tick:
     """The current header, with age applied; None if none was ever read."""
 
-    head: StreamHeader | None
+    header: StreamHeader | None
 
 
 @dataclass(frozen=True, slots=True)
-class Resync:
+class ResyncRequest:
     """Request to send a snapshot: items were dropped, or the client requested it."""
 
 
-FeedEvent = Delta | Hint | Tick | Resync
+FeedEvent = Delta | Hint | Tick | ResyncRequest
 
 
 class SocketQueue:
     """The queue of items of one socket."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[FeedEvent] = asyncio.Queue(_QUEUE)
+        self._queue: asyncio.Queue[FeedEvent] = asyncio.Queue(_MAX_QUEUE_LENGTH)
 
     def offer(self, event: FeedEvent) -> None:
         """Add an item. If the queue is full, replace all waiting items by one Resync."""
         if self._queue.full():
             while not self._queue.empty():
                 self._queue.get_nowait()
-            event = Resync()
+            event = ResyncRequest()
         self._queue.put_nowait(event)
 
     async def next(self) -> FeedEvent:
@@ -94,20 +94,20 @@ class SocketQueue:
 class Feed:
     """The live feed of one cluster."""
 
-    def __init__(self, cluster: str, tick: float) -> None:
+    def __init__(self, cluster: str, tick_interval: float) -> None:
         self.cluster = cluster
         self.subscriptions: set[SocketQueue] = set()
         #: Position of the newest event.
         self._epoch, self._seq = "", 0
-        self._head: StreamHeader | None = None
+        self._header: StreamHeader | None = None
         self._snapshot: tuple[float, Snapshot] | None = None
         self._snapshot_lock = asyncio.Lock()
         self._group_joined = asyncio.Event()
         self._channel: str | None = None
-        self._tick = tick
+        self._tick_interval = tick_interval
         self._tasks = [
             background.start(self._listen(), name=f"live events of {cluster}"),
-            background.start(self._watch(), name=f"clock of {cluster}"),
+            background.start(self._broadcast_ticks(), name=f"clock of {cluster}"),
         ]
 
     async def subscribe(self, join_timeout: float = 2.0) -> SocketQueue:
@@ -134,7 +134,7 @@ class Feed:
                 is_current = not self._epoch or (
                     last_snapshot.epoch == self._epoch and last_snapshot.seq >= self._seq
                 )
-                if is_current and now - at < _SNAPSHOT_SHARED:
+                if is_current and now - at < _MAX_SNAPSHOT_AGE:
                     return last_snapshot
             snapshot = await asyncio.to_thread(record_reader.reader().snapshot, self.cluster, now)
             self._snapshot = (now, snapshot)
@@ -166,7 +166,7 @@ class Feed:
                 self._channel = channel
             except StateUnavailableError as error:
                 logger.warning("cluster %s: cannot subscribe to live events: %s", self.cluster, error)
-                await asyncio.sleep(_REJOIN)
+                await asyncio.sleep(_REJOIN_INTERVAL)
         self._group_joined.set()
         while True:
             message = await layer.receive(self._channel)
@@ -175,41 +175,41 @@ class Feed:
             except (KeyError, TypeError):
                 logger.exception("cluster %s: invalid event: %r", self.cluster, message)
 
-    async def _watch(self) -> None:
+    async def _broadcast_ticks(self) -> None:
         """Send the header, with its age, to every socket at every tick."""
         is_record_down = False
         while True:
             now = record_reader.current_time()
             try:
-                self._head = await asyncio.to_thread(record_reader.reader().stream_header, self.cluster, now)
-                head: StreamHeader | None = self._head
+                self._header = await asyncio.to_thread(record_reader.reader().stream_header, self.cluster, now)
+                header: StreamHeader | None = self._header
                 if is_record_down:
                     logger.warning("cluster %s: the record can be read again", self.cluster)
                 is_record_down = False
             except StateUnavailableError as error:
-                head = None if self._head is None else age_header(self._head, now)
+                header = None if self._header is None else mark_stale_if_old(self._header, now)
                 if not is_record_down:
                     logger.warning("cluster %s: the record cannot be read: %s", self.cluster, error)
                 is_record_down = True
             except Exception:
                 # Whatever the error is, sockets must not show old data as current.
                 logger.exception("cluster %s: the header of the record cannot be read", self.cluster)
-                head = None if self._head is None else age_header(self._head, now)
-            if head is None or self._snapshot is None or self._snapshot[1].stale != head.stale:
+                header = None if self._header is None else mark_stale_if_old(self._header, now)
+            if header is None or self._snapshot is None or self._snapshot[1].stale != header.stale:
                 self._snapshot = None
-            self._broadcast(Tick(head))
-            await asyncio.sleep(self._tick)
+            self._broadcast(Tick(header))
+            await asyncio.sleep(self._tick_interval)
 
     def _handle_event(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
         if kind == "delta":
             self._epoch, self._seq = event["epoch"], event["seq"]
             self._broadcast(
-                Delta(event["epoch"], event["seq"], delta_text(event, record_reader.current_time()))
+                Delta(event["epoch"], event["seq"], format_delta(event, record_reader.current_time()))
             )
         elif kind == "layout":
             self._snapshot = None
-            self._broadcast(layout_hint(event["layout_version"]))
+            self._broadcast(create_layout_hint(event["layout_version"]))
         elif kind == "instances":
             self._broadcast(Hint(json.dumps({"type": "instances"})))
         elif kind == "incidents":
@@ -227,13 +227,13 @@ class Hub:
     def __init__(self) -> None:
         self.feeds: dict[str, Feed] = {}
         #: Callbacks that request an access check of each socket.
-        self.rechecks: set[Callable[[], None]] = set()
+        self.recheck_callbacks: set[Callable[[], None]] = set()
 
     async def subscribe(self, cluster: str) -> tuple[Feed, SocketQueue]:
         """Join the feed of a cluster; start it for the first socket."""
         feed = self.feeds.get(cluster)
         if feed is None:
-            feed = self.feeds[cluster] = Feed(cluster, TICK)
+            feed = self.feeds[cluster] = Feed(cluster, TICK_INTERVAL)
         try:
             return feed, await feed.subscribe()
         except BaseException:
@@ -252,7 +252,7 @@ class Hub:
 
     def recheck(self) -> None:
         """Request an access check of every socket."""
-        for callback in list(self.rechecks):
+        for callback in list(self.recheck_callbacks):
             callback()
 
 
@@ -281,21 +281,21 @@ def count_sockets() -> dict[str, int]:
     return {feed.cluster: len(feed.subscriptions) for feed in feeds}
 
 
-def age_header(head: StreamHeader, now: float) -> StreamHeader:
+def mark_stale_if_old(header: StreamHeader, now: float) -> StreamHeader:
     """Return a header with age applied, while Redis is down and no new header can be read."""
-    limit = Timing(round_interval=head.interval).stale_after
-    if head.stale or (head.as_of is not None and now - head.as_of <= limit):
-        return head
-    retired_count = head.counts.get(State.RETIRED, 0)
+    max_age = Timing(round_interval=header.interval).stale_after
+    if header.stale or (header.as_of is not None and now - header.as_of <= max_age):
+        return header
+    retired_count = header.counts.get(State.RETIRED, 0)
     counts = {
         **dict.fromkeys(State, 0),
-        State.UNKNOWN: head.agent_count - retired_count,
+        State.UNKNOWN: header.agent_count - retired_count,
         State.RETIRED: retired_count,
     }
-    return replace(head, stale=True, counts=counts)
+    return replace(header, stale=True, counts=counts)
 
 
-def delta_text(event: Mapping[str, Any], now: float) -> str:
+def format_delta(event: Mapping[str, Any], now: float) -> str:
     """Return a delta as JSON, as sockets send it."""
     return json.dumps(
         {
@@ -310,6 +310,6 @@ def delta_text(event: Mapping[str, Any], now: float) -> str:
     )
 
 
-def layout_hint(version: str) -> Hint:
+def create_layout_hint(version: str) -> Hint:
     """Return the hint that agents or home proxies were added to the layout."""
     return Hint(json.dumps({"type": "layout", "layout_version": version}), layout_version=version)

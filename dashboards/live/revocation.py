@@ -27,13 +27,16 @@ class RecheckSettings:
     #: Between two checks.
     interval: float
     #: Until the next attempt after a failed one, and minimum timeout of an attempt.
-    retry: float
+    retry_interval: float
     #: Maximum time since the last successful check; after that, the socket is closed.
-    limit: float
+    timeout: float
 
 
 async def wait_for_close_code(
-    find_close_code: CloseCodeCheck, recheck: asyncio.Event, settings: RecheckSettings, confirmed_at: float
+    find_close_code: CloseCodeCheck,
+    recheck_event: asyncio.Event,
+    settings: RecheckSettings,
+    confirmed_at: float,
 ) -> int:
     """Check the access of a socket until it ends, and return the close code. `confirmed_at` is a time of the loop.
 
@@ -42,23 +45,25 @@ async def wait_for_close_code(
     3. If the database fails or does not respond, check again after `retry`, until `limit` is over.
     """
     loop = asyncio.get_running_loop()
-    wait, is_failing = settings.interval, False
+    wait_seconds, is_failing = settings.interval, False
     while True:
-        await background.wait_for(recheck, wait)
-        recheck.clear()
+        await background.wait_for(recheck_event, wait_seconds)
+        recheck_event.clear()
         started_at = loop.time()
         try:
-            async with asyncio.timeout_at(max(confirmed_at + settings.limit, started_at + settings.retry)):
+            async with asyncio.timeout_at(
+                max(confirmed_at + settings.timeout, started_at + settings.retry_interval)
+            ):
                 code = await find_close_code()
         except (Error, TimeoutError) as error:
-            remaining = confirmed_at + settings.limit - loop.time()
-            if remaining <= 0:
+            remaining_seconds = confirmed_at + settings.timeout - loop.time()
+            if remaining_seconds <= 0:
                 logger.warning("socket closed, its access cannot be checked: %r", error)
                 return TRY_AGAIN_LATER
             if not is_failing:
                 logger.warning("the access of a socket cannot be checked yet: %r", error)
-            wait, is_failing = min(settings.retry, remaining), True
+            wait_seconds, is_failing = min(settings.retry_interval, remaining_seconds), True
             continue
         if code is not None:
             return code
-        confirmed_at, wait, is_failing = started_at, settings.interval, False
+        confirmed_at, wait_seconds, is_failing = started_at, settings.interval, False

@@ -13,6 +13,6 @@ websocket_urlpatterns: list[URLPattern] = [
     path("ws/c/<slug:cluster>/fleet/", FleetConsumer.as_asgi()),
 ]
 #: Other URLs are refused without an error in the log.
-_unknown_address = re_path(r"", refuse)  # type: ignore[arg-type] # an ASGI application, as every route of a URLRouter
+_unknown_url_route = re_path(r"", refuse)  # type: ignore[arg-type] # an ASGI application, as every route of a URLRouter
 
-application = require_same_origin(URLRouter([*websocket_urlpatterns, _unknown_address]))
+application = require_same_origin(URLRouter([*websocket_urlpatterns, _unknown_url_route]))

@@ -35,8 +35,8 @@ def require_same_origin(application: Application) -> Application:
     """
 
     async def wrapper(scope: Any, receive: Any, send: Any) -> None:
-        inner = application if is_origin_allowed(scope) else refuse
-        await inner(scope, receive, send)
+        handler = application if is_origin_allowed(scope) else refuse
+        await handler(scope, receive, send)
 
     return wrapper
 
@@ -49,7 +49,7 @@ async def refuse(_scope: Any, receive: Any, send: Any) -> None:
 
 def is_origin_allowed(scope: Scope) -> bool:
     """Return whether a handshake comes from the console, a trusted origin, or a program with a token."""
-    headers = _headers(scope)
+    headers = _headers_of(scope)
     host = headers.get("host", "")
     if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         return False
@@ -67,7 +67,7 @@ def close_code_of(scope: Scope, access: AccessRequirement, cluster: str) -> int 
     """Return the close code for a socket; None if it may stay open. Reads session, roles and limits in the database."""
     permission = access.permission
     assert permission is not None, "a socket shows a fleet, so it needs a permission"
-    headers = _headers(scope)
+    headers = _headers_of(scope)
     if "authorization" in headers:
         scheme, _, secret = headers["authorization"].partition(" ")
         token = find_token(secret, timezone.now()) if scheme.lower() == "bearer" else None
@@ -75,7 +75,7 @@ def close_code_of(scope: Scope, access: AccessRequirement, cluster: str) -> int 
             return SIGNED_OUT
         user, is_allowed = token.user, token.allows(permission)
     else:
-        cookie_user = session_user(headers.get("cookie", ""))
+        cookie_user = find_session_user(headers.get("cookie", ""))
         if cookie_user is None:
             return SIGNED_OUT
         user, is_allowed = cookie_user, True
@@ -86,7 +86,7 @@ def close_code_of(scope: Scope, access: AccessRequirement, cluster: str) -> int 
     )
 
 
-def session_user(cookie: str) -> User | None:
+def find_session_user(cookie: str) -> User | None:
     """Return the user of a session cookie, read from the session store."""
     key = parse_cookie(cookie).get(settings.SESSION_COOKIE_NAME)
     if not key:
@@ -97,8 +97,8 @@ def session_user(cookie: str) -> User | None:
     return user if isinstance(user, User) and user.is_active else None
 
 
-def _headers(scope: Scope) -> dict[str, str]:
+def _headers_of(scope: Scope) -> dict[str, str]:
     return {
-        name.decode("latin-1").lower(): field_value.decode("latin-1")
-        for name, field_value in scope["headers"]
+        name.decode("latin-1").lower(): header_value.decode("latin-1")
+        for name, header_value in scope["headers"]
     }

@@ -22,14 +22,14 @@ class OwnedForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes
 
     def __init__(self, *args: Any, owners: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        choices = [self.instance.cluster] if self.instance.pk else list(owners)
+        selectable_owners = [self.instance.cluster] if self.instance.pk else list(owners)
         field = self.fields["cluster"]
         assert isinstance(field, forms.ChoiceField), "declared above"
-        field.choices = [(owner, format_owner(owner)) for owner in choices]
-        field.disabled = len(choices) == 1
-        self.initial["cluster"] = choices[0]
+        field.choices = [(owner, format_owner(owner)) for owner in selectable_owners]
+        field.disabled = len(selectable_owners) == 1
+        self.initial["cluster"] = selectable_owners[0]
         #: The cluster whose objects this object may refer to, besides those of the installation.
-        self.reach = choices[-1]
+        self.reference_cluster = selectable_owners[-1]
 
 
 def format_owner(owner: str) -> str:

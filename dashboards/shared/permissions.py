@@ -31,17 +31,17 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 class AccessRequirement:
     """Required access: none, a signed-in user, or a user with a permission."""
 
-    sign_in: bool = True
+    needs_sign_in: bool = True
     permission: Permission | None = None
     #: Limits by cluster apply, because the view shows or changes one cluster. Other views apply the limits themselves.
-    of_cluster: bool = True
+    is_per_cluster: bool = True
 
 
-PUBLIC = AccessRequirement(sign_in=False)
+PUBLIC = AccessRequirement(needs_sign_in=False)
 SIGNED_IN = AccessRequirement()
 
 #: Pages of django-allauth, by URL name; allauth guards them. The system check rejects other names.
-ALLAUTH: dict[str, AccessRequirement] = {
+ALLAUTH_PAGES: dict[str, AccessRequirement] = {
     **dict.fromkeys(
         (
             "account_login", "account_signup", "account_inactive", "account_reset_password",
@@ -77,27 +77,27 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
     """Mark and guard a view: it needs sign-in, the permission, and access to `cluster` if it has that argument."""
 
     def decorate(view: View[P]) -> View[P]:
-        of_cluster = "cluster" in inspect.signature(view).parameters
+        is_per_cluster = "cluster" in inspect.signature(view).parameters
 
         @functools.wraps(view)
         def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _redirect_to_sign_in(request)
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
-            if not has_permission(request.user, permission, cluster if of_cluster else None):
+            if not has_permission(request.user, permission, cluster if is_per_cluster else None):
                 _refuse(request, describe_missing_permission(permission))
             if not is_known_cluster(cluster):
                 raise Http404(f"Cluster {cluster} was not found.")
             return view(request, *args, **kwargs)
 
-        access = AccessRequirement(permission=permission, of_cluster=of_cluster)
+        access = AccessRequirement(permission=permission, is_per_cluster=is_per_cluster)
         wrapper.access = access  # type: ignore[attr-defined] # read back by declared()
         return wrapper
 
     return decorate
 
 
-def owners_for(user: User, permission: Permission, cluster: str) -> list[str]:
+def writable_owners_for(user: User, permission: Permission, cluster: str) -> list[str]:
     """Return the owners that `user` may choose for a new object of `cluster`; the installation comes first."""
     return [owner for owner in ("", cluster) if can_write(user, permission, owner)]
 
@@ -131,15 +131,15 @@ def is_known_cluster(cluster: str) -> bool:
     return "\0" not in cluster and Cluster.objects.filter(pk=cluster).exists()
 
 
-def known_clusters() -> tuple[str, ...]:
+def read_known_clusters() -> tuple[str, ...]:
     """Return all clusters; the default cluster comes first."""
     return tuple(dict.fromkeys((DEFAULT_CLUSTER, *Cluster.objects.values_list("pk", flat=True))))
 
 
-def visible_clusters(user: User) -> tuple[str, ...]:
+def visible_clusters_of(user: User) -> tuple[str, ...]:
     """Return the clusters that `user` may see; the default cluster comes first."""
     cluster_ids = cluster_limits_of(user)
-    return tuple(cluster for cluster in known_clusters() if not cluster_ids or cluster in cluster_ids)
+    return tuple(cluster for cluster in read_known_clusters() if not cluster_ids or cluster in cluster_ids)
 
 
 def access_of(callback: Any) -> AccessRequirement | None:
@@ -148,14 +148,14 @@ def access_of(callback: Any) -> AccessRequirement | None:
     return access if isinstance(access, AccessRequirement) else None
 
 
-def _role_with(permission: Permission) -> str:
+def _weakest_role_with(permission: Permission) -> str:
     """Return the least powerful role that has a permission."""
     return next(role for role, permissions in ROLES.items() if permission in permissions)
 
 
 def describe_missing_permission(permission: Permission) -> str:
     """Return the sentence for a user without a permission: the role that has it."""
-    return f"Not allowed: this action needs the role {_role_with(permission)}."
+    return f"Not allowed: this action needs the role {_weakest_role_with(permission)}."
 
 
 def _refuse(request: HttpRequest, sentence: str) -> NoReturn:

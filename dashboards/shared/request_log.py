@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from dashboards.shared import refusals, request_actor
 from dashboards.shared.api.per_cluster import operation_name_of
-from dashboards.shared.permissions import ALLAUTH, PUBLIC
+from dashboards.shared.permissions import ALLAUTH_PAGES, PUBLIC
 from dashboards.shared.row_ids import row_id
 from fleet.audit import Attempt, write_entry
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -26,9 +26,9 @@ from fleet.vocabulary.actions import ActionName, AuditOutcome, RequestOrigin, ac
 logger = logging.getLogger(__name__)
 
 #: Methods that change nothing.
-READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 #: Pages on which users authenticate: these change nothing.
-_IDENTITY_PAGES = {name for name, access in ALLAUTH.items() if access == PUBLIC} | {
+_AUTHENTICATION_PAGES = {name for name, access in ALLAUTH_PAGES.items() if access == PUBLIC} | {
     "account_reauthenticate",
     "mfa_reauthenticate",
     "mfa_reauthenticate_webauthn",
@@ -42,11 +42,11 @@ _MAX_REASON_LENGTH = 500
 
 def record_attempt(request: HttpRequest, response: HttpResponseBase, audit_entry_count: int) -> None:
     """Write an entry for a request if it wrote none itself (`recorded_count` is 0). Reads and writes the database."""
-    if audit_entry_count or request.method in READS:
+    if audit_entry_count or request.method in SAFE_METHODS:
         return
-    name = request.resolver_match.url_name if request.resolver_match else None
+    url_name = request.resolver_match.url_name if request.resolver_match else None
     outcome_and_detail = _outcome_of(request, response)
-    if outcome_and_detail is None or name in _IDENTITY_PAGES:
+    if outcome_and_detail is None or url_name in _AUTHENTICATION_PAGES:
         return
     try:
         token: ApiToken | None = getattr(request, "refloat_token", None)
@@ -56,7 +56,7 @@ def record_attempt(request: HttpRequest, response: HttpResponseBase, audit_entry
         outcome, detail = outcome_and_detail
         attempt = Attempt(
             request_actor.actor_of(request, user, token).identity,
-            _action_of(request, name or ""),
+            _action_of(request, url_name or ""),
             _cluster_of(request),
             request.path,
             detail=detail,
@@ -85,11 +85,11 @@ def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[Audit
     return AuditOutcome.REFUSED, "the form had invalid values"
 
 
-def _action_of(request: HttpRequest, name: str) -> ActionName:
+def _action_of(request: HttpRequest, url_name: str) -> ActionName:
     """Return the action of a request: `page.incident.acknowledge`, `api.confirm_change`."""
     kind = RequestOrigin.API if request.path.startswith("/api/") else RequestOrigin.PAGE
     form_action = request.POST.get("do", "") if kind is RequestOrigin.PAGE else ""
-    view_name = operation_name_of(name, request.method or "")
+    view_name = operation_name_of(url_name, request.method or "")
     return action_of_request(
         kind, (view_name, form_action if _FORM_ACTION_PATTERN.fullmatch(form_action) else "")
     )

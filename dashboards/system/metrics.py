@@ -15,7 +15,7 @@ from typing_extensions import override
 from dashboards.live import hub
 from dashboards.shared import record_reader
 from dashboards.shared.pages import signed_in_user_of
-from dashboards.shared.permissions import requires, visible_clusters
+from dashboards.shared.permissions import requires, visible_clusters_of
 from dashboards.system.metrics_token import allow_token
 from fleet.models.access import Permission, has_cluster_limit
 from fleet.models.alerting import AlertClock, Delivery
@@ -35,7 +35,7 @@ def metrics(request: HttpRequest) -> HttpResponseBase:
     include_installation = not has_cluster_limit(user)
     registry.register(
         FleetCollector(
-            visible_clusters(user), record_reader.current_time(), include_installation=include_installation
+            visible_clusters_of(user), record_reader.current_time(), include_installation=include_installation
         )
     )
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

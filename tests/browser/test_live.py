@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Page, expect
 from websockets.asyncio.client import ClientConnection, connect
 
-from dashboards.live.hub import delta_text
+from dashboards.live.hub import format_delta
 from fleet.monitoring.events import StateDelta
 from fleet.monitoring.publish import message_of
 from fleet.vocabulary.verdicts import State
@@ -357,7 +357,7 @@ async def test_state_vector_verdicts_on_frames(visiting: Visiting) -> None:
     async with _socket_of(visit) as socket:
         (_, hello), (_, states) = await _frames(socket, 0)
     deltas += [await _round(fleet, {index: State.STRANDED}) for index in (1, 2)]
-    early, _, late = (json.loads(delta_text(message_of(delta), delta.as_of)) for delta in deltas)
+    early, _, late = (json.loads(format_delta(message_of(delta), delta.as_of)) for delta in deltas)
     grown = {**late, "seq": hello["seq"] + 1, "changes": [[6, 3]]}
     other_frame = {**late, "epoch": "e9"}
     frames = [

@@ -172,7 +172,7 @@ def test_limited_visitor_cannot_change_foreign_objects(ids: dict[str, dict[str, 
             response = visitor.send(route, values, body, before_undo=compare)
             if leak := _leak(response):
                 violations.append(f"{visitor.name}: {description} shows {leak}")
-            shut = route.access.of_cluster and cluster != OWN
+            shut = route.access.is_per_cluster and cluster != OWN
             if shut and response.status_code not in (403, 404):
                 violations.append(f"{visitor.name}: {description} answered {response.status_code}")
     report(violations)
@@ -261,7 +261,7 @@ def _visits(
 
 
 def _is_of_cluster(route: UrlRoute) -> bool:
-    return route.access is not None and route.access.of_cluster
+    return route.access is not None and route.access.is_per_cluster
 
 
 def _values(route: UrlRoute, cluster: str, ids: Ids) -> dict[str, str]:

@@ -101,7 +101,7 @@ def _problem(visitor: Visitor, route: UrlRoute, access: AccessRequirement) -> st
     """Ask the route once; return how its answer differs from its declaration, or nothing."""
     response = visitor.send(route)
     status, location = response.status_code, response.headers.get("Location", "")
-    if visitor.role is None and not access.sign_in:
+    if visitor.role is None and not access.needs_sign_in:
         # allauth's page about a failed sign-in has the status 401 and is shown to everybody.
         return f"refused with {status}" if status == 403 or status >= 500 else ""
     if visitor.role is None and (route.path.startswith("/api/") or route.path == "/metrics"):
@@ -121,4 +121,4 @@ def _socket_access(pattern: URLPattern) -> AccessRequirement | None:
 def _declaration(access: AccessRequirement | None) -> str:
     if access is None:
         return "nothing"
-    return str(access.permission or ("a sign-in" if access.sign_in else "that it is public"))
+    return str(access.permission or ("a sign-in" if access.needs_sign_in else "that it is public"))

@@ -83,8 +83,8 @@ class Visitor:
     def satisfies(self, access: AccessRequirement, cluster: str = "default") -> bool:
         """Return whether this visitor has the sign-in, the permission and the cluster that `access` requires."""
         if access.permission is None:
-            return not access.sign_in or self.role is not None
-        if access.of_cluster and self.limit and self.limit != cluster:
+            return not access.needs_sign_in or self.role is not None
+        if access.is_per_cluster and self.limit and self.limit != cluster:
             return False
         return access.permission in ROLES.get(self.role or "", frozenset())
 

@@ -16,7 +16,7 @@ from dashboards.alerts.forms import ChannelForm, RouteForm
 from dashboards.shared import recent_proof, record_reader
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import prefix_of, signed_in_user_of
-from dashboards.shared.permissions import owners_for, require_write, requires
+from dashboards.shared.permissions import require_write, requires, writable_owners_for
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import incident_actions, setup_actions
@@ -51,7 +51,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         row = get_object_or_404(sendable, pk=row_id(request.POST.get("id", "")))
         incident_actions.retry_delivery(row, now, signed_in_actor_of(request))
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
-    writable_owners = owners_for(user, Permission.CHANGE_CONFIG, cluster)
+    writable_owners = writable_owners_for(user, Permission.CHANGE_CONFIG, cluster)
     rows = filter_applicable_to(Channel.objects.prefetch_related("routes", "escalations"), cluster)
     context = {
         "page": "incidents",
@@ -94,7 +94,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     form = ChannelForm(
         request.POST if request.method == "POST" and form_action not in ("test", "delete") else None,
         instance=row,
-        owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
+        owners=writable_owners_for(user, Permission.CHANGE_CONFIG, cluster),
         can_allow_private=can_write(user, Permission.MANAGE_ACCESS, ""),
     )
     if form_action == "test" and row.pk:
@@ -157,7 +157,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     form = RouteForm(
         request.POST if request.method == "POST" and form_action != "delete" else None,
         instance=row,
-        owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
+        owners=writable_owners_for(user, Permission.CHANGE_CONFIG, cluster),
     )
     if form.is_bound and form.is_valid():
         setup_actions.save_setting(row, form.save, signed_in_actor_of(request))

@@ -19,9 +19,9 @@ from dashboards.shared.pages import prefix_of, signed_in_user_of
 from dashboards.shared.permissions import (
     find_write_refusal,
     is_known_cluster,
-    owners_for,
     require_write,
     requires,
+    writable_owners_for,
 )
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
@@ -104,7 +104,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         else AlertRule()
     )
     user, form_action = signed_in_user_of(request), request.POST.get("do", "")
-    writable_owners = owners_for(user, Permission.CHANGE_CONFIG, cluster)
+    writable_owners = writable_owners_for(user, Permission.CHANGE_CONFIG, cluster)
     is_rule_submitted = request.method == "POST" and form_action not in ("delete", "override")
     form = RuleForm(
         request.POST if is_rule_submitted else None, instance=row, owners=writable_owners or [cluster]

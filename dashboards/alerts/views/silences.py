@@ -18,7 +18,7 @@ from dashboards.alerts.forms import SilenceForm, WindowForm
 from dashboards.shared import presenters, recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import prefix_of, sentence_of, signed_in_user_of
-from dashboards.shared.permissions import owners_for, require_write, requires
+from dashboards.shared.permissions import require_write, requires, writable_owners_for
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, setup_actions, store
 from fleet.alerts.evaluator import match_agents
@@ -73,7 +73,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     now = record_reader.current_time()
     text = str(form["matchers"].value() or "")
     silence_rows = filter_applicable_to(Silence.objects.all(), cluster)
-    writable_owners = owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster)
+    writable_owners = writable_owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster)
     context = {
         "page": "incidents",
         "tab": "silences",

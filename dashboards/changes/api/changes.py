@@ -20,16 +20,16 @@ from dashboards.shared.api.change_responses import (
     ChangeItem,
     ChangeResponse,
     caller_of,
+    change_fields_of,
     document_etag,
     document_if_match,
-    fields_of,
     request_actor_of,
     require_cluster,
     require_if_match,
     require_reauthentication,
     respond_with_change,
 )
-from dashboards.shared.api.parameters import Parameters, RequestBody, Schema
+from dashboards.shared.api.parameters import QueryParameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.permissions import describe_missing_permission
 from dashboards.shared.record_reader import record
@@ -73,7 +73,7 @@ class ConfirmChangeRequest(RequestBody):
     """The text in `confirmation_required` of the change, when that is not empty."""
 
 
-class AuditFilters(Parameters):
+class AuditFilters(QueryParameters):
     """Query parameters of the audit log."""
 
     q: str = ""
@@ -142,7 +142,7 @@ def list_changes(request: HttpRequest, cluster: str) -> Any:
     return ChangesResponse(
         cluster=cluster,
         busy_reason=changes.describe_running_change(cluster),
-        changes=[ChangeItem(**fields_of(row)) for row in rows[:_LIST_LIMIT]],
+        changes=[ChangeItem(**change_fields_of(row)) for row in rows[:_LIST_LIMIT]],
     )
 
 

@@ -13,9 +13,9 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeResponse,
+    api_path_of,
     document_etag,
     document_if_match,
-    path_of,
     read_if_match,
     request_actor_of,
     require_cluster,
@@ -164,7 +164,7 @@ def plan_networking_change(
 
     The change is based on the revision in If-Match. Nothing is written before you confirm the change.
     """
-    base_revision, now = read_if_match(request, path_of(cluster, "networking-config")), timezone.now()
+    base_revision, now = read_if_match(request, api_path_of(cluster, "networking-config")), timezone.now()
     current = networking.require_current_revision(require_cluster(cluster))
     after = body.dict(exclude_none=True)
     with engine.record_refused_plan(

@@ -20,10 +20,10 @@ from dashboards.shared.api.change_responses import (
     request_actor_of,
     require_cluster,
     respond_with_change,
+    revision_of,
     set_etag,
-    version_of,
 )
-from dashboards.shared.api.parameters import Parameters, RequestBody, Schema
+from dashboards.shared.api.parameters import QueryParameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
@@ -128,7 +128,7 @@ class CampaignAgentsResponse(Schema):
     """Agents in the order of the campaign."""
 
 
-class CampaignAgentFilters(Parameters):
+class CampaignAgentFilters(QueryParameters):
     """Query parameters of the list of a campaign's agents."""
 
     state: str = ""
@@ -220,10 +220,10 @@ def run_change_action(
 
 
 def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProgressResponse:
-    set_etag(response, version_of(row))
+    set_etag(response, revision_of(row))
     common: dict[str, Any] = {
         "id": row.pk,
-        "revision": version_of(row),
+        "revision": revision_of(row),
         "kind": row.kind,
         "state": row.state,
         "detail": row.detail,

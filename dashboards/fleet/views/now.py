@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from dashboards.shared import presenters, record_reader
 from dashboards.shared.pages import needs_record
-from dashboards.shared.permissions import known_clusters, requires
+from dashboards.shared.permissions import read_known_clusters, requires
 from fleet.alerts.causes import find_causes
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -44,7 +44,7 @@ def home(request: HttpRequest) -> HttpResponseBase:
     try:
         return fleet_now(request)
     except PermissionDenied:
-        for cluster in known_clusters():
+        for cluster in read_known_clusters():
             if has_permission(request.user, Permission.VIEW_FLEET, cluster):
                 return redirect("fleet-now-of-cluster", cluster=cluster)
         raise

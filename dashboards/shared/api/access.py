@@ -21,9 +21,9 @@ from fleet.models.tokens import ApiToken, find_token
 class ApiAccess(HttpBearer):
     """Authentication and authorization of one route; system check and meta-test read `access`."""
 
-    def __init__(self, permission: Permission, *, of_cluster: bool = True) -> None:
+    def __init__(self, permission: Permission, *, is_per_cluster: bool = True) -> None:
         super().__init__()
-        self.access = AccessRequirement(permission=permission, of_cluster=of_cluster)
+        self.access = AccessRequirement(permission=permission, is_per_cluster=is_per_cluster)
         self._permission = permission
 
     @override
@@ -52,7 +52,7 @@ class ApiAccess(HttpBearer):
     def _admit(self, request: HttpRequest, user: User) -> User:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
-        if not has_permission(user, self._permission, cluster if self.access.of_cluster else None):
+        if not has_permission(user, self._permission, cluster if self.access.is_per_cluster else None):
             raise HttpError(403, describe_missing_permission(self._permission))
         return user
 

@@ -152,7 +152,7 @@ class PreconditionFailed(Exception):
         self.revision = revision
 
 
-def path_of(cluster: str, resource: str) -> str:
+def api_path_of(cluster: str, resource: str) -> str:
     """Return the path at which an object of a cluster is read."""
     return f"/api/v1/{resource}" if cluster == DEFAULT_CLUSTER else f"/api/v1/clusters/{cluster}/{resource}"
 
@@ -171,7 +171,7 @@ def read_if_match(request: HttpRequest, path: str) -> str:
     return revision
 
 
-def version_of(change: Change) -> str:
+def revision_of(change: Change) -> str:
     """Return the revision of a change: its number and its step. The plan of a change never changes."""
     return f"{change.pk}-{change.step}"
 
@@ -186,32 +186,32 @@ def require_if_match(request: HttpRequest, change: Change) -> None:
 
     Raises HttpError 428 or 400, and PreconditionFailed for 412.
     """
-    path = path_of(change.cluster_id, f"changes/{change.pk}")
-    if read_if_match(request, path) != version_of(change):
+    path = api_path_of(change.cluster_id, f"changes/{change.pk}")
+    if read_if_match(request, path) != revision_of(change):
         raise PreconditionFailed(
             f"Out of date: the change is {change.state} now. Read GET {path} again and send its ETag as If-Match.",
-            version_of(change),
+            revision_of(change),
         )
 
 
 def describe_stale(cluster: str, error: StaleRevisionError) -> str:
     """Return the message for a plan on a revision that is out of date."""
-    return f"{sentence_of(error)} Read GET {path_of(cluster, error.resource)} again and send its ETag as If-Match."
+    return f"{sentence_of(error)} Read GET {api_path_of(cluster, error.resource)} again and send its ETag as If-Match."
 
 
-def fields_of(change: Change) -> dict[str, Any]:
+def change_fields_of(change: Change) -> dict[str, Any]:
     """Return the fields of `ChangeItem`."""
     columns = [name for name in ChangeItem.model_fields if name != "revision"]
-    return {"revision": version_of(change), **{name: getattr(change, name) for name in columns}}
+    return {"revision": revision_of(change), **{name: getattr(change, name) for name in columns}}
 
 
 def respond_with_change(response: HttpResponse, change: Change) -> ChangeResponse:
     """Return the response with one change and its ETag, without the ids of its agents: there may be many thousands."""
-    set_etag(response, version_of(change))
+    set_etag(response, revision_of(change))
     requirements = engine.requirements_of(change)
-    plan = {name: field_value for name, field_value in change.plan.items() if name not in KEYS_BY_AGENT}
+    plan = {name: plan_value for name, plan_value in change.plan.items() if name not in KEYS_BY_AGENT}
     return ChangeResponse(
-        **fields_of(change),
+        **change_fields_of(change),
         cluster=change.cluster_id,
         question=plan.get("question", change.title),
         plan=plan,

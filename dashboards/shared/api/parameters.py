@@ -23,7 +23,7 @@ class RequestBody(Schema):
     model_config = ConfigDict(extra="forbid")
 
 
-class Parameters(Schema):
+class QueryParameters(Schema):
     """Query parameters of a list."""
 
     @model_validator(mode="before")
@@ -31,8 +31,8 @@ class Parameters(Schema):
     def _check_names(cls, parameters: Any, validation_info: ValidationInfo) -> Any:
         """Reject unknown parameters; ninja passes on only known ones."""
         request = (validation_info.context or {}).get("request")
-        unknown = sorted(set(request.GET) - set(cls.model_fields)) if request is not None else []
-        if unknown:
-            names = ", ".join(repr(name[:50]) for name in unknown[:5])
-            raise ValueError(f"unknown parameter {names}; use {', '.join(cls.model_fields)}")
+        unknown_names = sorted(set(request.GET) - set(cls.model_fields)) if request is not None else []
+        if unknown_names:
+            unknown_names_text = ", ".join(repr(name[:50]) for name in unknown_names[:5])
+            raise ValueError(f"unknown parameter {unknown_names_text}; use {', '.join(cls.model_fields)}")
         return parameters

@@ -16,15 +16,15 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 #: Name of the first view of each path: Django knows the path by it, whatever the method.
-_url_names: dict[tuple[int, str], str] = {}
+_first_view_names: dict[tuple[int, str], str] = {}
 #: Names of views by the name of their URL and their method, where these differ.
-_names_by_method: dict[tuple[str, str], str] = {}
+_view_names_by_method: dict[tuple[str, str], str] = {}
 
 
 def operation_name_of(url_name: str, method: str) -> str:
     """Return the name of the view behind a URL for a method, without the suffix of routes with a cluster."""
     name = url_name.rpartition(":")[2].removesuffix("_of_cluster").removesuffix("-of-cluster")
-    return _names_by_method.get((name, method), name)
+    return _view_names_by_method.get((name, method), name)
 
 
 class PerCluster:
@@ -50,8 +50,8 @@ class PerCluster:
             title, _, text = inspect.cleandoc(view.__doc__ or "").partition("\n")
             options.setdefault("summary", title.rstrip("."))
             options.setdefault("description", text.strip() or title)
-            url_name = _url_names.setdefault((id(self._router), path), view.__name__)
-            _names_by_method[url_name, method] = view.__name__
+            url_name = _first_view_names.setdefault((id(self._router), path), view.__name__)
+            _view_names_by_method[url_name, method] = view.__name__
             route([method], path, tags=["default cluster"], **options)(_wrap_for_default_cluster(view))
             route([method], f"/clusters/{{cluster}}{path}", tags=["any cluster"], **options)(
                 _wrap_for_any_cluster(view)

@@ -94,13 +94,13 @@ def _kind(kind: str) -> Callable[[dict[str, Any]], bool]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look, beat and re-check every few hundredths of a second instead of every few seconds."""
-    monkeypatch.setattr(hub, "TICK", 0.1)
-    monkeypatch.setattr(hub, "_SNAPSHOT_SHARED", 0.05)
-    monkeypatch.setattr(consumers, "BEAT", 0.5)
-    monkeypatch.setattr(consumers, "RECHECK", 0.3)
-    monkeypatch.setattr(consumers, "RECHECK_RETRY", 0.1)
-    monkeypatch.setattr(consumers, "RECHECK_LIMIT", DEADLINE)
-    monkeypatch.setattr(consumers, "RESYNC_EVERY", 0.2)
+    monkeypatch.setattr(hub, "TICK_INTERVAL", 0.1)
+    monkeypatch.setattr(hub, "_MAX_SNAPSHOT_AGE", 0.05)
+    monkeypatch.setattr(consumers, "BEAT_INTERVAL", 0.5)
+    monkeypatch.setattr(consumers, "RECHECK_INTERVAL", 0.3)
+    monkeypatch.setattr(consumers, "RECHECK_RETRY_INTERVAL", 0.1)
+    monkeypatch.setattr(consumers, "RECHECK_TIMEOUT", DEADLINE)
+    monkeypatch.setattr(consumers, "RESYNC_INTERVAL", 0.2)
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ async def test_sign_out_closes_soon(
     record: Writer, cookie: bytes, viewer: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal brings the look forward: no socket waits for its next turn."""
-    monkeypatch.setattr(consumers, "RECHECK", 3600.0)
+    monkeypatch.setattr(consumers, "RECHECK_INTERVAL", 3600.0)
     async with _open(cookie) as browser:
         await browser.step()
         client = Client()
@@ -381,7 +381,7 @@ async def test_long_database_outage_closes(
     record: Writer, cookie: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the permission cannot be confirmed the socket closes; reconnects are refused until it can."""
-    monkeypatch.setattr(consumers, "RECHECK_LIMIT", 2.0)
+    monkeypatch.setattr(consumers, "RECHECK_TIMEOUT", 2.0)
     async with _open(cookie) as browser:
         await browser.step()
         async with _database_without_sessions():
@@ -409,13 +409,13 @@ async def test_frame_that_cannot_be_read_leaves_nothing_behind(
     async with _open(cookie) as browser:
         await browser.step()
         await browser.link.send(text=text)
-        if len(text) > consumers.LONGEST_FRAME:
-            assert (await browser.until(_kind("close")))["code"] == consumers.TOO_LARGE
+        if len(text) > consumers.MAX_FRAME_LENGTH:
+            assert (await browser.until(_kind("close")))["code"] == consumers.FRAME_TOO_LARGE
         else:
             await browser.link.send(text='{"type":"resync"}')
             await browser.until(_kind("hello"))
     assert hub.current_hub().feeds == {}
-    assert not hub.current_hub().rechecks
+    assert not hub.current_hub().recheck_callbacks
 
 
 async def test_error_of_a_handler_leaves_nothing_behind(record: Writer, cookie: bytes) -> None:
@@ -428,7 +428,7 @@ async def test_error_of_a_handler_leaves_nothing_behind(record: Writer, cookie: 
     with pytest.raises(ValueError, match="No handler"):
         await link.leave()
     assert hub.current_hub().feeds == {}
-    assert not hub.current_hub().rechecks
+    assert not hub.current_hub().recheck_callbacks
     layer = get_channel_layer()
     assert layer is not None
     await layer.flush()

@@ -10,7 +10,16 @@ from channels.layers import get_channel_layer
 from pytest_django import Settings
 
 from dashboards.live import hub
-from dashboards.live.hub import Delta, Feed, FeedEvent, Hint, Resync, SocketQueue, Tick, age_header
+from dashboards.live.hub import (
+    Delta,
+    Feed,
+    FeedEvent,
+    Hint,
+    ResyncRequest,
+    SocketQueue,
+    Tick,
+    mark_stale_if_old,
+)
 from dashboards.shared.presenters import age_ms
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
@@ -33,18 +42,18 @@ async def _next(subscription: SocketQueue, kind: type[FeedEvent]) -> FeedEvent:
 def test_aged_header_of_a_record_out_of_reach() -> None:
     """Fresh stays fresh for three rounds or 10 s; then all but the retired are unknown; what was stale stays."""
     head = FakeReader(states=[State.HEALTHY, State.RETIRED], as_of=NOW).stream_header("default", NOW)
-    assert age_header(head, NOW + 10) is head
-    old = age_header(head, NOW + 10.5)
+    assert mark_stale_if_old(head, NOW + 10) is head
+    old = mark_stale_if_old(head, NOW + 10.5)
     assert old.stale
     assert (old.counts[State.UNKNOWN], old.counts[State.RETIRED], old.counts[State.HEALTHY]) == (1, 1, 0)
-    assert not age_header(replace(head, interval=60.0), NOW + 100).stale
-    assert age_header(old, NOW) is old
+    assert not mark_stale_if_old(replace(head, interval=60.0), NOW + 100).stale
+    assert mark_stale_if_old(old, NOW) is old
 
 
 def test_delta_text_carries_an_age_and_no_clock() -> None:
     """The browser's clock is never compared with the server's."""
     fake = FakeReader(as_of=NOW)
-    message = json.loads(hub.delta_text(fake.change(2, State.STRANDED), NOW + 1.5))
+    message = json.loads(hub.format_delta(fake.change(2, State.STRANDED), NOW + 1.5))
     assert message["age_ms"] == 1500
     assert message["changes"] == [[2, int(State.STRANDED)]]
     assert set(message) == {"type", "epoch", "seq", "age_ms", "changes", "counts"}
@@ -62,7 +71,7 @@ async def test_slow_socket_starts_over() -> None:
     for number in range(65):
         queue.offer(Delta("e", number, ""))
     queue.offer(Delta("e", 65, ""))
-    assert isinstance(await queue.next(), Resync)
+    assert isinstance(await queue.next(), ResyncRequest)
     assert await queue.next() == Delta("e", 65, "")
 
 
@@ -77,8 +86,8 @@ async def test_feed_passes_events_on_and_survives_nonsense(record: Writer) -> No
     assert await _next(subscription, Hint) == Hint('{"type": "instances"}')
     tick = await _next(subscription, Tick)
     assert isinstance(tick, Tick)
-    assert tick.head is not None
-    assert tick.head.agent_count == 4
+    assert tick.header is not None
+    assert tick.header.agent_count == 4
     await feed.stop()
     await layer.flush()
 
@@ -124,7 +133,7 @@ async def test_feed_joins_when_redis_comes_late(
 
     late = Late()
     monkeypatch.setattr(hub, "get_channel_layer", lambda: late)
-    monkeypatch.setattr(hub, "_REJOIN", 0.05)
+    monkeypatch.setattr(hub, "_REJOIN_INTERVAL", 0.05)
     feed = Feed("default", 0.1)
     subscription = await feed.subscribe(join_timeout=0.01)
 

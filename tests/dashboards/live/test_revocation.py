@@ -11,8 +11,8 @@ from django.db import InterfaceError, OperationalError
 
 from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
 
-QUICK = RecheckSettings(interval=0.01, retry=0.01, limit=60.0)
-SHORT = RecheckSettings(interval=0.01, retry=0.01, limit=0.2)
+QUICK = RecheckSettings(interval=0.01, retry_interval=0.01, timeout=60.0)
+SHORT = RecheckSettings(interval=0.01, retry_interval=0.01, timeout=0.2)
 ERRORS = (OperationalError("no answer"), InterfaceError("closed"))
 
 
@@ -80,7 +80,7 @@ async def test_recheck_runs_the_check_early() -> None:
     """A sign-out triggers the check immediately."""
     recheck = asyncio.Event()
     recheck.set()
-    slow = RecheckSettings(interval=3600.0, retry=1.0, limit=9.0)
+    slow = RecheckSettings(interval=3600.0, retry_interval=1.0, timeout=9.0)
     answers = Answers(iter((4401,)))
 
     async with asyncio.timeout(60):

@@ -11,12 +11,12 @@ from dashboards.shared.permissions import (
     access_of,
     find_write_refusal,
     is_known_cluster,
-    known_clusters,
-    owners_for,
     public,
+    read_known_clusters,
     require_write,
     requires,
-    visible_clusters,
+    visible_clusters_of,
+    writable_owners_for,
 )
 from fleet.models.access import ClusterLimit, Permission
 from fleet.models.clusters import Cluster
@@ -65,9 +65,9 @@ def test_requires_the_cluster_of_the_path(person: MakeUser) -> None:
 def test_known_clusters_begin_with_the_default() -> None:
     """The default cluster is known before the first poll."""
     Cluster.objects.all().delete()
-    assert known_clusters() == ("default",)
+    assert read_known_clusters() == ("default",)
     Cluster.objects.create(id="asia", name="Asia")
-    assert known_clusters() == ("default", "asia")
+    assert read_known_clusters() == ("default", "asia")
     assert is_known_cluster("default")
     assert is_known_cluster("asia")
     assert not is_known_cluster("mars")
@@ -81,7 +81,7 @@ def test_declared_of_an_undeclared_view_is_none() -> None:
     assert access_of(view) is None
     view.access = "yes"  # type: ignore[attr-defined]
     assert access_of(view) is None
-    assert access_of(public(_guarded_view)) == AccessRequirement(sign_in=False)
+    assert access_of(public(_guarded_view)) == AccessRequirement(needs_sign_in=False)
 
 
 @requires(Permission.VIEW_FLEET)
@@ -96,7 +96,7 @@ def test_requires_no_cluster_for_installation_wide_views(person: MakeUser) -> No
     request = RequestFactory().get("/tokens/")
     request.user = limited_user
     assert _of_all(request).status_code == 200
-    assert access_of(_of_all) == AccessRequirement(permission=Permission.VIEW_FLEET, of_cluster=False)
+    assert access_of(_of_all) == AccessRequirement(permission=Permission.VIEW_FLEET, is_per_cluster=False)
     with pytest.raises(PermissionDenied):
         _call_view(limited_user)
 
@@ -108,15 +108,17 @@ def test_clusters_that_a_user_sees(person: MakeUser) -> None:
     free, limited_user = person("viewer"), person("admin")
     for name in ("eu", "mars"):
         ClusterLimit.objects.create(user=limited_user, cluster=name)
-    assert visible_clusters(free) == ("default", "asia", "eu")
-    assert visible_clusters(limited_user) == ("eu",)
+    assert visible_clusters_of(free) == ("default", "asia", "eu")
+    assert visible_clusters_of(limited_user) == ("eu",)
 
 
 def test_owners_for_a_new_object_and_why_not(person: MakeUser) -> None:
     """Only users without a limit may own objects of the installation; the message says so."""
     free, limited_user, viewer = person("config admin"), person("admin"), person("viewer")
     ClusterLimit.objects.create(user=limited_user, cluster="eu")
-    owners = [owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited_user, viewer)]
+    owners = [
+        writable_owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited_user, viewer)
+    ]
     assert owners == [["", "eu"], ["eu"], []]
     assert "not limited to some clusters" in find_write_refusal(limited_user, Permission.CHANGE_CONFIG, "")
     assert "needs the role config admin" in find_write_refusal(viewer, Permission.CHANGE_CONFIG, "")
