@@ -19,7 +19,7 @@ handler404 = "dashboards.system.errors.not_found"
 handler500 = "dashboards.system.errors.internal_error"
 
 
-def _pages(suffix: str) -> list[URLPattern | URLResolver]:
+def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
     """Return the routes of the pages of one cluster; `suffix` keeps the names of the two sets apart."""
     return [
         path("", fleet_now.fleet_now if suffix else fleet_now.home, name=f"fleet-now{suffix}"),
@@ -55,8 +55,8 @@ def _pages(suffix: str) -> list[URLPattern | URLResolver]:
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    *_pages(""),
-    path("c/<slug:cluster>/", include(_pages("-of-cluster"))),
+    *_page_routes(""),
+    path("c/<slug:cluster>/", include(_page_routes("-of-cluster"))),
     path("tokens/", tokens.tokens, name="tokens"),
     path("api/v1/", api.urls),
     path("healthz", system.healthz, name="healthz"),

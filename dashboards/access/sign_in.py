@@ -39,7 +39,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
     def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
         """Return whether the user must authenticate again; unlike in allauth, a recent sign-in counts as proof."""
         request = self.request
-        if request is not None and recent_proof.is_counted(request):
+        if request is not None and recent_proof.has_recent_sign_in(request):
             return False
         is_required = bool(super().is_reauthentication_required(app=app, **kwargs))
         if is_required and request is not None:

@@ -15,7 +15,7 @@ from dashboards.access.forms import TokenForm
 from dashboards.shared import presenters, recent_proof, request_actor
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
-from dashboards.shared.row_ids import row_id
+from dashboards.shared.row_ids import parse_row_id
 from fleet import tokens as token_actions
 from fleet.models.access import Permission, can_write
 from fleet.models.tokens import ApiToken
@@ -50,7 +50,9 @@ def _create_token(request: HttpRequest) -> HttpResponseBase:
 
 
 def _revoke_token(request: HttpRequest) -> HttpResponseBase:
-    token = get_object_or_404(_visible_tokens(signed_in_user_of(request)), pk=row_id(request.POST["revoke"]))
+    token = get_object_or_404(
+        _visible_tokens(signed_in_user_of(request)), pk=parse_row_id(request.POST["revoke"])
+    )
     token_actions.revoke_token(token, request_actor.signed_in_actor_of(request), timezone.now())
     messages.success(request, f"Token {token} was revoked.")
     return redirect("tokens")
@@ -62,7 +64,7 @@ def _render_tokens(request: HttpRequest, form: TokenForm, secret: str = "") -> H
     context = {
         "page": "tokens",
         "tokens": [
-            presenters.token_row(token, now) for token in _visible_tokens(user).select_related("user")
+            presenters.token_row_of(token, now) for token in _visible_tokens(user).select_related("user")
         ],
         "form": form,
         "secret": secret,

@@ -31,7 +31,7 @@ from dashboards.shared.api.parameters import QueryParameters, RequestBody, Schem
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import find_write_refusal
-from dashboards.shared.presenters import moment
+from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts import incident_actions, store
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
@@ -328,6 +328,6 @@ def _silence_item_of(row: Silence) -> SilenceItem:
         matchers=row.matchers,
         reason=row.reason,
         creator=row.creator,
-        starts_at=moment(row.starts_at),
-        ends_at=moment(row.ends_at),
+        starts_at=to_moment_or_none(row.starts_at),
+        ends_at=to_moment_or_none(row.ends_at),
     )

@@ -18,7 +18,7 @@ from django.db.models import Q
 
 from dashboards.changes.audit_text import FLEET_ACTION_SUBJECTS, describe_action
 from dashboards.fleet import agent_query
-from dashboards.shared.presenters import age_ms, moment
+from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store
 from fleet.alerts.lifecycle import EvaluationContext, plan_notification
 from fleet.alerts.notifications import (
@@ -81,8 +81,8 @@ class IncidentView:
     cause_kind: str
     cause: str
     agent_names: list[str]
-    opened_ms: int | None
-    resolved_ms: int | None
+    opened_age_ms: int | None
+    resolved_age_ms: int | None
     duration_seconds: float
     duration_text: str
     is_flapping: bool
@@ -110,12 +110,12 @@ class IncidentView:
     @property
     def recovers_at(self) -> datetime | None:
         """The latest time of automatic recovery; None if none is predicted."""
-        return moment(self.incident.recovers_at)
+        return to_moment_or_none(self.incident.recovers_at)
 
     def __getattr__(self, name: str) -> Any:
         """Return a field of the incident; times as dates."""
         field = getattr(self.incident, name)
-        return moment(field) if name.endswith("_at") else field
+        return to_moment_or_none(field) if name.endswith("_at") else field
 
 
 def read_active_silences(cluster: str, now: float) -> list[Silence]:
@@ -158,8 +158,8 @@ def present_incident(
         cause_kind=cause.kind.value,
         cause=cause.name,
         agent_names=list(incident.agent_names),
-        opened_ms=age_ms(incident.opened_at, now),
-        resolved_ms=age_ms(incident.resolved_at, now),
+        opened_age_ms=age_ms_of(incident.opened_at, now),
+        resolved_age_ms=age_ms_of(incident.resolved_at, now),
         duration_seconds=round(duration, 1),
         duration_text=format_readable(round(duration)),
         is_flapping=incident.flapping_since is not None,
@@ -250,8 +250,8 @@ def next_notification_of(
             f"{reason}; only the resolved notification will be sent, to {', '.join(resolved_channel_names)}"
         )
     return {
-        "at": moment(at),
-        "ms": age_ms(at, now),
+        "at": to_moment_or_none(at),
+        "ms": age_ms_of(at, now),
         "reason": reason,
         "channels": _read_channel_names(planned_receivers) if at is not None else [],
         "path": [" / ".join(matched_route.path) for matched_route in matched_routes],
@@ -442,8 +442,8 @@ def delivery_row_of(row: Delivery, now: float, *, is_limited_user: bool) -> dict
         "subject": row.payload.get("subject", ""),
         "channel": f"{row.channel_name} (deleted)" if channel is None else channel.name,
         "state": state,
-        "at": moment(at),
-        "at_ms": age_ms(at, now),
+        "at": to_moment_or_none(at),
+        "age_ms": age_ms_of(at, now),
         "attempts": row.attempts,
         "error": error,
         "why": row.delay_reason,

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dashboards.shared.presenters import moment
+from dashboards.shared.presenters import to_moment_or_none
 from fleet.monitoring.views import AgentView, InstanceView
 from fleet.vocabulary.instances import InstanceFacts
 
@@ -85,5 +85,5 @@ def _to_csv(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _format_iso(at: float | None) -> str:
-    timestamp = moment(at)
+    timestamp = to_moment_or_none(at)
     return "" if timestamp is None else timestamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")

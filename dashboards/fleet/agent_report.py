@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboards.shared.presenters import age_ms, moment
+from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import Explanation, InstanceView
 from fleet.protocol.durations import format_readable
@@ -29,10 +29,10 @@ class ReportedProxy:
     is_claimed: bool
     #: When the agent's tracker removes the proxy, unless the proxy is announced again; None if it is removed already.
     expires_at: datetime | None
-    expires_ms: int | None
+    expires_age_ms: int | None
     #: When the tunnel was opened, its user connections, and whether it closes after they have ended.
     opened_at: datetime | None = None
-    opened_ms: int | None = None
+    opened_age_ms: int | None = None
     sessions: int = 0
     is_retired: bool = False
     #: The proxy accepts no new tunnels.
@@ -79,7 +79,7 @@ class AgentReportView:
     """The last report of an agent, or why it did not send one."""
 
     requested_at: datetime | None
-    requested_ms: int | None
+    requested_age_ms: int | None
     #: Name and id of the proxy through which the report was requested.
     via_proxy: str
     via_proxy_id: str
@@ -102,8 +102,8 @@ def present_agent_report(explanation: Explanation, now: float) -> AgentReportVie
     proxy = explanation.instances.get(response.proxy)
     report = response.report
     return AgentReportView(
-        requested_at=moment(response.requested_at),
-        requested_ms=age_ms(response.requested_at, now),
+        requested_at=to_moment_or_none(response.requested_at),
+        requested_age_ms=age_ms_of(response.requested_at, now),
         via_proxy="a proxy" if proxy is None else proxy.facts.name,
         via_proxy_id="" if proxy is None else proxy.facts.id,
         error=response.error,
@@ -151,10 +151,10 @@ def _reported_proxies_of(
                 generation=proxy.generation if proxy else 0,
                 is_desired=proxy.is_desired if proxy else False,
                 is_claimed=proxy_id in report.tracker.claimed_proxies,
-                expires_at=moment(expires_at),
-                expires_ms=age_ms(expires_at, now),
-                opened_at=moment(opened_at),
-                opened_ms=age_ms(opened_at, now),
+                expires_at=to_moment_or_none(expires_at),
+                expires_age_ms=age_ms_of(expires_at, now),
+                opened_at=to_moment_or_none(opened_at),
+                opened_age_ms=age_ms_of(opened_at, now),
                 sessions=tunnel.sessions if tunnel else 0,
                 is_retired=tunnel.is_retired if tunnel else False,
                 is_draining=proxy.is_draining if proxy else False,

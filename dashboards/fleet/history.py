@@ -93,7 +93,7 @@ def read_instance_state_changes(cluster: str, instance: str, now: float) -> list
     return [
         InstanceStateChangeRow(
             row.at,
-            presenters.age_ms(to_seconds(row.at), now),
+            presenters.age_ms_of(to_seconds(row.at), now),
             _state_label_of(row.old),
             _state_label_of(row.new),
         )

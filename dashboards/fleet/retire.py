@@ -8,7 +8,7 @@ from datetime import datetime
 from django.utils import timezone
 
 from dashboards.shared import record_reader, request_actor
-from dashboards.shared.presenters import age_ms
+from dashboards.shared.presenters import age_ms_of
 from fleet.audit import RequestActor
 from fleet.changes.operations import retirements
 from fleet.changes.operations.retirements import RetireRequest
@@ -49,7 +49,7 @@ class Retirement:
     actor: str = ""
     reason: str = ""
     at: datetime | None = None
-    at_ms: int | None = None
+    age_ms: int | None = None
 
 
 def retirement_of(cluster: str, explanation: Explanation, now: float) -> Retirement | None:
@@ -69,7 +69,7 @@ def retirement_of(cluster: str, explanation: Explanation, now: float) -> Retirem
     )
     if entry is None:
         return Retirement(is_retired, is_retired is has_retired_verdict)
-    entry_age_ms = age_ms(to_seconds(entry.at), now)
+    entry_age_ms = age_ms_of(to_seconds(entry.at), now)
     return Retirement(
         is_retired, is_retired is has_retired_verdict, entry.actor_name, entry.reason, entry.at, entry_age_ms
     )

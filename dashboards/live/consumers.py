@@ -30,7 +30,7 @@ from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_fo
 from dashboards.live.sockets import close_code_of
 from dashboards.shared import record_reader
 from dashboards.shared.permissions import AccessRequirement
-from dashboards.shared.presenters import age_ms
+from dashboards.shared.presenters import age_ms_of
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateUnavailableError
@@ -216,7 +216,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
                 "seq": snapshot.seq,
                 "layout_version": snapshot.layout_version,
                 "agents": len(snapshot.states),
-                "age_ms": age_ms(snapshot.as_of, record_reader.current_time()),
+                "age_ms": age_ms_of(snapshot.as_of, record_reader.current_time()),
                 "interval_ms": round(snapshot.interval * 1000),
                 "stale": snapshot.stale,
                 "counts": {state.slug: count for state, count in snapshot.counts.items()},
@@ -271,7 +271,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     async def _send_beat(self, header: StreamHeader | None) -> None:
         self._last_beat_at = time.monotonic()
-        age = None if header is None else age_ms(header.as_of, record_reader.current_time())
+        age = None if header is None else age_ms_of(header.as_of, record_reader.current_time())
         stale = self._stale is not False
         await self._send_message(
             {"type": "beat", "epoch": self._epoch or "", "seq": self._seq, "age_ms": age, "stale": stale}

@@ -19,7 +19,7 @@ from typing import Any
 from channels.layers import get_channel_layer
 
 from dashboards.shared import record_reader
-from dashboards.shared.presenters import age_ms
+from dashboards.shared.presenters import age_ms_of
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state import StateUnavailableError
@@ -302,7 +302,7 @@ def format_delta(event: Mapping[str, Any], now: float) -> str:
             "type": "delta",
             "epoch": event["epoch"],
             "seq": event["seq"],
-            "age_ms": age_ms(event["as_of"], now),
+            "age_ms": age_ms_of(event["as_of"], now),
             "changes": event["changes"],
             "counts": event["counts"],
         },

@@ -13,7 +13,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateError
 
 
-def prefix_of(cluster: str) -> str:
+def url_prefix_of(cluster: str) -> str:
     """Return the URL prefix of the pages of a cluster; empty for the default cluster."""
     return "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}"
 

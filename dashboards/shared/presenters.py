@@ -21,20 +21,20 @@ from fleet.vocabulary.verdicts import STATES_BY_URGENCY, Reason, Recovery, State
 Counts = tuple[tuple[State, int], ...]
 
 #: Maximum number of proxy names on the card of an auth.
-_NAMED_PROXIES = 4
+_MAX_NAMED_PROXIES = 4
 
 
-def moment(at: float | None) -> datetime | None:
+def to_moment_or_none(at: float | None) -> datetime | None:
     """Return seconds since the epoch as an aware UTC datetime; None for None and 0 (none in packed columns)."""
     return to_moment(at) if at else None
 
 
-def age_ms(at: float | None, now: float) -> int | None:
+def age_ms_of(at: float | None, now: float) -> int | None:
     """Return milliseconds since `at`, negative if it is in the future; None for None and 0."""
     return round((now - at) * 1000) if at else None
 
 
-def in_order(counts: Mapping[State, int]) -> Counts:
+def order_counts(counts: Mapping[State, int]) -> Counts:
     """Return every state with its count, in reading order."""
     return tuple((state, counts.get(state, 0)) for state in STATES_BY_URGENCY)
 
@@ -49,9 +49,9 @@ class InstanceCard:
     kind: InstanceKind
     state: InstanceState
     sentence: str
-    agents: int
+    agent_count: int
     #: Age of its own heartbeat, and its announce TTL, ms.
-    heartbeat_ms: int | None
+    heartbeat_age_ms: int | None
     ttl_ms: int | None
     #: No list of instances was received recently, so newer heartbeats would not have been seen.
     is_unlisted: bool
@@ -80,7 +80,7 @@ class AgentRow:
     recovery: str
     cause: str
     since: datetime | None
-    since_ms: int | None
+    since_age_ms: int | None
     auth: str
     #: Policy of its auth connection: `reconnect, health check`; empty if no heartbeat reports it.
     mode: str
@@ -89,7 +89,7 @@ class AgentRow:
     generations: tuple[str, ...]
     home_proxy: str
     expires_at: datetime | None
-    expires_ms: int | None
+    expires_age_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +101,15 @@ class AgentTunnel:
     state: InstanceState
     reason: str
     opened_at: datetime | None
-    opened_ms: int | None
+    opened_age_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class StateChangeRow:
+class AgentStateChangeRow:
     """One state change of an agent."""
 
     at: datetime
-    at_ms: int
+    age_ms: int
     old: State
     new: State
     reason: str
@@ -130,7 +130,7 @@ class TokenRow:
     is_valid: bool
 
 
-def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
+def live_page_context_of(summary: Summary, now: float, page: str) -> dict[str, Any]:
     """Return the context of every page with live data: `page`, `summary`, `counts`, `age_ms`, `stale`.
 
     `fleet_size`: number of agents without retired ones; `retired_count`: number of retired agents.
@@ -139,29 +139,29 @@ def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
     return {
         "page": page,
         "summary": summary,
-        "counts": in_order(summary.counts),
-        "age_ms": age_ms(summary.as_of, now),
+        "counts": order_counts(summary.counts),
+        "age_ms": age_ms_of(summary.as_of, now),
         "stale": summary.stale,
         "fleet_size": summary.agent_count - retired_count,
         "retired_count": retired_count,
     }
 
 
-def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
+def instance_cards_of(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
     """Return the cards of `auths` and `proxies`, in natural order of their names (proxy-2 before proxy-10)."""
     sorted_views = sorted(views, key=lambda view: natural_sort_key(view.facts.name))
     names = {view.facts.id: view.facts.name for view in views}
-    cards = [(view.facts.kind, instance_card(view, now, names)) for view in sorted_views]
+    cards = [(view.facts.kind, instance_card_of(view, now, names)) for view in sorted_views]
     return {
         "auths": tuple(card for kind, card in cards if kind is InstanceKind.AUTH),
         "proxies": tuple(card for kind, card in cards if kind is InstanceKind.PROXY),
     }
 
 
-def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float) -> AgentRow:
+def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: float) -> AgentRow:
     """Return one agent as a row; `instances` by id."""
 
-    def name(instance: str | None) -> str:
+    def name_of(instance: str | None) -> str:
         instance_view = instances.get(instance or "")
         return (instance or "") if instance_view is None else instance_view.facts.name
 
@@ -172,17 +172,17 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
         state=view.state,
         reason="" if verdict.reason is Reason.NONE else verdict.reason.slug,
         sentence=verdict.sentence,
-        recovery=describe_recovery(verdict, cause_words(name(verdict.cause))),
-        cause=cause_words(name(verdict.cause)),
-        since=moment(view.since),
-        since_ms=age_ms(view.since, now),
-        auth=name(view.auth),
+        recovery=describe_recovery(verdict, describe_cause(name_of(verdict.cause))),
+        cause=describe_cause(name_of(verdict.cause)),
+        since=to_moment_or_none(view.since),
+        since_age_ms=age_ms_of(view.since, now),
+        auth=name_of(view.auth),
         mode=describe_mode(view.mode, health_check=bool(view.health_check)),
-        proxies=tuple(name(proxy) for proxy in view.proxies),
-        generations=_generations(instances[proxy].facts for proxy in view.proxies if proxy in instances),
-        home_proxy=name(view.home_proxy),
-        expires_at=moment(view.expires_at),
-        expires_ms=age_ms(view.expires_at, now),
+        proxies=tuple(name_of(proxy) for proxy in view.proxies),
+        generations=_generations_of(instances[proxy].facts for proxy in view.proxies if proxy in instances),
+        home_proxy=name_of(view.home_proxy),
+        expires_at=to_moment_or_none(view.expires_at),
+        expires_age_ms=age_ms_of(view.expires_at, now),
     )
 
 
@@ -193,7 +193,7 @@ def describe_mode(mode: ReconnectMode, *, health_check: bool) -> str:
     return f"{mode.slug}, health check" if health_check else mode.slug
 
 
-def cause_words(cause: str) -> str:
+def describe_cause(cause: str) -> str:
     """Return the name of a cause: `backend/prod` becomes `the auth backend of cluster prod`."""
     kind, _, cluster = cause.partition("/")
     return f"the auth backend of cluster {cluster}" if kind == "backend" and cluster else cause
@@ -207,18 +207,18 @@ def describe_recovery(verdict: Verdict, cause: str) -> str:
         return f"Recovers when {cause or 'the cause'} recovers"
     if verdict.recovery is Recovery.UNCLEAR:
         return "Unknown"
-    recovers_at = moment(verdict.recovers_at)
+    recovers_at = to_moment_or_none(verdict.recovers_at)
     return (
         "Automatic recovery" if recovers_at is None else f"Automatic recovery by {recovers_at:%H:%M:%S} UTC"
     )
 
 
-def agent_page(explanation: Explanation, now: float) -> dict[str, Any]:
+def agent_context_of(explanation: Explanation, now: float) -> dict[str, Any]:
     """Return one agent with the evidence for its state: `agent`, `tunnels`, `evidence` as (label, value)."""
-    by_id = {view.facts.id: view for view in explanation.instances.values()}
+    views_by_id = {view.facts.id: view for view in explanation.instances.values()}
     return {
-        "agent": agent_row(explanation.view, by_id, now),
-        "tunnels": _tunnels(explanation, now),
+        "agent": agent_row_of(explanation.view, views_by_id, now),
+        "tunnels": _tunnels_of(explanation, now),
         "evidence": evidence_rows_of(explanation.evidence, explanation.instances),
     }
 
@@ -239,12 +239,12 @@ def evidence_rows_of(evidence: AgentEvidence, instances: Mapping[int, InstanceVi
     return rows
 
 
-def history(transitions: Iterable[Transition], now: float) -> list[StateChangeRow]:
+def state_change_rows_of(transitions: Iterable[Transition], now: float) -> list[AgentStateChangeRow]:
     """Return the state history of an agent from the database."""
     return [
-        StateChangeRow(
+        AgentStateChangeRow(
             at=row.at,
-            at_ms=round((now - to_seconds(row.at)) * 1000),
+            age_ms=round((now - to_seconds(row.at)) * 1000),
             old=State.parse(row.old),
             new=State.parse(row.new),
             reason="" if row.reason == Reason.NONE.slug else row.reason,
@@ -253,13 +253,13 @@ def history(transitions: Iterable[Transition], now: float) -> list[StateChangeRo
     ]
 
 
-def number_fields(
-    record: Any, form_values: Mapping[str, str], problems: Mapping[str, str]
+def number_fields_of(
+    settings: Any, form_values: Mapping[str, str], problems: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return the numbers of `record` as form fields, with the values of `form_values` where present."""
     rows = []
-    for name, (low, high, label, unit) in ranges_of(type(record)).items():
-        stored_value = getattr(record, name)
+    for name, (low, high, label, unit) in ranges_of(type(settings)).items():
+        stored_value = getattr(settings, name)
         text = format_exact(stored_value) if unit == SECONDS_UNIT else stored_value
         rows.append(
             {
@@ -270,11 +270,11 @@ def number_fields(
     return rows
 
 
-def typed_numbers(
-    record: type, names: Iterable[str], form_values: Mapping[str, str]
+def read_typed_settings(
+    settings_class: type, names: Iterable[str], form_values: Mapping[str, str]
 ) -> dict[str, str | TypedDuration]:
     """Return the settings that a person typed into `number_fields` and other fields, for the parser of the record."""
-    ranges = ranges_of(record)
+    ranges = ranges_of(settings_class)
     return {
         name: TypedDuration(form_values[name])
         if name in ranges and ranges[name][3] == SECONDS_UNIT
@@ -284,7 +284,7 @@ def typed_numbers(
     }
 
 
-def token_row(token: ApiToken, now: datetime) -> TokenRow:
+def token_row_of(token: ApiToken, now: datetime) -> TokenRow:
     """Return one API token as a row."""
     return TokenRow(
         id=token.pk,
@@ -300,13 +300,16 @@ def token_row(token: ApiToken, now: datetime) -> TokenRow:
 
 
 def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
-    def name(index: int | None) -> str:
+    def name_of(index: int | None) -> str:
         instance_view = None if index is None else instances.get(index)
         return "unknown" if instance_view is None else instance_view.facts.name
 
-    expires_at, policy_read_at = moment(heartbeat.expires_at), moment(heartbeat.policy_read_at)
+    expires_at, policy_read_at = (
+        to_moment_or_none(heartbeat.expires_at),
+        to_moment_or_none(heartbeat.policy_read_at),
+    )
     rows = [
-        ("Heartbeat received by", name(heartbeat.auth)),
+        ("Heartbeat received by", name_of(heartbeat.auth)),
         ("Heartbeat expires", "unknown" if expires_at is None else f"{expires_at:%H:%M:%S} UTC"),
         ("Heartbeat TTL", format_readable(heartbeat.ttl)),
         ("Reconnect mode", heartbeat.mode.slug),
@@ -323,13 +326,13 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
         ("Unexpired proxies known to the agent", str(heartbeat.tracked_count)),
     ]
     if heartbeat.via_proxy is not None:
-        rows.insert(1, ("Connected to the auth through", name(heartbeat.via_proxy)))
+        rows.insert(1, ("Connected to the auth through", name_of(heartbeat.via_proxy)))
     if heartbeat.ttl_seen:
         rows.append(("Proxy TTL known to the agent", format_readable(heartbeat.ttl_seen)))
     return rows
 
 
-def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> InstanceCard:
+def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -> InstanceCard:
     """Return the card of one auth or proxy; `names` of all instances by id."""
     facts = view.facts
     written_at = None if facts.expires_at is None or facts.ttl is None else facts.expires_at - facts.ttl
@@ -339,29 +342,34 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
         kind=facts.kind,
         state=view.state,
         sentence=view.sentence,
-        agents=view.agent_count,
-        heartbeat_ms=age_ms(written_at, now),
+        agent_count=view.agent_count,
+        heartbeat_age_ms=age_ms_of(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
         is_unlisted=not view.is_list_fresh,
         unhealthy_counts=tuple(
-            (state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY
+            (state, n) for state, n in order_counts(view.counts) if n and state is not State.HEALTHY
         ),
         health_sentence=view.health_sentence if view.state not in SICK_STATES else "",
         draining_reason=None if view.drain_request is None else view.drain_request.reason,
-        heartbeat_path=_heartbeat_path(view, names),
+        heartbeat_path=_describe_heartbeat_path(view, names),
         generation=format_generation(facts),
     )
 
 
-def _heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
+def _describe_heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
     """Return the auth that receives heartbeats of a proxy, or the proxies that send heartbeats to an auth, in words."""
     if view.facts.heartbeat_auth:
         auth = view.facts.heartbeat_auth
         return f"sends heartbeats to {names.get(auth, auth)}"
     if not view.proxies:
         return ""
-    proxy_names, more_count = ", ".join(view.proxies[:_NAMED_PROXIES]), len(view.proxies) - _NAMED_PROXIES
-    return f"receives heartbeats from {proxy_names}" + (f" and {more_count} more" if more_count > 0 else "")
+    proxy_names, unnamed_count = (
+        ", ".join(view.proxies[:_MAX_NAMED_PROXIES]),
+        len(view.proxies) - _MAX_NAMED_PROXIES,
+    )
+    return f"receives heartbeats from {proxy_names}" + (
+        f" and {unnamed_count} more" if unnamed_count > 0 else ""
+    )
 
 
 def format_generation(facts: InstanceFacts) -> str:
@@ -369,19 +377,19 @@ def format_generation(facts: InstanceFacts) -> str:
     return f"{facts.group} {facts.generation}".strip() if facts.group or facts.generation else ""
 
 
-def _generations(proxies: Iterable[InstanceFacts]) -> tuple[str, ...]:
+def _generations_of(proxies: Iterable[InstanceFacts]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(format_generation, proxies))))
 
 
-def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
+def _tunnels_of(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
     instances, opened_at = explanation.instances, explanation.opened_at_by_proxy
     return tuple(
         AgentTunnel(
             proxy=instances[index].facts.name,
             state=instances[index].state,
             reason=instances[index].sentence or instances[index].health_sentence,
-            opened_at=moment(opened_at.get(index)),
-            opened_ms=age_ms(opened_at.get(index), now),
+            opened_at=to_moment_or_none(opened_at.get(index)),
+            opened_age_ms=age_ms_of(opened_at.get(index), now),
         )
         for index in explanation.evidence.tunnels
         if index in instances

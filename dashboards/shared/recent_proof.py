@@ -31,11 +31,11 @@ def is_recent(request: HttpRequest) -> bool:
     return True
 
 
-def is_counted(request: HttpRequest) -> bool:
+def has_recent_sign_in(request: HttpRequest) -> bool:
     """Return whether the last sign-in or proof is recent; allauth does not count a sign-in."""
     proofs = get_authentication_records(request, request.user)
-    newest = max((float(proof["at"]) for proof in proofs), default=0.0)
-    return 0 <= time.time() - newest < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
+    newest_at = max((float(proof["at"]) for proof in proofs), default=0.0)
+    return 0 <= time.time() - newest_at < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
 
 
 def redirect_to_reauthentication(request: HttpRequest) -> HttpResponseBase:

@@ -19,14 +19,14 @@ def reader() -> Reader:
 
 
 @functools.cache
-def policy_book() -> PolicyReportStore:
+def policy_report_store() -> PolicyReportStore:
     """Return the policies that instances reported; thread-safe."""
     return open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
-def record() -> RecordSnapshot:
+def take_record_snapshot() -> RecordSnapshot:
     """Return the record as of now, for plans."""
-    return RecordSnapshot(reader(), policy_book(), current_time())
+    return RecordSnapshot(reader(), policy_report_store(), current_time())
 
 
 def current_time() -> float:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from dashboards.shared import refusals, request_actor
 from dashboards.shared.api.per_cluster import operation_name_of
 from dashboards.shared.permissions import ALLAUTH_PAGES, PUBLIC
-from dashboards.shared.row_ids import row_id
+from dashboards.shared.row_ids import parse_row_id
 from fleet.audit import Attempt, write_entry
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
@@ -97,7 +97,7 @@ def _action_of(request: HttpRequest, url_name: str) -> ActionName:
 
 def _change_id_of(request: HttpRequest) -> int | None:
     kwargs = request.resolver_match.kwargs if request.resolver_match else {}
-    return row_id(str(kwargs.get("change_id", ""))) or None
+    return parse_row_id(str(kwargs.get("change_id", ""))) or None
 
 
 def _cluster_of(request: HttpRequest) -> str:

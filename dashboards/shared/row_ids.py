@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 #: A database key has 63 bits, that is up to 19 digits.
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
-def row_id(text: str) -> int:
+def parse_row_id(text: str) -> int:
     """Return the id in `text`; 0, which no row has, if it is no id."""
-    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0

@@ -32,13 +32,13 @@ def internal_error(request: HttpRequest) -> HttpResponse:
     """
     # Django calls this while it handles the exception.
     if isinstance(sys.exception(), OperationalError):
-        return _database_unavailable(request)
+        return _respond_database_unavailable(request)
     if request.path.startswith("/api/"):
         return JsonResponse({"detail": "Internal error: the console log has the details."}, status=500)
     return server_error(request)
 
 
-def _database_unavailable(request: HttpRequest) -> HttpResponse:
+def _respond_database_unavailable(request: HttpRequest) -> HttpResponse:
     if request.path.startswith("/api/"):
         response: HttpResponse = JsonResponse({"detail": DATABASE_UNAVAILABLE}, status=503)
     else:

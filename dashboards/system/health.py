@@ -16,9 +16,9 @@ from fleet.models.lock_timeout import limit_lock_wait
 from fleet.monitoring.state import StateUnavailableError
 
 #: Key of the row that `readyz` writes: too short for a session, and expired, so it belongs to no user.
-_PROBE_ROW = "readyz"
+_PROBE_KEY = "readyz"
 #: Seconds that the write may wait for another writer, and seconds that its result is cached: `/readyz` is public.
-_PROBE_WAIT, _PROBE_KEEPS = 2.0, 1
+_PROBE_LOCK_TIMEOUT, _PROBE_CACHE_SECONDS = 2.0, 1
 
 
 @public
@@ -45,17 +45,17 @@ def readyz(request: HttpRequest) -> HttpResponseBase:
 
 def _is_database_writable() -> bool:
     """Return whether a row can be written: reading works even with a full disk or a held lock."""
-    is_writable: bool | None = cache.get(_PROBE_ROW)
+    is_writable: bool | None = cache.get(_PROBE_KEY)
     if is_writable is None:
         is_writable = _can_write_row()
-        cache.set(_PROBE_ROW, is_writable, _PROBE_KEEPS)
+        cache.set(_PROBE_KEY, is_writable, _PROBE_CACHE_SECONDS)
     return is_writable
 
 
 def _can_write_row() -> bool:
-    row = Session(session_key=_PROBE_ROW, session_data="", expire_date=timezone.now())
+    row = Session(session_key=_PROBE_KEY, session_data="", expire_date=timezone.now())
     try:
-        with limit_lock_wait(_PROBE_WAIT):
+        with limit_lock_wait(_PROBE_LOCK_TIMEOUT):
             Session.objects.bulk_create(
                 [row], update_conflicts=True, unique_fields=["session_key"], update_fields=["expire_date"]
             )

@@ -74,7 +74,7 @@ class FleetCollector(Collector):
             "Open WebSocket connections of this process.",
             labels=("cluster",),
         )
-        headers = [self._header(cluster) for cluster in self._clusters]
+        headers = [self._read_header(cluster) for cluster in self._clusters]
         reachable.add_metric((), float(None not in headers))
         for header in headers:
             if header is None:
@@ -91,7 +91,7 @@ class FleetCollector(Collector):
         yield from _collect_instance_metrics(self._clusters, self._now)
         yield from _collect_alert_metrics(self._clusters, include_installation=self._include_installation)
 
-    def _header(self, cluster: str) -> StreamHeader | None:
+    def _read_header(self, cluster: str) -> StreamHeader | None:
         try:
             return record_reader.reader().stream_header(cluster, self._now)
         except StateUnavailableError:
@@ -117,7 +117,7 @@ def _collect_instance_metrics(clusters: Iterable[str], now: float) -> Iterator[M
         labels=labels,
     )
     for cluster in clusters:
-        for view in _views(cluster, now):
+        for view in _read_registered_views(cluster, now):
             facts = view.facts
             instance_labels = (cluster, facts.kind.value, facts.id, facts.name)
             is_known = view.health is not Health.UNKNOWN
@@ -129,7 +129,7 @@ def _collect_instance_metrics(clusters: Iterable[str], now: float) -> Iterator[M
     yield from (health, since, draining_gauge)
 
 
-def _views(cluster: str, now: float) -> list[InstanceView]:
+def _read_registered_views(cluster: str, now: float) -> list[InstanceView]:
     try:
         views = record_reader.reader().instances(cluster, now)
     except StateUnavailableError:

@@ -205,7 +205,9 @@ def _changes(actor: RequestActor) -> dict[str, int]:
         "default", NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment
     )
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
-    plan = revisions.plan_change("default", "r1", desired_config, actor, moment, record_reader.record())
+    plan = revisions.plan_change(
+        "default", "r1", desired_config, actor, moment, record_reader.take_record_snapshot()
+    )
     running_change = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, actor, moment)
     for number, row in enumerate(running_change.campaign_agents.all()):
         row.state = (CampaignAgentState.SUCCEEDED, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED)[
@@ -246,7 +248,7 @@ def _rollout(role: str, values: dict[str, str], actor: RequestActor, moment: dat
     return planner.plan_change(
         "default",
         {role: values},
-        record_reader.record(),
+        record_reader.take_record_snapshot(),
         revision=desired_state.revision_of({}),
         rollout_settings={},
         should_roll_out=True,

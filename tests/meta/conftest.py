@@ -21,7 +21,7 @@ def fleet_in_memory(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFi
     caplog.set_level(logging.ERROR, "django.request")
     fake = FakeReader(as_of=time.time())
     monkeypatch.setattr(record_reader, "reader", lambda: fake)
-    monkeypatch.setattr(record_reader, "policy_book", FakePolicyBook)
+    monkeypatch.setattr(record_reader, "policy_report_store", FakePolicyBook)
     monkeypatch.setattr(current_app, "send_task", lambda name, **_: None)
 
 

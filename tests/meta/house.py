@@ -143,7 +143,7 @@ RULES = (
     ),
     Rule(
         "unbounded-number",
-        "5,000 digits are a number as well, and int() refuses them: dashboards.shared.row_ids.row_id()",
+        "5,000 digits are a number as well, and int() refuses them: dashboards.shared.row_ids.parse_row_id()",
         r"\bint\((\w+)\) if \1\.is(decimal|digit|numeric)\(\) else",
         path_pattern=r"^(fleet|dashboards)/",
     ),

@@ -15,10 +15,10 @@ from dashboards.alerts import presenters
 from dashboards.alerts.forms import ChannelForm, RouteForm
 from dashboards.shared import recent_proof, record_reader
 from dashboards.shared.owners import format_owner
-from dashboards.shared.pages import prefix_of, signed_in_user_of
+from dashboards.shared.pages import signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_write, requires, writable_owners_for
 from dashboards.shared.request_actor import signed_in_actor_of
-from dashboards.shared.row_ids import row_id
+from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import incident_actions, setup_actions
 from fleet.models.access import (
     Permission,
@@ -48,9 +48,9 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     if request.method == "POST":
         require_write(request, Permission.CHANGE_CONFIG, cluster)
         sendable = log.exclude(channel=None)
-        row = get_object_or_404(sendable, pk=row_id(request.POST.get("id", "")))
+        row = get_object_or_404(sendable, pk=parse_row_id(request.POST.get("id", "")))
         incident_actions.retry_delivery(row, now, signed_in_actor_of(request))
-        return redirect(f"{prefix_of(cluster)}/alerts/channels/")
+        return redirect(f"{url_prefix_of(cluster)}/alerts/channels/")
     writable_owners = writable_owners_for(user, Permission.CHANGE_CONFIG, cluster)
     rows = filter_applicable_to(Channel.objects.prefetch_related("routes", "escalations"), cluster)
     context = {
@@ -88,7 +88,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         require_write(request, Permission.CHANGE_CONFIG, row.cluster)
     user, now = signed_in_user_of(request), record_reader.current_time()
     form_action = request.POST.get("do", "")
-    list_url = f"{prefix_of(cluster)}/alerts/channels/"
+    list_url = f"{url_prefix_of(cluster)}/alerts/channels/"
     if form_action != "test" and not recent_proof.is_recent(request):
         return recent_proof.redirect_to_reauthentication(request)
     form = ChannelForm(
@@ -149,7 +149,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     if request.method == "POST":
         recent_proof.require(request)
     user = signed_in_user_of(request)
-    list_url = f"{prefix_of(cluster)}/alerts/channels/"
+    list_url = f"{url_prefix_of(cluster)}/alerts/channels/"
     form_action = request.POST.get("do", "")
     if form_action == "delete" and row.pk and "confirm" in request.POST:
         setup_actions.delete_setting(row, signed_in_actor_of(request))

@@ -17,7 +17,7 @@ from dashboards.alerts import incident_figures
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.fleet import history
 from dashboards.shared import presenters, record_reader, refusals
-from dashboards.shared.pages import prefix_of, sentence_of, signed_in_user_of
+from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, store
@@ -50,10 +50,10 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """List open and pending incidents, worst first, and resolved ones.
 
     Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentView), `quiet`: how many of `open` the
-    badge does not count, `looked`, `looked_ms`: time of the last evaluation of the rules.
+    badge does not count, `looked`, `evaluated_age_ms`: time of the last evaluation of the rules.
     """
     now = record_reader.current_time()
-    url_prefix = prefix_of(cluster)
+    url_prefix = url_prefix_of(cluster)
     rows = Incident.objects.filter(cluster=cluster)
     unresolved_rows = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
         explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
@@ -84,8 +84,8 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             alert_presenters.present_incident(row, now, url_prefix, active_silences=active_silences)
             for row in resolved_rows
         ],
-        "looked": presenters.moment(clock.evaluated_at if clock else None),
-        "looked_ms": presenters.age_ms(clock.evaluated_at if clock else None, now),
+        "looked": presenters.to_moment_or_none(clock.evaluated_at if clock else None),
+        "evaluated_age_ms": presenters.age_ms_of(clock.evaluated_at if clock else None, now),
     }
     return render(request, "dashboards/incidents.html", context)
 
@@ -132,7 +132,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     )
     context: dict[str, Any] = {
         "page": "incidents",
-        "incident": alert_presenters.present_incident(row, now, prefix_of(cluster), active_silences=active_silences),
+        "incident": alert_presenters.present_incident(row, now, url_prefix_of(cluster), active_silences=active_silences),
         "next": alert_presenters.next_notification_of(row, rules, now, store.read_routes(cluster), active_silences),
         "events": [_event_context_of(entry, now) for entry in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
@@ -142,7 +142,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         "before": alert_presenters.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
         "marks": sorted(incident_value.marks),
         "runbook": strongest_rule.runbook
-        or f"{prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
+        or f"{url_prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
         "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
         "turns": history.read_instance_state_changes(cluster, _history_key_of(row), now),
     } | _live_context_of(row, cluster, now)  # fmt: skip
@@ -160,7 +160,7 @@ def _time_of_age(now: float, age_ms: int | None) -> float | None:
 
 
 def _event_context_of(event_row: IncidentEvent, now: float) -> dict[str, Any]:
-    at = {"at": presenters.moment(event_row.at), "ms": presenters.age_ms(event_row.at, now)}
+    at = {"at": presenters.to_moment_or_none(event_row.at), "ms": presenters.age_ms_of(event_row.at, now)}
     label = _TIMELINE_LABELS.get(event_row.kind, event_row.kind)
     return at | {
         "kind": event_row.kind,
@@ -185,26 +185,28 @@ def _live_context_of(row: Incident, cluster: str, now: float) -> dict[str, Any]:
     card = (
         None
         if view is None
-        else presenters.instance_card(
+        else presenters.instance_card_of(
             view, now, {key: instance_view.facts.name for key, instance_view in views_by_id.items()}
         )
     )
     query, refusal_reason = alert_presenters.reconnect_query_of(
         row, None if view is None else view.state, table
     )
-    return presenters.frame(summary, now, "incidents") | {
+    return presenters.live_page_context_of(summary, now, "incidents") | {
         "agents": [
-            presenters.agent_row(reader.agent(table, int(index)), views_by_id, now)
+            presenters.agent_row_of(reader.agent(table, int(index)), views_by_id, now)
             for index in indices[:_MAX_AGENTS]
         ],
         "more": max(0, len(indices) - _MAX_AGENTS),
         "reconnect": query,
         "unmovable": refusal_reason,
         "common": alert_presenters.find_common_attributes(table, indices),
-        "seen": presenters.moment(summary.as_of),
+        "seen": presenters.to_moment_or_none(summary.as_of),
         "unseen": summary.stale and not is_resolved,
         "cause": card,
-        "heartbeat": presenters.moment(None if card is None else _time_of_age(now, card.heartbeat_ms)),
+        "heartbeat": presenters.to_moment_or_none(
+            None if card is None else _time_of_age(now, card.heartbeat_age_ms)
+        ),
         "pictures": incident_figures.build_figures(table, indices),
     }
 
@@ -237,4 +239,4 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
             messages.success(request, "The incident is silenced for 1 h.")
     except (ActionError, MatcherError) as error:
         refusals.record_and_show(request, sentence_of(error))
-    return redirect(f"{prefix_of(cluster)}/incidents/{row.pk}/")
+    return redirect(f"{url_prefix_of(cluster)}/incidents/{row.pk}/")

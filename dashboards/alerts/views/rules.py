@@ -15,7 +15,7 @@ from dashboards.alerts.forms import LabelForm, RuleForm
 from dashboards.fleet import history as alert_history
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
-from dashboards.shared.pages import prefix_of, signed_in_user_of
+from dashboards.shared.pages import signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import (
     find_write_refusal,
     is_known_cluster,
@@ -24,7 +24,7 @@ from dashboards.shared.permissions import (
     writable_owners_for,
 )
 from dashboards.shared.request_actor import signed_in_actor_of
-from dashboards.shared.row_ids import row_id
+from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import backtest, rules_yaml, setup_actions, store
 from fleet.alerts.facts import backend_cause_of, cluster_cause_of, match_names
 from fleet.alerts.rules import THRESHOLD_KINDS, Rule, RuleKind
@@ -119,14 +119,14 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         recent_proof.require(request)
         if form_action == "override" and rule_id:
             override = setup_actions.override_rule(row, cluster, signed_in_actor_of(request))
-            return redirect(f"{prefix_of(cluster)}/alerts/rules/{override.pk}/")
+            return redirect(f"{url_prefix_of(cluster)}/alerts/rules/{override.pk}/")
         if form_action == "delete" and "confirm" in request.POST and not row.builtin and rule_id:
             setup_actions.delete_setting(row, signed_in_actor_of(request))
-            return redirect(f"{prefix_of(cluster)}/alerts/rules/")
+            return redirect(f"{url_prefix_of(cluster)}/alerts/rules/")
         if is_rule_submitted and form.is_valid():
             setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
             messages.success(request, f"Rule {row.name} was saved.")
-            return redirect(f"{prefix_of(cluster)}/alerts/rules/")
+            return redirect(f"{url_prefix_of(cluster)}/alerts/rules/")
     candidate_rule = _build_candidate_rule(form, row)
     backtest_summary, firing_periods = (
         _run_backtest(candidate_rule, cluster) if candidate_rule is not None else ("", [])
@@ -160,9 +160,11 @@ def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 
 
 def _handle_post(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> HttpResponseBase | None:
-    form_action, list_url = request.POST.get("do"), f"{prefix_of(cluster)}/alerts/rules/"
+    form_action, list_url = request.POST.get("do"), f"{url_prefix_of(cluster)}/alerts/rules/"
     if form_action == "unlabel":
-        row = get_object_or_404(AgentLabel, cluster=cluster, pk=row_id(request.POST.get("label_id", "")))
+        row = get_object_or_404(
+            AgentLabel, cluster=cluster, pk=parse_row_id(request.POST.get("label_id", ""))
+        )
         setup_actions.remove_label(row, signed_in_actor_of(request))
         return redirect(list_url)
     if form_action == "label" and form.is_valid():

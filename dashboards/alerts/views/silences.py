@@ -17,7 +17,7 @@ from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.forms import SilenceForm, WindowForm
 from dashboards.shared import presenters, recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
-from dashboards.shared.pages import prefix_of, sentence_of, signed_in_user_of
+from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_write, requires, writable_owners_for
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, setup_actions, store
@@ -69,7 +69,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
                 request.POST, auto_id=_WINDOW_ID_FORMAT, instance=MaintenanceWindow(cluster=cluster)
             )
         if _handle_post(request, form_action or "", cluster, form, window_form):
-            return redirect(f"{prefix_of(cluster)}/silences/")
+            return redirect(f"{url_prefix_of(cluster)}/silences/")
     now = record_reader.current_time()
     text = str(form["matchers"].value() or "")
     silence_rows = filter_applicable_to(Silence.objects.all(), cluster)
@@ -226,10 +226,10 @@ def _silence_context_of(
         "creator": row.creator,
         "owner": format_owner(row.cluster),
         "may_act": row.cluster in writable_owners,
-        "starts": presenters.moment(row.starts_at),
-        "starts_ms": presenters.age_ms(row.starts_at, now),
-        "ends": presenters.moment(row.ends_at),
-        "ends_ms": presenters.age_ms(row.ends_at, now),
+        "starts": presenters.to_moment_or_none(row.starts_at),
+        "starts_age_ms": presenters.age_ms_of(row.starts_at, now),
+        "ends": presenters.to_moment_or_none(row.ends_at),
+        "ends_age_ms": presenters.age_ms_of(row.ends_at, now),
         "soon": is_active and row.ends_at - now <= WARN_BEFORE_SECONDS,
         "preview": preview_of(row.matchers, cluster, now) if is_active else None,
     }

@@ -32,7 +32,7 @@ from dashboards.shared.api.change_responses import (
 from dashboards.shared.api.parameters import QueryParameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.permissions import describe_missing_permission
-from dashboards.shared.record_reader import record
+from dashboards.shared.record_reader import take_record_snapshot
 from fleet.changes import engine as changes
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
@@ -226,7 +226,7 @@ def undo_change(request: HttpRequest, response: HttpResponse, cluster: str, chan
     """
     row = require_change(cluster, change_id)
     require_if_match(request, row)
-    undo = kind_of(row).undo(row, request_actor_of(request), timezone.now(), record())
+    undo = kind_of(row).undo(row, request_actor_of(request), timezone.now(), take_record_snapshot())
     return Status(201, respond_with_change(response, undo))
 
 

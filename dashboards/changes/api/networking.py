@@ -24,7 +24,7 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
-from dashboards.shared.record_reader import record
+from dashboards.shared.record_reader import take_record_snapshot
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.networking import revisions as networking
 from fleet.models.access import Permission
@@ -174,7 +174,7 @@ def plan_networking_change(
             raise networking.NetworkingConflictError(current)
         config = _read_desired_config(cluster, current, body)
         change = networking.plan_change(
-            cluster, base_revision, config, request_actor_of(request), now, record()
+            cluster, base_revision, config, request_actor_of(request), now, take_record_snapshot()
         )
     return Status(201, respond_with_change(response, change))
 

@@ -24,7 +24,7 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
-from dashboards.shared.record_reader import record
+from dashboards.shared.record_reader import take_record_snapshot
 from fleet.changes.policies import desired_state, matrix, planner
 from fleet.models.access import Permission
 
@@ -117,7 +117,7 @@ def get_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> 
     plan a change.
     """
     desired_values = desired_state.desired_values_of(require_cluster(cluster))
-    rows = planner.instance_rows_of(cluster, desired_values, record())
+    rows = planner.instance_rows_of(cluster, desired_values, take_record_snapshot())
     revision = desired_state.revision_of(desired_values)
     set_etag(response, revision)
     return PoliciesResponse(
@@ -169,7 +169,7 @@ def plan_policy_change(
     change = planner.plan_change(
         require_cluster(cluster),
         {**desired_state.desired_values_of(cluster), **body.desired_values},
-        record(),
+        take_record_snapshot(),
         revision=read_if_match(request, api_path_of(cluster, "policies")),
         rollout_settings=body.settings,
         should_roll_out=body.roll_out,

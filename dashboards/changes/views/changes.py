@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards.changes import presenters
 from dashboards.changes.audit_text import describe_action
 from dashboards.shared import recent_proof, record_reader, request_actor
-from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in_user_of
+from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
 from fleet.changes import ChangeRefusedError, engine, kinds
 from fleet.changes.base_kind import ACTIONS
@@ -61,7 +61,7 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
         return _render_change(
             request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error
         )
-    return redirect(f"{prefix_of(cluster)}/changes/{next_change.pk}/")
+    return redirect(f"{url_prefix_of(cluster)}/changes/{next_change.pk}/")
 
 
 def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
@@ -69,7 +69,7 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
     actor, now = request_actor.signed_in_actor_of(request), timezone.now()
     if form_action == "undo":
         # Undoing plans a new change, which must be confirmed.
-        return kind_of(row).undo(row, actor, now, record_reader.record())
+        return kind_of(row).undo(row, actor, now, record_reader.take_record_snapshot())
     if form_action == "cancel":
         is_running = row.state in EXCLUSIVE_STATES
         kind_of(row).cancel(row, actor, now)

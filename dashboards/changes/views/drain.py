@@ -13,7 +13,7 @@ from dashboards.changes.drain import find_target_instance, request_drain
 from dashboards.changes.forms.drain import DrainForm
 from dashboards.fleet import history
 from dashboards.shared import presenters, recent_proof, record_reader, request_actor
-from dashboards.shared.pages import needs_record, prefix_of
+from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -54,9 +54,9 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         )
         effect_text = "drain" if form_action == "drain" else "accept connections again"
         messages.success(request, f"Request sent: {view.facts.name} will {effect_text} within seconds.")
-        return redirect(f"{prefix_of(cluster)}/")
+        return redirect(f"{url_prefix_of(cluster)}/")
     context = {
-        "card": presenters.instance_card(view, now, target_instance.names),
+        "card": presenters.instance_card_of(view, now, target_instance.names),
         "row": row,
         "drained": view.drain_request is not None or (row is not None and row.is_drained),
         # Agents of an unreachable auth can still move: requests reach them through their tunnels.
@@ -65,5 +65,5 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         "form": form,
         "turns": history.read_instance_state_changes(cluster, instance_id, now),
     }
-    frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "fleet")
+    frame = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "fleet")
     return render(request, "dashboards/drain.html", frame | context)

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_http_methods
 from dashboards.changes import change_rows
 from dashboards.changes.forms.networking import NetworkingForm, initial_values_of
 from dashboards.shared import record_reader, refusals, request_actor
-from dashboards.shared.pages import needs_record, prefix_of, sentence_of
+from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
-from dashboards.shared.row_ids import row_id
+from dashboards.shared.row_ids import parse_row_id
 from fleet.changes import ChangeRefusedError
 from fleet.changes.networking import revisions as networking
 from fleet.changes.networking.revisions import NetworkingConflictError
@@ -86,12 +86,12 @@ def _handle_post(
     actor, now = request_actor.signed_in_actor_of(request), timezone.now()
     if "try_closing" in request.POST:
         networking.reset_closing_support(cluster, actor, now)
-        return redirect(f"{prefix_of(cluster)}/networking/")
+        return redirect(f"{url_prefix_of(cluster)}/networking/")
     base_revision: NetworkingRevision | None
     undone_change_id = None
     if "revert" in request.POST:
         old_revision = get_object_or_404(
-            NetworkingRevision, cluster=cluster, pk=row_id(request.POST["revert"])
+            NetworkingRevision, cluster=cluster, pk=parse_row_id(request.POST["revert"])
         )
         undone_change_id = current.change_id if current.previous_id == old_revision.pk else None
         base_revision, desired_config = current, _config_of(old_revision)
@@ -130,10 +130,10 @@ def _handle_post(
             desired_config,
             actor,
             now,
-            record_reader.record(),
+            record_reader.take_record_snapshot(),
             undone_change_id=undone_change_id,
         )
-        return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
+        return redirect(f"{url_prefix_of(cluster)}/changes/{change.pk}/")
     except NetworkingConflictError as conflict:
         rows = change_rows.three_way_rows_of(
             _config_of(base_revision), _config_of(conflict.stored_revision), desired_config

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import policy_rows
 from dashboards.shared import record_reader, request_actor
-from dashboards.shared.pages import needs_record, prefix_of, sentence_of
+from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
-from dashboards.shared.presenters import number_fields, typed_numbers
+from dashboards.shared.presenters import number_fields_of, read_typed_settings
 from fleet.changes import ChangeRefusedError, StaleRevisionError, engine
 from fleet.changes.policies import desired_state, planner
 from fleet.changes.policies import matrix as policy_matrix
@@ -43,7 +43,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     `gone` (desired values of deregistered instances), `revision`.
     """
     desired_values = desired_state.desired_values_of(cluster)
-    rows = planner.instance_rows_of(cluster, desired_values, record_reader.record())
+    rows = planner.instance_rows_of(cluster, desired_values, record_reader.take_record_snapshot())
     only_drift = request.GET.get("drift") == "1"
     visible_rows = tuple(row for row in rows if row.has_drift or not only_drift)
     context = {
@@ -78,7 +78,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     `unasked`, `is_gone`.
     """
     desired_values = desired_state.desired_values_of(cluster)
-    rows = planner.instance_rows_of(cluster, desired_values, record_reader.record())
+    rows = planner.instance_rows_of(cluster, desired_values, record_reader.take_record_snapshot())
     instance_row = next((row for row in rows if row.id == target), None)
     if target not in ROLES and instance_row is None and target not in desired_values:
         raise Http404(f"Instance {target} was not found in cluster {cluster}.")
@@ -91,7 +91,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         edit.values, edit.revision = _read_posted_values(request, role), request.POST.get("revision", "")
         planned_change = _handle_post(request, cluster, target, role, desired_values, edit)
         if planned_change is not None:
-            return redirect(f"{prefix_of(cluster)}/changes/{planned_change.pk}/")
+            return redirect(f"{url_prefix_of(cluster)}/changes/{planned_change.pk}/")
     values, problems = edit.values, edit.problems
     effective_values = {**desired_values.get(role, {}), **values} if target not in ROLES else values
     context = {
@@ -109,7 +109,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         "fields": _field_contexts_of(
             role, values, problems, desired_values.get(role, {}) if target not in ROLES else {}, instance_row
         ),
-        "settings": number_fields(rollouts.RolloutSettings(), request.POST, problems),
+        "settings": number_fields_of(rollouts.RolloutSettings(), request.POST, problems),
         "revision": edit.revision,
         "snippets": snippets.all_of(
             role,
@@ -169,7 +169,11 @@ def _handle_post(
         if not errors:
             should_roll_out = "roll_out" in request.POST
             edit.outlook = planner.preview_outlook(
-                cluster, target, edit.values, record_reader.record(), should_roll_out=should_roll_out
+                cluster,
+                target,
+                edit.values,
+                record_reader.take_record_snapshot(),
+                should_roll_out=should_roll_out,
             )
         return None
     stored_values = desired_values.get(target, {})
@@ -189,9 +193,9 @@ def _handle_post(
         return planner.plan_change(
             cluster,
             {**desired_values, target: edit.values},
-            record_reader.record(),
+            record_reader.take_record_snapshot(),
             revision=edit.revision,
-            rollout_settings=typed_numbers(rollouts.RolloutSettings, rollouts.SETTING_RANGES, request.POST),
+            rollout_settings=read_typed_settings(rollouts.RolloutSettings, rollouts.SETTING_RANGES, request.POST),
             should_roll_out="roll_out" in request.POST,
             actor=request_actor.signed_in_actor_of(request),
             now=timezone.now(),

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import campaign_plans
 from dashboards.shared import record_reader, request_actor
-from dashboards.shared.pages import needs_record, prefix_of, sentence_of
+from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
-from dashboards.shared.presenters import number_fields, typed_numbers
+from dashboards.shared.presenters import number_fields_of, read_typed_settings
 from fleet.changes import ChangeRefusedError, engine
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -36,7 +36,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     sentence = ""
     table = record_reader.reader().table(cluster, record_reader.current_time())
     if request.method == "POST":
-        raw_settings = typed_numbers(CampaignSettings, campaigns.CAMPAIGN_SETTING_NAMES, form_values)
+        raw_settings = read_typed_settings(CampaignSettings, campaigns.CAMPAIGN_SETTING_NAMES, form_values)
         actor = request_actor.signed_in_actor_of(request)
         try:
             change = campaign_plans.plan_campaign(
@@ -46,11 +46,11 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             problems = error.problems
             sentence = "" if set(problems) - {"target_agents"} else sentence_of(error)
         else:
-            return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
+            return redirect(f"{url_prefix_of(cluster)}/changes/{change.pk}/")
     context = {
         "page": "changes",
         "given": form_values,
-        "fields": number_fields(CampaignSettings(), form_values, problems),
+        "fields": number_fields_of(CampaignSettings(), form_values, problems),
         "window": [
             {"name": name, "value": form_values.get(name, "00:00"), "problem": problems.get(name, ""),
              "label": "Time window from (UTC)" if name == "window_start" else "Time window to (UTC)"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.api import schemas
-from dashboards.shared.presenters import moment
+from dashboards.shared.presenters import to_moment_or_none
 from fleet.monitoring.evidence import Heartbeat
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.vocabulary.instances import poll_fields_of
@@ -18,7 +18,7 @@ from fleet.vocabulary.verdicts import State
 def build_dated_fields(cluster: str, as_of: float | None, now: float, *, is_stale: bool) -> dict[str, Any]:
     """Return the fields of `DatedResponse`. An age is never negative, even when the clock of a poller is ahead."""
     age = None if as_of is None else max(0, round((now - as_of) * 1000))
-    return {"cluster": cluster, "as_of": moment(as_of), "age_ms": age, "is_stale": is_stale}
+    return {"cluster": cluster, "as_of": to_moment_or_none(as_of), "age_ms": age, "is_stale": is_stale}
 
 
 def count_by_slug(counts: Mapping[State, int], *, include_zero: bool = True) -> dict[str, int]:
@@ -48,19 +48,19 @@ def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
             "state": view.state.slug,
             "explanation": view.sentence,
             "health": view.health.value,
-            "health_since": moment(view.health_since),
+            "health_since": to_moment_or_none(view.health_since),
             "health_explanation": view.health_sentence,
             "drain": None
             if view.drain_request is None
-            else {"reason": view.drain_request.reason, "since": moment(view.drain_request.requested_at)},
+            else {"reason": view.drain_request.reason, "since": to_moment_or_none(view.drain_request.requested_at)},
             "cause": view.cause,
             "proxies": view.proxies,
             "degraded_reason": facts.watch.degraded_reason,
             "ttl_seconds": facts.ttl,
-            "expires_at": moment(facts.expires_at),
+            "expires_at": to_moment_or_none(facts.expires_at),
             "serving": None if facts.serving is None else facts.serving.name,
             "attempts": [
-                {"at": moment(attempt.at), "succeeded": attempt.ok, "error": attempt.error}
+                {"at": to_moment_or_none(attempt.at), "succeeded": attempt.ok, "error": attempt.error}
                 for attempt in facts.attempts
             ],
             "agent_count": view.agent_count,
@@ -119,17 +119,17 @@ def _agent_fields_of(view: AgentView, views_by_id: Mapping[str, InstanceView]) -
         "explanation": verdict.sentence,
         "cause": verdict.cause,
         "recovery": verdict.recovery.slug,
-        "recovers_at": moment(verdict.recovers_at),
-        "strands_at": moment(verdict.strands_at),
-        "since": moment(view.since),
+        "recovers_at": to_moment_or_none(verdict.recovers_at),
+        "strands_at": to_moment_or_none(verdict.strands_at),
+        "since": to_moment_or_none(view.since),
         "auth": ref_of(view.auth),
         "mode": view.mode.slug,
         "health_check": view.health_check,
-        "policy_read_at": moment(view.policy_read_at),
+        "policy_read_at": to_moment_or_none(view.policy_read_at),
         "proxies": [proxy_ref_of(instance_id) for instance_id in view.proxies],
         "home_proxy": ref_of(view.home_proxy),
-        "heartbeat_at": moment(view.heartbeat_at),
-        "expires_at": moment(view.expires_at),
+        "heartbeat_at": to_moment_or_none(view.heartbeat_at),
+        "expires_at": to_moment_or_none(view.expires_at),
     }
 
 
@@ -146,7 +146,7 @@ def _instance_ref_of(index: int | None, instances: Mapping[int, InstanceView]) -
 
 def _tunnel_item_of(index: int, explanation: Explanation) -> schemas.TunnelItem:
     facts = explanation.instances[index].facts
-    opened_at = moment(explanation.opened_at_by_proxy.get(index))
+    opened_at = to_moment_or_none(explanation.opened_at_by_proxy.get(index))
     return schemas.TunnelItem(id=facts.id, name=facts.name, opened_at=opened_at)
 
 
@@ -159,7 +159,7 @@ def _evidence_item_of(explanation: Explanation) -> schemas.EvidenceItem:
         last_auth=_instance_ref_of(evidence.last_auth, instances),
         is_retired=evidence.is_retired,
         had_tunnel=evidence.had_tunnel,
-        reconnecting_until=moment(evidence.working_until),
+        reconnecting_until=to_moment_or_none(evidence.working_until),
     )
 
 
@@ -180,10 +180,10 @@ def _heartbeat_item_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
         | {
             "auth": _instance_ref_of(heartbeat.auth, instances),
             "via_proxy": _instance_ref_of(heartbeat.via_proxy, instances),
-            "expires_at": moment(heartbeat.expires_at),
+            "expires_at": to_moment_or_none(heartbeat.expires_at),
             "ttl_seconds": heartbeat.ttl,
             "mode": heartbeat.mode.slug,
-            "policy_read_at": moment(heartbeat.policy_read_at),
+            "policy_read_at": to_moment_or_none(heartbeat.policy_read_at),
             "desired_count": heartbeat.desired_count,
             "claimed_count": heartbeat.claimed_count,
             "tracked_count": heartbeat.tracked_count,

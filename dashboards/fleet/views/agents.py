@@ -16,7 +16,7 @@ from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.retire import retirement_of
 from dashboards.shared import presenters, record_reader
-from dashboards.shared.pages import needs_record, prefix_of
+from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -43,9 +43,11 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     table = reader.table(cluster, now)
     page, error = _select_page(table, request.GET)
     instances = {view.facts.id: view for view in table.instances.values()}
-    base_url = f"{prefix_of(cluster)}/agents/"
+    base_url = f"{url_prefix_of(cluster)}/agents/"
     context = {
-        "rows": [presenters.agent_row(reader.agent(table, index), instances, now) for index in page.indices],
+        "rows": [
+            presenters.agent_row_of(reader.agent(table, index), instances, now) for index in page.indices
+        ],
         "chosen": request.GET.getlist("state"),
         "query": request.GET.get("q", ""),
         "proxy": request.GET.get("proxy", ""),
@@ -58,9 +60,9 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "error": error,
         "sort": request.GET.get("sort", ""),
         "heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORT_KEYS},
-        "csv_url": f"{prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
+        "csv_url": f"{url_prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
     }
-    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agents.html", frame | context, status=400 if error else 200)
 
 
@@ -105,15 +107,17 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
         raise Http404(f"Agent {agent_id} was not found in cluster {cluster}.")
-    context = presenters.agent_page(explanation, now) | {"report": present_agent_report(explanation, now)}
+    context = presenters.agent_context_of(explanation, now) | {
+        "report": present_agent_report(explanation, now)
+    }
     context["may_act"] = has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
     context["retirement"] = retirement_of(cluster, explanation, now)
-    context["history"] = presenters.history(
+    context["history"] = presenters.state_change_rows_of(
         Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGE_LIMIT], now
     )
-    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agent.html", frame | context)
 
 

@@ -25,7 +25,7 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     Template `dashboards/map.html`: presenters.frame, `figure` (figures.map_figure).
     """
     now = record_reader.current_time()
-    frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "map")
+    frame = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "map")
     return render(request, "dashboards/map.html", frame | {"figure": figures.build_map_figure()})
 
 

@@ -30,8 +30,8 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     reader = record_reader.reader()
     table = reader.table(cluster, now)
     context = {
-        **presenters.frame(reader.summary(cluster, now), now, "fleet"),
-        **presenters.instance_cards(tuple(table.instances.values()), now),
+        **presenters.live_page_context_of(reader.summary(cluster, now), now, "fleet"),
+        **presenters.instance_cards_of(tuple(table.instances.values()), now),
         "causes": find_causes(table),
         "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }

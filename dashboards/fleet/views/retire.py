@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards.fleet.forms import RetireForm
 from dashboards.fleet.retire import is_alive, request_retirement, retirement_of
 from dashboards.shared import presenters, recent_proof, record_reader, request_actor
-from dashboards.shared.pages import needs_record, prefix_of, signed_in_user_of
+from dashboards.shared.pages import needs_record, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -51,9 +51,9 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         request_retirement(cluster, explanation, actor, should_retire=form_action == "retire", reason=reason)
         outcome = "will be retired" if form_action == "retire" else "will be reinstated"
         messages.success(request, f"{explanation.view.name} {outcome} with the next poll.")
-        return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
-    context = presenters.agent_page(explanation, now) | {
+        return redirect(f"{url_prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
+    context = presenters.agent_context_of(explanation, now) | {
         "retired": is_retired, "retirement": retirement, "alive": agent_is_alive, "form": form,
     }  # fmt: skip
-    frame = presenters.frame(reader.summary(cluster, now), now, "agents")
+    frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/retire.html", frame | context)

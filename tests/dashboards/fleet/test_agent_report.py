@@ -39,7 +39,12 @@ def test_missing_report_shows_reason_and_proxy() -> None:
         explain(AgentReportResponse(ASKED, index, None, "unavailable: gone")), NOW
     )
     assert report_view is not None
-    assert (report_view.error, report_view.via_proxy, report_view.via_proxy_id, report_view.requested_ms) == (
+    assert (
+        report_view.error,
+        report_view.via_proxy,
+        report_view.via_proxy_id,
+        report_view.requested_age_ms,
+    ) == (
         *("unavailable: gone", name, identity),
         3000,
     )
@@ -93,11 +98,11 @@ def test_report_shows_tracked_connected_and_expired_proxies() -> None:
     assert [proxy.name for proxy in report_view.proxies] == ["odd", second_name, first_name]
     assert (
         tunnel_proxy.is_claimed,
-        tunnel_proxy.opened_ms,
+        tunnel_proxy.opened_age_ms,
         tunnel_proxy.sessions,
         tunnel_proxy.is_retired,
     ) == (True, 5000, 3, True)
-    assert tunnel_proxy.expires_ms == 2000
+    assert tunnel_proxy.expires_age_ms == 2000
     assert (stranger.id, stranger.is_claimed, stranger.expires_at, stranger.opened_at) == (
         "odd",
         True,
@@ -110,7 +115,7 @@ def test_report_shows_tracked_connected_and_expired_proxies() -> None:
         tracked_proxy.group,
         tracked_proxy.generation,
     ) == (False, True, "g", 2)
-    assert tracked_proxy.expires_ms == -2000
+    assert tracked_proxy.expires_age_ms == -2000
     assert [(row.is_draining, row.is_leaving, row.reconnect_requested) for row in report_view.proxies] == [
         *((False, True, False), (False, False, True), (True, False, False))
     ]

@@ -20,7 +20,7 @@ from dashboards.live.hub import (
     Tick,
     mark_stale_if_old,
 )
-from dashboards.shared.presenters import age_ms
+from dashboards.shared.presenters import age_ms_of
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
@@ -61,8 +61,8 @@ def test_delta_text_carries_an_age_and_no_clock() -> None:
 
 def test_age_of_a_future_moment_is_negative() -> None:
     """The browser names clocks that differ; an age of nothing would hide that polling stopped."""
-    assert age_ms(NOW + 180, NOW) == -180_000
-    assert age_ms(None, NOW) is None
+    assert age_ms_of(NOW + 180, NOW) == -180_000
+    assert age_ms_of(None, NOW) is None
 
 
 async def test_slow_socket_starts_over() -> None:

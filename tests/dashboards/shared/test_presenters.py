@@ -27,7 +27,7 @@ def _verdict(recovery: Recovery, recovers_at: float | None = None) -> Verdict:
 
 def test_in_order_names_every_state() -> None:
     """No state is left out of the tiles, and stranded comes first."""
-    entries = presenters.in_order({State.HEALTHY: 3})
+    entries = presenters.order_counts({State.HEALTHY: 3})
     assert {state for state, _ in entries} == set(State)
     assert entries[0] == (State.STRANDED, 0)
     assert dict(entries)[State.HEALTHY] == 3
@@ -36,7 +36,7 @@ def test_in_order_names_every_state() -> None:
 @pytest.mark.parametrize(("at", "age"), [(NOW - 1.5, 1500), (NOW + 2, -2000), (None, None), (0.0, None)])
 def test_age_ms(at: float | None, age: int | None) -> None:
     """Negative while it is still to come; none when there is no such moment."""
-    assert presenters.age_ms(at, NOW) == age
+    assert presenters.age_ms_of(at, NOW) == age
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_recovery_words(verdict: Verdict, expected: str) -> None:
 )
 def test_cause_words(cause: str, expected: str) -> None:
     """An instance by its name, a backend by its cluster."""
-    assert presenters.cause_words(cause) == expected
+    assert presenters.describe_cause(cause) == expected
 
 
 def test_instance_cards_as_people_count() -> None:
@@ -68,13 +68,13 @@ def test_instance_cards_as_people_count() -> None:
     fake = FakeReader(as_of=NOW, proxy_state=InstanceState.SILENT)
     views = list(fake.instances("default", NOW))
     views.append(replace(views[2], facts=replace(views[2].facts, id="p10", name="proxy-10")))
-    cards = presenters.instance_cards(views, NOW)
+    cards = presenters.instance_cards_of(views, NOW)
     assert [card.name for card in cards["auths"]] == ["auth-1", "auth-2"]
     assert [card.name for card in cards["proxies"]] == ["proxy-1", "proxy-2", "proxy-10"]
     silent = cards["proxies"][0]
-    assert (silent.state, silent.heartbeat_ms, silent.ttl_ms) == (InstanceState.SILENT, 3000, 10_000)
+    assert (silent.state, silent.heartbeat_age_ms, silent.ttl_ms) == (InstanceState.SILENT, 3000, 10_000)
     assert silent.unhealthy_counts == ((State.STRANDED, 1),)
-    unread = presenters.instance_card(replace(views[2], is_list_fresh=False), NOW, {})
+    unread = presenters.instance_card_of(replace(views[2], is_list_fresh=False), NOW, {})
     assert (silent.is_unlisted, unread.is_unlisted) == (False, True)
 
 
@@ -88,7 +88,7 @@ def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:
         replace(proxy, facts=replace(proxy.facts, heartbeat_auth=auth.facts.id)),
         replace(other_proxy, facts=replace(other_proxy.facts, heartbeat_auth="unknown-id")),
     ]
-    cards = presenters.instance_cards(views, NOW)
+    cards = presenters.instance_cards_of(views, NOW)
     assert [card.heartbeat_path for card in cards["auths"]] == [
         "receives heartbeats from proxy-1, proxy-2, proxy-3, proxy-4 and 2 more"
     ]
@@ -96,15 +96,15 @@ def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:
         "sends heartbeats to auth-1",
         "sends heartbeats to unknown-id",
     ]
-    few = presenters.instance_card(replace(auth, proxies=proxies[:2]), NOW, {})
+    few = presenters.instance_card_of(replace(auth, proxies=proxies[:2]), NOW, {})
     assert few.heartbeat_path == "receives heartbeats from proxy-1, proxy-2"
-    assert presenters.instance_card(auth, NOW, {}).heartbeat_path == ""
+    assert presenters.instance_card_of(auth, NOW, {}).heartbeat_path == ""
 
 
 def test_frame_counts_agents_without_those_that_are_retired() -> None:
     """They count as nothing but retired, in the total neither."""
     fake = FakeReader(states=[State.HEALTHY, State.RETIRED, State.STRANDED], as_of=NOW)
-    frame = presenters.frame(fake.summary("default", NOW), NOW, "fleet")
+    frame = presenters.live_page_context_of(fake.summary("default", NOW), NOW, "fleet")
     assert (frame["fleet_size"], frame["retired_count"]) == (2, 1)
 
 
@@ -113,13 +113,13 @@ def test_rows_and_cards_show_mode_and_generation() -> None:
     fake = FakeReader(states=[State.HEALTHY] * 2, as_of=NOW)
     table = fake.table("default", NOW)
     instances = {view.facts.id: view for view in table.instances.values()}
-    rows = [presenters.agent_row(fake.agent(table, index), instances, NOW) for index in range(2)]
+    rows = [presenters.agent_row_of(fake.agent(table, index), instances, NOW) for index in range(2)]
     assert [(row.mode, row.generations) for row in rows] == [
         ("", ()),
         ("reconnect, health check", ("blue 3",)),
     ]
     assert presenters.describe_mode(ReconnectMode.PICK_FIRST, health_check=False) == "pick_first"
-    cards = presenters.instance_cards(tuple(instances.values()), NOW)["proxies"]
+    cards = presenters.instance_cards_of(tuple(instances.values()), NOW)["proxies"]
     assert [card.generation for card in cards] == ["", "blue 3"]
 
 
@@ -128,8 +128,8 @@ def test_agent_page_names_instances() -> None:
     fake = FakeReader(states=[State.HEALTHY, State.STRANDED], as_of=NOW)
     explanation = fake.explain("default", "id-1", NOW)
     assert explanation is not None
-    page = presenters.agent_page(explanation, NOW)
+    page = presenters.agent_context_of(explanation, NOW)
     assert page["agent"].proxies == ("proxy-2",)
     assert page["agent"].cause == "proxy-1"
-    assert [(tunnel.proxy, tunnel.opened_ms) for tunnel in page["tunnels"]] == [("proxy-2", 60_000)]
+    assert [(tunnel.proxy, tunnel.opened_age_ms) for tunnel in page["tunnels"]] == [("proxy-2", 60_000)]
     assert ("Reconnect mode", "reconnect") in page["evidence"]

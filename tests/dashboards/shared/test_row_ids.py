@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.shared.row_ids import row_id
+from dashboards.shared.row_ids import parse_row_id
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from dashboards.shared.row_ids import row_id
 )  # fmt: skip
 def test_row_id(text: str, expected: int) -> None:
     """What the database can hold; nothing of it raises."""
-    assert row_id(text) == expected
+    assert parse_row_id(text) == expected

@@ -19,7 +19,7 @@ def test_readyz_while_the_database_is_locked(
     client: Client, record: Writer, person: MakeUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading by token goes on, and the probe says what does not; afterwards it is ready again."""
-    monkeypatch.setattr(system, "_PROBE_WAIT", 0.05)
+    monkeypatch.setattr(system, "_PROBE_LOCK_TIMEOUT", 0.05)
     _, secret = create_token(
         person("viewer"), "t", [Permission.VIEW_FLEET], lifetime=None, now=timezone.now()
     )

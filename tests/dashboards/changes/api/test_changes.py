@@ -115,7 +115,7 @@ def test_confirm_of_an_outdated_policy_plan_is_412(
 ) -> None:
     """The same for desired values of instances."""
     policy_book = FakePolicyBook(auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2"))
-    monkeypatch.setattr(record_reader, "policy_book", lambda: policy_book)
+    monkeypatch.setattr(record_reader, "policy_report_store", lambda: policy_book)
     etag = call_api("GET", "/api/v1/policies").headers["ETag"]
     body = {"desired_values": {"auth": {AUTH_TTL_VARIABLE: "60s"}}}
     plan = call_api("POST", "/api/v1/policies/plan", body, If_Match=etag)

@@ -27,7 +27,7 @@ def book(monkeypatch: pytest.MonkeyPatch) -> None:
     policy_book = FakePolicyBook(
         auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2", refusal_reason="no folder")
     )
-    monkeypatch.setattr(record_reader, "policy_book", lambda: policy_book)
+    monkeypatch.setattr(record_reader, "policy_report_store", lambda: policy_book)
 
 
 def test_read_plan_and_follow(call_api: CallApi) -> None:

@@ -210,7 +210,7 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     client: Client, person: MakeUser, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offered once it is over; what was changed again since is not touched, and says so."""
-    monkeypatch.setattr(record_reader, "policy_book", FakePolicyBook)
+    monkeypatch.setattr(record_reader, "policy_report_store", FakePolicyBook)
     change = _policy_change(person("config admin"))
     client.force_login(User.objects.get())
     assert "Undo change" not in client.get(f"/changes/{change.pk}/").content.decode()

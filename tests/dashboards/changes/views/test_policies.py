@@ -32,14 +32,14 @@ def page(
     book = FakePolicyBook(
         auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2", environment={AUTH_TTL_VARIABLE: "1m"})
     )
-    monkeypatch.setattr(record_reader, "policy_book", lambda: book)
+    monkeypatch.setattr(record_reader, "policy_report_store", lambda: book)
     client.force_login(person("config admin"))
     return client
 
 
 def test_matrix_of_instances_that_report_nothing(page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is said to be as desired where nothing is known."""
-    monkeypatch.setattr(record_reader, "policy_book", lambda: FakePolicyBook())
+    monkeypatch.setattr(record_reader, "policy_report_store", lambda: FakePolicyBook())
     html = page.get("/policies/").content.decode()
     assert "No instance has reported its policies." in html
     assert "match their desired values" not in html
