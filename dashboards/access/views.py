@@ -28,7 +28,7 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
     """List tokens, create one (POST), or revoke one (POST with `revoke`, the id of a token).
 
     Template `dashboards/tokens.html`: `page`, `tokens` (TokenRow), `form` (TokenForm), `secret` (the new token's
-    string, shown once, otherwise empty), `everybody` (whether the tokens of all users are shown).
+    string, shown once, otherwise empty), `shows_all_users` (whether the tokens of all users are shown).
     """
     if request.method == "POST":
         return _revoke_token(request) if "revoke" in request.POST else _create_token(request)
@@ -68,7 +68,7 @@ def _render_tokens(request: HttpRequest, form: TokenForm, secret: str = "") -> H
         ],
         "form": form,
         "secret": secret,
-        "everybody": _can_manage_access(user),
+        "shows_all_users": _can_manage_access(user),
     }
     return render(request, "dashboards/tokens.html", context)
 

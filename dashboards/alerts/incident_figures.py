@@ -31,12 +31,12 @@ Indices = npt.NDArray[np.intp]
 def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     """Return both charts of the agents at `indices` as JSON; None without agents.
 
-    `crossing`: home proxies x auths, in percent, with its `table`; `ribbons`: plotly's parcats, with the list `said`.
+    `heat_map`: home proxies x auths, in percent, with its `table`; `ribbons`: plotly's parcats, with the list `combinations`.
     """
     if not len(indices):
         return None
     return {
-        "crossing": _build_heat_map(table, indices),
+        "heat_map": _build_heat_map(table, indices),
         "ribbons": _build_ribbons(table, indices),
         # Two stops: amber for at risk, red for stranded.
         "colours": {
@@ -78,7 +78,7 @@ def _build_heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
         ],
         "text": text,
         "table": [{"name": name, "cells": cells} for name, cells in zip(names, text, strict=True)],
-        "left_out": len(rows) - len(shown_rows) + len(columns) - len(shown_columns),
+        "hidden_count": len(rows) - len(shown_rows) + len(columns) - len(shown_columns),
     }
 
 
@@ -130,8 +130,8 @@ def _build_ribbons(table: FleetTable, indices: Indices) -> dict[str, Any]:
         ],
         "counts": [count for _, count in top_combinations],
         "stranded": [int(combination[0] == State.STRANDED.label) for combination, _ in top_combinations],
-        "said": [
-            {"count": count, "what": ", ".join(combination)}
+        "combinations": [
+            {"count": count, "values": ", ".join(combination)}
             for combination, count in top_combinations[:_MAX_LISTED_COMBINATIONS]
         ],
         "more": max(0, len(count_by_combination) - _MAX_LISTED_COMBINATIONS),

@@ -88,11 +88,11 @@ class IncidentView:
     is_flapping: bool
     acknowledged_by: str
     #: What inhibits the incident, as text; empty if nothing does.
-    explanation: str
+    inhibition_text: str
     #: Recovery as text; empty if no agents are affected.
     recovery_text: str
     #: Points of the trend line for an SVG polyline.
-    trend: str
+    trend_points: str
     agents_url: str
     #: Result of `next_notification_of`, if the caller asked for it.
     next_notification: Mapping[str, Any] | None
@@ -145,7 +145,7 @@ def present_incident(
 ) -> IncidentView:
     """Present one incident.
 
-    `names`: names of causes by key, for inhibition; `active_silences`: result of `active_silences_in`.
+    `cause_names`: by key, for inhibition; `active_silences`: result of `read_active_silences`.
     """
     incident = with_silence(row, active_silences)
     cause, duration = incident.cause, incident.duration_seconds(now)
@@ -164,12 +164,12 @@ def present_incident(
         duration_text=format_readable(round(duration)),
         is_flapping=incident.flapping_since is not None,
         acknowledged_by=row.acknowledged_by,
-        explanation=_describe_inhibition(incident.inhibited_by, cause_names or {}),
+        inhibition_text=_describe_inhibition(incident.inhibited_by, cause_names or {}),
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
         recovery_text=describe_recovery(incident)
         if incident.affected_count and cause.kind is not CauseKind.FLEET
         else "",
-        trend=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
+        trend_points=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
         agents_url=f"{url_prefix}{agents_path(cause)}",
         next_notification=next_notification,
     )
@@ -214,7 +214,7 @@ def next_notification_of(
 ) -> dict[str, Any]:
     """Return the next notification of an incident: `at`, `reason`, `channels` (names), `path` (routes).
 
-    `tree`: the routes of the cluster; `active_silences`: result of `active_silences_in`.
+    `routes`: those of the cluster; `active_silences`: result of `read_active_silences`.
     """
     incident = with_silence(row, active_silences)
     notification_plan = plan_notification(
@@ -251,7 +251,7 @@ def next_notification_of(
         )
     return {
         "at": to_moment_or_none(at),
-        "ms": age_ms_of(at, now),
+        "age_ms": age_ms_of(at, now),
         "reason": reason,
         "channels": _read_channel_names(planned_receivers) if at is not None else [],
         "path": [" / ".join(matched_route.path) for matched_route in matched_routes],
@@ -446,7 +446,7 @@ def delivery_row_of(row: Delivery, now: float, *, is_limited_user: bool) -> dict
         "age_ms": age_ms_of(at, now),
         "attempts": row.attempts,
         "error": error,
-        "why": row.delay_reason,
+        "delay_reason": row.delay_reason,
         "key": row.key,
     }
 

@@ -176,7 +176,7 @@ def instance_names_of(change: Change) -> dict[str, str]:
     return dict(change.cluster.instances.values_list("instance_id", "name"))
 
 
-def stale_context_of(row: Change) -> dict[str, Any] | None:
+def conflict_context_of(row: Change) -> dict[str, Any] | None:
     """Return what was written since a config change was planned, if the change was not applied; else None."""
     if row.state not in ("planned", "failed"):
         return None

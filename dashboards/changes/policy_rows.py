@@ -36,20 +36,20 @@ def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
     return {
         "name": policy.name,
         "state": policy_cell.state.value,
-        "word": policy_cell.state.label,
-        "now": format_policy_value(policy, policy_cell.current_value)
+        "state_label": policy_cell.state.label,
+        "current_text": format_policy_value(policy, policy_cell.current_value)
         if policy_cell.current_value is not None
         else "?",
-        "raw": policy_cell.current_value or "",
+        "current_value": policy_cell.current_value or "",
         "source": policy_cell.current_source.value if policy_cell.current_source else "",
-        "desired": format_policy_value(policy, policy_cell.desired_value)
+        "desired_text": format_policy_value(policy, policy_cell.desired_value)
         if policy_cell.desired_value
         else "",
         "desired_source": policy_cell.desired_source,
-        "following": format_policy_value(policy, policy_cell.next_value)
+        "next_text": format_policy_value(policy, policy_cell.next_value)
         if policy_cell.next_value is not None
         else "",
-        "unmanaged_value": format_policy_value(policy, policy_cell.report.fallback_value.text)
+        "unmanaged_text": format_policy_value(policy, policy_cell.report.fallback_value.text)
         if policy_cell.report and policy_cell.report.fallback_value
         else "",
     }
@@ -73,14 +73,14 @@ def role_tables_of(
                     else ""
                     for policy in of_role(role)
                 ],
-                "lines": [
+                "rows": [
                     {
-                        "line": instance_row,
+                        "instance": instance_row,
                         "cells": [cell_context_of(policy_cell) for policy_cell in instance_row.cells],
-                        "ago": None
+                        "report_age_seconds": None
                         if instance_row.polled_at is None
                         else max(0, round(now - instance_row.polled_at)),
-                        "own": bool(desired_values.get(instance_row.id)),
+                        "has_own_values": bool(desired_values.get(instance_row.id)),
                     }
                     for instance_row in role_rows
                 ],

@@ -21,8 +21,8 @@ _DEFAULT_CONTEXT: Mapping[str, Any] = {
     "diff": [],
     "closing": None,
     "outcome": None,
-    "stale": None,
-    "overtaken": "",
+    "conflict": None,
+    "stale_sentence": "",
     "rollout": None,
     "campaign": None,
 }
@@ -48,7 +48,7 @@ class NetworkingPresenter(ChangePresenter):
             "diff": change_rows.diff_rows_of(change.before, change.after),
             "closing": change_rows.closing_context_of(change.plan),
             "outcome": change_rows.outcome_context_of(change),
-            "stale": change_rows.stale_context_of(change),
+            "conflict": change_rows.conflict_context_of(change),
         }
 
 
@@ -61,7 +61,7 @@ class PolicyPresenter(ChangePresenter):
     def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
         return {
             "rollout": policy_rows.rollout_context_of(change),
-            "overtaken": self._stale_sentence_of(change),
+            "stale_sentence": self._stale_sentence_of(change),
         }
 
     def _stale_sentence_of(self, change: Change) -> str:

@@ -36,7 +36,7 @@ class InstanceStateChangeRow:
     """One state change of an instance, as a page shows it."""
 
     at: datetime
-    ms: int | None
+    age_ms: int | None
     #: Labels of the states: `not responding`.
     old: str
     new: str

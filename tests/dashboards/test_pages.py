@@ -89,7 +89,7 @@ def test_agents_filtered(viewer: Client, record: Writer, query: str, names: list
     """The URL is the view: each filter shows exactly its agents."""
     answer = viewer.get(f"/agents/?{query}")
     assert [row.name for row in answer.context["rows"]] == names
-    assert answer.context["total"] == len(names)
+    assert answer.context["total_count"] == len(names)
 
 
 def test_agents_wrong_filter_is_explained(viewer: Client, record: Writer) -> None:

@@ -40,7 +40,7 @@ _MAX_LOG_ROWS = 50
 def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List channels, routes and the latest deliveries; POST with `do=again` resends a failed notification.
 
-    Template `dashboards/channels.html`: `channels`, `routes` (depth, row, words), `log`, `may_change`.
+    Template `dashboards/channels.html`: `channels`, `routes` (depth, row, texts), `log`, `can_change`.
     """
     now, user = record_reader.current_time(), signed_in_user_of(request)
     is_limited_user = has_cluster_limit(user)
@@ -65,7 +65,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
             presenters.delivery_row_of(row, now, is_limited_user=is_limited_user)
             for row in log.select_related("channel")[:_MAX_LOG_ROWS]
         ],
-        "may_change": has_permission(user, Permission.CHANGE_CONFIG, cluster),
+        "can_change": has_permission(user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/channels.html", context)
 
@@ -76,7 +76,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show and change a channel (0: a new one); `do=test` sends a test notification, `do=delete` deletes the channel.
 
-    Template `dashboards/channel.html`: `form`, `channel`, `log`, `waiting`; `deleting`: the effects of the deletion
+    Template `dashboards/channel.html`: `form`, `channel`, `log`, `has_unsent`; `deletion`: the effects of the deletion
     while it is being confirmed, or None.
     """
     row = (
@@ -122,8 +122,8 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
             presenters.delivery_row_of(delivery, now, is_limited_user=has_cluster_limit(user))
             for delivery in deliveries[:_MAX_LOG_ROWS]
         ],
-        "waiting": deliveries.filter(sent_at=None, failed_at=None).exists(),
-        "deleting": _describe_deletion(row)
+        "has_unsent": deliveries.filter(sent_at=None, failed_at=None).exists(),
+        "deletion": _describe_deletion(row)
         if row.pk and (form_action == "delete" or "delete" in request.GET)
         else None,
     }
@@ -136,7 +136,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
 def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show and change a route (0: a new one), or delete it with its child routes.
 
-    Template `dashboards/route.html`: `form`, `route`, `below` (child routes), `deleting`: the deletion is being
+    Template `dashboards/route.html`: `form`, `route`, `descendant_names` (of child routes), `is_deleting`: the deletion is being
     confirmed.
     """
     row = (
@@ -167,8 +167,8 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
         "tab": "channels",
         "form": form,
         "route": row,
-        "below": _descendant_names_of(row) if row.pk else [],
-        "deleting": bool(row.pk) and (form_action == "delete" or "delete" in request.GET),
+        "descendant_names": _descendant_names_of(row) if row.pk else [],
+        "is_deleting": bool(row.pk) and (form_action == "delete" or "delete" in request.GET),
     }
     return render(request, "dashboards/route.html", context)
 
@@ -220,14 +220,14 @@ def _channel_context_of(
     return {
         "row": row,
         "owner": format_owner(row.cluster),
-        "may_change": row.cluster in writable_owners,
-        "target": presenters.HIDDEN_CHANNEL_TEXT if is_hidden else setup_actions.describe_destination(row),
+        "can_change": row.cluster in writable_owners,
+        "destination": presenters.HIDDEN_CHANNEL_TEXT if is_hidden else setup_actions.describe_destination(row),
         "routes": "; ".join(_describe_channel_usage(row, cluster)),
-        "failing": is_failing,
+        "is_failing": is_failing,
         "error": newest_delivery.last_error
         if newest_delivery is not None and is_failing and not is_hidden
         else "",
-        "waiting": visible_deliveries.filter(sent_at=None, failed_at=None).count(),
+        "unsent_count": visible_deliveries.filter(sent_at=None, failed_at=None).count(),
     }
 
 
@@ -238,8 +238,8 @@ def _route_lines_of(cluster: str, writable_owners: Collection[str]) -> list[dict
     def append_children(parent: int | None, depth: int) -> None:
         for row in rows:
             if row.parent_id == parent:
-                line = {"depth": depth, "row": row, "words": _describe_route(row)}
-                lines.append(line | {"may_change": row.cluster in writable_owners})
+                line = {"depth": depth, "row": row, "texts": _describe_route(row)}
+                lines.append(line | {"can_change": row.cluster in writable_owners})
                 append_children(row.pk, depth + 1)
 
     append_children(None, 0)
@@ -250,17 +250,17 @@ def _describe_route(row: Route) -> dict[str, str]:
     conditions = [f"severity {Severity(row.min_severity).slug} or higher"]
     conditions += [row.matchers] if row.matchers else []
     conditions += [f"cluster {row.cluster}"] if row.cluster else []
-    escalation_and_quiet_hours = []
+    options = []
     if row.escalate_after and row.escalate_to.all():
         escalation_names = ", ".join(channel_row.name for channel_row in row.escalate_to.all())
-        escalation_and_quiet_hours.append(
+        options.append(
             f"escalates to {escalation_names} after {row.escalate_after / 60:g} min without acknowledgement"
         )
     if row.quiet_from is not None and row.quiet_until is not None:
-        escalation_and_quiet_hours.append(
+        options.append(
             f"quiet hours {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone} (not for critical)"
         )
     if row.continue_matching:
-        escalation_and_quiet_hours.append("continues with the next routes")
+        options.append("continues with the next routes")
     names = ", ".join(channel_row.name for channel_row in row.channels.all())
-    return {"takes": ", ".join(conditions), "channels": names, "extra": "; ".join(escalation_and_quiet_hours)}
+    return {"conditions": ", ".join(conditions), "channels": names, "options": "; ".join(options)}

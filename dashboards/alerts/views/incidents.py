@@ -49,17 +49,17 @@ _TIMELINE_LABELS = {
 def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List open and pending incidents, worst first, and resolved ones.
 
-    Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentView), `quiet`: how many of `open` the
-    badge does not count, `looked`, `evaluated_age_ms`: time of the last evaluation of the rules.
+    Template `dashboards/incidents.html`: `open`, `pending`, `resolved` (IncidentView), `muted_count`: how many of `open` the
+    badge does not count, `evaluated_at`, `evaluated_age_ms`: time of the last evaluation of the rules.
     """
     now = record_reader.current_time()
     url_prefix = url_prefix_of(cluster)
     rows = Incident.objects.filter(cluster=cluster)
     unresolved_rows = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
-        explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
+        is_inhibited=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
     )
     current_rows = list(
-        unresolved_rows.order_by("explained", "-severity", "-affected_count", "-opened_at")[:500]
+        unresolved_rows.order_by("is_inhibited", "-severity", "-affected_count", "-opened_at")[:500]
     )
     cause_names, active_silences = (
         alert_presenters.cause_names_of(current_rows),
@@ -78,13 +78,13 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "page": "incidents",
         "tab": "incidents",
         "open": open_views,
-        "quiet": sum(1 for row in open_views if row.silenced_by or row.inhibited_by),
+        "muted_count": sum(1 for row in open_views if row.silenced_by or row.inhibited_by),
         "pending": [row for row in current_views if row.state == IncidentState.PENDING.value],
-        "past": [
+        "resolved": [
             alert_presenters.present_incident(row, now, url_prefix, active_silences=active_silences)
             for row in resolved_rows
         ],
-        "looked": presenters.to_moment_or_none(clock.evaluated_at if clock else None),
+        "evaluated_at": presenters.to_moment_or_none(clock.evaluated_at if clock else None),
         "evaluated_age_ms": presenters.age_ms_of(clock.evaluated_at if clock else None, now),
     }
     return render(request, "dashboards/incidents.html", context)
@@ -113,11 +113,11 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
 
-    Template `dashboards/incident.html`: `incident` (IncidentView), `next`, `cause` (InstanceCard or None), `heartbeat`:
-    time of its last heartbeat, `turns` (InstanceStateRow), `seen`: time of the newest poll, `before` (PriorChange),
-    `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`, `pictures`
-    (incident_figures.pictures); `reconnect`: the query of the reconnect page, or `unmovable`: why there is none;
-    `unseen`: the fleet data is too old to list the affected agents.
+    Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None), `heartbeat_at`:
+    time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the newest poll, `prior_changes` (PriorChange),
+    `common_attributes`, `agents` (AgentRow), `more_agent_count`, `events`, `deliveries`, `runbook`, `rule_names`, `figures`
+    (incident_figures.build_figures); `reconnect_query`: of the reconnect page, or `reconnect_refusal`: why there is none;
+    `is_fleet_data_stale`: the fleet data is too old to list the affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -133,18 +133,18 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     context: dict[str, Any] = {
         "page": "incidents",
         "incident": alert_presenters.present_incident(row, now, url_prefix_of(cluster), active_silences=active_silences),
-        "next": alert_presenters.next_notification_of(row, rules, now, store.read_routes(cluster), active_silences),
+        "next_notification": alert_presenters.next_notification_of(row, rules, now, store.read_routes(cluster), active_silences),
         "events": [_event_context_of(entry, now) for entry in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
             alert_presenters.delivery_row_of(entry, now, is_limited_user=is_limited_user)
             for entry in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
-        "before": alert_presenters.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
-        "marks": sorted(incident_value.marks),
+        "prior_changes": alert_presenters.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
+        "rule_names": sorted(incident_value.marks),
         "runbook": strongest_rule.runbook
         or f"{url_prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
-        "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
-        "turns": history.read_instance_state_changes(cluster, _history_key_of(row), now),
+        "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+        "state_history": history.read_instance_state_changes(cluster, _history_key_of(row), now),
     } | _live_context_of(row, cluster, now)  # fmt: skip
     return render(request, "dashboards/incident.html", context)
 
@@ -160,7 +160,7 @@ def _time_of_age(now: float, age_ms: int | None) -> float | None:
 
 
 def _event_context_of(event_row: IncidentEvent, now: float) -> dict[str, Any]:
-    at = {"at": presenters.to_moment_or_none(event_row.at), "ms": presenters.age_ms_of(event_row.at, now)}
+    at = {"at": presenters.to_moment_or_none(event_row.at), "age_ms": presenters.age_ms_of(event_row.at, now)}
     label = _TIMELINE_LABELS.get(event_row.kind, event_row.kind)
     return at | {
         "kind": event_row.kind,
@@ -171,13 +171,13 @@ def _event_context_of(event_row: IncidentEvent, now: float) -> dict[str, Any]:
 
 
 def _live_context_of(row: Incident, cluster: str, now: float) -> dict[str, Any]:
-    """Return the live data of an incident: agents, cause card, charts. `unseen` if it cannot be read."""
+    """Return the live data of an incident: agents, cause card, charts. `is_fleet_data_stale` if it cannot be read."""
     reader = record_reader.reader()
     try:
         table = reader.table(cluster, now)
         summary = reader.summary(cluster, now)
     except StateError:
-        return {"unseen": row.state != IncidentState.RESOLVED.value}
+        return {"is_fleet_data_stale": row.state != IncidentState.RESOLVED.value}
     views_by_id = {view.facts.id: view for view in table.instances.values()}
     is_resolved = row.state == IncidentState.RESOLVED.value
     indices = affected_agents_of(table, row.key)[:0] if is_resolved else affected_agents_of(table, row.key)
@@ -197,17 +197,17 @@ def _live_context_of(row: Incident, cluster: str, now: float) -> dict[str, Any]:
             presenters.agent_row_of(reader.agent(table, int(index)), views_by_id, now)
             for index in indices[:_MAX_AGENTS]
         ],
-        "more": max(0, len(indices) - _MAX_AGENTS),
-        "reconnect": query,
-        "unmovable": refusal_reason,
-        "common": alert_presenters.find_common_attributes(table, indices),
-        "seen": presenters.to_moment_or_none(summary.as_of),
-        "unseen": summary.stale and not is_resolved,
+        "more_agent_count": max(0, len(indices) - _MAX_AGENTS),
+        "reconnect_query": query,
+        "reconnect_refusal": refusal_reason,
+        "common_attributes": alert_presenters.find_common_attributes(table, indices),
+        "polled_at": presenters.to_moment_or_none(summary.as_of),
+        "is_fleet_data_stale": summary.stale and not is_resolved,
         "cause": card,
-        "heartbeat": presenters.to_moment_or_none(
+        "heartbeat_at": presenters.to_moment_or_none(
             None if card is None else _time_of_age(now, card.heartbeat_age_ms)
         ),
-        "pictures": incident_figures.build_figures(table, indices),
+        "figures": incident_figures.build_figures(table, indices),
     }
 
 

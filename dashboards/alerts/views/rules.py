@@ -47,8 +47,8 @@ _BACKTEST_DAYS = 7
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List alert rules and agent labels; POST with `do`: label, unlabel, import.
 
-    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `overridden`, `severity`, `counts`: the rule
-    has a threshold in agents; `pending`, `wait`, `repeat`: durations as text), `labels`, `label_form`, `may_change`.
+    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `is_overridden`, `severity`, `has_threshold`: the rule
+    has a threshold in agents; `pending_time`, `group_wait`, `repeat_interval`: durations as text), `labels`, `label_form`, `can_change`.
     """
     form = LabelForm()
     if request.method == "POST":
@@ -63,7 +63,7 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "rules": _rule_rows_of(cluster),
         "labels": AgentLabel.objects.filter(cluster=cluster),
         "label_form": form,
-        "may_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
+        "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/rules.html", context)
 
@@ -73,7 +73,7 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the runbook of a kind of alert rule.
 
-    Template `dashboards/runbook.html`: `kind` (RuleKind), `runbook` (Runbook), `rules` (AlertRule), `others`.
+    Template `dashboards/runbook.html`: `kind` (RuleKind), `runbook` (Runbook), `rules` (AlertRule), `other_kinds`.
     """
     if kind not in set(RuleKind):
         raise Http404(f"Rule kind {kind} was not found.")
@@ -83,7 +83,7 @@ def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> 
         "kind": rule_kind,
         "runbook": RUNBOOKS[rule_kind],
         "rules": filter_applicable_to(AlertRule.objects.filter(kind=kind), cluster),
-        "others": [other_kind for other_kind in RuleKind if other_kind is not rule_kind],
+        "other_kinds": [other_kind for other_kind in RuleKind if other_kind is not rule_kind],
     }
     return render(request, "dashboards/runbook.html", context)
 
@@ -95,8 +95,8 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
     """Show one rule (0: a new one) with its backtest; save it, backtest unsaved values (`do=try`) or delete it.
 
     `do=override` copies a rule of the whole installation to this cluster, where the copy replaces it.
-    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (result of the backtest), `played`, `spells`,
-    `may_change`; `may_override`; `deleting`: the deletion is being confirmed.
+    Template `dashboards/rule.html`: `form`, `rule`, `backtest_summary`, `is_backtested`, `firing_periods`,
+    `can_change`; `can_override`; `is_deleting`: the deletion is being confirmed.
     """
     row = (
         get_object_or_404(filter_applicable_to(AlertRule.objects.all(), cluster), pk=rule_id)
@@ -136,12 +136,12 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         "tab": "rules",
         "form": form,
         "rule": row,
-        "verdict": backtest_summary,
-        "played": candidate_rule is not None and candidate_rule.kind not in backtest.UNSUPPORTED_REASONS,
-        "spells": firing_periods,
-        "may_change": row.cluster in writable_owners if rule_id else bool(writable_owners),
-        "may_override": bool(rule_id) and not row.cluster and cluster in writable_owners,
-        "deleting": bool(rule_id)
+        "backtest_summary": backtest_summary,
+        "is_backtested": candidate_rule is not None and candidate_rule.kind not in backtest.UNSUPPORTED_REASONS,
+        "firing_periods": firing_periods,
+        "can_change": row.cluster in writable_owners if rule_id else bool(writable_owners),
+        "can_override": bool(rule_id) and not row.cluster and cluster in writable_owners,
+        "is_deleting": bool(rule_id)
         and not row.builtin
         and (form_action == "delete" or "delete" in request.GET),
     }
@@ -202,12 +202,12 @@ def _rule_rows_of(cluster: str) -> list[dict[str, Any]]:
         {
             "row": row,
             "owner": format_owner(row.cluster),
-            "overridden": not row.cluster and row.name in overridden_names,
+            "is_overridden": not row.cluster and row.name in overridden_names,
             "severity": Severity(row.severity),
-            "counts": RuleKind(row.kind) in THRESHOLD_KINDS,
-            "pending": format_readable(row.pending_seconds),
-            "wait": format_readable(row.group_wait),
-            "repeat": format_readable(row.repeat_seconds),
+            "has_threshold": RuleKind(row.kind) in THRESHOLD_KINDS,
+            "pending_time": format_readable(row.pending_seconds),
+            "group_wait": format_readable(row.group_wait),
+            "repeat_interval": format_readable(row.repeat_seconds),
         }
         for row in rows
     ]
@@ -260,7 +260,7 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     lines = [
         {
             "at": to_moment(firing_period.began_at),
-            "lasted": format_readable(round(firing_period.duration_seconds)),
+            "duration": format_readable(round(firing_period.duration_seconds)),
             "peak_count": firing_period.peak_count,
             "cause": names.get(firing_period.cause, firing_period.cause),
         }

@@ -53,7 +53,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     """List silences and maintenance windows; POST with `do`: silence, extend, end, window, switch, remove.
 
     Template `dashboards/silences.html`: `active`, `pending`, `expired`, `windows`, `form`, `window_form`, `preview`,
-    `blank`: the form has no matchers yet.
+    `is_blank`: the form has no matchers yet.
     """
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
     window_form = WindowForm(
@@ -96,8 +96,8 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         "form": form,
         "window_form": window_form,
         "preview": preview_of(text, cluster, now),
-        "blank": not text.strip(),
-        "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+        "is_blank": not text.strip(),
+        "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/silences.html", context)
 
@@ -106,11 +106,11 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 @require_safe
 @never_cache
 def preview(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show what `?matchers=` would silence now. Template `dashboards/_silence_preview.html`: `preview`, `blank`."""
+    """Show what `?matchers=` would silence now. Template `dashboards/_silence_preview.html`: `preview`, `is_blank`."""
     text = request.GET.get("matchers", "")[:500]
     match_preview = preview_of(text, cluster, record_reader.current_time())
     return render(
-        request, "dashboards/_silence_preview.html", {"preview": match_preview, "blank": not text.strip()}
+        request, "dashboards/_silence_preview.html", {"preview": match_preview, "is_blank": not text.strip()}
     )
 
 
@@ -221,16 +221,16 @@ def _silence_context_of(
     is_active = row.starts_at <= now < row.ends_at
     return {
         "id": row.pk,
-        "what": _replace_cause_keys(row.matchers, cluster) or "everything",
+        "matchers_text": _replace_cause_keys(row.matchers, cluster) or "everything",
         "reason": row.reason,
         "creator": row.creator,
         "owner": format_owner(row.cluster),
-        "may_act": row.cluster in writable_owners,
-        "starts": presenters.to_moment_or_none(row.starts_at),
+        "can_act": row.cluster in writable_owners,
+        "starts_at": presenters.to_moment_or_none(row.starts_at),
         "starts_age_ms": presenters.age_ms_of(row.starts_at, now),
-        "ends": presenters.to_moment_or_none(row.ends_at),
+        "ends_at": presenters.to_moment_or_none(row.ends_at),
         "ends_age_ms": presenters.age_ms_of(row.ends_at, now),
-        "soon": is_active and row.ends_at - now <= WARN_BEFORE_SECONDS,
+        "ends_soon": is_active and row.ends_at - now <= WARN_BEFORE_SECONDS,
         "preview": preview_of(row.matchers, cluster, now) if is_active else None,
     }
 
@@ -245,17 +245,18 @@ def _window_context_of(
         "id": row.pk,
         "name": row.name,
         "owner": format_owner(row.cluster),
-        "may_act": row.cluster in writable_owners,
-        "what": row.matchers or "everything",
-        "when": f"{row.rule}, {row.start_time:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.time_zone}",
+        "can_act": row.cluster in writable_owners,
+        "matchers_text": row.matchers or "everything",
+        "schedule": f"{row.rule}, {row.start_time:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.time_zone}",
         "reason": row.reason,
         "creator": row.creator,
         "enabled": row.enabled,
         "problem": window.problem,
-        "now": current_silence is not None,
-        "coming": [
+        "is_active": current_silence is not None,
+        "next_periods": [
             alert_presenters.format_time_range(silence.starts_at, silence.ends_at)
             for silence in next_silences
         ],
-        "changes": len({round(silence.ends_at - silence.starts_at) for silence in next_silences}) > 1,
+        "has_varying_duration": len({round(silence.ends_at - silence.starts_at) for silence in next_silences})
+        > 1,
     }

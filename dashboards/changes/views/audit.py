@@ -33,8 +33,8 @@ _MAX_EXPORT_ROWS = 50_000
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `since`,
-    `older`, `export`."""
+    """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `time_ranges`,
+    `older_url`, `export_query`."""
     query = AuditQuery.from_parameters(request.GET.dict())
     rows = list(_find_entries(request, query, cluster)[: PAGE_SIZE + 1])
     parameters = request.GET.copy()
@@ -48,7 +48,7 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "rows": [
             {
                 "entry": entry,
-                "words": describe_action(entry.action),
+                "action_text": describe_action(entry.action),
                 "differences": find_differences(entry.before, entry.after),
             }
             for entry in rows[:PAGE_SIZE]
@@ -56,9 +56,9 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "query": query,
         "outcomes": tuple(AuditOutcome),
         "kinds": tuple(ActorKind),
-        "since": TIME_RANGES,
-        "older": f"?{parameters.urlencode()}" if len(rows) > PAGE_SIZE else "",
-        "export": f"?{export}" if export else "",
+        "time_ranges": TIME_RANGES,
+        "older_url": f"?{parameters.urlencode()}" if len(rows) > PAGE_SIZE else "",
+        "export_query": f"?{export}" if export else "",
     }
     return render(request, "dashboards/audit.html", context)
 

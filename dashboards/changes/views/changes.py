@@ -30,9 +30,9 @@ _PAGE_SIZE = 50
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List changes, newest first. Template `dashboards/changes.html`: `page`, `changes`, `occupant`."""
+    """List changes, newest first. Template `dashboards/changes.html`: `page`, `changes`, `running_change`."""
     rows = Change.objects.filter(cluster=cluster).defer("plan", "parameters", "before", "after")[:_PAGE_SIZE]
-    context = {"page": "changes", "changes": rows, "occupant": engine.find_running_change(cluster)}
+    context = {"page": "changes", "changes": rows, "running_change": engine.find_running_change(cluster)}
     return render(request, "dashboards/changes.html", context)
 
 
@@ -43,8 +43,8 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
 
-    Template `dashboards/change.html`: `page`, `change`, `question`, `asks`, `entries`, `busy`, `can_act`,
-    `can_approve`, `can_undo`, `problems`, `reason`, `confirmation`, and `presenters.context`'s.
+    Template `dashboards/change.html`: `page`, `change`, `question`, `requirements`, `entries`, `busy_reason`, `can_act`,
+    `can_approve`, `can_undo`, `problems`, `reason`, `confirmation`, and those of `presenters.context_of`.
     """
     row = Change.objects.select_related("cluster", "undoes").filter(cluster=cluster, pk=change_id).first()
     if row is None:
@@ -105,12 +105,12 @@ def _render_change(
         "page": "changes",
         "change": row,
         "question": row.plan.get("question", row.title),
-        "asks": engine.requirements_of(row),
+        "requirements": engine.requirements_of(row),
         "entries": [
             (entry, describe_action(entry.action))
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
         ],
-        "busy": engine.describe_running_change(row.cluster_id) if row.state not in AUDITED_STATES else "",
+        "busy_reason": engine.describe_running_change(row.cluster_id) if row.state not in AUDITED_STATES else "",
         "can_act": can_act,
         "can_approve": can_act and row.state == "confirmed" and row.review_required and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),
@@ -119,7 +119,7 @@ def _render_change(
         "reason": request.POST.get("reason", ""),
         "confirmation": request.POST.get("confirmation", ""),
         "can_undo": can_act and kind_of(row).can_undo(row),
-        "live": row.state in LIVE_STATES,
+        "is_live": row.state in LIVE_STATES,
         **presenters.context_of(row, request.GET.get("state", "")),
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)

@@ -63,7 +63,7 @@ class EditorTab:
 def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the config, or (POST) preview a change, switch between form and YAML, rebase, or restore a revision.
 
-    Template `dashboards/networking.html`: `page`, `reading`, `current`, `tab` (EditorTab), `revisions`, `owned`
+    Template `dashboards/networking.html`: `page`, `networking_reading`, `current`, `tab` (EditorTab), `revisions`, `is_file_managed`
     (managed by the auths' config file), `can_change`.
     """
     networking_reading = networking.last_reading_of(cluster)
@@ -208,20 +208,20 @@ def _render_page(
     now = timezone.now()
     context = {
         "page": "networking",
-        "reading": networking_reading,
-        "read_ago": round((now - networking_reading.read_at).total_seconds())
+        "networking_reading": networking_reading,
+        "read_age_seconds": round((now - networking_reading.read_at).total_seconds())
         if networking_reading and networking_reading.read_at
         else None,
         "current": current,
         "origin": resource.origin if resource else "",
-        "owned": resource is not None and resource.origin == Origin.CONFIG_FILE,
+        "is_file_managed": resource is not None and resource.origin == Origin.CONFIG_FILE,
         # The spec as YAML, for the config file of the auths.
-        "patch": text[text.index("spec:") :] if text else "",
+        "spec_yaml": text[text.index("spec:") :] if text else "",
         "tab": tab,
         "revisions": [
             {
                 "row": revision,
-                "rows": change_rows.diff_rows_of(revision.previous.document, revision.document)
+                "diff_rows": change_rows.diff_rows_of(revision.previous.document, revision.document)
                 if revision.previous
                 else [],
             }

@@ -39,8 +39,8 @@ from fleet.vocabulary import rollouts
 def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show every instance with its policies; `?drift=1`: only those that differ from their desired values.
 
-    Template `dashboards/policies.html`: `page`, `tables`, `drifting` (number of instances), `only_drift`, `can_change`,
-    `gone` (desired values of deregistered instances), `revision`.
+    Template `dashboards/policies.html`: `page`, `tables`, `drifting_count` (instances), `only_drift`, `can_change`,
+    `deregistered` (desired values of deregistered instances), `revision`.
     """
     desired_values = desired_state.desired_values_of(cluster)
     rows = planner.instance_rows_of(cluster, desired_values, record_reader.take_record_snapshot())
@@ -49,13 +49,13 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     context = {
         "page": "policies",
         "tables": policy_rows.role_tables_of(visible_rows, desired_values, record_reader.current_time()),
-        "drifting": sum(row.has_drift for row in rows),
-        "reporting": sum(row.is_reporting for row in rows),
-        "unreported": sum(not row.is_reporting for row in rows),
+        "drifting_count": sum(row.has_drift for row in rows),
+        "reporting_count": sum(row.is_reporting for row in rows),
+        "unreported_count": sum(not row.is_reporting for row in rows),
         "only_drift": only_drift,
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
-        "busy": engine.describe_running_change(cluster),
-        "gone": [
+        "busy_reason": engine.describe_running_change(cluster),
+        "deregistered": [
             {"id": instance_id, "name": _instance_name_of(cluster, instance_id), "values": values}
             for instance_id, values in policy_matrix.desired_values_of_deregistered(
                 rows, desired_values
@@ -74,8 +74,8 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     """Show the desired values of a role or an instance, or (POST) preview or plan other values.
 
     Template `dashboards/policy_target.html`: `page`, `target`, `title`, `plural`, `fields`, `settings`, `revision`,
-    `snippets`, `previews`, `outlook`, `three_way`, `sentence`, `can_change`, `roll_out`, `restartable`,
-    `unasked`, `is_gone`.
+    `snippets`, `previews`, `outlook`, `three_way_rows`, `sentence`, `can_change`, `roll_out`, `restartable_names`,
+    `has_unreported`, `is_deregistered`.
     """
     desired_values = desired_state.desired_values_of(cluster)
     rows = planner.instance_rows_of(cluster, desired_values, record_reader.take_record_snapshot())
@@ -103,7 +103,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         if instance_row
         else _instance_name_of(cluster, target),
         "is_role": target in ROLES,
-        "is_gone": target not in ROLES and instance_row is None,
+        "is_deregistered": target not in ROLES and instance_row is None,
         "role": role,
         "plural": PLURALS[role],
         "fields": _field_contexts_of(
@@ -121,15 +121,15 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         ),
         "previews": _dialect_previews_of(effective_values) if role == "auth" else [],
         "outlook": edit.outlook,
-        "three_way": edit.three_way_rows,
-        "conflict": edit.has_conflict,
+        "three_way_rows": edit.three_way_rows,
+        "has_conflict": edit.has_conflict,
         "sentence": edit.sentence,
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
         "roll_out": request.method != "POST" or "roll_out" in request.POST,
-        "unasked": any(
+        "has_unreported": any(
             row.polled_at is None for row in rows if row.role == role and target in (row.id, role)
         ),
-        "restartable": [
+        "restartable_names": [
             row.name for row in rows if row.role == role and row.is_managed and target in (row.id, role)
         ],
     }
@@ -149,7 +149,7 @@ class PolicyEdit:
     #: The sentence is not an error.
     is_notice: bool = False
     outlook: dict[str, Any] = field(default_factory=dict)
-    #: The desired values were changed in the meantime; `three_way`: the differences.
+    #: The desired values were changed in the meantime; `three_way_rows`: the differences.
     has_conflict: bool = False
     three_way_rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -238,18 +238,18 @@ def _field_contexts_of(
     return [
         {
             "policy": policy,
-            "json": policy.kind is PolicyValueKind.JSON,
-            "switch": policy.kind is PolicyValueKind.SWITCH,
+            "is_json": policy.kind is PolicyValueKind.JSON,
+            "is_switch": policy.kind is PolicyValueKind.SWITCH,
             # Valid JSON is shown over several lines.
             "value": policy_json.document(config, policy.name) if config else values.get(policy.name, ""),
             "problem": problems.get(policy.name, ""),
             "warnings": policy_json.warnings(config) if config else (),
             "default": policy_rows.format_policy_value(policy, policy.default),
-            "inherits": policy_rows.format_policy_value(policy, role_values[policy.name])
+            "inherited_text": policy_rows.format_policy_value(policy, role_values[policy.name])
             if policy.name in role_values
             else "",
-            "now": policy_rows.cell_context_of(cells[policy.name]) if policy.name in cells else None,
-            "sample": policy_json.document(
+            "current_cell": policy_rows.cell_context_of(cells[policy.name]) if policy.name in cells else None,
+            "example": policy_json.document(
                 service_config.ServiceConfig(service_config.PickHealthyMode.RECONNECT, ""), policy.name
             )
             if policy.kind is PolicyValueKind.JSON

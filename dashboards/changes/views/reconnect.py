@@ -28,8 +28,8 @@ from fleet.vocabulary.instances import InstanceKind
 def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form, or (POST) plan a campaign.
 
-    Template `dashboards/reconnect.html`: `page`, `given`, `fields` (name, label, unit, value, low, high, problem),
-    `window`, `proxies`, `auths`, `connection` (selected connection), `problems`, `sentence`, `busy`.
+    Template `dashboards/reconnect.html`: `page`, `form_values`, `fields` (name, label, unit, value, low, high, problem),
+    `window`, `proxies`, `auths`, `connection` (selected connection), `problems`, `sentence`, `busy_reason`.
     """
     form_values = request.POST if request.method == "POST" else request.GET
     problems: dict[str, str] = {}
@@ -49,7 +49,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             return redirect(f"{url_prefix_of(cluster)}/changes/{change.pk}/")
     context = {
         "page": "changes",
-        "given": form_values,
+        "form_values": form_values,
         "fields": number_fields_of(CampaignSettings(), form_values, problems),
         "window": [
             {"name": name, "value": form_values.get(name, "00:00"), "problem": problems.get(name, ""),
@@ -62,6 +62,6 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         or (ConnectionKind.AUTH if form_values.get("auth") else ConnectionKind.TUNNEL).value,
         "problems": problems,
         "sentence": sentence,
-        "busy": engine.describe_running_change(cluster),
+        "busy_reason": engine.describe_running_change(cluster),
     }  # fmt: skip
     return render(request, "dashboards/reconnect.html", context, status=400 if problems or sentence else 200)

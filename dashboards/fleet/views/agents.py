@@ -34,9 +34,9 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     """Show one page of the list of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?sort=`,
     `?after=` (cursor).
 
-    Template `dashboards/agents.html`: presenters.frame, `rows` (AgentRow), `chosen` (slugs), `query`, `proxy`, `auth`,
-    `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a filter is invalid),
-    `heads` (column headers by sort key), `sort`, `csv_url`.
+    Template `dashboards/agents.html`: presenters.frame, `rows` (AgentRow), `selected_states` (slugs), `query`, `proxy`, `auth`,
+    `total_count`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a filter is invalid),
+    `column_heads` (column headers by sort key), `sort`, `csv_url`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -48,18 +48,18 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "rows": [
             presenters.agent_row_of(reader.agent(table, index), instances, now) for index in page.indices
         ],
-        "chosen": request.GET.getlist("state"),
+        "selected_states": request.GET.getlist("state"),
         "query": request.GET.get("q", ""),
         "proxy": request.GET.get("proxy", ""),
         "auth": request.GET.get("auth", ""),
-        "total": page.total_count,
+        "total_count": page.total_count,
         "first_url": f"{base_url}?{_query_string_of(request.GET)}" if "after" in request.GET else "",
         "next_url": f"{base_url}?{_query_string_of(request.GET, page.next_cursor)}"
         if page.next_cursor
         else "",
         "error": error,
         "sort": request.GET.get("sort", ""),
-        "heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORT_KEYS},
+        "column_heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORT_KEYS},
         "csv_url": f"{url_prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
     }
     frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
@@ -100,7 +100,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
 
     Template `dashboards/agent.html`: presenters.frame, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
     (label, value), `report` (AgentReportView or None), `history` (StateChangeRow, newest first), `retirement` (or
-    None), `may_act`. Template `dashboards/_agent_card.html`: `agent`.
+    None), `can_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -110,7 +110,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     context = presenters.agent_context_of(explanation, now) | {
         "report": present_agent_report(explanation, now)
     }
-    context["may_act"] = has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
+    context["can_act"] = has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
     context["retirement"] = retirement_of(cluster, explanation, now)

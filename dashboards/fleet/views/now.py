@@ -24,7 +24,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show agents by state, auths, proxies and current causes.
 
     Template `dashboards/fleet.html`: presenters.frame, `auths` and `proxies` (InstanceCard), `causes`
-    (UninhibitedCause) and `may_act`.
+    (UninhibitedCause) and `can_act`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -33,7 +33,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         **presenters.live_page_context_of(reader.summary(cluster, now), now, "fleet"),
         **presenters.instance_cards_of(tuple(table.instances.values()), now),
         "causes": find_causes(table),
-        "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+        "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)
 

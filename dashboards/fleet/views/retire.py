@@ -26,7 +26,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form (GET), or retire or reinstate the agent (POST with `action`: `retire` or `reinstate`).
 
-    Template `dashboards/retire.html`: presenters.frame, `agent` (AgentRow), `retired`, `retirement`, `alive` (it has
+    Template `dashboards/retire.html`: presenters.frame, `agent` (AgentRow), `is_retired`, `retirement`, `is_alive` (it has
     a heartbeat or live tunnel), `form`.
     """
     now = record_reader.current_time()
@@ -53,7 +53,7 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         messages.success(request, f"{explanation.view.name} {outcome} with the next poll.")
         return redirect(f"{url_prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
     context = presenters.agent_context_of(explanation, now) | {
-        "retired": is_retired, "retirement": retirement, "alive": agent_is_alive, "form": form,
+        "is_retired": is_retired, "retirement": retirement, "is_alive": agent_is_alive, "form": form,
     }  # fmt: skip
     frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/retire.html", frame | context)

@@ -21,7 +21,7 @@ def test_crossing_chart_shows_affected_share_by_proxy_and_auth() -> None:
     worst = crossing_chart["z"][0]
     assert max(value for value in worst if value is not None) == 60.0
     assert "3 of 5" in crossing_chart["table"][0]["cells"]
-    assert crossing_chart["left_out"] == 0
+    assert crossing_chart["hidden_count"] == 0
 
 
 def test_ribbons_count_every_agent_once() -> None:
@@ -40,7 +40,7 @@ def test_ribbons_count_every_agent_once() -> None:
         "Auth",
     ]
     assert sum(count for count, red in zip(ribbons["counts"], ribbons["stranded"], strict=True) if red) == 6
-    assert ribbons["said"][0]["what"].startswith("stranded, ")
+    assert ribbons["combinations"][0]["values"].startswith("stranded, ")
     assert json.loads(json.dumps(figures)) == figures
 
 

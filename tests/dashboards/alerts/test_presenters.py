@@ -63,7 +63,7 @@ def test_next_notification_has_time_reason_and_channels() -> None:
     )
     assert next_notification["reason"] == "escalation unless acknowledged"
     assert next_notification["channels"] == ["chief"]
-    assert round(next_notification["ms"] / 1000) == -900
+    assert round(next_notification["age_ms"] / 1000) == -900
 
 
 @pytest.mark.django_db

@@ -84,4 +84,4 @@ def test_turns_of_an_instance_newest_first(cluster: Cluster) -> None:
         _instance(cluster, 1000 - number, "ok" if number % 2 else "silent")
     lines = history.read_instance_state_changes("default", "p", NOW)
     assert len(lines) == 8
-    assert (lines[0].new, lines[0].ms) == ("OK", 991_000)
+    assert (lines[0].new, lines[0].age_ms) == ("OK", 991_000)

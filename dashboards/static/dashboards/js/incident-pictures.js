@@ -104,7 +104,7 @@ async function draw() {
     return;
   }
   const found = JSON.parse(data);
-  await drawCrossing(found.crossing);
+  await drawCrossing(found.heat_map);
   await drawRibbons(found.ribbons, found.colours[isDark() ? "dark" : "light"]);
   area.dataset.drawn = isDark() ? "dark" : "light";
 }

@@ -434,11 +434,11 @@ def test_channel_is_as_its_newest_attempt_was(config_admin: Client) -> None:
     for number in range(2, 11):
         _delivery(channel, "default", str(number), sent_at=5.0 + number, attempted_at=5.0 + number)
     page = config_admin.get("/alerts/channels/")
-    assert [channel_row["failing"] for channel_row in page.context["channels"]] == [False]
+    assert [channel_row["is_failing"] for channel_row in page.context["channels"]] == [False]
     # An old one that is tried again is the newest attempt.
     Delivery.objects.filter(key="1").update(failed_at=None, attempted_at=99.0, last_error="refused again")
     (row,) = config_admin.get("/alerts/channels/").context["channels"]
-    assert (row["failing"], row["error"]) == (True, "refused again")
+    assert (row["is_failing"], row["error"]) == (True, "refused again")
 
 
 def test_log_of_messages_is_live(config_admin: Client) -> None:

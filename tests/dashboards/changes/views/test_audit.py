@@ -49,9 +49,9 @@ def test_older_pages(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dashboards.changes.views.audit.PAGE_SIZE", 1)
     first = operator.get("/audit/?kind=person")
     assert [entry.action for entry in first.context["entries"]] == ["x.confirm"]
-    second = operator.get(f"/audit/{first.context['older']}")
+    second = operator.get(f"/audit/{first.context['older_url']}")
     assert [entry.action for entry in second.context["entries"]] == ["x.plan"]
-    assert second.context["older"] == ""
+    assert second.context["older_url"] == ""
 
 
 def test_export_as_csv_and_json(operator: Client) -> None:

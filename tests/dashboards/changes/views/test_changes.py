@@ -271,7 +271,10 @@ def test_outdated_plan_shows_three_versions(
     change = Change.objects.get()
     store_revision(replace(STORED, web_idle_timeout=60.0), "r2")
     page = client.get(f"/changes/{change.pk}/")
-    assert {row.key for row in page.context["stale"]["rows"]} == {"keep_alive_count_max", "web_idle_timeout"}
+    assert {row.key for row in page.context["conflict"]["rows"]} == {
+        "keep_alive_count_max",
+        "web_idle_timeout",
+    }
     html = page.content.decode()
     assert "Rebase change" in html
     assert 'name="reason"' not in html
@@ -283,7 +286,7 @@ def test_outdated_plan_shows_three_versions(
     )
     change.refresh_from_db()
     assert change.state == "planned"
-    stale = page.context["stale"]
+    stale = page.context["conflict"]
     form = client.post(
         "/networking/", {"tab": "yaml", "yaml": stale["yaml"], "revision": stale["revision"], "rebase": "1"}
     ).context["tab"]

@@ -197,8 +197,8 @@ def test_config_of_a_file_is_offered_as_a_patch(
     store_revision(STORED, "r1", "config-file")
     client.force_login(person("config admin"))
     page = client.get("/networking/")
-    assert page.context["owned"]
-    assert page.context["patch"].startswith("spec:")
+    assert page.context["is_file_managed"]
+    assert page.context["spec_yaml"].startswith("spec:")
     assert "Preview change" not in page.content.decode()
     client.post("/networking/", form_data(keep_alive_count_max="7"))
     assert not Change.objects.exists()

@@ -132,7 +132,7 @@ def test_concurrent_edit_shows_three_versions_and_rebases(page: Client) -> None:
     answer = page.post("/policies/auth/", own_form)
     rows = {
         row["label"]: tuple(row[name] for name in ("base_value", "stored_value", "own_value", "is_conflict"))
-        for row in answer.context["three_way"]
+        for row in answer.context["three_way_rows"]
     }
     assert rows == {
         BY_NAME[HTTP_CLOSE_VARIABLE].label: ("", "true", "", False),
