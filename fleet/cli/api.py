@@ -17,13 +17,13 @@ from fleet.cli.output import Failure
 
 _TIMEOUT = 15.0
 #: Agents per page; the console accepts no larger limit.
-_PAGE = 500
+_PAGE_SIZE = 500
 #: Maximum number of search results to compare with a name.
 _SEARCH_LIMIT = 10_000
 #: Status codes of valid requests that the console refused.
 _REFUSAL_STATUSES = {409, 412, 428}
 #: Flags of the command line by the field of a confirmation.
-_FLAGS = {"confirmation": "--confirm-cluster", "reason": "--reason"}
+_CONFIRMATION_FLAGS = {"confirmation": "--confirm-cluster", "reason": "--reason"}
 #: Flags of `refloat reconnect` by field of the API.
 _CAMPAIGN_FLAGS = {
     "q": "--search",
@@ -33,7 +33,7 @@ _CAMPAIGN_FLAGS = {
     "connection": "--connection",
 }
 #: Flags of the command line by the words in which the API asks for the same.
-_FLAG_WORDS = {
+_FLAGS_BY_API_WORDS = {
     "Send `confirm_alive: true`": "Add --confirm-alive",
     "Send `allow_last: true`": "Add --allow-last",
     "Type “everything”": "Add --everything",
@@ -62,7 +62,7 @@ class NotFound(Failure):
 
 
 @dataclass(frozen=True, slots=True)
-class Console:
+class ConsoleClient:
     """The URL of a console and the API token for it."""
 
     url: str
@@ -106,7 +106,7 @@ class Console:
         except urllib.error.HTTPError as error:
             with error:
                 kind = NotFound if error.code == 404 else Failure
-                raise kind(self._describe_refusal(error)) from error
+                raise kind(self._describe_error(error)) from error
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise Failure(
@@ -117,12 +117,14 @@ class Console:
                 f"{self.url} is not a Refloat console: its response is not JSON. Check --url"
             ) from error
 
-    def agents(self, query: Mapping[str, Any], *, cluster: str, limit: int) -> Iterator[dict[str, Any]]:
+    def iterate_agents(
+        self, query: Mapping[str, Any], *, cluster: str, limit: int
+    ) -> Iterator[dict[str, Any]]:
         """Yield at most `limit` agents, requested page by page. Raises Failure."""
         cursor: str | None = None
         while limit > 0:
             page = self.get(
-                "/agents", {**query, "limit": min(limit, _PAGE), "cursor": cursor}, cluster=cluster
+                "/agents", {**query, "limit": min(limit, _PAGE_SIZE), "cursor": cursor}, cluster=cluster
             )
             yield from page["agents"]
             limit -= len(page["agents"])
@@ -130,44 +132,47 @@ class Console:
             if not cursor:
                 return
 
-    def request_agent(self, text: str, send_request: Callable[[str], Any], *, cluster: str) -> Any:
+    def send_for_agent(self, id_or_name: str, send_request: Callable[[str], Any], *, cluster: str) -> Any:
         """Return `send_request(id)` for an agent given by id or name; the id is quoted for a path. Raises Failure."""
         try:
-            return send_request(urllib.parse.quote(text, safe=""))
+            return send_request(urllib.parse.quote(id_or_name, safe=""))
         except NotFound:
-            ids = self._ids_of(text, cluster)
+            ids = self._find_agent_ids(id_or_name, cluster)
             if not ids:
                 raise
         if len(ids) > 1:
-            raise Failure(f"{len(ids)} agents have the name {text}; use an id: {', '.join(ids[:5])}")
+            raise Failure(f"{len(ids)} agents have the name {id_or_name}; use an id: {', '.join(ids[:5])}")
         return send_request(urllib.parse.quote(ids[0], safe=""))
 
-    def _ids_of(self, name: str, cluster: str) -> list[str]:
+    def _find_agent_ids(self, name: str, cluster: str) -> list[str]:
         try:
-            agents = self.agents({"q": shlex.quote(name)}, cluster=cluster, limit=_SEARCH_LIMIT)
+            agents = self.iterate_agents({"q": shlex.quote(name)}, cluster=cluster, limit=_SEARCH_LIMIT)
             return [agent["id"] for agent in agents if agent["name"] == name]
         except Failure:
             return []  # the search cannot parse this name
 
-    def _describe_refusal(self, error: urllib.error.HTTPError) -> str:
+    def _describe_error(self, error: urllib.error.HTTPError) -> str:
         detail, problems = _read_error(error)
-        for api_words, flag_words in _FLAG_WORDS.items():
+        for api_words, flag_words in _FLAGS_BY_API_WORDS.items():
             detail = detail.replace(api_words, flag_words)
-        hint = _list_hint(detail)
+        hint = _list_hint_for(detail)
         if error.code in _REFUSAL_STATUSES or problems:
-            flags = _FLAGS
+            flags = _CONFIRMATION_FLAGS
             if error.url.endswith("/policies/plan"):
                 flags = flags | ROLLOUT_FLAGS
             elif error.url.endswith("/reconnect/plan"):
                 flags = flags | _CAMPAIGN_FLAGS
             problem_lines = [
-                f"{flags.get(key) or _policy_text_of(key)}: {problem}" for key, problem in problems.items()
+                f"{flags.get(key) or _format_problem_key(key)}: {problem}"
+                for key, problem in problems.items()
             ]
             if problems and all(problem.lower() in detail.lower() for problem in problems.values()):
-                has_keys = all(f"{key}: ".lower() in detail.lower() for key in problems)
-                is_same = detail.rstrip(".").lower() in {problem.lower() for problem in problems.values()}
+                names_every_key = all(f"{key}: ".lower() in detail.lower() for key in problems)
+                repeats_problem = detail.rstrip(".").lower() in {
+                    problem.lower() for problem in problems.values()
+                }
                 return "nothing was changed: " + (
-                    "\n  ".join(problem_lines) if has_keys or is_same else detail + hint
+                    "\n  ".join(problem_lines) if names_every_key or repeats_problem else detail + hint
                 )
             return "\n  ".join([f"nothing was changed: {detail}", *problem_lines])
         if error.code == 401:
@@ -179,13 +184,13 @@ class Console:
         return f"{detail}{hint} (HTTP {error.code} from the console at {self.url})"
 
 
-def find_console(url: str | None, token: str | None, home: Path) -> Console:
+def find_console(url: str | None, token: str | None, home: Path) -> ConsoleClient:
     """Return the console at `url`, or the console of the demo that runs in `home`. Raises Failure."""
     if not url or not token:
-        demo = _read_demo_account(home)
+        demo_account = _read_demo_account(home)
         # The demo's token is for the demo alone: it is never sent to another address.
-        if url in (None, "", demo.get("url")):
-            url, token = demo.get("url"), token or demo.get("token")
+        if url in (None, "", demo_account.get("url")):
+            url, token = demo_account.get("url"), token or demo_account.get("token")
     if url and not token:
         raise Failure(f"no token for the console at {url}: give --token, or set REFLOAT_TOKEN")
     if not url or not token:
@@ -195,7 +200,7 @@ def find_console(url: str | None, token: str | None, home: Path) -> Console:
         )
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise Failure(f"{url!r} is not the URL of a console: use a URL such as https://console.example.com")
-    return Console(url, token)
+    return ConsoleClient(url, token)
 
 
 def _read_demo_account(home: Path) -> dict[str, str]:
@@ -209,15 +214,15 @@ def _read_demo_account(home: Path) -> dict[str, str]:
     return document
 
 
-def _list_hint(detail: str) -> str:
+def _list_hint_for(detail: str) -> str:
     """Return which command lists the ids and names, if the detail says that one was not found; otherwise empty."""
-    matched = re.match(r"(\w+) \S+ was not found", detail)
-    if not matched or matched[1] not in _LIST_COMMANDS:
+    not_found_match = re.match(r"(\w+) \S+ was not found", detail)
+    if not not_found_match or not_found_match[1] not in _LIST_COMMANDS:
         return ""
-    return f" `{_LIST_COMMANDS[matched[1]]}` lists all {matched[1].lower()}s."
+    return f" `{_LIST_COMMANDS[not_found_match[1]]}` lists all {not_found_match[1].lower()}s."
 
 
-def _policy_text_of(key: str) -> str:
+def _format_problem_key(key: str) -> str:
     """Return `VARIABLE of auth` for the key `auth.VARIABLE` of a policy problem, and any other key unchanged."""
     target, _, name = key.rpartition(".")
     return f"{name} of {target}" if target and name.startswith("TELEPORT_") else key

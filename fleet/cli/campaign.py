@@ -10,18 +10,18 @@ from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import prints, table
+from fleet.cli.output import prints_response, format_table
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
 
-_LABELS = {state.value: state.label for state in CampaignAgentState}
+_AGENT_STATE_LABELS = {state.value: state.label for state in CampaignAgentState}
 #: States as `--state` takes them, each with its label where that is another word.
-_STATES = ", ".join(
+_STATES_HELP_TEXT = ", ".join(
     slug if label.lower() == slug.replace("-", " ") else f"{slug} ({label.lower()})"
-    for slug, label in _LABELS.items()
+    for slug, label in _AGENT_STATE_LABELS.items()
 )
 
-_id = click.argument("change", metavar="CHANGE", type=int)
+_change_argument = click.argument("change_id", metavar="CHANGE", type=int)
 
 
 class _DefaultStartGroup(click.Group):
@@ -89,7 +89,7 @@ def reconnect() -> None:
 )
 @plan_and_confirm.change_options
 def start_command(
-    console: api.Console,
+    console: api.ConsoleClient,
     cluster: str,
     search: str,
     proxy: str,
@@ -120,7 +120,7 @@ def _format_status(progress: dict[str, Any]) -> str:
     rows = [
         (
             agent["name"],
-            _LABELS.get(agent["state"], agent["state"]),
+            _AGENT_STATE_LABELS.get(agent["state"], agent["state"]),
             agent["from_instance"],
             agent.get("new_auth") or agent["new_proxy"],
             format_readable(round(agent["duration_seconds"], 1)) if agent["duration_seconds"] else "",
@@ -128,26 +128,28 @@ def _format_status(progress: dict[str, Any]) -> str:
         )
         for agent in progress["agents"]
     ]
-    results = table(("agent", "state", "from", "to", "duration", "reason"), rows)
-    return f"{plan_and_confirm.format_progress(progress)}\n{results}"
+    agents_table = format_table(("agent", "state", "from", "to", "duration", "reason"), rows)
+    return f"{plan_and_confirm.format_progress(progress)}\n{agents_table}"
 
 
 @reconnect.command("status")
-@_id
+@_change_argument
 @console_options
-@click.option("--state", default="", help=f"Only agents in this state: {_STATES}.")
-@prints(_format_status)
-def status_command(console: api.Console, cluster: str, change: int, state: str) -> dict[str, Any]:
+@click.option("--state", default="", help=f"Only agents in this state: {_STATES_HELP_TEXT}.")
+@prints_response(_format_status)
+def status_command(console: api.ConsoleClient, cluster: str, change_id: int, state: str) -> dict[str, Any]:
     """Show the progress of a campaign and the state of each agent."""
-    progress = console.get(f"/changes/{change}/progress", cluster=cluster)
-    return {**progress, "agents": list(_read_agents(console, cluster, change, state))}
+    progress = console.get(f"/changes/{change_id}/progress", cluster=cluster)
+    return {**progress, "agents": list(_read_agents(console, cluster, change_id, state))}
 
 
-def _read_agents(console: api.Console, cluster: str, change: int, state: str) -> Iterator[dict[str, Any]]:
+def _read_agents(
+    console: api.ConsoleClient, cluster: str, change_id: int, state: str
+) -> Iterator[dict[str, Any]]:
     """Yield the agents of a campaign, requested page by page."""
     params: dict[str, Any] = {"state": state, "limit": 1000}
     while True:
-        page = console.get(f"/changes/{change}/agents", params, cluster=cluster)
+        page = console.get(f"/changes/{change_id}/agents", params, cluster=cluster)
         yield from page["agents"]
         if page["next"] is None:
             return
@@ -156,11 +158,11 @@ def _read_agents(console: api.Console, cluster: str, change: int, state: str) ->
 
 def _add_action_command(action: str, help_: str) -> None:
     @reconnect.command(action, help=help_)
-    @_id
+    @_change_argument
     @console_options
-    @prints(plan_and_confirm.format_progress)
-    def command(console: api.Console, cluster: str, change: int) -> Any:
-        progress = console.get(f"/changes/{change}/progress", cluster=cluster)
+    @prints_response(plan_and_confirm.format_progress)
+    def command(console: api.ConsoleClient, cluster: str, change_id: int) -> Any:
+        progress = console.get(f"/changes/{change_id}/progress", cluster=cluster)
         return plan_and_confirm.post_action(console, cluster, progress, "actions", {"action": action})
 
 

@@ -8,9 +8,9 @@ import click
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import prints, table
+from fleet.cli.output import format_table, prints_response
 
-_id = click.argument("change_id", metavar="CHANGE", type=int)
+_change_argument = click.argument("change_id", metavar="CHANGE", type=int)
 
 
 @click.group()
@@ -26,23 +26,23 @@ def _format_changes(response: dict[str, Any]) -> str:
         (str(change["id"]), change["kind"], change["state"], change["actor_name"], change["title"])
         for change in response["changes"]
     ]
-    text = table(("change", "kind", "state", "author", "title"), rows) if rows else "no changes"
+    text = format_table(("change", "kind", "state", "author", "title"), rows) if rows else "no changes"
     return f"{text}\n{response['busy_reason']}" if response["busy_reason"] else text
 
 
 @changes.command("list")
 @console_options
-@prints(_format_changes)
-def list_command(console: api.Console, cluster: str) -> Any:
+@prints_response(_format_changes)
+def list_command(console: api.ConsoleClient, cluster: str) -> Any:
     """List the newest changes, and the change in progress."""
     return console.get("/changes", cluster=cluster)
 
 
 @changes.command("confirm")
-@_id
+@_change_argument
 @console_options
 @plan_and_confirm.confirm_options
-def confirm_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
+def confirm_command(console: api.ConsoleClient, cluster: str, change_id: int, **change_options: Any) -> None:
     """Show the plan of a change, confirm it, and watch its progress.
 
     If you answer no, the change stays planned.
@@ -51,15 +51,15 @@ def confirm_command(console: api.Console, cluster: str, change_id: int, **change
     plan_and_confirm.run_change(console, cluster, change, is_new=False, **change_options)
 
 
-def _format_state(change: dict[str, Any]) -> str:
+def _format_change_state(change: dict[str, Any]) -> str:
     return f"{change['title']}: {change['state']}"
 
 
 @changes.command("approve")
-@_id
+@_change_argument
 @console_options
-@prints(_format_state)
-def approve_command(console: api.Console, cluster: str, change_id: int) -> Any:
+@prints_response(_format_change_state)
+def approve_command(console: api.ConsoleClient, cluster: str, change_id: int) -> Any:
     """Approve a confirmed change that requires review."""
     return plan_and_confirm.post_action(
         console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "approve"
@@ -67,10 +67,10 @@ def approve_command(console: api.Console, cluster: str, change_id: int) -> Any:
 
 
 @changes.command("cancel")
-@_id
+@_change_argument
 @console_options
-@prints(_format_state)
-def cancel_command(console: api.Console, cluster: str, change_id: int) -> Any:
+@prints_response(_format_change_state)
+def cancel_command(console: api.ConsoleClient, cluster: str, change_id: int) -> Any:
     """Cancel a change before it runs, or abort it while it runs. Completed steps are not undone."""
     return plan_and_confirm.post_action(
         console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "cancel"
@@ -78,11 +78,11 @@ def cancel_command(console: api.Console, cluster: str, change_id: int) -> Any:
 
 
 @changes.command("watch")
-@_id
+@_change_argument
 @console_options
 @click.option("--verify", is_flag=True, help="Also wait until the result is verified against the plan.")
-@prints(plan_and_confirm.format_progress)
-def watch_command(console: api.Console, cluster: str, change_id: int, verify: bool) -> Any:
+@prints_response(plan_and_confirm.format_progress)
+def watch_command(console: api.ConsoleClient, cluster: str, change_id: int, verify: bool) -> Any:
     """Show the progress of a change.
 
     Runs until the change finishes, pauses or needs approval.

@@ -10,7 +10,7 @@ import click
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import pair, prints, table
+from fleet.cli.output import split_pair, prints_response, format_table
 from fleet.protocol.networking import config_yaml
 
 
@@ -31,8 +31,8 @@ def _format_config(response: dict[str, Any]) -> str:
 
 @config.command("get")
 @console_options
-@prints(_format_config)
-def get_command(console: api.Console, cluster: str) -> Any:
+@prints_response(_format_config)
+def get_command(console: api.ConsoleClient, cluster: str) -> Any:
     """Print the networking config that the console last read."""
     return console.get("/networking-config", cluster=cluster)
 
@@ -47,13 +47,13 @@ def _format_history(response: dict[str, Any]) -> str:
         )
         for revision in response["revisions"]
     ]
-    return table(("revision", "since (UTC)", "author", "reason"), rows)
+    return format_table(("revision", "since (UTC)", "author", "reason"), rows)
 
 
 @config.command("history")
 @console_options
-@prints(_format_history)
-def history_command(console: api.Console, cluster: str) -> Any:
+@prints_response(_format_history)
+def history_command(console: api.ConsoleClient, cluster: str) -> Any:
     """List the revisions of the config, the current one first."""
     return console.get("/networking-config/revisions", cluster=cluster)
 
@@ -62,10 +62,12 @@ def history_command(console: api.Console, cluster: str) -> Any:
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
 @console_options
 @plan_and_confirm.change_options
-def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **change_options: Any) -> None:
+def set_command(
+    console: api.ConsoleClient, cluster: str, values: tuple[str, ...], **change_options: Any
+) -> None:
     """Change fields: preview, confirm, watch."""
     _plan_and_run(
-        console, cluster, {"fields": dict(pair(text, "KEY=VALUE") for text in values)}, **change_options
+        console, cluster, {"fields": dict(split_pair(text, "KEY=VALUE") for text in values)}, **change_options
     )
 
 
@@ -73,7 +75,7 @@ def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **c
 @click.argument("revision")
 @console_options
 @plan_and_confirm.change_options
-def revert_command(console: api.Console, cluster: str, revision: str, **change_options: Any) -> None:
+def revert_command(console: api.ConsoleClient, cluster: str, revision: str, **change_options: Any) -> None:
     """Restore an earlier revision: preview, confirm, watch."""
     _plan_and_run(console, cluster, {"revision": revision}, **change_options)
 
@@ -82,7 +84,7 @@ def revert_command(console: api.Console, cluster: str, revision: str, **change_o
 @click.argument("change_id", metavar="CHANGE", type=int)
 @console_options
 @plan_and_confirm.change_options
-def undo_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
+def undo_command(console: api.ConsoleClient, cluster: str, change_id: int, **change_options: Any) -> None:
     """Undo a change by its number: preview, confirm, watch.
 
     Later changes of other fields are kept.
@@ -91,7 +93,7 @@ def undo_command(console: api.Console, cluster: str, change_id: int, **change_op
     plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 
-def _format_log(response: dict[str, Any]) -> str:
+def _format_audit_log(response: dict[str, Any]) -> str:
     rows = [
         (
             _format_moment(entry["at"]),
@@ -102,7 +104,7 @@ def _format_log(response: dict[str, Any]) -> str:
         )
         for entry in response["entries"]
     ]
-    return table(("time (UTC)", "actor", "action", "outcome", "reason"), rows)
+    return format_table(("time (UTC)", "actor", "action", "outcome", "reason"), rows)
 
 
 @config.command("audit-log")
@@ -111,15 +113,15 @@ def _format_log(response: dict[str, Any]) -> str:
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries."
 )
-@prints(_format_log)
-def log_command(console: api.Console, cluster: str, search: str, limit: int) -> Any:
+@prints_response(_format_audit_log)
+def audit_log_command(console: api.ConsoleClient, cluster: str, search: str, limit: int) -> Any:
     """List the audit log of the cluster, newest entry first."""
     return console.get("/audit", {"q": search, "limit": limit}, cluster=cluster)
 
 
-def _plan_and_run(console: api.Console, cluster: str, body: Mapping[str, Any], **change_options: Any) -> None:
-    base = console.get("/networking-config", cluster=cluster)["revision"]
-    change = plan_and_confirm.plan_change(console, cluster, "/networking-config/plan", body, base)
+def _plan_and_run(console: api.ConsoleClient, cluster: str, body: Mapping[str, Any], **change_options: Any) -> None:
+    base_revision = console.get("/networking-config", cluster=cluster)["revision"]
+    change = plan_and_confirm.plan_change(console, cluster, "/networking-config/plan", body, base_revision)
     plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 

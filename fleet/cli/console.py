@@ -10,11 +10,11 @@ import click
 
 from fleet.cli import api
 from fleet.cli.home import cluster_option, home_option
-from fleet.cli.output import json_option, prints, show_json, table
+from fleet.cli.output import format_table, json_option, print_json, prints_response
 from fleet.nodes.shared.options import Command, combine
 from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
 
-_console_options = combine(
+_console_flags = combine(
     click.option(
         "--url",
         envvar="REFLOAT_URL",
@@ -28,16 +28,16 @@ _console_options = combine(
 )
 
 
-_LABELS = {state.slug: state.label for state in State}
-_INSTANCE_LABELS = {"ok": "OK", "silent": "not responding", "gone": "deregistered"}
-_RECOVERIES = {
+_AGENT_STATE_LABELS = {state.slug: state.label for state in State}
+_INSTANCE_STATE_LABELS = {"ok": "OK", "silent": "not responding", "gone": "deregistered"}
+_RECOVERY_LABELS = {
     "not-needed": "not needed",
     "by-itself": "automatic",
     "only-if-cause-recovers": "when the cause recovers",
     "unclear": "unknown",
 }
 #: States as `--state` takes them, each with its label where that is another word.
-_STATES = ", ".join(
+_STATES_HELP_TEXT = ", ".join(
     state.slug if state.label == state.slug.replace("_", " ") else f"{state.slug} ({state.label})"
     for state in STATES_BY_URGENCY
 )
@@ -50,29 +50,35 @@ def console_options(command: Command) -> Command:
     def run(url: str | None, token: str | None, home: Path, **command_options: Any) -> None:
         command(api.find_console(url, token, home), **command_options)
 
-    return _console_options(run)
+    return _console_flags(run)
 
 
 def _format_counts(response: dict[str, Any]) -> str:
     rows = [(state.label, str(response["counts"].get(state.slug, 0))) for state in State]
-    return f"{table(('state', 'agents'), rows)}\n{format_age(response)}"
+    return f"{format_table(('state', 'agents'), rows)}\n{format_age(response)}"
 
 
 @click.command()
 @console_options
-@prints(_format_counts)
-def summary(console: api.Console, cluster: str) -> Any:
+@prints_response(_format_counts)
+def summary(console: api.ConsoleClient, cluster: str) -> Any:
     """Show the number of agents in each state."""
     return console.get("/fleet/summary", cluster=cluster)
 
 
 def _format_agents(agents: list[dict[str, Any]]) -> str:
     rows = [
-        (agent["name"], agent_state(agent["state"]), mode_of(agent), proxies_of(agent), agent["explanation"])
+        (
+            agent["name"],
+            format_agent_state(agent["state"]),
+            mode_of(agent),
+            proxies_of(agent),
+            agent["explanation"],
+        )
         for agent in agents
     ]
     return (
-        table(("name", "state", "reconnect mode", "proxies", "reason"), rows)
+        format_table(("name", "state", "reconnect mode", "proxies", "reason"), rows)
         if rows
         else "no matching agents"
     )
@@ -85,7 +91,7 @@ def _format_agents(agents: list[dict[str, Any]]) -> str:
     "states",
     multiple=True,
     metavar="STATE",
-    help=f"Only agents in this state; -STATE excludes the state. Repeatable. States: {_STATES}.",
+    help=f"Only agents in this state; -STATE excludes the state. Repeatable. States: {_STATES_HELP_TEXT}.",
 )
 @click.option(
     "--search",
@@ -96,16 +102,16 @@ def _format_agents(agents: list[dict[str, Any]]) -> str:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of agents."
 )
-@prints(_format_agents)
-def agents(console: api.Console, cluster: str, states: tuple[str, ...], search: str, limit: int) -> Any:
+@prints_response(_format_agents)
+def agents(console: api.ConsoleClient, cluster: str, states: tuple[str, ...], search: str, limit: int) -> Any:
     """List agents with their state and the reason for it."""
-    return list(console.agents({"state": states, "q": search}, cluster=cluster, limit=limit))
+    return list(console.iterate_agents({"state": states, "q": search}, cluster=cluster, limit=limit))
 
 
 def _format_agent(agent: dict[str, Any]) -> str:
-    facts = {
+    texts_by_label = {
         "agent": f"{agent['name']} ({agent['id']})",
-        "state": agent_state(agent["state"]),
+        "state": format_agent_state(agent["state"]),
         "since": agent["since"] or "",
         "reason": agent["explanation"],
         "cause": agent["cause"],
@@ -117,17 +123,17 @@ def _format_agent(agent: dict[str, Any]) -> str:
         "last heartbeat": agent["heartbeat_at"] or "",
         "expires": agent["expires_at"] or "",
     }
-    width = max(map(len, facts))
-    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in facts.items() if text)
+    width = max(map(len, texts_by_label))
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in texts_by_label.items() if text)
 
 
 @click.command()
 @click.argument("agent_id", metavar="ID|NAME")
 @console_options
-@prints(_format_agent)
-def agent(console: api.Console, cluster: str, agent_id: str) -> Any:
+@prints_response(_format_agent)
+def agent(console: api.ConsoleClient, cluster: str, agent_id: str) -> Any:
     """Show one agent: state, reason, cause, recovery, connections."""
-    return console.request_agent(
+    return console.send_for_agent(
         agent_id, lambda quoted_id: console.get(f"/agents/{quoted_id}", cluster=cluster), cluster=cluster
     )
 
@@ -135,7 +141,7 @@ def agent(console: api.Console, cluster: str, agent_id: str) -> Any:
 @click.command()
 @console_options
 @json_option
-def instances(console: api.Console, cluster: str, as_json: bool) -> None:
+def instances(console: api.ConsoleClient, cluster: str, as_json: bool) -> None:
     """List auths and proxies with their states.
 
     AGENTS counts, for an auth, the agents whose last heartbeat it received (`refloat reconnect --auth NAME` moves them
@@ -143,7 +149,7 @@ def instances(console: api.Console, cluster: str, as_json: bool) -> None:
     """
     response = console.get("/instances", cluster=cluster)
     if as_json:
-        show_json(response["instances"])
+        print_json(response["instances"])
         return
     click.echo(format_instances(response["instances"]))
     click.echo(format_age(response))
@@ -154,7 +160,7 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
     rows = [
         (
             instance["name"],
-            instance_state(instance["state"]),
+            format_instance_state(instance["state"]),
             instance["address"],
             str(instance["agent_count"]),
             generation_of(instance),
@@ -163,20 +169,20 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
         )
         for instance in instances
     ]
-    return table(("name", "state", "address", "agents", "generation", "draining", "reason"), rows)
+    return format_table(("name", "state", "address", "agents", "generation", "draining", "reason"), rows)
 
 
-def agent_state(slug: str) -> str:
+def format_agent_state(slug: str) -> str:
     """Return the label of an agent state: `never connected` for `never`."""
-    return _LABELS.get(slug, format_state(slug))
+    return _AGENT_STATE_LABELS.get(slug, format_slug(slug))
 
 
-def instance_state(slug: str) -> str:
+def format_instance_state(slug: str) -> str:
     """Return the label of an instance state: `not responding` for `silent`."""
-    return _INSTANCE_LABELS.get(slug, format_state(slug))
+    return _INSTANCE_STATE_LABELS.get(slug, format_slug(slug))
 
 
-def format_state(slug: str) -> str:
+def format_slug(slug: str) -> str:
     """Return a slug in words: `at_risk` as `at risk`."""
     return slug.replace("_", " ")
 
@@ -224,5 +230,5 @@ def format_age(response: dict[str, Any]) -> str:
 
 def _format_recovery(agent: dict[str, Any]) -> str:
     at = agent["recovers_at"]
-    recovery = _RECOVERIES.get(agent["recovery"], agent["recovery"])
+    recovery = _RECOVERY_LABELS.get(agent["recovery"], agent["recovery"])
     return f"{recovery} at {at}" if at else recovery

@@ -16,22 +16,22 @@ _MAX_SECONDS = 24 * 3600
     "degrade",
     click.option(
         "--for",
-        "lasts",
+        "duration_seconds",
         type=POSITIVE_DURATION,
         default="10m",
         show_default=True,
         help="Time until the mark is cleared, at most 24h.",
     ),
 )
-def degrade(lasts: float) -> InstanceRequest:
+def degrade(duration_seconds: float) -> InstanceRequest:
     """Mark auths and proxies as degraded.
 
     Load balancers prefer other instances. A restart of an instance clears its mark.
     """
-    if lasts > _MAX_SECONDS:
+    if duration_seconds > _MAX_SECONDS:
         raise click.BadParameter("the time is longer than 24h", param_hint="--for")
     return (
-        {"is_degraded": True, "minutes": lasts / 60},
+        {"is_degraded": True, "minutes": duration_seconds / 60},
         lambda response: f"will be marked degraded until {response['ends_at']}",
     )
 

@@ -11,7 +11,7 @@ import click
 
 from fleet.cli import api
 from fleet.cli.console import console_options
-from fleet.cli.output import Failure, show_json
+from fleet.cli.output import Failure, print_json
 from fleet.nodes.shared.options import Command, Decorator, combine
 
 #: The body of the request for each instance, and a function of the response that returns the text to print.
@@ -25,37 +25,39 @@ def instance_command(action: str, *options: Decorator) -> Decorator:
     is resolved before the first request.
     """
 
-    def add(command: Command) -> Command:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def run(
-            console: api.Console,
+            console: api.ConsoleClient,
             cluster: str,
             instances: tuple[str, ...],
             reason: str,
             as_json: bool,
             **command_options: Any,
         ) -> None:
-            body, sentence_of = command(**command_options)
+            body, format_sentence = command(**command_options)
             responses = []
-            for instance_id in ids_of(console, cluster, instances):
+            for instance_id in find_instance_ids(console, cluster, instances):
                 path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/{action}"
                 response = console.post(path, {**body, "reason": reason}, cluster=cluster)
                 responses.append(response)
                 if not as_json:
-                    click.echo(f"{response['name']} {sentence_of(response)}")
+                    click.echo(f"{response['name']} {format_sentence(response)}")
             if as_json:
-                show_json(responses)
+                print_json(responses)
 
-        return combine(_instances, _reason, *options, console_options, _json)(run)
+        return combine(_instances_argument, _reason_option, *options, console_options, _json_option)(run)
 
-    return add
+    return decorate
 
 
-_reason = click.option(
+_reason_option = click.option(
     "--reason", required=True, help="Reason, shown with the instance and kept in the audit log."
 )
-_instances = click.argument("instances", metavar="ID|NAME...", nargs=-1, required=True)
-_json = click.option("--json", "as_json", is_flag=True, help="Print the API responses as a JSON array.")
+_instances_argument = click.argument("instances", metavar="ID|NAME...", nargs=-1, required=True)
+_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the API responses as a JSON array."
+)
 
 
 @click.command()
@@ -85,13 +87,13 @@ def undrain() -> InstanceRequest:
     return {"is_drained": False}, lambda _: "will accept new connections again"
 
 
-def ids_of(console: api.Console, cluster: str, instances: tuple[str, ...]) -> list[str]:
+def find_instance_ids(console: api.ConsoleClient, cluster: str, instances: tuple[str, ...]) -> list[str]:
     """Return the ids of instances given by id or name. Raises Failure if one of them was not found."""
     known_instances = console.get("/instances", cluster=cluster)["instances"]
-    return [_id_of(text, known_instances) for text in instances]
+    return [_find_instance_id(text, known_instances) for text in instances]
 
 
-def _id_of(text: str, instances: list[dict[str, Any]]) -> str:
+def _find_instance_id(text: str, instances: list[dict[str, Any]]) -> str:
     """Return the id of an instance given by id or name; of several with the name, registered instances come first."""
     if any(instance["id"] == text for instance in instances):
         return text

@@ -9,7 +9,7 @@ import click
 
 from fleet.cli import api
 from fleet.cli.console import console_options
-from fleet.cli.output import json_option, prints, show_json, table
+from fleet.cli.output import format_table, json_option, print_json, prints_response
 
 #: Maximum hours of a silence.
 _MAX_HOURS = 720
@@ -33,28 +33,35 @@ _MAX_HOURS = 720
 )
 @click.option(
     "--acknowledge",
-    "ack",
+    "acknowledged_number",
     type=int,
     metavar="NUMBER",
     help="Acknowledge the incident with this number instead of listing incidents.",
 )
 @json_option
 def incidents(
-    console: api.Console, cluster: str, state: str, limit: int, ack: int | None, as_json: bool
+    console: api.ConsoleClient,
+    cluster: str,
+    state: str,
+    limit: int,
+    acknowledged_number: int | None,
+    as_json: bool,
 ) -> None:
     """List incidents, or acknowledge one.
 
     An acknowledged incident sends no repeat notifications and is not escalated.
     """
-    if ack is not None:
-        response = console.post(f"/incidents/{ack}/acknowledge", {}, cluster=cluster)
-        click.echo(f"incident {ack} acknowledged by {response['acknowledged_by']}: {response['summary']}")
+    if acknowledged_number is not None:
+        response = console.post(f"/incidents/{acknowledged_number}/acknowledge", {}, cluster=cluster)
+        click.echo(
+            f"incident {acknowledged_number} acknowledged by {response['acknowledged_by']}: {response['summary']}"
+        )
         return
     listed_incidents = console.get("/incidents", {"state": state, "limit": limit}, cluster=cluster)[
         "incidents"
     ]
     if as_json:
-        show_json(listed_incidents)
+        print_json(listed_incidents)
         return
     rows = [
         (
@@ -69,8 +76,8 @@ def incidents(
         )
         for incident in listed_incidents
     ]
-    heads = ("number", "severity", "state", "agents", "peak", "summary", "note", "next notification")
-    click.echo(table(heads, rows) if rows else "no incidents")
+    headings = ("number", "severity", "state", "agents", "peak", "summary", "note", "next notification")
+    click.echo(format_table(headings, rows) if rows else "no incidents")
 
 
 @click.group()
@@ -86,14 +93,14 @@ def _format_silences(silences: list[dict[str, Any]]) -> str:
         )
         for silence in silences
     ]
-    heads = ("number", "matchers", "cluster", "starts at", "ends at", "author", "reason")
-    return table(heads, rows) if rows else "no silences"
+    headings = ("number", "matchers", "cluster", "starts at", "ends at", "author", "reason")
+    return format_table(headings, rows) if rows else "no silences"
 
 
 @silence.command("list")
 @console_options
-@prints(_format_silences)
-def list_silences(console: api.Console, cluster: str) -> Any:
+@prints_response(_format_silences)
+def list_silences(console: api.ConsoleClient, cluster: str) -> Any:
     """List active and scheduled silences."""
     return console.get("/silences", cluster=cluster)["silences"]
 
@@ -108,9 +115,7 @@ def list_silences(console: api.Console, cluster: str) -> Any:
     show_default=True,
     help="Duration in hours.",
 )
-@click.option(
-    "--starts-at", "starts", metavar="TIME", help="Start time, such as 2026-11-22T02:00:00Z. Default: now."
-)
+@click.option("--starts-at", metavar="TIME", help="Start time, such as 2026-11-22T02:00:00Z. Default: now.")
 @click.option(
     "--everything",
     "is_everything",
@@ -119,12 +124,12 @@ def list_silences(console: api.Console, cluster: str) -> Any:
 )
 @console_options
 def add(
-    console: api.Console,
+    console: api.ConsoleClient,
     cluster: str,
     matchers: tuple[str, ...],
     reason: str,
     hours: float,
-    starts: str | None,
+    starts_at: str | None,
     is_everything: bool,
 ) -> None:
     """Silence incidents, or agents: those that match all MATCHERS.
@@ -133,18 +138,18 @@ def add(
     agent=web-*, label=lab; alerts do not count these agents. One silence cannot have both.
     """
     body: dict[str, Any] = {
-        "matchers": " ".join(_quote(matcher) for matcher in matchers),
+        "matchers": " ".join(_quote_matcher(matcher) for matcher in matchers),
         "reason": reason,
         "hours": hours,
     }
-    if starts is not None:
+    if starts_at is not None:
         try:
-            datetime.fromisoformat(starts)
+            datetime.fromisoformat(starts_at)
         except ValueError:
             raise click.BadParameter(
-                f"{starts!r} is not a time. Use a form like 2026-11-22T02:00:00Z", param_hint="--starts-at"
+                f"{starts_at!r} is not a time. Use a form like 2026-11-22T02:00:00Z", param_hint="--starts-at"
             ) from None
-        body["starts_at"] = starts
+        body["starts_at"] = starts_at
     if is_everything:
         body["confirmation"] = "everything"
     response = console.post("/silences", body, cluster=cluster)
@@ -163,7 +168,7 @@ def add(
     help="Hours to add.",
 )
 @console_options
-def extend(console: api.Console, cluster: str, number: int, hours: float) -> None:
+def extend(console: api.ConsoleClient, cluster: str, number: int, hours: float) -> None:
     """Extend a silence: move its end time."""
     response = console.post(f"/silences/{number}/extend", {"hours": hours}, cluster=cluster)
     click.echo(
@@ -174,13 +179,13 @@ def extend(console: api.Console, cluster: str, number: int, hours: float) -> Non
 @silence.command()
 @click.argument("number", type=int)
 @console_options
-def end(console: api.Console, cluster: str, number: int) -> None:
+def end(console: api.ConsoleClient, cluster: str, number: int) -> None:
     """End a silence now."""
     response = console.post(f"/silences/{number}/end", {}, cluster=cluster)
     click.echo(f"silence {response['number']} ended")
 
 
-def _quote(matcher: str) -> str:
+def _quote_matcher(matcher: str) -> str:
     return f"'{matcher}'" if " " in matcher else matcher
 
 

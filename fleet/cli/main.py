@@ -12,7 +12,7 @@ from fleet import __version__
 from fleet.cli.lazy_group import LazyGroup
 
 
-class _Program(LazyGroup):
+class _MainGroup(LazyGroup):
     @override
     def main(self, *args: Any, **options: Any) -> Any:
         # Errors are printed by the commands. Without this variable, which gRPC reads when it is imported, gRPC's core
@@ -22,8 +22,8 @@ class _Program(LazyGroup):
 
 
 @click.group(
-    cls=_Program,
-    lazy={
+    cls=_MainGroup,
+    lazy_commands={
         "fleet": "fleet.cli.local.fleet:fleet",
         "summary": "fleet.cli.console:summary",
         "agents": "fleet.cli.console:agents",

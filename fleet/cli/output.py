@@ -27,21 +27,21 @@ class Failure(click.ClickException):
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the API response as JSON.")
 
 
-def prints(text_of: Callable[[Any], str]) -> Decorator:
+def prints_response(format_text: Callable[[Any], str]) -> Decorator:
     """Return a decorator that adds --json and prints the API response that a command returns, as JSON or text."""
 
-    def add(command: Command) -> Command:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def run(*args: Any, as_json: bool, **options: Any) -> None:
             response = command(*args, **options)
-            show_json(response) if as_json else click.echo(text_of(response))
+            print_json(response) if as_json else click.echo(format_text(response))
 
         return json_option(run)
 
-    return add
+    return decorate
 
 
-def pair(text: str, form: str) -> tuple[str, str]:
+def split_pair(text: str, form: str) -> tuple[str, str]:
     """Split `key=value`. Raises Failure that names the expected `form`."""
     key, equals, value = text.partition("=")
     if not equals:
@@ -49,12 +49,12 @@ def pair(text: str, form: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def show_json(document: Any) -> None:
+def print_json(document: Any) -> None:
     """Print a value as JSON, indented on a terminal."""
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out rows under headings; leave out columns that are empty in every row."""
     columns = [n for n in range(len(headings)) if not rows or any(row[n] for row in rows)]
     lines = [[heading.upper() for heading in headings], *rows]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.output import Failure, json_option, show_json
+from fleet.cli.output import Failure, json_option, print_json
 from fleet.cli.plan_text import format_plan
 from fleet.nodes.shared.options import combine
 from fleet.protocol.durations import format_readable
@@ -21,11 +21,11 @@ _END_STATES = {ChangeState.PAUSED, *(state for state in ChangeState if state.is_
 #: The command group whose `undo` undoes a change of this kind: `refloat config undo 7`.
 _UNDO_COMMANDS = {"networking-config": "config", "policy": "policies"}
 #: What the progress of a change counts, by its kind.
-_COUNTED = {"networking-config": "tunnels", "policy": "instances", "reconnect": "agents"}
+_COUNT_UNITS = {"networking-config": "tunnels", "policy": "instances", "reconnect": "agents"}
 #: Labels of the results of a campaign, by field of its progress.
-_RESULTS = {"succeeded_count": "succeeded", "failed_count": "failed", "skipped_count": "skipped"}
+_RESULT_LABELS = {"succeeded_count": "succeeded", "failed_count": "failed", "skipped_count": "skipped"}
 #: States in which a change has stopped before its end.
-_STOPPED = {"failed": "failed", "paused": "is paused"}
+_STOP_PHRASES = {"failed": "failed", "paused": "is paused"}
 
 
 _reason_options = combine(
@@ -60,7 +60,7 @@ change_options = combine(_reason_options, _dry_run_option, _watch_options)
 confirm_options = combine(_reason_options, _watch_options)
 
 
-def plan_change(console: api.Console, cluster: str, path: str, body: Any, revision: str = "") -> Any:
+def plan_change(console: api.ConsoleClient, cluster: str, path: str, body: Any, revision: str = "") -> Any:
     """Create a planned change, based on the revision that was read; a repeated request creates no second one.
 
     Raises Failure.
@@ -69,7 +69,7 @@ def plan_change(console: api.Console, cluster: str, path: str, body: Any, revisi
     return console.post(path, body, cluster=cluster, headers=headers)
 
 
-def plan_undo(console: api.Console, cluster: str, change_id: int) -> Any:
+def plan_undo(console: api.ConsoleClient, cluster: str, change_id: int) -> Any:
     """Create a planned change that undoes another one. Raises Failure."""
     change_path = f"/changes/{change_id}"
     return plan_change(
@@ -78,7 +78,7 @@ def plan_undo(console: api.Console, cluster: str, change_id: int) -> Any:
 
 
 def post_action(
-    console: api.Console, cluster: str, change: Mapping[str, Any], action: str, body: Any | None = None
+    console: api.ConsoleClient, cluster: str, change: Mapping[str, Any], action: str, body: Any | None = None
 ) -> Any:
     """Send an action on a change as it was read: `confirm`, `cancel`, `approve` or `actions`. Raises Failure."""
     path = f"/changes/{change['id']}/{action}"
@@ -86,7 +86,7 @@ def post_action(
 
 
 def run_change(
-    console: api.Console,
+    console: api.ConsoleClient,
     cluster: str,
     change: Mapping[str, Any],
     *,
@@ -108,7 +108,7 @@ def run_change(
         click.echo("\n".join([f"{change['title']} ({number})", *format_plan(change)]), err=not plan_only)
     if plan_only:
         if as_json:
-            show_json(change)
+            print_json(change)
         post_action(console, cluster, change, "cancel")
         return
     if not yes:
@@ -130,14 +130,14 @@ def run_change(
         if no_wait
         else watch(console, cluster, change_path, verify=verify)
     )
-    show_json(progress) if as_json else click.echo(format_progress(progress))
-    if progress["state"] in _STOPPED:
-        raise Failure(f"change {progress['id']} {_STOPPED[progress['state']]}: {progress['detail']}")
+    print_json(progress) if as_json else click.echo(format_progress(progress))
+    if progress["state"] in _STOP_PHRASES:
+        raise Failure(f"change {progress['id']} {_STOP_PHRASES[progress['state']]}: {progress['detail']}")
     if not as_json and progress["kind"] in _UNDO_COMMANDS and progress["state"] in {"verifying", "verified"}:
         click.echo(f"undo with: refloat {_UNDO_COMMANDS[progress['kind']]} undo {progress['id']}", err=True)
 
 
-def watch(console: api.Console, cluster: str, change_path: str, *, verify: bool = False) -> Any:
+def watch(console: api.ConsoleClient, cluster: str, change_path: str, *, verify: bool = False) -> Any:
     """Print the progress of a change until it finishes, pauses or needs approval, and return its last progress.
 
     With `verify`, wait until the result is verified, which can take as long as the plan says.
@@ -166,11 +166,11 @@ def format_progress(progress: Mapping[str, Any]) -> str:
     parts = [progress["state"]]
     if progress["total_count"]:
         share = min(100 * progress["finished_count"] // progress["total_count"], 100)
-        steps = _COUNTED.get(progress["kind"], "steps")
+        unit = _COUNT_UNITS.get(progress["kind"], "steps")
         parts = [
-            f"{parts[0]}: {progress['finished_count']:,} of {progress['total_count']:,} {steps} ({share} %)"
+            f"{parts[0]}: {progress['finished_count']:,} of {progress['total_count']:,} {unit} ({share} %)"
         ]
-    parts += [f"{progress[name]:,} {label}" for name, label in _RESULTS.items() if progress.get(name)]
+    parts += [f"{progress[name]:,} {label}" for name, label in _RESULT_LABELS.items() if progress.get(name)]
     if progress.get("eta_seconds"):
         parts.append(f"about {format_readable(round(progress['eta_seconds']))} left")
     parts += [progress[name] for name in ("waiting_for", "detail") if progress.get(name)]

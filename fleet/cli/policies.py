@@ -10,13 +10,13 @@ import click
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import Failure, json_option, pair, show_json, table
+from fleet.cli.output import Failure, format_table, json_option, print_json, split_pair
 from fleet.protocol.policies import env_policies as rules
 from fleet.protocol.policies import snippets
 from fleet.vocabulary import rollouts
 
 #: What the settings do whose label does not say it.
-_MEANINGS = {
+_SETTING_HELP_TEXTS = {
     "concurrency": "Instances that restart at the same time",
     "drain_seconds": "Time for connections to leave an instance before its restart",
     "soak_seconds": "Time that a restarted instance must stay healthy before the next one starts",
@@ -36,7 +36,7 @@ def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
 
     for name, (low, high, label, unit) in reversed(list(rollouts.SETTING_RANGES.items())):
         help_text = (
-            f"{_MEANINGS.get(name, label)}, {low} to {high}{f' {unit}' if unit else ''}. Default: "
+            f"{_SETTING_HELP_TEXTS.get(name, label)}, {low} to {high}{f' {unit}' if unit else ''}. Default: "
             f"{getattr(rollouts.RolloutSettings(), name)}."
         )
         metavar = "SECONDS" if unit == "seconds" else "NUMBER"
@@ -57,11 +57,11 @@ def policies() -> None:
 @console_options
 @click.option("--drift", is_flag=True, help="Only policies whose value differs from the desired value.")
 @json_option
-def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool) -> None:
+def list_command(console: api.ConsoleClient, cluster: str, drift: bool, as_json: bool) -> None:
     """List the current and desired values of every instance."""
     response = console.get("/policies", cluster=cluster)
     if as_json:
-        show_json(response)
+        print_json(response)
         return
     rows = [
         (
@@ -76,8 +76,8 @@ def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool)
         for entry in instance["policies"]
         if not drift or entry["state"] in {"drift", "restart-required", "left-over"}
     ]
-    heads = ("instance", "policy", "value", "source", "desired value", "state")
-    click.echo(table(heads, rows) if rows else "no drift" if drift else "no policies")
+    headings = ("instance", "policy", "value", "source", "desired value", "state")
+    click.echo(format_table(headings, rows) if rows else "no drift" if drift else "no policies")
     for entry in response["deregistered"]:
         click.echo(
             f"deregistered instance {entry} still has desired values; remove them: refloat policies remove {entry}"
@@ -92,7 +92,7 @@ def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool)
 @_rollout_options
 @plan_and_confirm.change_options
 def set_command(
-    console: api.Console,
+    console: api.ConsoleClient,
     cluster: str,
     target: str,
     values: tuple[str, ...],
@@ -108,7 +108,7 @@ def set_command(
     target_id = _target_id_of(response, target)
     desired_values = dict(response["desired_values"].get(target_id, {}))
     for text in values:
-        name, policy_value = pair(text, "NAME=VALUE")
+        name, policy_value = split_pair(text, "NAME=VALUE")
         desired_values[_find_policy_name(name, _role_of(response, target_id))] = policy_value
     new_values = {name: policy_value for name, policy_value in desired_values.items() if policy_value}
     body = {"desired_values": {target_id: new_values}, "roll_out": not no_rollout, "settings": settings}
@@ -119,7 +119,7 @@ def set_command(
 @click.argument("instance_id")
 @console_options
 @plan_and_confirm.change_options
-def remove_command(console: api.Console, cluster: str, instance_id: str, **change_options: Any) -> None:
+def remove_command(console: api.ConsoleClient, cluster: str, instance_id: str, **change_options: Any) -> None:
     """Remove the desired values of a deregistered instance."""
     response = console.get("/policies", cluster=cluster)
     if instance_id not in response["deregistered"]:
@@ -135,7 +135,7 @@ def remove_command(console: api.Console, cluster: str, instance_id: str, **chang
 @click.argument("change_id", type=int, metavar="CHANGE")
 @console_options
 @plan_and_confirm.change_options
-def undo_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
+def undo_command(console: api.ConsoleClient, cluster: str, change_id: int, **change_options: Any) -> None:
     """Undo a change by its number: preview, confirm, watch.
 
     The earlier values are rolled out again.
@@ -145,7 +145,11 @@ def undo_command(console: api.Console, cluster: str, change_id: int, **change_op
 
 
 def _plan_and_run(
-    console: api.Console, cluster: str, response: dict[str, Any], body: dict[str, Any], **change_options: Any
+    console: api.ConsoleClient,
+    cluster: str,
+    response: dict[str, Any],
+    body: dict[str, Any],
+    **change_options: Any,
 ) -> None:
     change = plan_and_confirm.plan_change(console, cluster, "/policies/plan", body, response["revision"])
     plan_and_confirm.run_change(console, cluster, change, **change_options)
@@ -158,7 +162,7 @@ def _plan_and_run(
     "--for", "kind", type=click.Choice(["systemd", "compose", "Helm", "shell"], case_sensitive=False), default="shell",
     show_default=True, help="Format of the output.",
 )  # fmt: skip
-def snippet_command(console: api.Console, cluster: str, target: str, kind: str) -> None:
+def snippet_command(console: api.ConsoleClient, cluster: str, target: str, kind: str) -> None:
     """Print desired values for systemd, compose, Helm or a shell."""
     response = console.get("/policies", cluster=cluster)
     target_id = _target_id_of(response, target)

@@ -28,7 +28,7 @@ from fleet.transport.tunnel.link import LinkSettings
 from fleet.transport.tunnel.pump import HalfClosePolicy, SessionPolicy
 from fleet.transport.tunnel.stream import TunnelAbortedError
 
-_WIRES = click.Choice([wire.value for wire in WireVersion])
+_WIRE_VERSION_CHOICE = click.Choice([wire.value for wire in WireVersion])
 
 
 class _SessionFailed(Failure):
@@ -60,13 +60,13 @@ _policy_options = combine(
     ),
     click.option(
         "--idle-timeout",
-        "idle",
+        "idle_timeout",
         type=POSITIVE_DURATION,
         help="Close a session that carried no data for this time. Default: never.",
     ),
     click.option(
         "--ping-interval",
-        "ping_every",
+        "ping_interval",
         type=POSITIVE_DURATION,
         default="10s",
         show_default=True,
@@ -86,7 +86,7 @@ _client_options = combine(
     click.option("--server", type=ADDRESS, required=True, help="Address of the tunnel server."),
     click.option(
         "--wire",
-        type=_WIRES,
+        type=_WIRE_VERSION_CHOICE,
         default=WireVersion.V0_2.value,
         show_default=True,
         help="Version of the wire protocol.",
@@ -101,19 +101,24 @@ _client_options = combine(
 )
 
 
-def _client_plan(
+def _create_client_plan(
     server: tuple[str, int],
     wire: str,
     on_end: str,
-    idle: float | None,
-    ping_every: float,
+    idle_timeout: float | None,
+    ping_interval: float,
     ping_timeout: float,
     name: str,
     tls: TLSFiles,
 ) -> ClientPlan:
-    link_settings = LinkSettings(probe_interval=ping_every, probe_within=ping_timeout)
+    link_settings = LinkSettings(probe_interval=ping_interval, probe_within=ping_timeout)
     return ClientPlan(
-        server, WireVersion(wire), tls, SessionPolicy(HalfClosePolicy(on_end), idle), link_settings, name
+        server,
+        WireVersion(wire),
+        tls,
+        SessionPolicy(HalfClosePolicy(on_end), idle_timeout),
+        link_settings,
+        name,
     )
 
 
@@ -161,7 +166,7 @@ def tunnel() -> None:
 @click.option(
     "--wire",
     "wires",
-    type=_WIRES,
+    type=_WIRE_VERSION_CHOICE,
     multiple=True,
     default=[WireVersion.V0_2.value],
     show_default=True,
@@ -178,8 +183,8 @@ def serve(
     allow_anonymous: bool,
     wires: tuple[str, ...],
     on_end: str,
-    idle: float | None,
-    ping_every: float,
+    idle_timeout: float | None,
+    ping_interval: float,
     ping_timeout: float,
     tls: TLSFiles,
 ) -> None:
@@ -187,8 +192,8 @@ def serve(
 
     Clients register targets, and local ports of the server lead to these targets.
     """
-    policy = SessionPolicy(HalfClosePolicy(on_end), idle)
-    keepalive = KeepaliveSettings(ping_every, ping_timeout)
+    policy = SessionPolicy(HalfClosePolicy(on_end), idle_timeout)
+    keepalive = KeepaliveSettings(ping_interval, ping_timeout)
     wire_versions = [WireVersion(wire) for wire in dict.fromkeys(wires)]
     if claims and tls.authority is None:
         raise click.UsageError(
@@ -220,7 +225,7 @@ def register(services: tuple[Service, ...], **flags: Any) -> None:
 
     Each session is connected to the service of its target.
     """
-    _run(tunnel_client.register(_client_plan(**flags), services))
+    _run(tunnel_client.register(_create_client_plan(**flags), services))
 
 
 @tunnel.command()
@@ -243,7 +248,7 @@ def dial(target: Target | None, forwards: tuple[LocalForward, ...], **flags: Any
     """
     if (target is None) == (not forwards):
         raise click.UsageError("give either one TARGET or --forward")
-    plan = _client_plan(**flags)
+    plan = _create_client_plan(**flags)
     if target is None:
         _run(tunnel_client.forward(plan, forwards))
     else:

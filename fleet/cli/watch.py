@@ -27,22 +27,22 @@ _REDRAW = "\033[H\033[J"
     help="Seconds between two refreshes.",
 )
 @click.option("--once", is_flag=True, help="Print the fleet once and exit.")
-def watch(console: api.Console, cluster: str, interval: float, once: bool) -> None:
+def watch(console: api.ConsoleClient, cluster: str, interval: float, once: bool) -> None:
     """Show agent counts by state and all instances, live, until Ctrl-C."""
     while True:
         try:
-            picture = draw(console, cluster, shutil.get_terminal_size().columns)
+            screen = render_screen(console, cluster, shutil.get_terminal_size().columns)
         except Failure as error:
             if once:
                 raise
-            picture = error.format_message()  # the console may come back: keep refreshing
-        click.echo(picture if once else f"{_REDRAW}{picture}")
+            screen = error.format_message()  # the console may come back: keep refreshing
+        click.echo(screen if once else f"{_REDRAW}{screen}")
         if once:
             return
         time.sleep(interval)
 
 
-def draw(console: api.Console, cluster: str, columns: int) -> str:
+def render_screen(console: api.ConsoleClient, cluster: str, columns: int) -> str:
     """Return the counts, with a bar for every state that has agents, and the table of instances. Raises Failure."""
     summary = console.get("/fleet/summary", cluster=cluster)
     instances = console.get("/instances", cluster=cluster)["instances"]

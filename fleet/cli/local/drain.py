@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from fleet.cli.home import cluster_option, home_option
-from fleet.cli.local.members import channel_to
+from fleet.cli.local.members import open_channel_to
 from fleet.cli.output import Failure
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
@@ -27,7 +27,7 @@ AdminRequest = tuple[Callable[[InstanceAdminClient], Awaitable[None]], str]
 def _instance_command(*options: Decorator) -> Decorator:
     """Return a decorator for a command that makes one call to each of its instances; the command returns the call."""
 
-    def add(command: Command) -> Command:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def run(home: Path, cluster: str, names: tuple[str, ...], **command_options: Any) -> None:
             call, sentence = command(**command_options)
@@ -44,24 +44,24 @@ def _instance_command(*options: Decorator) -> Decorator:
             except (FleetError, AdminError, TLSError) as error:
                 raise Failure(str(error)) from error
 
-        return combine(*options, cluster_option, home_option, _names)(run)
+        return combine(*options, cluster_option, home_option, _names_argument)(run)
 
-    return add
+    return decorate
 
 
 async def _call_instance(
     record: FleetRecord, name: str, call: Callable[[InstanceAdminClient], Awaitable[None]]
 ) -> None:
-    async with channel_to(record, name) as channel:
+    async with open_channel_to(record, name) as channel:
         await call(InstanceAdminClient(channel))
 
 
-_names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
-_reason = click.option("--reason", default="", help="Reason, shown with the instance.")
+_names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
+_reason_option = click.option("--reason", default="", help="Reason, shown with the instance.")
 
 
 @click.command()
-@_instance_command(_reason)
+@_instance_command(_reason_option)
 def drain(reason: str) -> AdminRequest:
     """Drain auths and proxies: they accept no new connections.
 
@@ -82,22 +82,22 @@ def undrain() -> AdminRequest:
 
 @click.command()
 @_instance_command(
-    _reason,
+    _reason_option,
     click.option(
         "--for",
-        "lasts",
+        "duration_seconds",
         type=DURATION,
         default="0s",
         show_default=True,
         help="Time until the mark is cleared; 0s: until `undegrade` or a restart of the instance.",
     ),
 )
-def degrade(reason: str, lasts: float) -> AdminRequest:
+def degrade(reason: str, duration_seconds: float) -> AdminRequest:
     """Mark auths and proxies as degraded.
 
     Load balancers prefer other instances.
     """
-    return lambda admin: admin.degrade(reason, lasts), "is marked degraded"
+    return lambda admin: admin.degrade(reason, duration_seconds), "is marked degraded"
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.lazy_group import LazyGroup
-from fleet.cli.output import Failure, show_json, table
+from fleet.cli.output import Failure, format_table, print_json
 from fleet.nodes.local import faults
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.forward_names import ForwardMode
@@ -23,11 +23,11 @@ from fleet.processes.pids import ProcessState
 #: A function of the fleet, the name of a process, and the options of the command.
 FaultAction = Callable[..., None]
 
-_names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
+_names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Turn a FleetError into one line and exit code 2."""
     try:
         yield
@@ -37,7 +37,7 @@ def _clear_errors() -> Iterator[None]:
 
 @click.group(
     cls=LazyGroup,
-    lazy={
+    lazy_commands={
         "up": "fleet.cli.local.up:up",
         "simulate": "fleet.cli.local.simulate:simulate",
         "config": "fleet.cli.local.networking:config",
@@ -61,26 +61,26 @@ def fleet() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per process.")
 def ps(cluster: str, home: Path, as_json: bool) -> None:
     """List processes with state, addresses, faults and usage."""
-    with _clear_errors():
+    with _convert_errors():
         record = fleet_record.load(home, cluster)
-        rows = _rows(record)
+        rows = _process_rows_of(record)
     if as_json:
-        show_json(rows)
+        print_json(rows)
         return
     columns = ("name", "role", "state", "pid", "grpc", "diag", "connect", "faults", "memory", "cpu")
-    click.echo(table(columns, [[_cell(row, column) for column in columns] for row in rows]))
+    click.echo(format_table(columns, [[_format_cell(row, column) for column in columns] for row in rows]))
 
 
-def _rows(record: FleetRecord) -> list[dict[str, Any]]:
+def _process_rows_of(record: FleetRecord) -> list[dict[str, Any]]:
     try:
         modes = faults.read_forward_modes(record)
     except faults.FaultError as error:  # list the processes without their faults
         click.echo(f"refloat: {error}", err=True)
         modes = {}
-    return [_row(member, modes) for member in record.members]
+    return [_process_row_of(member, modes) for member in record.members]
 
 
-def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
+def _process_row_of(member: Member, modes: dict[str, str]) -> dict[str, Any]:
     state = member.state
     usage = pids.usage(member.pid) if state is not ProcessState.DEAD else None
     forwards = {
@@ -104,7 +104,7 @@ def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _cell(row: dict[str, Any], column: str) -> str:
+def _format_cell(row: dict[str, Any], column: str) -> str:
     if column == "memory":
         return "" if row["rss_bytes"] is None else f"{row['rss_bytes'] / 1e6:.0f} MB"
     if column == "cpu":
@@ -114,11 +114,11 @@ def _cell(row: dict[str, Any], column: str) -> str:
     return str(row[column])
 
 
-def _fault_command(name: str, fault: FaultAction, sentence: str, text: str, *options: Decorator) -> None:
+def _add_fault_command(name: str, fault: FaultAction, sentence: str, text: str, *options: Decorator) -> None:
     """Add a command that injects or ends a fault in each NAME."""
 
     def run(cluster: str, home: Path, names: tuple[str, ...], **command_options: Any) -> None:
-        with _clear_errors():
+        with _convert_errors():
             record = fleet_record.load(home, cluster)
             for member_name in names:
                 record.find_member(member_name)  # check every name before the first fault
@@ -126,7 +126,7 @@ def _fault_command(name: str, fault: FaultAction, sentence: str, text: str, *opt
                 fault(record, member_name, **command_options)
                 click.echo(f"{member_name} {sentence}")
 
-    fleet.command(name, help=text)(combine(_names, cluster_option, home_option, *options)(run))
+    fleet.command(name, help=text)(combine(_names_argument, cluster_option, home_option, *options)(run))
 
 
 def _cut_backend(record: FleetRecord, name: str, *, hold: bool) -> None:
@@ -137,28 +137,28 @@ def _blackhole(record: FleetRecord, name: str, *, keep_backend: bool) -> None:
     faults.blackhole(record, name, backend=not keep_backend)
 
 
-_fault_command("kill", faults.kill, "was killed", "Kill processes (SIGKILL), as a power failure does.")
-_fault_command(
+_add_fault_command("kill", faults.kill, "was killed", "Kill processes (SIGKILL), as a power failure does.")
+_add_fault_command(
     "freeze",
     faults.freeze,
     "is frozen",
     "Freeze processes (SIGSTOP). Their connections stay open, but they do not respond.",
 )
-_fault_command("resume", faults.resume, "runs again", "Resume frozen processes (SIGCONT).")
-_fault_command(
+_add_fault_command("resume", faults.resume, "runs again", "Resume frozen processes (SIGCONT).")
+_add_fault_command(
     "block-backend",
     _cut_backend,
     "is cut off from the backend",
     "Cut instances off from the backend. Connections to it are reset and refused.",
     click.option("--hold", is_flag=True, help="Keep the connections open and hold all data instead."),
 )
-_fault_command(
+_add_fault_command(
     "unblock-backend",
     faults.restore_backend,
     "reaches the backend again",
     "Restore the backend connection of instances.",
 )
-_fault_command(
+_add_fault_command(
     "blackhole",
     _blackhole,
     "is blackholed",
@@ -167,7 +167,7 @@ _fault_command(
         "--keep-backend", is_flag=True, help="Do not hold the data between the instance and the backend."
     ),
 )
-_fault_command(
+_add_fault_command(
     "unblackhole", faults.unblackhole, "is no longer blackholed", "End a blackhole: held data is delivered."
 )
 
@@ -175,13 +175,13 @@ _fault_command(
 @fleet.command()
 @cluster_option
 @home_option
-@_names
+@_names_argument
 def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
     """Restart killed processes.
 
     They keep their names, ids and addresses.
     """
-    with _clear_errors():
+    with _convert_errors():
         record = fleet_record.load(home, cluster)
         for name in names:
             faults.find_restartable(record, name)  # check every name before the first restart
@@ -195,6 +195,6 @@ def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
 @home_option
 def down(cluster: str, home: Path) -> None:
     """Stop the fleet and all its processes."""
-    with _clear_errors():
+    with _convert_errors():
         faults.stop_fleet(fleet_record.load(home, cluster))
     click.echo(f"fleet {cluster} is down")

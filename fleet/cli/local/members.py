@@ -20,7 +20,7 @@ def console_tls_files_of(record: FleetRecord) -> TLSFiles:
     return TLSFiles(certificate, key, ca)
 
 
-def channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
+def open_channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
     """Open a channel to an instance, with the console's TLS files. Raises UnknownNameError, TLSError."""
     member = record.find_member(name)
     tls = console_tls_files_of(record).for_role(member.role)

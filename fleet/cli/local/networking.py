@@ -14,7 +14,7 @@ import click
 from fleet.cli import config_editor
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import console_tls_files_of
-from fleet.cli.output import Failure, pair, show_json
+from fleet.cli.output import Failure, print_json, split_pair
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.shared.addresses import parse, parse_list
@@ -51,11 +51,11 @@ class AuthConfigClient:
     addresses: tuple[tuple[tuple[str, int], str], ...]
     tls: TLSFiles
 
-    def call_first(self, call: AdminCall) -> StoredConfig:
+    def call_first_reachable(self, call: AdminCall) -> StoredConfig:
         """Run `call` on the first auth that answers, and return its result. Raises AdminError, Failure."""
-        return asyncio.run(self._call_first(call))
+        return asyncio.run(self._call_first_reachable(call))
 
-    async def _call_first(self, call: AdminCall) -> StoredConfig:
+    async def _call_first_reachable(self, call: AdminCall) -> StoredConfig:
         for number, (address, role) in enumerate(self.addresses, 1):
             try:
                 target, retry_interceptor = (
@@ -75,16 +75,16 @@ class AuthConfigClient:
         raise AssertionError("there is at least one address")
 
 
-_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE_TYPE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _options = combine(
     cluster_option,
     home_option,
     click.option(
         "--auth", help="Addresses of auths, host:port[,...]. Default: the auths of the local fleet."
     ),
-    click.option("--tls-ca", type=_PATH, envvar="REFLOAT_TLS_CA", help="CA of the auths, PEM."),
-    click.option("--tls-cert", type=_PATH, envvar="REFLOAT_TLS_CERT", help="Client certificate, PEM."),
-    click.option("--tls-key", type=_PATH, envvar="REFLOAT_TLS_KEY", help="Key of --tls-cert, PEM."),
+    click.option("--tls-ca", type=_FILE_TYPE, envvar="REFLOAT_TLS_CA", help="CA of the auths, PEM."),
+    click.option("--tls-cert", type=_FILE_TYPE, envvar="REFLOAT_TLS_CERT", help="Client certificate, PEM."),
+    click.option("--tls-key", type=_FILE_TYPE, envvar="REFLOAT_TLS_KEY", help="Key of --tls-cert, PEM."),
     click.option(
         "--tls-server-name",
         default="",
@@ -94,8 +94,8 @@ _options = combine(
 )
 
 
-def _auths_options(command: Command) -> Command:
-    """Add the options that select auths, below all other options; the command gets `auths`."""
+def _auth_options(command: Command) -> Command:
+    """Add the options that select auths, below all other options; the command gets `client`."""
 
     @functools.wraps(command)
     def run(
@@ -110,8 +110,12 @@ def _auths_options(command: Command) -> Command:
     ) -> None:
         tls = TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name)
         try:
-            auths = _parse_auths(auth, tls) if auth else _auths_of_fleet(home, cluster, tls)
-            command(auths=auths, **command_options)
+            client = (
+                _create_client_of_addresses(auth, tls)
+                if auth
+                else _create_client_of_fleet(home, cluster, tls)
+            )
+            command(client=client, **command_options)
         except UnreachableError as error:
             raise Failure(f"no auth can be reached: {error}. Check --auth, or start the fleet") from error
         except (FleetError, NetworkingConfigError, AdminError) as error:
@@ -120,14 +124,14 @@ def _auths_options(command: Command) -> Command:
     return _options(run)
 
 
-def _parse_auths(text: str, tls: TLSFiles) -> AuthConfigClient:
+def _create_client_of_addresses(text: str, tls: TLSFiles) -> AuthConfigClient:
     try:
         return AuthConfigClient(tuple((address, "auth") for address in parse_list(text)), tls)
     except ValueError as error:
         raise Failure(f"--auth: {error}") from None
 
 
-def _auths_of_fleet(home: Path, cluster: str, tls: TLSFiles) -> AuthConfigClient:
+def _create_client_of_fleet(home: Path, cluster: str, tls: TLSFiles) -> AuthConfigClient:
     record = fleet_record.load(home, cluster)
     if record.console and not tls.enabled:
         tls = console_tls_files_of(record)
@@ -148,17 +152,17 @@ def config() -> None:
 
 @config.command("get")
 @click.option("--json", "as_json", is_flag=True, help="Print the config as JSON.")
-@_auths_options
-def get_command(auths: AuthConfigClient, as_json: bool) -> None:
+@_auth_options
+def get_command(client: AuthConfigClient, as_json: bool) -> None:
     """Print the networking config."""
-    resource = auths.call_first(_get).resource
+    resource = client.call_first_reachable(_get_config).resource
     if as_json:
-        show_json(config_yaml.to_document(resource))
+        print_json(config_yaml.to_document(resource))
     else:
         click.echo(config_yaml.to_yaml(resource), nl=False)
 
 
-_confirm = click.option(
+_confirm_option = click.option(
     "--confirm",
     is_flag=True,
     help="Change a config that comes from the auths' config file. The file replaces the change when an auth starts.",
@@ -166,35 +170,37 @@ _confirm = click.option(
 
 
 @config.command("set")
-@_confirm
+@_confirm_option
 @click.option("--json", "as_json", is_flag=True, help="Print the new config as JSON.")
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
-@_auths_options
-def set_command(auths: AuthConfigClient, values: tuple[str, ...], confirm: bool, as_json: bool) -> None:
+@_auth_options
+def set_command(client: AuthConfigClient, values: tuple[str, ...], confirm: bool, as_json: bool) -> None:
     """Change fields; other fields keep their values."""
-    pairs = dict(pair(text, "KEY=VALUE") for text in values)
-    before = auths.call_first(_get)
+    field_texts = dict(split_pair(text, "KEY=VALUE") for text in values)
+    before = client.call_first_reachable(_get_config)
     _require_confirmation(before.resource, confirm=confirm)
-    new_config = rules.set_fields(before.resource.config, pairs)
+    new_config = rules.set_fields(before.resource.config, field_texts)
     rules.check(rules.with_defaults(new_config), rules.with_defaults(before.resource.config))
     try:
-        after = auths.call_first(_update(before, replace(before.resource, config=new_config)))
+        after = client.call_first_reachable(
+            _create_update_call(before, replace(before.resource, config=new_config))
+        )
     except RevisionConflictError as error:
         raise Failure(
             f"nothing was changed: {error}. Run the command again to change the current config"
         ) from error
     if as_json:
-        show_json(config_yaml.to_document(after.resource))
+        print_json(config_yaml.to_document(after.resource))
     else:
-        click.echo(_format_written(before.resource.config, after.resource))
+        click.echo(_format_update_result(before.resource.config, after.resource))
 
 
 @config.command("edit")
-@_confirm
-@_auths_options
-def edit_command(auths: AuthConfigClient, confirm: bool) -> None:
+@_confirm_option
+@_auth_options
+def edit_command(client: AuthConfigClient, confirm: bool) -> None:
     """Edit the networking config in $EDITOR. An invalid config is shown with its problems and can be edited again."""
-    base = auths.call_first(_get)
+    base = client.call_first_reachable(_get_config)
     _require_confirmation(base.resource, confirm=confirm)
     text = config_editor.INSTRUCTIONS + config_yaml.to_yaml(base.resource)
     before = base.resource.config
@@ -205,22 +211,22 @@ def edit_command(auths: AuthConfigClient, confirm: bool) -> None:
             click.echo("no changes: the config stays as it is")
             return
         try:
-            after = auths.call_first(_update(base, edited_config.resource))
+            after = client.call_first_reachable(_create_update_call(base, edited_config.resource))
         except RevisionConflictError:
-            base, text = _rebase_edit(auths, base, edited_config)
+            base, text = _rebase_edit(client, base, edited_config)
             continue
         except AdminError as error:
             text = config_editor.ask_to_retry(edited_config.text, [str(error)])
             continue
-        click.echo(_format_written(before, after.resource))
+        click.echo(_format_update_result(before, after.resource))
         return
 
 
 def _rebase_edit(
-    auths: AuthConfigClient, base: StoredConfig, edited_config: config_editor.EditedConfig
+    client: AuthConfigClient, base: StoredConfig, edited_config: config_editor.EditedConfig
 ) -> tuple[StoredConfig, str]:
     """Show what somebody else changed meanwhile, and return the current config with our changes merged into it."""
-    stored = auths.call_first(_get)
+    stored = client.call_first_reachable(_get_config)
     lines = [
         "conflict: the config was changed while you edited it, and your changes were not applied. Changed meanwhile:"
     ]
@@ -246,29 +252,31 @@ def _require_confirmation(resource: NetworkingResource, *, confirm: bool) -> Non
 
 
 @config.command("reset")
-@_auths_options
-def reset_command(auths: AuthConfigClient) -> None:
+@_auth_options
+def reset_command(client: AuthConfigClient) -> None:
     """Reset the networking config to its defaults."""
-    before = auths.call_first(_get)
-    click.echo(_format_written(before.resource.config, auths.call_first(_reset).resource))
+    before = client.call_first_reachable(_get_config)
+    click.echo(
+        _format_update_result(before.resource.config, client.call_first_reachable(_reset_config).resource)
+    )
 
 
-async def _get(client: NetworkingConfigClient) -> StoredConfig:
+async def _get_config(client: NetworkingConfigClient) -> StoredConfig:
     return await client.get()
 
 
-async def _reset(client: NetworkingConfigClient) -> StoredConfig:
+async def _reset_config(client: NetworkingConfigClient) -> StoredConfig:
     return await client.reset()
 
 
-def _update(before: StoredConfig, resource: NetworkingResource) -> AdminCall:
+def _create_update_call(before: StoredConfig, resource: NetworkingResource) -> AdminCall:
     async def call(client: NetworkingConfigClient) -> StoredConfig:
         return await client.update(before, resource)
 
     return call
 
 
-def _format_written(before: NetworkingConfig, after: NetworkingResource) -> str:
+def _format_update_result(before: NetworkingConfig, after: NetworkingResource) -> str:
     return "\n".join([*_format_changes(before, after.config), f"config updated, revision {after.revision}"])
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from fleet.cli.home import cluster_option, home_option
-from fleet.cli.local.members import channel_to
-from fleet.cli.output import Failure, show_json
+from fleet.cli.local.members import open_channel_to
+from fleet.cli.output import Failure, print_json
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
 from fleet.transport.admin import AdminError, ReconnectAdviceResult, TunnelAdminClient
@@ -67,7 +67,7 @@ def reconnect(
     except (FleetError, AdminError, TLSError) as error:
         raise Failure(str(error)) from error
     if as_json:
-        show_json([{"name": name, "id": advisory_id, **asdict(advice)} for name, advice in advice_by_proxy])
+        print_json([{"name": name, "id": advisory_id, **asdict(advice)} for name, advice in advice_by_proxy])
         return
     for name, advice in advice_by_proxy:
         click.echo(f"{name}: {_format_advice(advice)}")
@@ -91,7 +91,7 @@ async def _advise_agents(
     agents: tuple[str, ...],
     limit: int,
 ) -> ReconnectAdviceResult:
-    async with channel_to(record, name) as channel:
+    async with open_channel_to(record, name) as channel:
         admin = TunnelAdminClient(channel)
         if auth is not None:
             return await admin.advise_auth_reconnect(advisory_id, reason, auth, agent_ids=agents, limit=limit)

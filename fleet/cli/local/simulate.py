@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import click
 
 from fleet.cli.home import home_option
-from fleet.cli.output import Failure, show_json
+from fleet.cli.output import Failure, print_json
 from fleet.nodes.shared.flags import DURATION, TTL
 from fleet.nodes.shared.numbers import FiniteRange
 from fleet.nodes.simulation import program as simulation
@@ -32,7 +32,7 @@ from fleet.nodes.simulation.home_proxies import HOMES, HomesError, assign_homes
 
 
 @contextlib.contextmanager
-def _clear_errors() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Turn an error that the user can fix into one line and exit code 2."""
     try:
         yield
@@ -40,19 +40,21 @@ def _clear_errors() -> Iterator[None]:
         raise Failure(str(error)) from error
 
 
-def _count(ceiling: int) -> click.IntRange:
+def _count_type(ceiling: int) -> click.IntRange:
     return click.IntRange(1, ceiling)
 
 
-_SHARE_TYPE = FiniteRange(0.0, 1.0)
+_SHARE_RANGE = FiniteRange(0.0, 1.0)
 
 
 @click.group(invoke_without_command=True)
 @home_option
-@click.option("--agents", type=_count(1_000_000), default=1000, show_default=True, help="Number of agents.")
-@click.option("--proxies", type=_count(1000), default=10, show_default=True, help="Number of proxies.")
-@click.option("--auths", type=_count(50), default=2, show_default=True, help="Number of auths.")
-@click.option("--connections", type=_count(20), default=2, show_default=True, help="Tunnels per agent.")
+@click.option(
+    "--agents", type=_count_type(1_000_000), default=1000, show_default=True, help="Number of agents."
+)
+@click.option("--proxies", type=_count_type(1000), default=10, show_default=True, help="Number of proxies.")
+@click.option("--auths", type=_count_type(50), default=2, show_default=True, help="Number of auths.")
+@click.option("--connections", type=_count_type(20), default=2, show_default=True, help="Tunnels per agent.")
 @click.option(
     "--agent-ttl",
     type=TTL(),
@@ -69,7 +71,7 @@ _SHARE_TYPE = FiniteRange(0.0, 1.0)
 )
 @click.option(
     "--churn",
-    type=_SHARE_TYPE,
+    type=_SHARE_RANGE,
     default=0.0,
     show_default=True,
     help="Share of agents that reconnect each second.",
@@ -81,7 +83,7 @@ _SHARE_TYPE = FiniteRange(0.0, 1.0)
 )
 @click.option(
     "--reconnect-share",
-    type=_SHARE_TYPE,
+    type=_SHARE_RANGE,
     default=0.8,
     show_default=True,
     help="Share of agents with the policy `reconnect`.",
@@ -95,7 +97,7 @@ _SHARE_TYPE = FiniteRange(0.0, 1.0)
 @click.option("--seed", type=int, help="Seed of the simulation: the same seed gives the same fleet.")
 @click.option(
     "--processes",
-    type=_count(16),
+    type=_count_type(16),
     default=3,
     show_default=True,
     help="Number of processes: one for the auths, the others for the proxies.",
@@ -124,7 +126,7 @@ def simulate(
     """
     if context.invoked_subcommand is not None:
         return
-    with _clear_errors():
+    with _convert_errors():
         running_simulation = simulation.find_running(home)
         if running_simulation is not None:
             raise simulation.SimulationError(
@@ -138,16 +140,16 @@ def simulate(
                 new_simulation.shape.agents, new_simulation.shape.proxies, new_simulation.shape.homes
             )
         )  # raises HomesError before anything starts
-        _run(new_simulation, steps, home, as_json=as_json)
+        _run_simulation(new_simulation, steps, home, as_json=as_json)
 
 
-def _run(
+def _run_simulation(
     new_simulation: simulation.Simulation, steps: tuple[ScriptStep, ...], home: Path, *, as_json: bool
 ) -> None:
-    record_files: list[Path] = []
+    record_paths: list[Path] = []
 
     def on_ready(started_simulation: simulation.Simulation) -> None:
-        record_files.append(simulation.write_record(home, started_simulation))
+        record_paths.append(simulation.write_record(home, started_simulation))
         auths = ",".join(started_simulation.auths)
         if as_json:
             click.echo(
@@ -166,7 +168,7 @@ def _run(
     try:
         asyncio.run(simulation.run(new_simulation, steps, on_ready, lambda line: click.echo(line, err=True)))
     finally:
-        for path in record_files:
+        for path in record_paths:
             path.unlink(missing_ok=True)
 
 
@@ -180,7 +182,7 @@ def fault(home: Path, arguments: tuple[str, ...]) -> None:
     the name of an instance, a pattern such as 'proxy-1*', or all. strand, offline and ignore-advice affect
     COUNT agents of the proxy TARGET; stranded agents still send heartbeats, offline agents do not.
     """
-    with _clear_errors():
+    with _convert_errors():
         requested_fault: SimulatedFault = parse_fault(" ".join(arguments))
         running_simulation = _find_running(home)
         click.echo(
@@ -194,10 +196,10 @@ def fault(home: Path, arguments: tuple[str, ...]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def advice(home: Path, as_json: bool) -> None:
     """List reconnect requests by id, with the number of agents that each one reached."""
-    with _clear_errors():
+    with _convert_errors():
         summary = asyncio.run(simulation.read_advice_summary(_find_running(home)))
     if as_json:
-        show_json(asdict(summary))
+        print_json(asdict(summary))
         return
     for name, agents in summary.agent_counts.items():
         click.echo(f"{name}: {agents} agents advised")

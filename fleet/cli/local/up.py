@@ -23,7 +23,7 @@ from fleet.protocol.networking import config
 from fleet.protocol.networking.config import NetworkingConfig
 
 
-class _DurationText(click.ParamType[str]):
+class _DurationTextType(click.ParamType[str]):
     """A Go duration that is validated here and passed on as text to the nodes."""
 
     name = "duration"
@@ -37,7 +37,7 @@ class _DurationText(click.ParamType[str]):
         return value
 
 
-def _networking_field(text: str) -> tuple[str, str]:
+def _parse_networking_field(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is not KEY=VALUE")
@@ -129,21 +129,21 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
 @click.option("--mesh", is_flag=True, help="Every agent connects to every proxy (agent mesh).")
 @click.option(
     "--announce-ttl",
-    type=_DurationText(TTL()),
+    type=_DurationTextType(TTL()),
     default="10s",
     show_default=True,
     help="How long an auth or proxy stays registered after a heartbeat.",
 )
 @click.option(
     "--agent-announce-ttl",
-    type=_DurationText(TTL()),
+    type=_DurationTextType(TTL()),
     default="20s",
     show_default=True,
     help="How long an agent stays registered after a heartbeat.",
 )
 @click.option(
     "--keep-alive-interval",
-    type=_DurationText(POSITIVE_DURATION),
+    type=_DurationTextType(POSITIVE_DURATION),
     default=None,
     help="Time between two pings on a tunnel. Default: from the networking config.",
 )
@@ -151,7 +151,7 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
     "--networking",
     metavar="KEY=VALUE",
     multiple=True,
-    type=ParsedOption("key=value", _networking_field),
+    type=ParsedOption("key=value", _parse_networking_field),
     help="Field of the initial networking config, as for `refloat fleet config set` (repeatable).",
 )
 @service_option

@@ -21,7 +21,7 @@ def fake() -> Iterator[FakeConsole]:
 
 def test_other_cluster_is_part_of_the_path(fake: FakeConsole) -> None:
     """The short path is the default cluster's."""
-    console = api.Console(fake.url + "/", TOKEN)
+    console = api.ConsoleClient(fake.url + "/", TOKEN)
     fake.responses["/api/v1/fleet/summary"] = (200, {"cluster": "default"})
     fake.responses["/api/v1/clusters/a%20b/fleet/summary"] = (200, {"cluster": "a b"})
     assert console.get("/fleet/summary") == {"cluster": "default"}
@@ -38,7 +38,7 @@ def test_agents_are_read_page_by_page_up_to_the_limit(fake: FakeConsole) -> None
         200,
         {"agents": [{"id": 3}], "next": "d"},
     )
-    agents = api.Console(fake.url, TOKEN).agents(
+    agents = api.ConsoleClient(fake.url, TOKEN).iterate_agents(
         {"state": ("stranded",), "q": ""}, cluster="default", limit=3
     )
     assert [agent["id"] for agent in agents] == [1, 2, 3]
@@ -77,21 +77,21 @@ def test_refused_request_is_one_sentence(
     """With the message of the console."""
     fake.responses["/api/v1/instances"] = answer
     with pytest.raises(Failure) as error_info:
-        api.Console(fake.url, token).get("/instances")
+        api.ConsoleClient(fake.url, token).get("/instances")
     assert message in error_info.value.format_message()
 
 
 def test_unreachable_console_is_named(unused_tcp_port: int) -> None:
     """A console that is not running."""
     with pytest.raises(Failure, match="cannot reach the console at"):
-        api.Console(f"http://127.0.0.1:{unused_tcp_port}", TOKEN).get("/instances")
+        api.ConsoleClient(f"http://127.0.0.1:{unused_tcp_port}", TOKEN).get("/instances")
 
 
 def test_given_url_takes_precedence_over_the_demo(tmp_path: Path) -> None:
     """Flags, then the demo that runs here."""
     (tmp_path / "demo.json").write_text(json.dumps({"url": "http://demo", "token": "t"}))
-    assert api.find_console(None, None, tmp_path) == api.Console("http://demo", "t")
-    assert api.find_console("https://other", "o", tmp_path) == api.Console("https://other", "o")
+    assert api.find_console(None, None, tmp_path) == api.ConsoleClient("http://demo", "t")
+    assert api.find_console("https://other", "o", tmp_path) == api.ConsoleClient("https://other", "o")
 
 
 def test_missing_or_invalid_url_is_one_sentence(tmp_path: Path) -> None:
