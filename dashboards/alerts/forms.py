@@ -233,7 +233,9 @@ class ChannelForm(OwnedForm):
         super().__init__(*args, **kwargs)
         row = self.instance
         self._stored_secrets = _unseal_or_empty(row.secrets)
-        self.fields |= {channel_input.name: _create_channel_field(channel_input) for channel_input in CHANNEL_INPUTS}
+        self.fields |= {
+            channel_input.name: _create_channel_field(channel_input) for channel_input in CHANNEL_INPUTS
+        }
         # Validating the form writes the new kind into the instance.
         self._previous_kind, self._previous_origin = row.kind, ""
         if row.kind in CHANNEL_KINDS:
@@ -293,7 +295,10 @@ class ChannelForm(OwnedForm):
 def _create_channel_field(channel_input: ChannelInput) -> forms.CharField:
     """Return an input whose help text lists what each kind of channel expects."""
     fields_by_kind = [
-        (kind.slug, field) for kind in CHANNEL_KINDS.values() for field in kind.fields if field.input == channel_input
+        (kind.slug, field)
+        for kind in CHANNEL_KINDS.values()
+        for field in kind.fields
+        if field.input == channel_input
     ]
     text = " ".join(f"For {slug}: {field.help}." for slug, field in fields_by_kind)
     if not channel_input.is_hidden:

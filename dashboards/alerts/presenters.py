@@ -245,7 +245,9 @@ def next_notification_of(
     if at is not None and planned_receivers and len(planned_delays) == len(planned_receivers):
         at, delay_reason = min(planned_delays)
         reason = f"{reason}, delayed until the end of the {delay_reason}"
-    if at is None and (resolved_channel_names := _read_channel_names(store.plan_resolved_receivers(row, {}, now))):
+    if at is None and (
+        resolved_channel_names := _read_channel_names(store.plan_resolved_receivers(row, {}, now))
+    ):
         reason = (
             f"{reason}; only the resolved notification will be sent, to {', '.join(resolved_channel_names)}"
         )

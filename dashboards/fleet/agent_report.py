@@ -142,7 +142,9 @@ def _reported_proxies_of(
     for proxy_id in {**tracked_by_id, **dict.fromkeys(report.tracker.claimed_proxies), **tunnels_by_proxy_id}:
         proxy, tunnel = tracked_by_id.get(proxy_id), tunnels_by_proxy_id.get(proxy_id)
         expires_at = response.requested_at + proxy.expires_in_ms / 1000 if proxy else None
-        opened_at = response.requested_at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
+        opened_at = (
+            response.requested_at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
+        )
         proxies.append(
             ReportedProxy(
                 id=proxy_id,

@@ -181,7 +181,9 @@ class Feed:
         while True:
             now = record_reader.current_time()
             try:
-                self._header = await asyncio.to_thread(record_reader.reader().stream_header, self.cluster, now)
+                self._header = await asyncio.to_thread(
+                    record_reader.reader().stream_header, self.cluster, now
+                )
                 header: StreamHeader | None = self._header
                 if is_record_down:
                     logger.warning("cluster %s: the record can be read again", self.cluster)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import prints_response, format_table
+from fleet.cli.output import format_table, prints_response
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
 

@@ -10,7 +10,7 @@ import click
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import split_pair, prints_response, format_table
+from fleet.cli.output import format_table, prints_response, split_pair
 from fleet.protocol.networking import config_yaml
 
 
@@ -119,7 +119,9 @@ def audit_log_command(console: api.ConsoleClient, cluster: str, search: str, lim
     return console.get("/audit", {"q": search, "limit": limit}, cluster=cluster)
 
 
-def _plan_and_run(console: api.ConsoleClient, cluster: str, body: Mapping[str, Any], **change_options: Any) -> None:
+def _plan_and_run(
+    console: api.ConsoleClient, cluster: str, body: Mapping[str, Any], **change_options: Any
+) -> None:
     base_revision = console.get("/networking-config", cluster=cluster)["revision"]
     change = plan_and_confirm.plan_change(console, cluster, "/networking-config/plan", body, base_revision)
     plan_and_confirm.run_change(console, cluster, change, **change_options)

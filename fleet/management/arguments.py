@@ -25,7 +25,7 @@ def make_integer_parser(minimum: int, maximum: int | None = None) -> Callable[[s
     return parse
 
 
-def announce_ttl(text: str) -> str:
+def validate_announce_ttl(text: str) -> str:
     """Validate an announce TTL and return it unchanged: the nodes parse it. Raises ArgumentTypeError."""
     try:
         seconds = durations.parse(text)

@@ -84,8 +84,8 @@ class ConsoleRun:
 
     def await_web(self) -> None:
         """Wait until the web server answers, then start the other programs. Raises SupervisorError."""
-        web = [child for child in self.supervisor.children if child.name == "web"]
-        self.supervisor.await_ready(web, timeout=_WEB_TIMEOUT)
+        web_children = [child for child in self.supervisor.children if child.name == "web"]
+        self.supervisor.await_ready(web_children, timeout=_WEB_TIMEOUT)
         self._start(program for program in self._programs if program.name not in programs.FIRST_PROGRAMS)
 
     def watch(self, on_tick: Callable[[], None] | None = None) -> None:
@@ -102,7 +102,7 @@ class ConsoleRun:
 
     @property
     def _programs(self) -> tuple[Program, ...]:
-        return programs.console(self.home, self.host, self.port)
+        return programs.create_console_programs(self.home, self.host, self.port)
 
     def _start(self, console_programs: Iterable[Program]) -> None:
         for program in console_programs:
@@ -114,21 +114,21 @@ class ConsoleRun:
                 readiness_probe=self._is_web_ready if program.name == "web" else None,
                 # SIGKILL loses no data, and a worker without its broker is slow to stop.
                 on_parent_death=signal.SIGKILL,
-                spawn=forked_programs.spawner(program.name)
+                spawn=forked_programs.create_spawner(program.name)
                 if forked_programs.can_fork(program.argv)
                 else None,
             )
 
     def _is_web_ready(self, child: Child) -> bool:
         parts = urlsplit(self.url)
-        web = http.client.HTTPConnection(parts.hostname or "", self.port, timeout=1.0)
+        http_connection = http.client.HTTPConnection(parts.hostname or "", self.port, timeout=1.0)
         try:
-            web.request("GET", "/healthz")
-            return web.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+            http_connection.request("GET", "/healthz")
+            return http_connection.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR
         except (OSError, http.client.HTTPException):
             return False
         finally:
-            web.close()
+            http_connection.close()
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ class DemoAccount:
 def read_account(home: Path) -> DemoAccount | None:
     """Return the account of the last run; None if there is none or the file cannot be read."""
     try:
-        return DemoAccount(**json.loads(_path(home).read_text()))
+        return DemoAccount(**json.loads(_account_path(home).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -57,9 +57,9 @@ def ensure_account(home: Path, url: str, now: datetime) -> DemoAccount:
         else:
             _, token = create_token(user, "demo", ROLES[_ROLE], lifetime=None, now=now)
     account = DemoAccount(url=url, username=USERNAME, password=password, token=token)
-    folders.write_private_file(_path(home), json.dumps(asdict(account), indent=1) + "\n")
+    folders.write_private_file(_account_path(home), json.dumps(asdict(account), indent=1) + "\n")
     return account
 
 
-def _path(home: Path) -> Path:
+def _account_path(home: Path) -> Path:
     return home / "demo.json"

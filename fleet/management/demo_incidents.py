@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 class DemoIncident:
     """One `refloat fleet` command, `at` seconds after the start of the script."""
 
-    at: float
+    offset_seconds: float
     command: str
-    name: str
+    member_name: str
     sentence: str
 
 
 #: Seconds after which the script starts again.
-PERIOD = 400.0
+SCRIPT_PERIOD_SECONDS = 400.0
 _SCRIPT = (
     DemoIncident(20, "freeze", "proxy-1", "its agents lose their only tunnel and do not notice yet"),
     DemoIncident(60, "resume", "proxy-1", "its agents are healthy again"),
@@ -38,7 +38,7 @@ _SCRIPT = (
 def select_incidents(auths: int, proxies: int) -> tuple[DemoIncident, ...]:
     """Return the incidents for the auths and proxies that a fleet of this size has."""
     member_names = {f"auth-{n}" for n in range(1, auths + 1)} | {f"proxy-{n}" for n in range(1, proxies + 1)}
-    return tuple(incident for incident in _SCRIPT if incident.name in member_names)
+    return tuple(incident for incident in _SCRIPT if incident.member_name in member_names)
 
 
 @dataclass
@@ -47,29 +47,29 @@ class IncidentPlayer:
 
     incidents: Sequence[DemoIncident]
     started_at: float
-    run: Callable[[DemoIncident], subprocess.Popen[bytes]]
+    start_command: Callable[[DemoIncident], subprocess.Popen[bytes]]
     write_line: Callable[[str], None]
     _played_count: int = 0
     _running_commands: list[tuple[DemoIncident, subprocess.Popen[bytes]]] = field(default_factory=list)
 
     def tick(self, now: float) -> None:
         """Start the next incident when it is due, and report commands that failed."""
-        self._reap()
+        self._reap_commands()
         if not self.incidents:
             return
-        turn, place = divmod(self._played_count, len(self.incidents))
-        incident = self.incidents[place]
-        if now - self.started_at >= turn * PERIOD + incident.at:
+        cycle, incident_index = divmod(self._played_count, len(self.incidents))
+        incident = self.incidents[incident_index]
+        if now - self.started_at >= cycle * SCRIPT_PERIOD_SECONDS + incident.offset_seconds:
             self._played_count += 1
-            self.write_line(f"refloat fleet {incident.command} {incident.name}: {incident.sentence}")
-            self._running_commands.append((incident, self.run(incident)))
+            self.write_line(f"refloat fleet {incident.command} {incident.member_name}: {incident.sentence}")
+            self._running_commands.append((incident, self.start_command(incident)))
 
-    def _reap(self) -> None:
+    def _reap_commands(self) -> None:
         for incident, process in list(self._running_commands):
             code = process.poll()
             if code is not None:
                 self._running_commands.remove((incident, process))
                 if code:
                     self.write_line(
-                        f"refloat fleet {incident.command} {incident.name} failed with exit code {code}"
+                        f"refloat fleet {incident.command} {incident.member_name} failed with exit code {code}"
                     )

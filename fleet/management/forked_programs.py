@@ -49,7 +49,7 @@ def import_shared_modules() -> None:
     gc.collect()
 
 
-def spawner(name: str) -> Spawn:
+def create_spawner(name: str) -> Spawn:
     """Return a function that starts a program as a fork of this process, or executes it where a fork is not safe."""
 
     def spawn(

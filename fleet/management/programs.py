@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 #: Queues by the name of the worker process that serves them. Actions never wait for a poll of the fleet.
-WORKERS = {"polls": "polls", "actions": "actions"}
+QUEUES_BY_WORKER = {"polls": "polls", "actions": "actions"}
 #: Programs that a first page with live data needs. A Celery process takes seconds of CPU to start, so others wait.
 FIRST_PROGRAMS = {"web", "worker-polls", "beat"}
 
@@ -20,7 +20,7 @@ class Program:
     argv: tuple[str, ...]
 
 
-def web(host: str, port: int) -> Program:
+def create_web_program(host: str, port: int) -> Program:
     """Return the web server: pages, API and WebSockets."""
     return Program(
         "web",
@@ -37,7 +37,7 @@ def web(host: str, port: int) -> Program:
     )
 
 
-def worker(name: str, queues: str) -> Program:
+def create_worker_program(name: str, queues: str) -> Program:
     """Return a Celery worker: one process (solo pool) with one event loop and its own gRPC channels to instances."""
     return Program(
         f"worker-{name}",
@@ -50,7 +50,7 @@ def worker(name: str, queues: str) -> Program:
     )
 
 
-def beat(schedule: Path) -> Program:
+def create_beat_program(schedule: Path) -> Program:
     """Return the scheduler, which starts the polls of the fleet. Exactly one runs."""
     return Program(
         "beat",
@@ -61,14 +61,19 @@ def beat(schedule: Path) -> Program:
     )
 
 
-def alerts() -> Program:
+def create_alerts_program() -> Program:
     """Return the alerting process. It runs without Celery, so that it works when Celery or Redis is down."""
     return Program(
         "alerts", (sys.executable, "-m", "django", "alerts", "--settings", "dashboards.config.settings")
     )
 
 
-def console(home: Path, host: str, port: int) -> tuple[Program, ...]:
+def create_console_programs(home: Path, host: str, port: int) -> tuple[Program, ...]:
     """Return all programs of a console whose state is in `home`."""
-    workers = (worker(name, queues) for name, queues in WORKERS.items())
-    return (web(host, port), *workers, beat(home / "beat-schedule"), alerts())
+    workers = (create_worker_program(name, queues) for name, queues in QUEUES_BY_WORKER.items())
+    return (
+        create_web_program(host, port),
+        *workers,
+        create_beat_program(home / "beat-schedule"),
+        create_alerts_program(),
+    )

@@ -59,7 +59,7 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-def without_password(url: str) -> str:
+def mask_password(url: str) -> str:
     """Return `url` with its password masked."""
     parts = urlsplit(url)
     return url.replace(f":{parts.password}@", ":…@") if parts.password else url
@@ -67,7 +67,7 @@ def without_password(url: str) -> str:
 
 def check_redis(url: str) -> None:
     """Raise PrepareError unless the Redis at `url` answers."""
-    safe_url = without_password(url)
+    masked_url = mask_password(url)
     try:
         client = redis.Redis.from_url(
             url, socket_timeout=_REDIS_TIMEOUT, socket_connect_timeout=_REDIS_TIMEOUT, retry=None
@@ -75,10 +75,10 @@ def check_redis(url: str) -> None:
         with contextlib.closing(client):
             client.ping()
     except ValueError as error:
-        raise PrepareError(f"REDIS_URL={safe_url} is not a valid URL: {error}") from error
+        raise PrepareError(f"REDIS_URL={masked_url} is not a valid URL: {error}") from error
     except redis.RedisError as error:
         raise PrepareError(
-            f"REDIS_URL={safe_url} does not answer ({error}): start it, or unset REDIS_URL to use the embedded Valkey"
+            f"REDIS_URL={masked_url} does not answer ({error}): start it, or unset REDIS_URL to use the embedded Valkey"
         ) from error
 
 

@@ -56,7 +56,10 @@ class Console:
 
     def start_polling(self) -> None:
         """Start the programs that make rounds."""
-        for program in (programs.worker("polls", "polls,actions"), programs.beat(self.home / "beat")):
+        for program in (
+            programs.create_worker_program("polls", "polls,actions"),
+            programs.create_beat_program(self.home / "beat"),
+        ):
             self.start(program)
 
     def start(self, program: programs.Program) -> None:

@@ -73,10 +73,13 @@ class Console:
         sql(self.home, "update fleet_alertrule set group_wait = ?, recover_seconds = 5", GROUP_WAIT)
         add_channel(self.home, "webhook", "url", self.hook.url)
         add_channel(self.home, "email", "to", "ops@example.com")
-        for program in (programs.worker("polls", "polls,actions"), programs.beat(self.home / "beat")):
+        for program in (
+            programs.create_worker_program("polls", "polls,actions"),
+            programs.create_beat_program(self.home / "beat"),
+        ):
             self.start(program)
         eventually_sync(lambda: self.counts() == {"healthy": AGENTS}, seconds=_PATIENCE)
-        self.start(programs.alerts())
+        self.start(programs.create_alerts_program())
         clock_query = "select 1 from fleet_alertclock where evaluated_at is not null"
         eventually_sync(lambda: bool(sql(self.home, clock_query)), seconds=_PATIENCE)
 
@@ -257,7 +260,7 @@ def test_killed_pollers_are_one_alert_about_the_console(console: Console) -> Non
     eventually_sync(lambda: bool(console.hook.requests), seconds=_PATIENCE)
     eventually_sync(lambda: console.counts() == {"unknown": AGENTS}, seconds=_PATIENCE)
     console.fault("resume", FROZEN)
-    console.start(programs.worker("polls", "polls,actions"))
+    console.start(programs.create_worker_program("polls", "polls,actions"))
     console.await_kinds("firing", "resolved")
     assert [(kind, name) for kind, name, *_ in console.incidents()] == [("console", "Refloat monitoring")]
     assert console.notifications()[0][1].startswith("CRIT default: Refloat monitoring has stopped")

@@ -87,5 +87,5 @@ def test_pollers_killed(console: Console) -> None:
     old = reader.summary("default", as_of + 10.5)
     assert old.stale
     assert old.counts[State.UNKNOWN] == AGENTS
-    console.start(programs.worker("polls", "polls,actions"))
+    console.start(programs.create_worker_program("polls", "polls,actions"))
     eventually_sync(lambda: (reader.summary("default", 0.0).as_of or 0.0) > as_of, seconds=120)

@@ -143,7 +143,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     )
     console.env["REFLOAT_ALERT_INTERVAL"] = "0.5"
     console.start_polling()
-    console.start(programs.alerts())
+    console.start(programs.create_alerts_program())
     yield new_fleet
     console.stop()
 

@@ -174,7 +174,9 @@ def web_console(home: Path, settings_of: Mapping[str, str] = MappingProxyType({}
         **settings_of,
     }
     with (home / "web.log").open("wb") as log:
-        web = children.spawn(programs.web("127.0.0.1", port).argv, env=env, cwd=str(ROOT), log=log)
+        web = children.spawn(
+            programs.create_web_program("127.0.0.1", port).argv, env=env, cwd=str(ROOT), log=log
+        )
     try:
         # The process takes longer to start than the database to make, and opens it with the first request.
         template, token = _template()

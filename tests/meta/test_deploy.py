@@ -32,7 +32,7 @@ def _flags(argv: tuple[str, ...] | list[str]) -> dict[str, str]:
 
 
 def _service_environments() -> dict[str, dict[str, str]]:
-    console = programs.console(Path("home"), "127.0.0.1", 8000)
+    console = programs.create_console_programs(Path("home"), "127.0.0.1", 8000)
     return {program.name.removeprefix("worker-"): _flags(program.argv) for program in console}
 
 

@@ -221,7 +221,9 @@ def _channel_context_of(
         "row": row,
         "owner": format_owner(row.cluster),
         "can_change": row.cluster in writable_owners,
-        "destination": presenters.HIDDEN_CHANNEL_TEXT if is_hidden else setup_actions.describe_destination(row),
+        "destination": presenters.HIDDEN_CHANNEL_TEXT
+        if is_hidden
+        else setup_actions.describe_destination(row),
         "routes": "; ".join(_describe_channel_usage(row, cluster)),
         "is_failing": is_failing,
         "error": newest_delivery.last_error

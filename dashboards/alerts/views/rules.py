@@ -137,7 +137,8 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
         "form": form,
         "rule": row,
         "backtest_summary": backtest_summary,
-        "is_backtested": candidate_rule is not None and candidate_rule.kind not in backtest.UNSUPPORTED_REASONS,
+        "is_backtested": candidate_rule is not None
+        and candidate_rule.kind not in backtest.UNSUPPORTED_REASONS,
         "firing_periods": firing_periods,
         "can_change": row.cluster in writable_owners if rule_id else bool(writable_owners),
         "can_override": bool(rule_id) and not row.cluster and cluster in writable_owners,

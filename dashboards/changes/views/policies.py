@@ -195,7 +195,9 @@ def _handle_post(
             {**desired_values, target: edit.values},
             record_reader.take_record_snapshot(),
             revision=edit.revision,
-            rollout_settings=read_typed_settings(rollouts.RolloutSettings, rollouts.SETTING_RANGES, request.POST),
+            rollout_settings=read_typed_settings(
+                rollouts.RolloutSettings, rollouts.SETTING_RANGES, request.POST
+            ),
             should_roll_out="roll_out" in request.POST,
             actor=request_actor.signed_in_actor_of(request),
             now=timezone.now(),

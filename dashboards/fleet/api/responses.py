@@ -52,7 +52,10 @@ def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
             "health_explanation": view.health_sentence,
             "drain": None
             if view.drain_request is None
-            else {"reason": view.drain_request.reason, "since": to_moment_or_none(view.drain_request.requested_at)},
+            else {
+                "reason": view.drain_request.reason,
+                "since": to_moment_or_none(view.drain_request.requested_at),
+            },
             "cause": view.cause,
             "proxies": view.proxies,
             "degraded_reason": facts.watch.degraded_reason,

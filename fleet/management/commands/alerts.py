@@ -60,23 +60,21 @@ class Command(BaseCommand):
 
 
 @functools.cache
-def _policy_book() -> PolicyReportStore:
+def _policy_report_store() -> PolicyReportStore:
     return open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
 def _find_drifted_instances(cluster: str, views: Iterable[InstanceView]) -> list[str]:
     """Return the names of instances whose policies differ from the desired values, now or after a restart."""
-    desired_policies = desired_state.desired_values_of(cluster)
-    if not desired_policies:
+    desired_values = desired_state.desired_values_of(cluster)
+    if not desired_values:
         return []
     try:
-        reported_policies = _policy_book().read(cluster)
+        reported_policies = _policy_report_store().read(cluster)
     except StateUnavailableError:
         return []
     return [
-        line.name
-        for line in matrix.create_matrix(views, reported_policies, desired_policies)
-        if line.has_drift
+        row.name for row in matrix.create_matrix(views, reported_policies, desired_values) if row.has_drift
     ]
 
 

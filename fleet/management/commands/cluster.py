@@ -25,12 +25,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="list|set")
         subparsers.add_parser("list", help="list clusters with their settings")
-        setting = subparsers.add_parser("set", help="change the settings of a cluster")
-        setting.add_argument("cluster", help="id of the cluster")
-        setting.add_argument(
+        set_parser = subparsers.add_parser("set", help="change the settings of a cluster")
+        set_parser.add_argument("cluster", help="id of the cluster")
+        set_parser.add_argument(
             "--production", choices=_YES_NO, help="require the cluster name to confirm any change"
         )
-        setting.add_argument(
+        set_parser.add_argument(
             "--require-review",
             dest="review_required",
             choices=_YES_NO,

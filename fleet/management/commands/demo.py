@@ -17,7 +17,7 @@ from django.db import connection
 from typing_extensions import override
 
 from fleet.management import demo_account, demo_incidents, startup_checks
-from fleet.management.arguments import announce_ttl, make_integer_parser
+from fleet.management.arguments import make_integer_parser, validate_announce_ttl
 from fleet.management.commands.console import add_console_arguments, console_run_of
 from fleet.management.console_processes import STAGE_FLEET, ConsoleRun, exit_on_error, make_timestamped_writer
 from fleet.management.demo_account import DemoAccount
@@ -68,7 +68,9 @@ class Command(BaseCommand):
         )
         for flag, ttl, owner in (("", "10s", "an auth or proxy"), ("agent-", "20s", "an agent")):
             help_text = f"how long {owner} stays registered after a heartbeat (default: {ttl})"
-            parser.add_argument(f"--{flag}announce-ttl", type=announce_ttl, default=ttl, help=help_text)
+            parser.add_argument(
+                f"--{flag}announce-ttl", type=validate_announce_ttl, default=ttl, help=help_text
+            )
         parser.add_argument(
             "--regions",
             type=make_integer_parser(*SIZE_LIMITS["regions"]),
@@ -98,15 +100,15 @@ class Command(BaseCommand):
         with exit_on_error(), console_run_of(options, write_line) as run:
             write_line("starting the fleet, the database and the console")
             # Keys first: fleet and console use them, and polls begin while the fleet still starts.
-            keys = _sort_keys_of(run) if options["tls"] else {}
+            key_settings = _create_console_keys(run) if options["tls"] else {}
             gateway = f"127.0.0.1:{valkey.find_free_port()}"
             fleet = _start_fleet(run, options, gateway)
             startup_checks.prepare_database()
-            run.start({**keys, "REFLOAT_GATEWAY": gateway})
+            run.start({**key_settings, "REFLOAT_GATEWAY": gateway})
             # While the programs load: checking the password takes half a second.
             account = demo_account.ensure_account(run.home, run.url, datetime.now(UTC))
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
-            _watch_fleet(fleet)
+            _store_fleet_auths(fleet)
             run.await_web()
             sys.stdout.write(_format_welcome(account, options, fleet.ready_message.get("connect", ())))
             sys.stdout.flush()
@@ -115,7 +117,7 @@ class Command(BaseCommand):
             def tick() -> None:
                 # A restarted fleet has other addresses.
                 if not fleet.ready_message and has_ready_line(fleet):
-                    _watch_fleet(fleet)
+                    _store_fleet_auths(fleet)
                 player.tick(time.monotonic())
 
             run.watch(tick)
@@ -141,14 +143,14 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
     )
 
 
-def _sort_keys_of(run: ConsoleRun) -> dict[str, str]:
+def _create_console_keys(run: ConsoleRun) -> dict[str, str]:
     try:
         return fleet_keys.make_console(fleet_keys.folder_of(run.home, DEFAULT_CLUSTER))
     except FleetError as error:
         raise startup_checks.PrepareError(str(error)) from error
 
 
-def _watch_fleet(fleet: Child) -> None:
+def _store_fleet_auths(fleet: Child) -> None:
     """Store the addresses of the fleet's auths in the cluster `default`."""
     try:
         ensure_default_cluster(fleet.ready_message["auths"])
@@ -163,25 +165,27 @@ def _build_fleet_argv(command: str, home: Path) -> list[str]:
 def _create_player(run: ConsoleRun, options: dict[str, Any]) -> IncidentPlayer:
     def play(incident: DemoIncident) -> Popen[bytes]:
         with (run.supervisor.logs / "incidents.log").open("ab") as log:
-            return children.spawn([*_build_fleet_argv(incident.command, run.home), incident.name], log=log)
+            return children.spawn(
+                [*_build_fleet_argv(incident.command, run.home), incident.member_name], log=log
+            )
 
-    script = (
+    incidents = (
         demo_incidents.select_incidents(options["auths"], options["proxies"]) if options["faults"] else ()
     )
-    return IncidentPlayer(script, time.monotonic(), play, run.write_line)
+    return IncidentPlayer(incidents, time.monotonic(), play, run.write_line)
 
 
-def _format_connect_hint(connect: Sequence[str], options: dict[str, Any]) -> list[str]:
+def _format_connect_hint(connect_addresses: Sequence[str], options: dict[str, Any]) -> list[str]:
     """How to reach what agents expose. With TLS curl would need three files more: docs/reference/connect.md."""
-    if not connect or options["tls"]:
+    if not connect_addresses or options["tls"]:
         return []
     return [
         "  Connect to a service of an agent, through its tunnel:",
-        f"    curl --proxytunnel -x http://{connect[0]} http://metrics.agent-1/metrics",
+        f"    curl --proxytunnel -x http://{connect_addresses[0]} http://metrics.agent-1/metrics",
     ]
 
 
-def _format_welcome(account: DemoAccount, options: dict[str, Any], connect: Sequence[str]) -> str:
+def _format_welcome(account: DemoAccount, options: dict[str, Any], connect_addresses: Sequence[str]) -> str:
     lines = [
         "",
         f"  URL       {account.url}",
@@ -192,7 +196,7 @@ def _format_welcome(account: DemoAccount, options: dict[str, Any], connect: Sequ
         "  Strand agents of proxy-1, and recover them, from another terminal:",
         "    .venv/bin/refloat fleet freeze proxy-1",
         "    .venv/bin/refloat fleet resume proxy-1",
-        *_format_connect_hint(connect, options),
+        *_format_connect_hint(connect_addresses, options),
     ]
     if options["faults"]:
         lines.append("  Scripted incidents run automatically; the first one starts in 20 s.")

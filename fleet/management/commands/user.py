@@ -59,8 +59,8 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        handlers = {"create": self._create, "role": self._role, "list": self._list}
-        handlers.get(options["subcommand"], self._switch)(options)
+        handlers = {"create": self._create, "role": self._set_role, "list": self._list}
+        handlers.get(options["subcommand"], self._set_active)(options)
 
     def _create(self, options: dict[str, Any]) -> None:
         username = options["username"]
@@ -82,28 +82,28 @@ class Command(BaseCommand):
         ClusterLimit.objects.bulk_create(
             ClusterLimit(user=user, cluster=cluster) for cluster in dict.fromkeys(options["cluster"])
         )
-        _log(AuditAction.USER_CREATE, user, None, _facts(user))
+        _record_action(AuditAction.USER_CREATE, user, None, _audit_values_of(user))
         self.stdout.write(f"{username} created with role {options['role']}" if entered_password else password)
 
-    def _role(self, options: dict[str, Any]) -> None:
-        user = _find(options["username"])
-        before = _facts(user)
+    def _set_role(self, options: dict[str, Any]) -> None:
+        user = _require_user(options["username"])
+        before = _audit_values_of(user)
         set_role(user, options["role"])
-        _log(AuditAction.USER_ROLE, user, before, _facts(user))
+        _record_action(AuditAction.USER_ROLE, user, before, _audit_values_of(user))
         self.stdout.write(f"{user} has role {options['role']}")
 
-    def _switch(self, options: dict[str, Any]) -> None:
-        user = _find(options["username"])
-        before = _facts(user)
+    def _set_active(self, options: dict[str, Any]) -> None:
+        user = _require_user(options["username"])
+        before = _audit_values_of(user)
         user.is_active = options["subcommand"] == "enable"
         user.save(update_fields=["is_active"])
         if not user.is_active:
             end_sessions(user)
-        _log(
+        _record_action(
             AuditAction.USER_ENABLE if user.is_active else AuditAction.USER_DISABLE,
             user,
             before,
-            _facts(user),
+            _audit_values_of(user),
         )
         self.stdout.write(f"{user} is {'enabled' if user.is_active else 'disabled'}")
 
@@ -130,14 +130,14 @@ class Command(BaseCommand):
             )
 
 
-def _find(username: str) -> User:
+def _require_user(username: str) -> User:
     user = User.objects.filter(username=username).first()
     if user is None:
         raise CommandError(f"User {username} was not found. `user list` shows all users.", returncode=2)
     return user
 
 
-def _facts(user: User) -> dict[str, Any]:
+def _audit_values_of(user: User) -> dict[str, Any]:
     return {
         "roles": sorted(set(user.groups.values_list("name", flat=True)) & set(ROLES)),
         "clusters": sorted(user.cluster_limits.values_list("cluster", flat=True)),
@@ -145,7 +145,7 @@ def _facts(user: User) -> dict[str, Any]:
     }
 
 
-def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
+def _record_action(action: AuditAction, user: User, before: Any, after: Any) -> None:
     attempt = shell_actor_of("user").create_attempt(
         action, subject=user.get_username(), before=before, after=after
     )

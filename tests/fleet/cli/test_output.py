@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from fleet.cli.output import Failure, prints_response, format_table
+from fleet.cli.output import Failure, format_table, prints_response
 
 
 def test_table_aligns_and_leaves_out_empty_columns() -> None:

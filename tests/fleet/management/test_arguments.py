@@ -34,8 +34,8 @@ def test_integer_parser_refuses_other_values(text: str, maximum: int | None, mes
 
 def test_announce_ttl_is_kept_as_text_or_refused() -> None:
     """A TTL that is too short for heartbeats is refused."""
-    assert arguments.announce_ttl("1m30s") == "1m30s"
+    assert arguments.validate_announce_ttl("1m30s") == "1m30s"
     with pytest.raises(ArgumentTypeError, match="'1ns' is too short: use at least 100ms"):
-        arguments.announce_ttl("1ns")
+        arguments.validate_announce_ttl("1ns")
     with pytest.raises(ArgumentTypeError, match="'10' is not a duration"):
-        arguments.announce_ttl("10")
+        arguments.validate_announce_ttl("10")

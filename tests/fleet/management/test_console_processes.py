@@ -41,7 +41,7 @@ def small_programs(monkeypatch: pytest.MonkeyPatch) -> None:
             Program("worker-actions", (sys.executable, "-c", _WORKER_PROGRAM)),
         )
 
-    monkeypatch.setattr(programs, "console", start_small_programs)
+    monkeypatch.setattr(programs, "create_console_programs", start_small_programs)
 
 
 @pytest.fixture

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from click import Group
 
 from fleet.cli.local.fleet import fleet as fleet_commands
-from fleet.management.demo_incidents import PERIOD, DemoIncident, IncidentPlayer, select_incidents
+from fleet.management.demo_incidents import (
+    SCRIPT_PERIOD_SECONDS,
+    DemoIncident,
+    IncidentPlayer,
+    select_incidents,
+)
 
 _REVERSE_COMMANDS = {
     "freeze": "resume",
@@ -60,7 +65,7 @@ def test_script_is_sorted_and_within_its_period() -> None:
     times = [incident.at for incident in select_incidents(3, 4)]
 
     assert times == sorted(times)
-    assert times[-1] < PERIOD
+    assert times[-1] < SCRIPT_PERIOD_SECONDS
 
 
 def test_script_uses_existing_commands() -> None:
@@ -93,7 +98,7 @@ def test_player_repeats_the_script() -> None:
     setup = _PlayerSetup(
         (DemoIncident(20, "freeze", "proxy-1", ""), DemoIncident(60, "resume", "proxy-1", ""))
     )
-    for now in (120.0, 160.0, 100.0 + PERIOD, 120.0 + PERIOD):
+    for now in (120.0, 160.0, 100.0 + SCRIPT_PERIOD_SECONDS, 120.0 + SCRIPT_PERIOD_SECONDS):
         setup.player.tick(now)
 
     assert setup.commands == ["freeze proxy-1", "resume proxy-1", "freeze proxy-1"]

@@ -60,5 +60,6 @@ def test_copy_reads_the_settings_from_its_environment(tmp_path: Path) -> None:
 def test_every_program_of_the_console_can_be_forked(tmp_path: Path) -> None:
     """A program that must be executed loads all modules again."""
     assert all(
-        forked_programs.can_fork(program.argv) for program in programs.console(tmp_path, "127.0.0.1", 8123)
+        forked_programs.can_fork(program.argv)
+        for program in programs.create_console_programs(tmp_path, "127.0.0.1", 8123)
     )
