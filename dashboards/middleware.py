@@ -20,7 +20,7 @@ _NO_STORE = "private, no-store"
 
 
 @sync_and_async_middleware
-def api_problems(get_response: Any) -> SyncHandler | AsyncHandler:
+def complete_responses(get_response: Any) -> SyncHandler | AsyncHandler:
     """Respond to a wrong method below /api/ with an error in JSON, and set headers of every response.
 
     The exception handlers of the API do not get this error: ninja refuses a method before it finds the route.

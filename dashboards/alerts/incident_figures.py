@@ -31,7 +31,8 @@ Indices = npt.NDArray[np.intp]
 def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     """Return both charts of the agents at `indices` as JSON; None without agents.
 
-    `heat_map`: home proxies x auths, in percent, with its `table`; `ribbons`: plotly's parcats, with the list `combinations`.
+    `heat_map`: home proxies x auths, in percent, with its `table`; `ribbons`: plotly's parcats, with the list
+    `combinations`.
     """
     if not len(indices):
         return None

@@ -77,7 +77,8 @@ def campaign_context_of(change: Change, agent_state: str, now: float) -> dict[st
         "parts": bar_parts,
         "eta_text": durations.format_readable(round(eta)) if eta else "",
         "rows": [
-            {**campaign_agent_row_of(row, names), "label": CampaignAgentState(row.state).label} for row in rows[:_PAGE_SIZE]
+            {**campaign_agent_row_of(row, names), "label": CampaignAgentState(row.state).label}
+            for row in rows[:_PAGE_SIZE]
         ],
         "more": max(rows.count() - _PAGE_SIZE, 0),
         "state": agent_state,

@@ -116,7 +116,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "dashboards.middleware.api_problems",
+    "dashboards.middleware.complete_responses",
     "dashboards.middleware.log_attempts",
 ]
 ROOT_URLCONF = "dashboards.urls"

@@ -26,7 +26,7 @@ def to_csv_cell(text: str) -> str:
 
 
 def to_csv_row(view: AgentView, facts_by_id: Mapping[str, InstanceFacts]) -> list[str]:
-    """Return the cells of one agent, in the order of COLUMNS. Ids of `instances` become names.
+    """Return the cells of one agent, in the order of COLUMNS. Ids of instances become names.
 
     Groups and generations are those of the proxies with a tunnel to the agent, without duplicates.
     """

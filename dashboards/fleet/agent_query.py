@@ -212,11 +212,11 @@ def _is_number(text: str) -> bool:
 
 
 def _find_instance_indices(table: FleetTable, names_or_ids: tuple[str, ...]) -> list[int]:
-    accepted = set(names_or_ids)
+    accepted_names = set(names_or_ids)
     return [
         index
         for index, view in table.instances.items()
-        if view.facts.name in accepted or view.facts.id in accepted
+        if view.facts.name in accepted_names or view.facts.id in accepted_names
     ]
 
 

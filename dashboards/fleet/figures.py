@@ -17,7 +17,7 @@ def cell_colour_of(state: State, theme: int) -> str:
 
 
 def mix_colours(colour: str, background_colour: str, share: float) -> str:
-    """Return `colour` mixed with `share` of the colour `ground`, as `#rrggbb`."""
+    """Return `colour` mixed with `share` of `background_colour`, as `#rrggbb`."""
     pairs = (
         (int(colour[offset : offset + 2], 16), int(background_colour[offset : offset + 2], 16))
         for offset in (1, 3, 5)

@@ -164,8 +164,8 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     async def _end(self, code: int) -> None:
         """Close the socket and stop sending."""
-        for pump in self._tasks[:1]:
-            pump.cancel()
+        for sending_task in self._tasks[:1]:
+            sending_task.cancel()
         with contextlib.suppress(OSError, RuntimeError):
             await self.close(code)
 

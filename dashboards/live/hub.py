@@ -79,7 +79,7 @@ class SocketQueue:
         self._queue: asyncio.Queue[FeedEvent] = asyncio.Queue(_MAX_QUEUE_LENGTH)
 
     def offer(self, event: FeedEvent) -> None:
-        """Add an item. If the queue is full, replace all waiting items by one Resync."""
+        """Add an item. If the queue is full, replace all waiting items by one ResyncRequest."""
         if self._queue.full():
             while not self._queue.empty():
                 self._queue.get_nowait()

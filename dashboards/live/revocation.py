@@ -40,9 +40,9 @@ async def wait_for_close_code(
 ) -> int:
     """Check the access of a socket until it ends, and return the close code. `confirmed_at` is a time of the loop.
 
-    1. Wait for `recheck`, or for the interval.
+    1. Wait for `recheck_event`, or for the interval.
     2. Check. A result counts from the start of the check, because it may miss later changes.
-    3. If the database fails or does not respond, check again after `retry`, until `limit` is over.
+    3. If the database fails or does not respond, check again after `retry_interval`, until `timeout` is over.
     """
     loop = asyncio.get_running_loop()
     wait_seconds, is_failing = settings.interval, False

@@ -69,7 +69,7 @@ ALLAUTH_PAGES: dict[str, AccessRequirement] = {
 
 def public(view: Callable[P, HttpResponseBase]) -> Callable[P, HttpResponseBase]:
     """Mark a view as public: it needs no sign-in."""
-    view.access = PUBLIC  # type: ignore[attr-defined] # read back by declared()
+    view.access = PUBLIC  # type: ignore[attr-defined] # read back by access_of()
     return view
 
 
@@ -91,7 +91,7 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
             return view(request, *args, **kwargs)
 
         access = AccessRequirement(permission=permission, is_per_cluster=is_per_cluster)
-        wrapper.access = access  # type: ignore[attr-defined] # read back by declared()
+        wrapper.access = access  # type: ignore[attr-defined] # read back by access_of()
         return wrapper
 
     return decorate

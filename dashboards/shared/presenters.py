@@ -54,7 +54,7 @@ class InstanceCard:
     heartbeat_age_ms: int | None
     ttl_ms: int | None
     #: No list of instances was received recently, so newer heartbeats would not have been seen.
-    is_unlisted: bool
+    is_list_stale: bool
     #: Number of its agents that are not healthy, by state, without zeros.
     unhealthy_counts: Counts
     #: Why its destination health is degraded or worse; empty if its state shows that already, or it is healthy.
@@ -256,7 +256,7 @@ def state_change_rows_of(transitions: Iterable[Transition], now: float) -> list[
 def number_fields_of(
     settings: Any, form_values: Mapping[str, str], problems: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the numbers of `record` as form fields, with the values of `form_values` where present."""
+    """Return the numbers of `settings` as form fields, with the values of `form_values` where present."""
     rows = []
     for name, (low, high, label, unit) in ranges_of(type(settings)).items():
         stored_value = getattr(settings, name)
@@ -273,7 +273,7 @@ def number_fields_of(
 def read_typed_settings(
     settings_class: type, names: Iterable[str], form_values: Mapping[str, str]
 ) -> dict[str, str | TypedDuration]:
-    """Return the settings that a person typed into `number_fields` and other fields, for the parser of the record."""
+    """Return the settings that a person typed into `number_fields_of` and other fields, for their parser."""
     ranges = ranges_of(settings_class)
     return {
         name: TypedDuration(form_values[name])
@@ -345,7 +345,7 @@ def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -
         agent_count=view.agent_count,
         heartbeat_age_ms=age_ms_of(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
-        is_unlisted=not view.is_list_fresh,
+        is_list_stale=not view.is_list_fresh,
         unhealthy_counts=tuple(
             (state, n) for state, n in order_counts(view.counts) if n and state is not State.HEALTHY
         ),

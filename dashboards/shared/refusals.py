@@ -16,7 +16,7 @@ DATABASE_UNAVAILABLE = (
 
 def record(request: HttpRequest, sentence: str) -> None:
     """Store the reason of a refusal; the last call wins."""
-    request.refloat_refusal = sentence  # type: ignore[attr-defined] # read back by reason()
+    request.refloat_refusal = sentence  # type: ignore[attr-defined] # read back by reason_of()
 
 
 def record_and_show(request: HttpRequest, sentence: str) -> None:

@@ -41,7 +41,7 @@ _MAX_REASON_LENGTH = 500
 
 
 def record_attempt(request: HttpRequest, response: HttpResponseBase, audit_entry_count: int) -> None:
-    """Write an entry for a request if it wrote none itself (`recorded_count` is 0). Reads and writes the database."""
+    """Write an entry for a request if it wrote none itself (`audit_entry_count` is 0). Uses the database."""
     if audit_entry_count or request.method in SAFE_METHODS:
         return
     url_name = request.resolver_match.url_name if request.resolver_match else None

@@ -31,8 +31,8 @@ STAGE_FLEET = 1
 class ConsoleRun:
     """The running console of one REFLOAT_HOME.
 
-    with ConsoleRun(home, host, port, redis_url=None, say=print) as run:
-        preparing.database()
+    with ConsoleRun(home, host, port, redis_url=None, write_line=print) as run:
+        startup_checks.prepare_database()
         run.start({})
         run.await_web()
         run.watch()

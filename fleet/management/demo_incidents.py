@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class DemoIncident:
-    """One `refloat fleet` command, `at` seconds after the start of the script."""
+    """One `refloat fleet` command, `offset_seconds` after the start of the script."""
 
     offset_seconds: float
     command: str

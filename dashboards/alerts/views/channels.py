@@ -136,8 +136,8 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
 def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show and change a route (0: a new one), or delete it with its child routes.
 
-    Template `dashboards/route.html`: `form`, `route`, `descendant_names` (of child routes), `is_deleting`: the deletion is being
-    confirmed.
+    Template `dashboards/route.html`: `form`, `route`, `descendant_names` (of child routes), `is_deleting`: the deletion
+    is being confirmed.
     """
     row = (
         get_object_or_404(filter_applicable_to(Route.objects.all(), cluster), pk=route_id)

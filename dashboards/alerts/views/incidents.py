@@ -49,8 +49,8 @@ _TIMELINE_LABELS = {
 def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List open and pending incidents, worst first, and resolved ones.
 
-    Template `dashboards/incidents.html`: `open`, `pending`, `resolved` (IncidentView), `muted_count`: how many of `open` the
-    badge does not count, `evaluated_at`, `evaluated_age_ms`: time of the last evaluation of the rules.
+    Template `dashboards/incidents.html`: `open`, `pending`, `resolved` (IncidentView), `muted_count`: how many of
+    `open` the badge does not count, `evaluated_at`, `evaluated_age_ms`: time of the last evaluation of the rules.
     """
     now = record_reader.current_time()
     url_prefix = url_prefix_of(cluster)
@@ -113,11 +113,12 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
 
-    Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None), `heartbeat_at`:
-    time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the newest poll, `prior_changes` (PriorChange),
-    `common_attributes`, `agents` (AgentRow), `more_agent_count`, `events`, `deliveries`, `runbook`, `rule_names`, `figures`
-    (incident_figures.build_figures); `reconnect_query`: of the reconnect page, or `reconnect_refusal`: why there is none;
-    `is_fleet_data_stale`: the fleet data is too old to list the affected agents.
+    Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
+    `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
+    newest poll, `prior_changes` (PriorChange), `common_attributes`, `agents` (AgentRow), `more_agent_count`, `events`,
+    `deliveries`, `runbook`, `rule_names`, `figures` (incident_figures.build_figures); `reconnect_query`: of the
+    reconnect page, or `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list
+    the affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -132,8 +133,12 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     )
     context: dict[str, Any] = {
         "page": "incidents",
-        "incident": alert_presenters.present_incident(row, now, url_prefix_of(cluster), active_silences=active_silences),
-        "next_notification": alert_presenters.next_notification_of(row, rules, now, store.read_routes(cluster), active_silences),
+        "incident": alert_presenters.present_incident(
+            row, now, url_prefix_of(cluster), active_silences=active_silences
+        ),
+        "next_notification": alert_presenters.next_notification_of(
+            row, rules, now, store.read_routes(cluster), active_silences
+        ),
         "events": [_event_context_of(entry, now) for entry in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
             alert_presenters.delivery_row_of(entry, now, is_limited_user=is_limited_user)
@@ -217,7 +222,7 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
         return render(
             request,
             "403.html",
-            {"exception": "Not allowed: this action needs the role operator."},
+            {"reason": "Not allowed: this action needs the role operator."},
             status=403,
         )
     now, username = record_reader.current_time(), user.get_username()

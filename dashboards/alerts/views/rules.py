@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts.forms import LabelForm, RuleForm
-from dashboards.fleet import history as alert_history
+from dashboards.fleet import history as fleet_history
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
@@ -47,8 +47,9 @@ _BACKTEST_DAYS = 7
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List alert rules and agent labels; POST with `do`: label, unlabel, import.
 
-    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `is_overridden`, `severity`, `has_threshold`: the rule
-    has a threshold in agents; `pending_time`, `group_wait`, `repeat_interval`: durations as text), `labels`, `label_form`, `can_change`.
+    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `is_overridden`, `severity`, `has_threshold`:
+    the rule has a threshold in agents; `pending_time`, `group_wait`, `repeat_interval`: durations as text), `labels`,
+    `label_form`, `can_change`.
     """
     form = LabelForm()
     if request.method == "POST":
@@ -242,7 +243,7 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     if rule.kind in backtest.UNSUPPORTED_REASONS:
         return backtest.UNSUPPORTED_REASONS[rule.kind], []
     now = record_reader.current_time()
-    history = alert_history.read_backtest_history(
+    history = fleet_history.read_backtest_history(
         cluster, now, _BACKTEST_DAYS, with_instances=rule.kind in backtest.INSTANCE_RULE_KINDS
     )
     if not history.days:

@@ -183,7 +183,7 @@ def _read_desired_config(
     cluster: str, current: NetworkingRevision, body: NetworkingPlanRequest
 ) -> NetworkingConfig:
     """Return the requested config. Raises ChangeRefusedError, with problems by field."""
-    if sum(field_value is not None for field_value in (body.fields, body.spec, body.revision)) != 1:
+    if sum(body_field is not None for body_field in (body.fields, body.spec, body.revision)) != 1:
         raise ChangeRefusedError(
             "send exactly one of: fields, spec, revision", {"fields": "exactly one of the three is required"}
         )
@@ -194,7 +194,7 @@ def _read_desired_config(
             return config_yaml.from_document({"spec": body.spec}, strict=True).config
     except NetworkingConfigError as error:
         raise ChangeRefusedError(
-            str(error), {field_value.key: field_value.sentence for field_value in error.problems}
+            str(error), {problem.key: problem.sentence for problem in error.problems}
         ) from None
     revision = body.revision or ""
     row = NetworkingRevision.objects.filter(cluster=cluster, revision=revision.replace("\0", "")).first()

@@ -33,8 +33,9 @@ _MAX_EXPORT_ROWS = 50_000
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `time_ranges`,
-    `older_url`, `export_query`."""
+    """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`,
+    `time_ranges`, `older_url`, `export_query`.
+    """
     query = AuditQuery.from_parameters(request.GET.dict())
     rows = list(_find_entries(request, query, cluster)[: PAGE_SIZE + 1])
     parameters = request.GET.copy()

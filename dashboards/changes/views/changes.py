@@ -43,8 +43,8 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
 
-    Template `dashboards/change.html`: `page`, `change`, `question`, `requirements`, `entries`, `busy_reason`, `can_act`,
-    `can_approve`, `can_undo`, `problems`, `reason`, `confirmation`, and those of `presenters.context_of`.
+    Template `dashboards/change.html`: `page`, `change`, `question`, `requirements`, `entries`, `busy_reason`,
+    `can_act`, `can_approve`, `can_undo`, `problems`, `reason`, `confirmation`, and those of `presenters.context_of`.
     """
     row = Change.objects.select_related("cluster", "undoes").filter(cluster=cluster, pk=change_id).first()
     if row is None:

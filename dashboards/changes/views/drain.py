@@ -27,9 +27,9 @@ from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form (GET), or drain or undrain the instance (POST with `action`: `drain` or `undrain`).
 
-    Template `dashboards/drain.html`: the frame's, `card` (InstanceCard), `row` (Drain or None), `is_drained` (it drains,
-    or a drain was requested), `is_last_of_kind` (no other instance of its kind accepts connections), `is_cut_off` (Refloat cannot
-    reach its agents), `form`, `state_history` (InstanceStateChangeRow).
+    Template `dashboards/drain.html`: presenters.live_page_context_of, `card` (InstanceCard), `row` (Drain or None),
+    `is_drained` (it drains, or a drain was requested), `is_last_of_kind` (no other instance of its kind accepts
+    connections), `is_cut_off` (Refloat cannot reach its agents), `form`, `state_history` (InstanceStateChangeRow).
     """
     now = record_reader.current_time()
     target_instance = find_target_instance(cluster, instance_id, now)
@@ -56,7 +56,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         messages.success(request, f"Request sent: {view.facts.name} will {effect_text} within seconds.")
         return redirect(f"{url_prefix_of(cluster)}/")
     context = {
-        "card": presenters.instance_card_of(view, now, target_instance.names),
+        "card": presenters.instance_card_of(view, now, target_instance.instance_names),
         "row": row,
         "is_drained": view.drain_request is not None or (row is not None and row.is_drained),
         # Agents of an unreachable auth can still move: requests reach them through their tunnels.
@@ -65,5 +65,5 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         "form": form,
         "state_history": history.read_instance_state_changes(cluster, instance_id, now),
     }
-    frame = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "fleet")
-    return render(request, "dashboards/drain.html", frame | context)
+    page_context = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "fleet")
+    return render(request, "dashboards/drain.html", page_context | context)

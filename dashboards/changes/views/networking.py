@@ -63,8 +63,8 @@ class EditorTab:
 def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the config, or (POST) preview a change, switch between form and YAML, rebase, or restore a revision.
 
-    Template `dashboards/networking.html`: `page`, `networking_reading`, `current`, `tab` (EditorTab), `revisions`, `is_file_managed`
-    (managed by the auths' config file), `can_change`.
+    Template `dashboards/networking.html`: `page`, `networking_reading`, `current`, `tab` (EditorTab), `revisions`,
+    `is_file_managed` (managed by the auths' config file), `can_change`.
     """
     networking_reading = networking.last_reading_of(cluster)
     if networking_reading is None or networking_reading.current is None:

@@ -28,8 +28,8 @@ from fleet.vocabulary.instances import InstanceKind
 def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form, or (POST) plan a campaign.
 
-    Template `dashboards/reconnect.html`: `page`, `form_values`, `fields` (name, label, unit, value, low, high, problem),
-    `window`, `proxies`, `auths`, `connection` (selected connection), `problems`, `sentence`, `busy_reason`.
+    Template `dashboards/reconnect.html`: `page`, `form_values`, `fields` (name, label, unit, value, low, high,
+    problem), `window`, `proxies`, `auths`, `connection` (selected connection), `problems`, `sentence`, `busy_reason`.
     """
     form_values = request.POST if request.method == "POST" else request.GET
     problems: dict[str, str] = {}

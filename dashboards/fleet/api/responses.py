@@ -72,16 +72,18 @@ def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
     )
 
 
-def agent_item_of(view: AgentView, instances: Iterable[InstanceView]) -> schemas.AgentItem:
+def agent_item_of(view: AgentView, instance_views: Iterable[InstanceView]) -> schemas.AgentItem:
     """Return one agent of a response."""
     return schemas.AgentItem(
-        **_agent_fields_of(view, {instance_view.facts.id: instance_view for instance_view in instances})
+        **_agent_fields_of(view, {instance_view.facts.id: instance_view for instance_view in instance_views})
     )
 
 
-def agent_items_of(views: Iterable[AgentView], instances: Iterable[InstanceView]) -> list[schemas.AgentItem]:
+def agent_items_of(
+    views: Iterable[AgentView], instance_views: Iterable[InstanceView]
+) -> list[schemas.AgentItem]:
     """Return a list of agents of a response."""
-    views_by_id = {instance_view.facts.id: instance_view for instance_view in instances}
+    views_by_id = {instance_view.facts.id: instance_view for instance_view in instance_views}
     return [schemas.AgentItem(**_agent_fields_of(view, views_by_id)) for view in views]
 
 

@@ -34,9 +34,9 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     """Show one page of the list of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?sort=`,
     `?after=` (cursor).
 
-    Template `dashboards/agents.html`: presenters.frame, `rows` (AgentRow), `selected_states` (slugs), `query`, `proxy`, `auth`,
-    `total_count`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a filter is invalid),
-    `column_heads` (column headers by sort key), `sort`, `csv_url`.
+    Template `dashboards/agents.html`: presenters.live_page_context_of, `rows` (AgentRow), `selected_states` (slugs),
+    `query`, `proxy`, `auth`, `total_count`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a
+    filter is invalid), `column_heads` (column headers by sort key), `sort`, `csv_url`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -62,8 +62,8 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "column_heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORT_KEYS},
         "csv_url": f"{url_prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
     }
-    frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
-    return render(request, "dashboards/agents.html", frame | context, status=400 if error else 200)
+    page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/agents.html", page_context | context, status=400 if error else 200)
 
 
 @requires(Permission.VIEW_FLEET)
@@ -98,9 +98,9 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one agent; with `?card`, only the card for the side panel of the map.
 
-    Template `dashboards/agent.html`: presenters.frame, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
-    (label, value), `report` (AgentReportView or None), `history` (StateChangeRow, newest first), `retirement` (or
-    None), `can_act`. Template `dashboards/_agent_card.html`: `agent`.
+    Template `dashboards/agent.html`: presenters.live_page_context_of, `agent` (AgentRow), `tunnels` (AgentTunnel),
+    `evidence` as (label, value), `report` (AgentReportView or None), `history` (AgentStateChangeRow, newest first),
+    `retirement` (or None), `can_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -117,8 +117,8 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     context["history"] = presenters.state_change_rows_of(
         Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGE_LIMIT], now
     )
-    frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
-    return render(request, "dashboards/agent.html", frame | context)
+    page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/agent.html", page_context | context)
 
 
 def _select_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:

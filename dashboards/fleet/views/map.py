@@ -22,11 +22,11 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the page of the map; the states come by the socket.
 
-    Template `dashboards/map.html`: presenters.frame, `figure` (figures.map_figure).
+    Template `dashboards/map.html`: presenters.live_page_context_of, `figure` (figures.build_map_figure).
     """
     now = record_reader.current_time()
-    frame = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "map")
-    return render(request, "dashboards/map.html", frame | {"figure": figures.build_map_figure()})
+    page_context = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "map")
+    return render(request, "dashboards/map.html", page_context | {"figure": figures.build_map_figure()})
 
 
 @requires(Permission.VIEW_FLEET)

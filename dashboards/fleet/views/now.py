@@ -23,7 +23,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show agents by state, auths, proxies and current causes.
 
-    Template `dashboards/fleet.html`: presenters.frame, `auths` and `proxies` (InstanceCard), `causes`
+    Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `causes`
     (UninhibitedCause) and `can_act`.
     """
     now = record_reader.current_time()

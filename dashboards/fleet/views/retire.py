@@ -26,8 +26,8 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form (GET), or retire or reinstate the agent (POST with `action`: `retire` or `reinstate`).
 
-    Template `dashboards/retire.html`: presenters.frame, `agent` (AgentRow), `is_retired`, `retirement`, `is_alive` (it has
-    a heartbeat or live tunnel), `form`.
+    Template `dashboards/retire.html`: presenters.live_page_context_of, `agent` (AgentRow), `is_retired`, `retirement`,
+    `is_alive` (it has a heartbeat or live tunnel), `form`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -55,5 +55,5 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     context = presenters.agent_context_of(explanation, now) | {
         "is_retired": is_retired, "retirement": retirement, "is_alive": agent_is_alive, "form": form,
     }  # fmt: skip
-    frame = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
-    return render(request, "dashboards/retire.html", frame | context)
+    page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/retire.html", page_context | context)

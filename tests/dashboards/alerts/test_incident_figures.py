@@ -10,18 +10,18 @@ from fleet.vocabulary.verdicts import State
 from tests.fakes.reader import FakeReader
 
 
-def test_crossing_chart_shows_affected_share_by_proxy_and_auth() -> None:
+def test_heat_map_shows_affected_share_by_proxy_and_auth() -> None:
     """The worst row is on top; a cell without agents is empty, not 0 %."""
     now = time.time()
     table = FakeReader([State.HEALTHY, State.STRANDED] * 5, as_of=now).table("default", now)
     figures = build_figures(table, np.array([1, 3, 5]))
     assert figures is not None
-    crossing_chart = figures["crossing"]
-    assert crossing_chart["rows"][0] == "proxy-2"
-    worst = crossing_chart["z"][0]
+    heat_map = figures["heat_map"]
+    assert heat_map["rows"][0] == "proxy-2"
+    worst = heat_map["z"][0]
     assert max(value for value in worst if value is not None) == 60.0
-    assert "3 of 5" in crossing_chart["table"][0]["cells"]
-    assert crossing_chart["hidden_count"] == 0
+    assert "3 of 5" in heat_map["table"][0]["cells"]
+    assert heat_map["hidden_count"] == 0
 
 
 def test_ribbons_count_every_agent_once() -> None:

@@ -82,7 +82,7 @@ def test_narrow_adds_form_fields() -> None:
 def test_page_cuts_and_ends(table: FleetTable) -> None:
     """Pages follow each other without gap or overlap, also when the last one is full."""
     first = agent_query.select_page(table, AgentQuery(), cursor=None, limit=3)
-    assert (first.indices, first.total) == ((0, 1, 2), 5)
+    assert (first.indices, first.total_count) == ((0, 1, 2), 5)
     second = agent_query.select_page(table, AgentQuery(), cursor=first.next_cursor, limit=2)
     assert (second.indices, second.next_cursor) == ((3, 4), None)
 

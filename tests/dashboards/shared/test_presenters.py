@@ -75,7 +75,7 @@ def test_instance_cards_as_people_count() -> None:
     assert (silent.state, silent.heartbeat_age_ms, silent.ttl_ms) == (InstanceState.SILENT, 3000, 10_000)
     assert silent.unhealthy_counts == ((State.STRANDED, 1),)
     unread = presenters.instance_card_of(replace(views[2], is_list_fresh=False), NOW, {})
-    assert (silent.is_unlisted, unread.is_unlisted) == (False, True)
+    assert (silent.is_list_stale, unread.is_list_stale) == (False, True)
 
 
 def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:

@@ -37,7 +37,7 @@ class _PlayerSetup:
         self.player = IncidentPlayer(self.incidents, 100.0, self.run, self.lines.append)
 
     def run(self, incident: DemoIncident) -> subprocess.Popen[bytes]:
-        self.commands.append(f"{incident.command} {incident.name}")
+        self.commands.append(f"{incident.command} {incident.member_name}")
         process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({self.code})"])
         process.wait()
         return process
@@ -45,7 +45,7 @@ class _PlayerSetup:
 
 def test_first_incident_happens_within_two_minutes() -> None:
     """A new user of the demo soon sees an incident."""
-    assert select_incidents(3, 4)[0].at < 120
+    assert select_incidents(3, 4)[0].offset_seconds < 120
 
 
 def test_script_undoes_all_faults() -> None:
@@ -53,16 +53,16 @@ def test_script_undoes_all_faults() -> None:
     pending_commands: set[tuple[str, str]] = set()
     for incident in select_incidents(3, 4):
         if incident.command in _REVERSE_COMMANDS:
-            pending_commands.add((_REVERSE_COMMANDS[incident.command], incident.name))
+            pending_commands.add((_REVERSE_COMMANDS[incident.command], incident.member_name))
         else:
-            pending_commands.remove((incident.command, incident.name))
+            pending_commands.remove((incident.command, incident.member_name))
 
     assert not pending_commands
 
 
 def test_script_is_sorted_and_within_its_period() -> None:
     """A period ends before the next one begins."""
-    times = [incident.at for incident in select_incidents(3, 4)]
+    times = [incident.offset_seconds for incident in select_incidents(3, 4)]
 
     assert times == sorted(times)
     assert times[-1] < SCRIPT_PERIOD_SECONDS
@@ -76,7 +76,7 @@ def test_script_uses_existing_commands() -> None:
 
 def test_script_of_small_fleet_uses_existing_instances() -> None:
     """No incident names an instance that the fleet lacks."""
-    assert {incident.name for incident in select_incidents(1, 1)} == {"proxy-1", "auth-1"}
+    assert {incident.member_name for incident in select_incidents(1, 1)} == {"proxy-1", "auth-1"}
 
 
 def test_player_runs_an_incident_once_at_its_time() -> None:

@@ -27,7 +27,7 @@ function line(c, x1, y1, x2, y2) {
 }
 
 export class Marks {
-  /** figure: dashboards.figures.map_figure(). */
+  /** figure: dashboards.fleet.figures.build_map_figure(). */
   constructor(canvas, figure) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");

@@ -8,7 +8,7 @@ import { STATES, STRANDED } from "./fleet-state.js";
 const BLURS = /Version\/[\d.]+.*Safari/.test(navigator.userAgent);
 
 export class Plot {
-  /** figure: dashboards.figures.map_figure(). */
+  /** figure: dashboards.fleet.figures.build_map_figure(). */
   constructor(element, figure) {
     this.element = element;
     this.figure = figure;
