@@ -416,8 +416,7 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
     "--closing-wait-max",
     type=node_flags.DURATION,
     default=None,
-    help="Longest wait before an agent gracefully closes a tunnel that it does not need. Default: from the networking "
-    "config.",
+    help="Longest wait before an agent closes an excess tunnel. Default: from the networking config.",
 )
 @click.option("--diag-listen", type=ADDRESS, default=None, help="Listen address of /metrics. Default: none.")
 @agent_services.service_option
