@@ -8,8 +8,8 @@ docs/reference/campaigns.md.
 from __future__ import annotations
 
 from collections.abc import Collection
+from hashlib import blake2b
 from typing import Protocol
-from zlib import crc32
 
 import numpy as np
 from typing_extensions import override
@@ -99,6 +99,14 @@ class CampaignSnapshot:
         return instance_id if instance is None else instance.name
 
 
+def _rank_of(agent_id: str, proxy_id: str) -> bytes:
+    """Return the rank of a proxy for an agent: each of n proxies ranks first for one n-th of the agents.
+
+    Not a CRC: it is linear, so that one proxy of three would rank first for half of the agents.
+    """
+    return blake2b(f"{agent_id} {proxy_id}".encode(), digest_size=8).digest()
+
+
 class MoveStrategy(Protocol):
     """How one campaign moves its agents."""
 
@@ -176,7 +184,7 @@ class TunnelMoveStrategy(MoveStrategy):
             agent.proxies & self._proxies_to_leave or agent.proxies,
             key=lambda proxy_id: (
                 proxy_id in snapshot.proxies and snapshot.proxies[proxy_id].is_usable,
-                crc32(f"{agent_id} {proxy_id}".encode()),
+                _rank_of(agent_id, proxy_id),
                 proxy_id,
             ),
         )
@@ -275,7 +283,7 @@ class AuthMoveStrategy(MoveStrategy):
             key=lambda proxy_id: (
                 proxy_id in avoided_proxies,
                 not snapshot.proxies[proxy_id].is_usable,
-                crc32(f"{proxy_id} {agent_id}".encode()),
+                _rank_of(agent_id, proxy_id),
                 proxy_id,
             ),
         )

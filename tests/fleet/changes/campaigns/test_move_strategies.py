@@ -287,9 +287,9 @@ def test_proxy_to_leave_is_the_given_or_a_sick_one() -> None:
     assert {choose("q", "p", "q", agent_id=f"agent-{n}") for n in range(20)} == {"q"}
     assert {choose("", "p", "old", agent_id=f"agent-{n}") for n in range(20)} == {"old"}
     assert {choose("x", "p", "lost", agent_id=f"agent-{n}") for n in range(20)} == {"lost"}
-    agent_ids = (str(uuid5(NAMESPACE_DNS, f"agent-{n}")) for n in range(200))
-    counts = Counter(choose("x", "p", "q", agent_id=agent_id) for agent_id in agent_ids)
-    assert min(counts["p"], counts["q"]) > 60
+    agent_ids = (str(uuid5(NAMESPACE_DNS, f"agent-{n}")) for n in range(600))
+    counts = Counter(choose("", "r", "s", "t", agent_id=agent_id) for agent_id in agent_ids)
+    assert all(160 < counts[proxy_id] < 240 for proxy_id in "rst"), counts
 
 
 @pytest.mark.parametrize(
