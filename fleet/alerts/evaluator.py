@@ -333,7 +333,7 @@ def _mark_unreceived(
         key = notification.incident.key
         if notification.kind is NotificationKind.RESOLVED:
             has_receiver = key in incident_rows and any(
-                store.read_notified_channels(incident_rows[key]).values()
+                store.sends_resolved_by_channel(incident_rows[key]).values()
             )
         else:
             has_receiver = bool(

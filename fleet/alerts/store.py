@@ -270,7 +270,7 @@ def enqueue_deliveries(
     )
 
 
-def read_notified_channels(row: Incident) -> dict[int, bool]:
+def sends_resolved_by_channel(row: Incident) -> dict[int, bool]:
     """Return the channels with deliveries of an incident, and whether they take resolved notifications."""
     deliveries = alerting.Delivery.objects.filter(incident=row, channel__cluster__in=("", row.cluster_id))
     channel_rows = deliveries.values_list("channel", "channel__send_resolved")
@@ -286,7 +286,7 @@ def plan_resolved_receivers(
     """
     return {
         channel: planned_receivers.get(channel, (now, ""))
-        for channel, sends_resolved in read_notified_channels(row).items()
+        for channel, sends_resolved in sends_resolved_by_channel(row).items()
         if sends_resolved
     }
 

@@ -122,7 +122,7 @@ def _match_unreachable(s: Situation) -> Diagnosis | None:
         return _diagnose_unknown()
     if s.has_live_heartbeat:
         return Diagnosis(State.STRANDED, Reason.NO_TUNNEL, outlook=UNCLEAR)
-    if s.resource is ResourceState.UNCLEAR or _depends_on_unknown(s):
+    if s.resource is ResourceState.UNCLEAR or _depends_on_unknown_instance(s):
         return _diagnose_unknown()
     return Diagnosis(State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
 
@@ -156,7 +156,7 @@ def _diagnose_stranded_with_tunnel(s: Situation) -> Diagnosis:
     return Diagnosis(State.STRANDED, Reason.RESOURCE_EXPIRED, outlook=UNCLEAR)
 
 
-def _depends_on_unknown(s: Situation) -> bool:
+def _depends_on_unknown_instance(s: Situation) -> bool:
     dependencies = (*s.recent_proxies, *(index for index in (s.auth, s.via_proxy) if index is not None))
     return any(s.frame.state_of(index) is InstanceState.UNKNOWN for index in dependencies)
 

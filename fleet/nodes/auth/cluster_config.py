@@ -66,7 +66,7 @@ class ClusterConfigServicer:
         self, request: clusterconfig_pb2.UpdateClusterNetworkingConfigRequest, context: Context
     ) -> Message:
         """Write the config if the stored revision is the one that the caller read."""
-        config = await self._read_request(request, "update", context)
+        config = await self._admit_and_read_config(request, "update", context)
         revision = config.metadata.revision
         networking_config.finalize(config, Origin.DYNAMIC, _new_revision())
         if not await self._put(config, context, "is", revision):
@@ -85,7 +85,7 @@ class ClusterConfigServicer:
         self, request: clusterconfig_pb2.UpsertClusterNetworkingConfigRequest, context: Context
     ) -> Message:
         """Write the config, whatever is stored."""
-        config = await self._read_request(request, "upsert", context)
+        config = await self._admit_and_read_config(request, "upsert", context)
         networking_config.finalize(config, Origin.DYNAMIC, _new_revision())
         await self._put(config, context)
         return self._record_write("upsert", config)
@@ -111,7 +111,7 @@ class ClusterConfigServicer:
             f"the networking config changed {_RESET_TRIES} times during the reset; try again",
         )
 
-    async def _read_request(
+    async def _admit_and_read_config(
         self,
         request: clusterconfig_pb2.UpdateClusterNetworkingConfigRequest
         | clusterconfig_pb2.UpsertClusterNetworkingConfigRequest,

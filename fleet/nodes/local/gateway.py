@@ -16,7 +16,7 @@ from fleet.protocol.retry.policy import RetryReason
 AUTHS_BACKEND = "auths"
 AUTHS_PORT = 3025
 _ROUTES_FILE_NAME = "routes.yaml"
-_CONFIG_SERVICE = "teleport.clusterconfig.v1.ClusterConfigService"
+_CLUSTER_CONFIG_SERVICE = "teleport.clusterconfig.v1.ClusterConfigService"
 _READ_METHOD = "GetClusterNetworkingConfig"
 
 
@@ -25,8 +25,8 @@ def make_routes() -> tuple[GRPCRoute, ...]:
     backends = (BackendRef(AUTHS_BACKEND, AUTHS_PORT),)
     timeouts = Timeouts(GepDuration.read("4s"), GepDuration.read("1500ms"))
     retry = Retry((RetryReason.UNAVAILABLE, RetryReason.DEADLINE_EXCEEDED), 2, GepDuration.read("50ms"))
-    read_rule = GRPCRouteRule((Match(_CONFIG_SERVICE, _READ_METHOD),), retry, timeouts, backends)
-    write_rule = GRPCRouteRule((Match(_CONFIG_SERVICE),), None, Timeouts(timeouts.request), backends)
+    read_rule = GRPCRouteRule((Match(_CLUSTER_CONFIG_SERVICE, _READ_METHOD),), retry, timeouts, backends)
+    write_rule = GRPCRouteRule((Match(_CLUSTER_CONFIG_SERVICE),), None, Timeouts(timeouts.request), backends)
     return (GRPCRoute("operators", rules=(read_rule, write_rule)),)
 
 

@@ -27,7 +27,7 @@ from fleet.transport.tunnel.stream import TunnelStream
 #: Seconds for which the list of auths is cached: 1,000 agents that connect at once need only one lookup.
 _REFRESH_INTERVAL = 0.5
 #: Timeout of `/readyz`, seconds. An auth that does not respond in time is not ready.
-_READY_TIMEOUT = 0.5
+_READYZ_TIMEOUT = 0.5
 _DIAL_TIMEOUT = 2.0
 _POLICY = SessionPolicy()
 
@@ -95,7 +95,7 @@ class AuthSessionHandler:
                 for server in servers
                 if (address := self._instance.parse_resource_address(server, server.spec.addr))
             ]
-        timeout = aiohttp.ClientTimeout(total=_READY_TIMEOUT)
+        timeout = aiohttp.ClientTimeout(total=_READYZ_TIMEOUT)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             ready = await asyncio.gather(*(_is_ready(session, diag) for _, diag in endpoints))
         self._auths = [

@@ -58,7 +58,7 @@ class _RequestError(Exception):
 class AuthPresence:
     """Registration of a proxy through an auth: an `instance.Presence`."""
 
-    start_timeout = _START_TIMEOUT
+    first_heartbeat_timeout = _START_TIMEOUT
 
     def __init__(self, instance: Instance, auth_addresses: Sequence[tuple[str, int]] = ()) -> None:
         """Raises NodeStartError if the TLS files cannot be used."""

@@ -83,7 +83,7 @@ class Presence(Protocol):
     """Where an instance registers, and how it writes its resource."""
 
     #: Seconds that the first heartbeat may wait for an auth.
-    start_timeout: float
+    first_heartbeat_timeout: float
 
     async def put(self, server: types_pb2.ServerV2) -> None:
         """Write the resource. Raises BackendUnavailableError."""
@@ -269,7 +269,7 @@ class Instance:
                 wait = self.schedule.retry_interval
 
     async def _send_first_heartbeat(self) -> None:
-        deadline, timeout_count = time.monotonic() + self.presence.start_timeout, 0
+        deadline, timeout_count = time.monotonic() + self.presence.first_heartbeat_timeout, 0
         while True:
             try:
                 return await self._send_heartbeat()
@@ -321,7 +321,7 @@ class Instance:
 class _BackendPresence:
     """Writes the instance's resource to the backend directly."""
 
-    start_timeout = 0.0
+    first_heartbeat_timeout = 0.0
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance

@@ -28,7 +28,7 @@ _RESYNC_TTLS = 10.0
 _GATHER_TTLS = 0.2
 _READ_TTLS = 0.1
 #: A heartbeat observed at most so long ago, in TTLs, is sent with the whole TTL.
-_FRESH_TTLS = 0.05
+_FRESH_AGE_TTLS = 0.05
 #: Granularity of remaining lifetimes, in TTLs: rounding down lets tunnels share one message.
 _GRAIN_TTLS = 0.01
 
@@ -176,7 +176,7 @@ def detection_seconds(ttl: float, *, compact: bool) -> float:
 
     Every list carries the rest of the lifetime since the last heartbeat was observed, so repeats do not extend it.
     """
-    return ttl * (1 + _FRESH_TTLS * compact) + read_interval(ttl, compact=compact)
+    return ttl * (1 + _FRESH_AGE_TTLS * compact) + read_interval(ttl, compact=compact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class Publisher:
         return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in proxies_with_ttl if ttl > 0)
 
     def _is_fresh(self, entry: _ProxyEntry, now: float) -> bool:
-        return now - entry.heartbeat_at <= _FRESH_TTLS * self.ttl
+        return now - entry.heartbeat_at <= _FRESH_AGE_TTLS * self.ttl
 
     def _remaining_ttl(self, entry: _ProxyEntry, now: float) -> float:
         """Return the rest of a proxy's lifetime in seconds, at most our TTL; 0 when it is over.

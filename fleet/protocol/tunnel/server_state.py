@@ -81,9 +81,9 @@ class ClientConnection:
     subscriptions: set[str] = field(default_factory=set)
     tags: Tags = field(default_factory=lambda: Tags(1))
     #: Sessions requested by this server, by its tag.
-    outgoing_requests: dict[int, ServerRequest] = field(default_factory=dict)
+    outgoing_requests: dict[int, OutgoingRequest] = field(default_factory=dict)
     #: Sessions requested by the client, by the client's tag.
-    incoming_requests: dict[int, ClientRequest] = field(default_factory=dict)
+    incoming_requests: dict[int, IncomingRequest] = field(default_factory=dict)
     #: Tags of open streams.
     open_tags: set[int] = field(default_factory=set)
     #: Number of open streams that the client requested.
@@ -91,7 +91,7 @@ class ClientConnection:
 
 
 @dataclass(eq=False, slots=True)
-class ClientRequest:
+class IncomingRequest:
     """A session that a client requested."""
 
     target: Target
@@ -100,13 +100,15 @@ class ClientRequest:
 
 
 @dataclass(eq=False, slots=True)
-class ServerRequest:
+class OutgoingRequest:
     """A session that this server requested: from one client, or from the first of several that opens it."""
 
     target: Target
     pending_tags: dict[ClientConnection, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
+
+_SessionRequest = OutgoingRequest | IncomingRequest
 
 # -- effects -------------------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class QuerySessionHandler:
 class RequestFailed:
     """No client opened the requested session."""
 
-    request: ServerRequest
+    request: OutgoingRequest
     error: str
 
 
@@ -187,7 +189,7 @@ class ServerState:
         self._connections: dict[Hashable, ClientConnection] = {}
         self._owners: dict[Target, ClientConnection] = {}
         # All set-ups have the same time limit, so their deadlines are in order.
-        self._deadlines: deque[tuple[float, ClientConnection, int, ServerRequest | ClientRequest]] = deque()
+        self._deadlines: deque[tuple[float, ClientConnection, int, _SessionRequest]] = deque()
         #: Above this number, deadlines of finished set-ups are removed.
         self._deadline_limit = _MIN_DEADLINE_LIMIT
 
@@ -349,9 +351,9 @@ class ServerState:
 
     def request_session(
         self, target: Target, now: float, to: ClientConnection | None = None
-    ) -> tuple[ServerRequest, list[Effect]]:
+    ) -> tuple[OutgoingRequest, list[Effect]]:
         """Request a session: from `to`, else from the target's owner (0.1: from all clients). Raises TunnelError."""
-        request = ServerRequest(target)
+        request = OutgoingRequest(target)
         effects: list[Effect] = []
         for connection in self._candidates(target, to):
             if len(connection.outgoing_requests) >= self._limits.max_pending_sessions:
@@ -370,13 +372,13 @@ class ServerState:
             raise TunnelError("; ".join(request.errors))
         return request, effects
 
-    def abandon(self, request: ServerRequest) -> None:
+    def abandon(self, request: OutgoingRequest) -> None:
         """Drop a request: its stream is refused from now on."""
         for connection, tag in request.pending_tags.items():
             connection.outgoing_requests.pop(tag, None)
         request.pending_tags.clear()
 
-    def attach_stream(self, connection: ClientConnection, tag: int) -> ServerRequest | Target:
+    def attach_stream(self, connection: ClientConnection, tag: int) -> OutgoingRequest | Target:
         """Assign a new Tunnel stream to a session that this server or the client requested. Raises TunnelError."""
         request = connection.outgoing_requests.pop(tag, None)
         if request is not None:
@@ -419,7 +421,7 @@ class ServerState:
         return effects
 
     def _set_deadline(
-        self, now: float, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest
+        self, now: float, connection: ClientConnection, tag: int, request: _SessionRequest
     ) -> None:
         self._deadlines.append((now + self._limits.set_up_timeout, connection, tag, request))
         if len(self._deadlines) > self._deadline_limit:
@@ -427,9 +429,7 @@ class ServerState:
             self._deadlines = deque(entry for entry in self._deadlines if self._is_pending(*entry[1:]))
             self._deadline_limit = _MIN_DEADLINE_LIMIT + 2 * len(self._deadlines)
 
-    def _is_pending(
-        self, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest
-    ) -> bool:
+    def _is_pending(self, connection: ClientConnection, tag: int, request: _SessionRequest) -> bool:
         # Compare the request itself: a client may reuse a tag, and then the deadline belongs to another session.
         return (connection.outgoing_requests if tag > 0 else connection.incoming_requests).get(tag) is request
 
@@ -468,7 +468,7 @@ class ServerState:
             bridge = self._admit(connection, tag, target)
         except TunnelError as error:
             return [SendToClient(connection, Session(tag, target, error=str(error)))]
-        client_request = connection.incoming_requests[tag] = ClientRequest(target)
+        client_request = connection.incoming_requests[tag] = IncomingRequest(target)
         self._set_deadline(now, connection, tag, client_request)
         return [QuerySessionHandler(connection, tag, target, bridge)]
 

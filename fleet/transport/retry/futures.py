@@ -123,17 +123,17 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
         self._lock = threading.Lock()
         self._cancel_event = threading.Event()
         #: Result: the attempt that the caller gets.
-        self._last_try_future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._final_attempt_future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         # A daemon thread: a call that hangs must not keep the program from exiting.
         threading.Thread(target=self._run, name="retried-call", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._last_try_future.set_result(self._wait_for_last_try())
+            self._final_attempt_future.set_result(self._retry_until_final_attempt())
         except BaseException as error:  # noqa: BLE001 - the caller of result() gets any exception
-            self._last_try_future.set_exception(error)
+            self._final_attempt_future.set_exception(error)
 
-    def _wait_for_last_try(self) -> Any:
+    def _retry_until_final_attempt(self) -> Any:
         while True:
             decision, retry_at = judge(self._retried_call, self._current_call)
             if isinstance(decision, DeadlineExceeded):
@@ -153,7 +153,7 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
     @override
     def cancel(self) -> bool:
         with self._lock:
-            if self._last_try_future.done():
+            if self._final_attempt_future.done():
                 return False
             self._cancel_event.set()
             self._current_call.cancel()
@@ -169,7 +169,7 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
 
     @override
     def done(self) -> bool:
-        return self.cancelled() or self._last_try_future.done()
+        return self.cancelled() or self._final_attempt_future.done()
 
     @override
     def is_active(self) -> bool:
@@ -209,20 +209,20 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
 
     @override
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        if self._last_try_future.done():
+        if self._final_attempt_future.done():
             return False
-        self._last_try_future.add_done_callback(lambda _: callback())
+        self._final_attempt_future.add_done_callback(lambda _: callback())
         return True
 
     @override
     def add_done_callback(self, fn: Callable[[Any], None]) -> None:
-        self._last_try_future.add_done_callback(lambda _: fn(self))
+        self._final_attempt_future.add_done_callback(lambda _: fn(self))
 
     def _await(self, timeout: float | None) -> Any:
         if self.cancelled():
             raise grpc.FutureCancelledError
         try:
-            outcome = self._last_try_future.result(timeout)
+            outcome = self._final_attempt_future.result(timeout)
         except concurrent.futures.TimeoutError:
             raise grpc.FutureTimeoutError from None
         if self.cancelled():

@@ -24,11 +24,11 @@ from fleet.protocol.tunnel.server_state import (
     ClientConnection,
     Effect,
     Limits,
+    OutgoingRequest,
     Peer,
     QuerySessionHandler,
     RequestFailed,
     SendToClient,
-    ServerRequest,
     ServerState,
     TargetAdded,
     TargetRemoved,
@@ -61,11 +61,13 @@ class _Client:
         self.handler_tasks: dict[int, asyncio.Task[None]] = {}
         self.streams: set[ServerStream] = set()
         self.register_task = asyncio.current_task()
+        self.is_ending = False
         self.end_reason = ""
         self.end_timer: asyncio.TimerHandle | None = None
 
     def end(self, reason: str) -> None:
-        """End the Register stream after its pending messages, within a few seconds."""
+        """End the Register stream after its pending messages, within a few seconds; ignore later requests."""
+        self.is_ending = True
         self.end_reason = self.end_reason or reason
         self.outgoing_queue.end()
         if self.register_task is not None and self.end_timer is None:
@@ -119,7 +121,7 @@ class TunnelServer:
         self._on_capabilities = on_capabilities
         self._clients: dict[ClientConnection, _Client] = {}
         self._clients_by_token: dict[str, _Client] = {}
-        self._waiters: dict[ServerRequest, asyncio.Future[TunnelStream]] = {}
+        self._waiters: dict[OutgoingRequest, asyncio.Future[TunnelStream]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def targets(self) -> dict[Target, Peer]:
@@ -186,7 +188,7 @@ class TunnelServer:
 
     async def _read(self, client: _Client, context: Context) -> None:
         try:
-            while (raw := await context.read()) is not grpc.aio.EOF:
+            while (raw := await context.read()) is not grpc.aio.EOF and not client.is_ending:
                 message = codec.decode(self.wire, raw)
                 is_first = self.wire is WireVersion.V0_1 and client.connection.has_handler is None
                 self._apply_effects(self._state.receive(client.connection, message, time.monotonic()))
@@ -235,7 +237,7 @@ class TunnelServer:
             request = self._state.attach_stream(connection, tag)
         except TunnelError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-        target = request.target if isinstance(request, ServerRequest) else request
+        target = request.target if isinstance(request, OutgoingRequest) else request
         session = client.accepted_sessions.pop(tag, None)
         stream = ServerStream(context, target, tag, can_half_close=client.can_half_close)
         stream.on_fault = lambda reason: client.send(
@@ -245,7 +247,7 @@ class TunnelServer:
         try:
             # Sent separately: a write that is cancelled would keep gRPC from sending them, and the end with them.
             await context.send_initial_metadata(())
-            if isinstance(request, ServerRequest):
+            if isinstance(request, OutgoingRequest):
                 self._deliver(request, stream)
                 await asyncio.wait((stream.call_over_future,))
             else:
@@ -253,7 +255,7 @@ class TunnelServer:
                 served_session, session = session, None
                 await _serve(served_session, stream)
         finally:
-            if isinstance(request, ServerRequest):
+            if isinstance(request, OutgoingRequest):
                 self._fail(request, "the client disconnected")
             elif session is not None:
                 call_back(session.discard)
@@ -264,14 +266,14 @@ class TunnelServer:
             with contextlib.suppress(grpc.aio.InternalError):  # the client is gone
                 await context.abort(grpc.StatusCode.ABORTED, stream.abort_reason)
 
-    def _deliver(self, request: ServerRequest, stream: ServerStream) -> None:
+    def _deliver(self, request: OutgoingRequest, stream: ServerStream) -> None:
         waiter = self._waiters.get(request)
         if waiter is None or waiter.done():
             stream.abort("the caller is gone")
         else:
             waiter.set_result(stream)
 
-    def _fail(self, request: ServerRequest, reason: str) -> None:
+    def _fail(self, request: OutgoingRequest, reason: str) -> None:
         waiter = self._waiters.get(request)
         if waiter is not None and not waiter.done():
             waiter.set_exception(TunnelError(reason))

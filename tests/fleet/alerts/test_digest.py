@@ -61,7 +61,7 @@ def test_digest_lists_incidents_of_the_period() -> None:
         "Info (sent in digests only):",
         f"- {_excess_incident().summary[:-1]}: peak 300, for 2 h from 2026-11-24 10:00:00 UTC, still open",
         "Resolved:",
-        "- 207 agents stranded (proxy-1): peak 207, for 17 min from 2026-11-24 09:30:00 UTC",
+        "- 207 agents stranded (proxy-1): peak 207, for 16 min 40 s from 2026-11-24 09:30:00 UTC",
         "Incidents: https://console.example.com/incidents/",
     ]
     assert compose_payload("default", DigestPeriod.DAILY, [critical_incident], _NOW + 2 * _DAY) is None

@@ -127,7 +127,7 @@ def test_enqueue_creates_one_delivery_per_key_and_channel() -> None:
             row, NotificationKind.FIRING, "k/1", {"kind": "firing"}, {channel.pk: (5.0, "quiet hours")}, 1.0
         )
     assert Delivery.objects.count() == 1
-    assert store.read_notified_channels(row) == {channel.pk: False}
+    assert store.sends_resolved_by_channel(row) == {channel.pk: False}
     assert not IncidentEvent.objects.exists()
 
 

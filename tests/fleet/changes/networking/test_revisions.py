@@ -121,7 +121,7 @@ def test_verify_compares_until_the_closing_window_ends(alice: User) -> None:
     revisions.verify(change, replace(table, stale=True), NOW + timedelta(hours=1))
     assert change.state == ChangeState.VERIFYING
     revisions.verify(change, table, NOW + timedelta(hours=1))
-    assert (change.state, change.detail) == ("verified", "2 tunnels closed, expected: 3")
+    assert (change.state, change.detail) == ("verified", "2 tunnels closed, 3 expected")
 
 
 @pytest.mark.usefixtures("read")

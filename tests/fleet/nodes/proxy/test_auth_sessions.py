@@ -96,7 +96,7 @@ async def test_agent_uses_another_proxy_when_its_proxy_stops(plane: Plane) -> No
 
 async def test_ready_auths_are_preferred(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """An auth that is not ready is chosen if there is no other; an auth that does not listen is skipped."""
-    monkeypatch.setattr(auth_sessions, "_READY_TIMEOUT", 30.0)
+    monkeypatch.setattr(auth_sessions, "_READYZ_TIMEOUT", 30.0)
     unready_auth, ready_auth = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
     handler = make_handler(plane)
     unready_auth.instance.process.record_failure("auth")

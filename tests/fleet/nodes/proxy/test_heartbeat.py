@@ -145,7 +145,7 @@ async def test_heartbeat_leaves_frozen_auth_after_the_time_limit(plane: Plane) -
 
 async def test_endless_response_is_limited(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy reads at most 64 KiB of a response."""
-    monkeypatch.setattr(AuthPresence, "start_timeout", 0.0)
+    monkeypatch.setattr(AuthPresence, "first_heartbeat_timeout", 0.0)
 
     async def respond_endlessly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -224,7 +224,7 @@ async def test_start_without_any_auth_fails_with_a_hint(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs of a fleet start in any order; after its start timeout the proxy reports what is missing."""
-    monkeypatch.setattr(AuthPresence, "start_timeout", 0.0)
+    monkeypatch.setattr(AuthPresence, "first_heartbeat_timeout", 0.0)
     with pytest.raises(
         NodeStartError,
         match=r"no auth in the backend advertises an HTTP port \(check that an auth is running",
@@ -236,7 +236,7 @@ async def test_proxy_and_auth_check_each_others_certificate(
     plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With mutual TLS a proxy writes only its own resource, and its auth needs a certificate of an auth."""
-    monkeypatch.setattr(AuthPresence, "start_timeout", 0.0)
+    monkeypatch.setattr(AuthPresence, "first_heartbeat_timeout", 0.0)
     certificates = Certificates(tmp_path)
     auth = await plane.auth(tls=certificates.of("auth-1", "auth"))
     await start_proxy(plane, auth.http_address, tls=certificates.of("proxy-1", "proxy"))

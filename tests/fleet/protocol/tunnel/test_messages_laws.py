@@ -13,7 +13,13 @@ from fleet.protocol.tunnel import client_state as tunnel_client
 from fleet.protocol.tunnel import server_state as tunnel_server
 from fleet.protocol.tunnel.client_state import ClientState
 from fleet.protocol.tunnel.messages import Message, Session, Target, TunnelError, WireVersion
-from fleet.protocol.tunnel.server_state import ClientConnection, Limits, Peer, ServerRequest, ServerState
+from fleet.protocol.tunnel.server_state import (
+    ClientConnection,
+    Limits,
+    OutgoingRequest,
+    Peer,
+    ServerState,
+)
 
 TARGETS = [Target(name, kind) for name in "ab" for kind in ("SSH", "GNMI")]
 LIMITS = Limits(max_pending_sessions=3, set_up_timeout=10, max_targets=3)
@@ -51,7 +57,7 @@ class Tunnels(RuleBasedStateMachine):
         self.clients: list[Client] = []
         self.all: list[Client] = []
         #: The outcome of each session that the server requested; empty while it is pending.
-        self.outcomes: dict[ServerRequest, str] = {}
+        self.outcomes: dict[OutgoingRequest, str] = {}
         self.streams: list[tuple[ClientConnection, int]] = []
 
     # -- effects ---------------------------------------------------------------------------------
@@ -230,7 +236,7 @@ class Tunnels(RuleBasedStateMachine):
             return
         assert client.is_connected
         self.streams.append((client.connection, tag))
-        if isinstance(request, ServerRequest):
+        if isinstance(request, OutgoingRequest):
             assert self.outcomes[request] == "", "answered twice"
             self.outcomes[request] = "opened"
 

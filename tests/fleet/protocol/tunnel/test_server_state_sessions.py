@@ -9,11 +9,11 @@ from fleet.protocol.tunnel.server_state import (
     ClientConnection,
     Effect,
     Limits,
+    OutgoingRequest,
     Peer,
     QuerySessionHandler,
     RequestFailed,
     SendToClient,
-    ServerRequest,
     ServerState,
     TargetRemoved,
 )
@@ -428,7 +428,7 @@ def test_bridge_beside_a_handler() -> None:
 
 
 def test_requests_are_equal_by_identity() -> None:
-    assert ServerRequest(SSH) != ServerRequest(SSH)
+    assert OutgoingRequest(SSH) != OutgoingRequest(SSH)
 
 
 def test_long_refusal_is_cut() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import grpc.aio
 import pytest
 
 from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, WireVersion
-from fleet.protocol.tunnel.server_state import Limits, Peer
+from fleet.protocol.tunnel.server_state import ClientConnection, Limits, Peer
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel import server as server_module
 from fleet.transport.tunnel.handlers import AcceptedSession
@@ -358,6 +359,28 @@ async def test_client_that_reads_nothing_is_ended(ground: Ground, monkeypatch: p
         tunnel._clients[owner].send(bytes(1024 * 1024))
     tunnel.end_client(owner, "enough")
     await eventually(lambda: SSH not in tunnel.targets())
+
+
+async def test_refused_client_registers_nothing(ground: Ground) -> None:
+    """Requests that arrive while the server is ending a client have no effect."""
+    added_targets: list[Target] = []
+
+    def refuse(client: ClientConnection, is_connected: bool) -> None:
+        if is_connected:
+            tunnel.end_client(client, "enough")
+
+    tunnel = TunnelServer(
+        on_client=refuse,
+        on_target=lambda target, is_added: added_targets.append(target) if is_added else None,
+    )
+    address = await ground.server(tunnel)
+    for _ in range(80):
+        register = ground.raw(ground.channel(address), REGISTER)
+        # The call may have ended already.
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
+        await failure_of(register)
+    assert not added_targets
 
 
 async def test_session_that_its_client_cancels_is_discarded(ground: Ground) -> None:
