@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from django.utils import timezone
@@ -22,7 +22,7 @@ class TargetInstance:
 
     cluster: str
     view: InstanceView
-    #: No other instance of the same kind accepts connections.
+    #: No other instance of the same kind accepts connections and is not to be drained.
     is_last_of_kind: bool
     #: Names of all instances of the cluster, by id.
     instance_names: Mapping[str, str]
@@ -39,18 +39,28 @@ def find_target_instance(cluster: str, instance_id: str, now: float) -> TargetIn
     view = next((view for view in views if view.facts.id == instance_id), None)
     if view is None:
         return None
-    same_kind_views = (
+    same_kind_views = [
         other_view
         for other_view in views
         if other_view.facts.kind is view.facts.kind and other_view is not view
+    ]
+    # An instance reports its drain some seconds after the request.
+    requested_ids = frozenset(
+        Drain.objects.filter(cluster=cluster, is_drained=True).values_list("instance", flat=True)
     )
+    has_alternative = any(accepts_connections(other_view, requested_ids) for other_view in same_kind_views)
     names = {other_view.facts.id: other_view.facts.name for other_view in views}
-    return TargetInstance(cluster, view, not any(map(accepts_connections, same_kind_views)), names)
+    return TargetInstance(cluster, view, not has_alternative, names)
 
 
-def accepts_connections(view: InstanceView) -> bool:
-    """Return whether an instance accepts new connections: it is OK and not draining."""
-    return view.state is InstanceState.OK and view.drain_request is None
+def accepts_connections(view: InstanceView, requested_ids: Collection[str] = ()) -> bool:
+    """Return whether an instance accepts new connections: it is OK and not draining.
+
+    `requested_ids`: ids of the instances that an operator drained with Refloat, which may not report the drain yet.
+    """
+    return (
+        view.state is InstanceState.OK and view.drain_request is None and view.facts.id not in requested_ids
+    )
 
 
 def request_drain(

@@ -36,10 +36,19 @@ def instance_command(action: str, *options: Decorator) -> Decorator:
             **command_options: Any,
         ) -> None:
             body, format_sentence = command(**command_options)
-            responses = []
-            for instance_id in find_instance_ids(console, cluster, instances):
+            responses: list[dict[str, Any]] = []
+            instance_ids = find_instance_ids(console, cluster, instances)
+            for id_or_name, instance_id in zip(instances, instance_ids, strict=True):
                 path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/{action}"
-                response = console.post(path, {**body, "reason": reason}, cluster=cluster)
+                try:
+                    response = console.post(path, {**body, "reason": reason}, cluster=cluster)
+                except Failure as failure:
+                    if not responses:
+                        raise
+                    # Earlier instances were changed.
+                    raise Failure(
+                        failure.message.replace("nothing was changed", f"{id_or_name} was not changed")
+                    ) from failure
                 responses.append(response)
                 if not as_json:
                     click.echo(f"{response['name']} {format_sentence(response)}")

@@ -71,3 +71,12 @@ def test_refusal_of_the_console_is_shown(console: FakeConsole) -> None:
     outcome = refloat(console, "drain", "a1", "--reason", "kernel update")
     assert outcome.exit_code == 2
     assert detail in outcome.output
+
+
+def test_refusal_names_the_instance_after_an_earlier_one_was_drained(console: FakeConsole) -> None:
+    """The words "nothing was changed" would be false."""
+    console.responses["/api/v1/instances/a1/drain"] = (409, {"detail": "No other auth accepts connections."})
+    outcome = refloat(console, "drain", "proxy-1", "a1", "--reason", "kernel update")
+    assert outcome.exit_code == 2
+    assert outcome.stdout == "proxy-1 will accept no new connections\n"
+    assert outcome.stderr == "refloat: a1 was not changed: No other auth accepts connections.\n"

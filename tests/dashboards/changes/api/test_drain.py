@@ -101,6 +101,16 @@ def test_last_of_its_kind_must_be_confirmed(
     assert call_api("GET", PATH.replace("id-1", "id-2")).json()["is_draining"] is True
 
 
+def test_requested_drain_counts_before_the_instance_reports_it(call_api: CallApi, tasks: list[str]) -> None:
+    """Of two proxies drained at once the second is refused, until the first is undrained."""
+    other_path = PATH.replace("id-1", "id-2")
+    assert call_api("POST", other_path, BODY).status_code == 200
+    assert call_api("POST", PATH, BODY).status_code == 409
+    assert call_api("POST", other_path, BODY).status_code == 200
+    assert call_api("POST", other_path, {"is_drained": False, "reason": "updated"}).status_code == 200
+    assert call_api("POST", PATH, BODY).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -155,3 +165,5 @@ def test_accepts_connections(fake_reader: FakeReader) -> None:
     view = fake_reader.instances("default", 0.0)[0]
     assert drain.accepts_connections(view)
     assert not drain.accepts_connections(replace(view, drain_request=DrainRequest("disk", 0.0)))
+    assert drain.accepts_connections(view, {"other-id"})
+    assert not drain.accepts_connections(view, {view.facts.id})

@@ -72,7 +72,7 @@ def test_drain_of_the_last_instance_requires_confirmation(
     client: Client, path: str, tasks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without another proxy that accepts connections, the drain must be confirmed."""
-    monkeypatch.setattr(drain, "accepts_connections", lambda _: False)
+    monkeypatch.setattr(drain, "accepts_connections", lambda *_: False)
     assert "No other proxy accepts connections" in client.get(path).content.decode()
     assert client.post(path, {"action": "drain", "reason": REASON}).context["form"].errors["sure"]
     assert client.post(path, {"action": "drain", "reason": REASON, "sure": "on"}).status_code == 302
