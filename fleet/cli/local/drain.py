@@ -12,6 +12,7 @@ import click
 
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import open_channel_to
+from fleet.cli.local.unreachable import explain_unreachable
 from fleet.cli.output import Failure
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
@@ -52,8 +53,9 @@ def _instance_command(*options: Decorator) -> Decorator:
 async def _call_instance(
     record: FleetRecord, name: str, call: Callable[[InstanceAdminClient], Awaitable[None]]
 ) -> None:
-    async with open_channel_to(record, name) as channel:
-        await call(InstanceAdminClient(channel))
+    with explain_unreachable(record, name):
+        async with open_channel_to(record, name) as channel:
+            await call(InstanceAdminClient(channel))
 
 
 _names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from fleet.cli.local.reconnect import find_agent_id, format_advice
 from fleet.cli.main import main
 from fleet.nodes.local import plan as fleet_plan
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
+from fleet.nodes.shared.flags import host_id
 from fleet.processes import pids
 from fleet.processes.supervisor import Supervisor, has_ready_line
+from fleet.transport.admin import ReconnectAdviceResult
 
 
 @pytest.fixture
@@ -56,11 +60,29 @@ def refloat(home: Path, *args: str) -> Result:
     return CliRunner().invoke(main, ["fleet", "reconnect", "--home", str(home), *args])
 
 
+def test_agents_are_given_by_name_or_id() -> None:
+    """Agents of a local fleet have ids that are derived from their names."""
+    agent_id = host_id("default", "agent", "agent-1")
+    assert find_agent_id("default", "agent-1") == agent_id
+    assert find_agent_id("default", agent_id.upper()) == agent_id
+    assert find_agent_id("lab", "agent-1") != agent_id
+
+
+def test_absent_agents_are_shown_as_they_were_given() -> None:
+    """At most five, and none if the proxy sends no ids."""
+    ids = tuple(f"id-{number}" for number in range(7))
+    advice = ReconnectAdviceResult("p", 1, 0, 0, 7, 0, absent_ids=ids)
+    assert format_advice(advice, {"id-0": "agent-1"}) == (
+        "1 agents advised, 7 not connected to this proxy (agent-1, id-1, id-2, id-3, id-4, ...)"
+    )
+    assert format_advice(replace(advice, absent_ids=()), {}).endswith("7 not connected to this proxy")
+
+
 def test_reconnect_prints_the_counts(home: Path) -> None:
     """For each proxy, with the id of the advisory."""
     outcome = refloat(home, "proxy-1", "--agent", "nobody")
     assert outcome.exit_code == 0, outcome.output
-    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in outcome.output
+    assert "proxy-1: 0 agents advised, 1 not connected to this proxy (nobody)" in outcome.output
     rows = json.loads(refloat(home, "proxy-1", "--json", "--id", "mine").stdout)
     assert [(row["name"], row["id"], row["advised_count"]) for row in rows] == [("proxy-1", "mine", 0)]
 
@@ -69,7 +91,7 @@ def test_reconnect_off_an_auth_goes_through_every_proxy(home: Path) -> None:
     """This also works if the auth is unreachable."""
     outcome = refloat(home, "auth-1", "--agent", "nobody")
     assert outcome.exit_code == 0, outcome.output
-    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in outcome.output
+    assert "proxy-1: 0 agents advised, 1 not connected to this proxy (nobody)" in outcome.output
 
 
 @pytest.mark.parametrize(
