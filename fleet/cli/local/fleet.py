@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from fleet.cli.output import Failure, format_table, print_json
 from fleet.nodes.local import faults
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.forward_names import ForwardMode
-from fleet.nodes.local.record import FleetError, FleetRecord, Member
+from fleet.nodes.local.record import FleetError, FleetRecord, Member, NoFleetError
 from fleet.nodes.shared.options import Decorator, combine
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
@@ -114,14 +115,29 @@ def _format_cell(row: dict[str, Any], column: str) -> str:
     return str(row[column])
 
 
-def _add_fault_command(name: str, fault: FaultAction, sentence: str, text: str, *options: Decorator) -> None:
-    """Add a command that injects or ends a fault in each NAME."""
+def _check_members(names: tuple[str, ...], find_member: Callable[[str], Member]) -> None:
+    """Check every name before the first process is changed. Raises FleetError."""
+    try:
+        for name in names:
+            find_member(name)
+    except FleetError as error:
+        raise FleetError(f"nothing was changed: {error}" if len(names) > 1 else str(error)) from error
+
+
+def _add_fault_command(
+    name: str,
+    fault: FaultAction,
+    sentence: str,
+    text: str,
+    *options: Decorator,
+    find_member: Callable[[FleetRecord, str], Member] = FleetRecord.find_member,
+) -> None:
+    """Add a command that injects or ends a fault in each NAME; `find_member` raises FleetError where it cannot."""
 
     def run(cluster: str, home: Path, names: tuple[str, ...], **command_options: Any) -> None:
         with _convert_errors():
             record = fleet_record.load(home, cluster)
-            for member_name in names:
-                record.find_member(member_name)  # check every name before the first fault
+            _check_members(names, functools.partial(find_member, record))
             for member_name in names:
                 fault(record, member_name, **command_options)
                 click.echo(f"{member_name} {sentence}")
@@ -137,14 +153,27 @@ def _blackhole(record: FleetRecord, name: str, *, keep_backend: bool) -> None:
     faults.blackhole(record, name, backend=not keep_backend)
 
 
-_add_fault_command("kill", faults.kill, "was killed", "Kill processes (SIGKILL), as a power failure does.")
+_add_fault_command(
+    "kill",
+    faults.kill,
+    "was killed",
+    "Kill processes (SIGKILL), as a power failure does.",
+    find_member=faults.find_alive,
+)
 _add_fault_command(
     "freeze",
     faults.freeze,
     "is frozen",
     "Freeze processes (SIGSTOP). Their connections stay open, but they do not respond.",
+    find_member=faults.find_alive,
 )
-_add_fault_command("resume", faults.resume, "runs again", "Resume frozen processes (SIGCONT).")
+_add_fault_command(
+    "resume",
+    faults.resume,
+    "runs again",
+    "Resume frozen processes (SIGCONT).",
+    find_member=faults.find_alive,
+)
 _add_fault_command(
     "block-backend",
     _cut_backend,
@@ -183,8 +212,7 @@ def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
     """
     with _convert_errors():
         record = fleet_record.load(home, cluster)
-        for name in names:
-            faults.find_restartable(record, name)  # check every name before the first restart
+        _check_members(names, functools.partial(faults.find_restartable, record))
         for name in names:
             member = faults.restart(fleet_record.load(home, cluster), name, home)
             click.echo(f"{name} runs again (pid {member.pid})")
@@ -196,5 +224,9 @@ def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
 def down(cluster: str, home: Path) -> None:
     """Stop the fleet and all its processes."""
     with _convert_errors():
-        faults.stop_fleet(fleet_record.load(home, cluster))
+        try:
+            record = fleet_record.load(home, cluster)
+        except NoFleetError as error:
+            raise Failure(f"fleet {cluster!r} is not running in {home}: there is nothing to stop") from error
+        faults.stop_fleet(record)
     click.echo(f"fleet {cluster} is down")

@@ -165,7 +165,8 @@ def _set_mode(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: Forwa
         call_control_api(fleet, f"/forwards/{name}/{part}", {"mode": mode.value})
 
 
-def _find_alive(fleet: FleetRecord, name: str) -> Member:
+def find_alive(fleet: FleetRecord, name: str) -> Member:
+    """Return a process that can receive signals. Raises FaultError if it is dead, UnknownNameError."""
     member = fleet.find_member(name)
     if member.state is ProcessState.DEAD:
         raise FaultError(f"{name} (pid {member.pid}) is dead: run `refloat fleet restart {name}`")
@@ -175,7 +176,7 @@ def _find_alive(fleet: FleetRecord, name: str) -> Member:
 def _signal_and_wait(
     fleet: FleetRecord, name: str, signal_number: signal.Signals, state: ProcessState
 ) -> None:
-    member = _find_alive(fleet, name)
+    member = find_alive(fleet, name)
     _signal(member, signal_number)
     # On other systems it is not known whether a process is stopped.
     if sys.platform == "linux" and not _wait_for_state(member.pid, member.born, state, _SIGNAL_TIMEOUT):

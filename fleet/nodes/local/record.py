@@ -110,7 +110,8 @@ def save(home: Path, record: FleetRecord) -> Path:
 def load(home: Path, cluster: str) -> FleetRecord:
     """Return the record of the running fleet. Raises NoFleetError if no fleet runs."""
     path = folder_of(home, cluster) / "fleet.json"
-    message = f"fleet {cluster!r} is not running in {home}: start it with `refloat fleet up`"
+    flags = "" if cluster == "default" else f" --cluster {cluster}"
+    message = f"fleet {cluster!r} is not running in {home}: start it with `refloat fleet up{flags}`"
     try:
         document: dict[str, Any] = json.loads(path.read_text())
         members = tuple(Member(**member) for member in document.pop("members"))

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.cli.local.fleet import restart
+from fleet.cli.main import main
 from fleet.nodes.local import faults, record
 from fleet.nodes.local.faults import FaultError
 from fleet.nodes.local.forward_names import ForwardMode
@@ -130,8 +131,33 @@ def test_restart_checks_all_names_before_it_starts_one(fleet: FleetRecord, tmp_p
     invocation = CliRunner().invoke(restart, ["--home", str(tmp_path), "proxy-2", "proxy-1"])
 
     assert invocation.exit_code == 2
-    assert "proxy-1 is running" in invocation.output
+    assert "nothing was changed: proxy-1 is running" in invocation.output
     assert not faults.restart_request_path(record.folder_of(tmp_path, "default"), "proxy-2").exists()
+
+
+def test_resume_checks_all_names_before_it_resumes_one(fleet: FleetRecord, tmp_path: Path) -> None:
+    """If one process is dead, the others stay frozen, and the error says so."""
+    ended_process = subprocess.Popen(["true"])
+    ended_process.wait()
+    dead_member = replace(fleet.find_member("proxy-1"), name="proxy-2", pid=ended_process.pid, born=0)
+    record.folder_of(tmp_path, "default").mkdir(parents=True)
+    record.save(tmp_path, replace(fleet, members=(*fleet.members, dead_member)))
+    faults.freeze(fleet, "proxy-1")
+
+    invocation = CliRunner().invoke(main, ["fleet", "resume", "--home", str(tmp_path), "proxy-1", "proxy-2"])
+
+    assert invocation.exit_code == 2
+    assert "nothing was changed: proxy-2 (pid " in invocation.stderr
+    assert fleet.find_member("proxy-1").state is ProcessState.FROZEN
+    faults.resume(fleet, "proxy-1")
+
+
+def test_down_of_a_fleet_that_does_not_run_gives_no_command_to_start_it(tmp_path: Path) -> None:
+    """Who stops a fleet does not want another one."""
+    invocation = CliRunner().invoke(main, ["fleet", "down", "--home", str(tmp_path), "--cluster", "lab"])
+    assert invocation.exit_code == 2
+    assert f"fleet 'lab' is not running in {tmp_path}: there is nothing to stop" in invocation.stderr
+    assert "fleet up" not in invocation.stderr
 
 
 def test_faults_on_killed_process_are_refused(fleet: FleetRecord) -> None:

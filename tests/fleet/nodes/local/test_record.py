@@ -64,6 +64,12 @@ def test_load_without_fleet_names_the_command_to_start_one(tmp_path: Path) -> No
         fleet_record.load(tmp_path, "default")
 
 
+def test_load_without_fleet_names_the_cluster_to_start(tmp_path: Path) -> None:
+    """Without the flag, another fleet would start."""
+    with pytest.raises(NoFleetError, match="`refloat fleet up --cluster lab`"):
+        fleet_record.load(tmp_path, "lab")
+
+
 def test_load_of_ended_fleet_is_refused(tmp_path: Path) -> None:
     """A pid that another process has now does not belong to the fleet."""
     save_record(tmp_path, replace(RECORD, born=1))
