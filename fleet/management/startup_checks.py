@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,8 +56,17 @@ def check_port(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise PrepareError(
-            f"cannot listen on {host}:{port} ({error.strerror}): use another --port, or stop the program that uses it"
+            f"cannot listen on {host}:{port} ({error.strerror}): {_listen_hint_of(error)}"
         ) from error
+
+
+def _listen_hint_of(error: OSError) -> str:
+    """Return what to change after an error of listening on --host and --port."""
+    if error.errno == errno.EADDRINUSE:
+        return "use another --port, or stop the program that uses this port"
+    if error.errno == errno.EACCES:
+        return "use another --port, because this user may not use this port"
+    return "use a --host that is a name or an address of this machine"
 
 
 def mask_password(url: str) -> str:
@@ -97,6 +107,11 @@ class RunningRedis:
             return
         try:
             self._valkey = valkey.start(self._data_folder)
+        except valkey.FolderInUseError as error:
+            raise PrepareError(
+                f"another console runs with REFLOAT_HOME={home}: stop that console, or set REFLOAT_HOME to another "
+                "folder"
+            ) from error
         except valkey.ValkeyError as error:
             raise PrepareError(str(error)) from error
         self.url = self._valkey.url

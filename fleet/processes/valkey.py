@@ -46,6 +46,10 @@ class ValkeyError(Exception):
     """The embedded Valkey cannot start; the message says how to fix it."""
 
 
+class FolderInUseError(ValkeyError):
+    """Another process runs an embedded Valkey on this data folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class Valkey:
     """A running embedded Valkey."""
@@ -103,7 +107,7 @@ def find_free_port(host: str = "127.0.0.1") -> int:
 def start(folder: Path, *, port: int | None = None, persist: bool = True) -> Valkey:
     """Start a server with its data in `folder`, on `port` of 127.0.0.1 or on a free port.
 
-    Raises ValkeyError if the server cannot start, or if another server uses this data.
+    Raises ValkeyError if the server cannot start, and FolderInUseError if another server uses this data.
     """
     binary = find_binary()
     try:
@@ -194,23 +198,14 @@ def _lock(folder: Path) -> Iterator[int]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise ValkeyError(
-                        f"another Refloat uses {folder} ({_describe_holder(folder)}): stop it, or set "
-                        "REFLOAT_HOME to another folder"
+                    raise FolderInUseError(
+                        f"another Refloat process uses {folder}: stop that process, or set REFLOAT_HOME to another "
+                        "folder"
                     ) from None
                 time.sleep(0.02)
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _describe_holder(folder: Path) -> str:
-    """Return which Valkey uses `folder`, in words."""
-    try:
-        address = json.loads((folder / "address.json").read_text())
-        return f"its Valkey has pid {address['pid']} and {str(address['url']).rpartition('@')[2]}"
-    except (OSError, ValueError, KeyError):
-        return "its Valkey is starting"
 
 
 def _is_ready(log: Path, log_offset: int) -> bool:

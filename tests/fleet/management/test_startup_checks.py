@@ -70,8 +70,17 @@ def test_port_out_of_range_is_refused(port: int) -> None:
 
 def test_address_of_another_machine_is_refused() -> None:
     """The console cannot listen on it."""
-    with pytest.raises(PrepareError, match=r"cannot listen on 192\.0\.2\.1:"):
+    with pytest.raises(PrepareError, match=r"cannot listen on 192\.0\.2\.1:.*: use a --host"):
         startup_checks.check_port("192.0.2.1", valkey.find_free_port())
+
+
+def test_unknown_host_is_refused_with_the_flag() -> None:
+    """Neither another port nor stopping a program would help."""
+    with pytest.raises(
+        PrepareError, match=r"cannot listen on 1\.2\.3\.4\.5:8000 \(.*\): use a --host"
+    ) as caught:
+        startup_checks.check_port("1.2.3.4.5", 8000)
+    assert "--port" not in str(caught.value)
 
 
 def test_unreachable_redis_is_reported_without_its_password() -> None:
@@ -115,7 +124,7 @@ def embedded_valkey(tmp_path: Path) -> Iterator[RunningRedis]:
 def test_embedded_valkey_runs_until_it_is_stopped(embedded_valkey: RunningRedis, tmp_path: Path) -> None:
     """Without a URL a Valkey is started in the home folder, and a second one is refused."""
     assert redis.Redis.from_url(embedded_valkey.url).ping() is True
-    with pytest.raises(PrepareError, match="another Refloat uses"):
+    with pytest.raises(PrepareError, match=f"another console runs with REFLOAT_HOME={tmp_path}: stop that"):
         RunningRedis(None, tmp_path)
 
     embedded_valkey.stop()
