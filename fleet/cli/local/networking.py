@@ -117,7 +117,12 @@ def _auth_options(command: Command) -> Command:
             )
             command(client=client, **command_options)
         except UnreachableError as error:
-            raise Failure(f"no auth can be reached: {error}. Check --auth, or start the fleet") from error
+            hint = (
+                "Check --auth"
+                if auth
+                else "`refloat fleet ps` shows the state of the auths and of their backend"
+            )
+            raise Failure(f"no auth can serve the networking config: {error}. {hint}") from error
         except (FleetError, NetworkingConfigError, AdminError) as error:
             raise Failure(str(error)) from error
 

@@ -8,6 +8,7 @@ does not check ranges: it accepts a negative interval and misbehaves later. Here
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
@@ -423,12 +424,20 @@ def _find_problems(field: ConfigField, value: FieldValue) -> Iterable[FieldProbl
         and value != 0
         and not field.lowest <= float(value) <= field.highest
     ):
-        lowest, highest, text = (format_value(field, x) for x in (field.lowest, field.highest, value))
-        if field.kind is FieldKind.INTEGER:
-            lowest, highest = int(field.lowest), int(field.highest)
+        lowest, highest = (_format_bound(field, bound) for bound in (field.lowest, field.highest))
+        is_default = field.zero_meaning[:1].isdigit()
         yield FieldProblem(
-            field.key, f"{text} is out of range. Use {lowest} to {highest}, or 0 ({field.zero_meaning})"
+            field.key,
+            f"{format_value(field, value)} is out of range. Use {lowest} to {highest}, or 0 for "
+            f"{'the default of ' if is_default else ''}{field.zero_meaning}",
         )
+
+
+def _format_bound(field: ConfigField, bound: float) -> str:
+    """Return a bound as a person types it: 1h, not 1h0m0s."""
+    if field.kind is FieldKind.INTEGER:
+        return str(int(bound))
+    return re.sub("(?<=[hm])0[ms]", "", durations.format_seconds(bound))
 
 
 def _contradictions(config: NetworkingConfig) -> Iterable[FieldProblem]:

@@ -117,7 +117,10 @@ def test_set_refuses_an_invalid_value_of_every_field(refloat: Any) -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("keep_alive_interval=2h", "keep_alive_interval: 2h0m0s is out of range. Use 1s to 1h0m0s"),
+        (
+            "keep_alive_interval=2h",
+            "keep_alive_interval: 2h0m0s is out of range. Use 1s to 1h, or 0 for the default of 5 min",
+        ),
         ("keepalive=1s", "keepalive: is not a field"),
         ("ssh_dial_timeout", "'ssh_dial_timeout': expected KEY=VALUE"),
     ],
@@ -185,28 +188,32 @@ def test_missing_editor_is_an_error(refloat: Any) -> None:
     assert (outcome.exit_code, "check $EDITOR" in outcome.stderr) == (2, True)
 
 
+def save_record(home: Path, gateway: str, auth: str) -> None:
+    start_ticks = pids.start_ticks(os.getpid())
+    member = Member("auth-1", "auth", os.getpid(), start_ticks, "", grpc=auth)
+    record = FleetRecord(
+        "default",
+        os.getpid(),
+        start_ticks,
+        0.0,
+        0,
+        "",
+        "",
+        "",
+        "",
+        "",
+        members=(member,),
+        gateway=gateway,
+    )
+    fleet_record.folder_of(home, "default").mkdir(parents=True, exist_ok=True)
+    fleet_record.save(home, record)
+
+
 def test_config_is_read_from_the_gateway_or_else_from_an_auth(tmp_path: Path) -> None:
     """An auth is used if the gateway does not respond."""
 
     def revision(gateway: str, auth: str) -> str:
-        start_ticks = pids.start_ticks(os.getpid())
-        member = Member("auth-1", "auth", os.getpid(), start_ticks, "", grpc=auth)
-        record = FleetRecord(
-            "default",
-            os.getpid(),
-            start_ticks,
-            0.0,
-            0,
-            "",
-            "",
-            "",
-            "",
-            "",
-            members=(member,),
-            gateway=gateway,
-        )
-        fleet_record.folder_of(tmp_path, "default").mkdir(parents=True, exist_ok=True)
-        fleet_record.save(tmp_path, record)
+        save_record(tmp_path, gateway, auth)
         outcome = CliRunner().invoke(main, ["fleet", "config", "get", "--home", str(tmp_path)])
         return str(yaml.safe_load(outcome.stdout)["metadata"]["revision"])
 
@@ -228,3 +235,17 @@ def test_unreachable_fleet_is_an_error(tmp_path: Path) -> None:
     assert (unreachable.exit_code, unreachable.stderr.count("\n")) == (2, 1)
     invalid_address = CliRunner().invoke(main, ["fleet", "config", "get", "--auth", "x"])
     assert (invalid_address.exit_code, "--auth" in invalid_address.stderr) == (2, True)
+
+
+def test_auth_that_answers_without_its_backend_is_not_called_unreachable(tmp_path: Path) -> None:
+    """The hint is about --auth only if the flag is given; without it, the fleet's auths were used."""
+    with run_config_auth() as auth:
+        auth.error_code = grpc.StatusCode.UNAVAILABLE
+        save_record(tmp_path, "", auth.address)
+        of_fleet = CliRunner().invoke(main, ["fleet", "config", "get", "--home", str(tmp_path)])
+        of_address = CliRunner().invoke(main, ["fleet", "config", "get", "--auth", auth.address])
+    assert of_fleet.stderr.startswith("refloat: no auth can serve the networking config: ")
+    assert of_fleet.stderr.endswith(
+        ". `refloat fleet ps` shows the state of the auths and of their backend\n"
+    )
+    assert of_address.stderr.endswith(". Check --auth\n")

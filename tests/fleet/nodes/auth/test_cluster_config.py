@@ -137,7 +137,7 @@ async def test_reset_restores_defaults_with_new_revision(stub: Stub) -> None:
     [
         (
             {"spec": {"keep_alive_interval": -1}},
-            "keep_alive_interval: -1ns is out of range. Use 1s to 1h0m0s",
+            "keep_alive_interval: -1ns is out of range. Use 1s to 1h, or 0 for the default of 5 min",
         ),
         ({"spec": {"keep_alive_count_max": 101}}, "keep_alive_count_max: 101 is out of range. Use 1 to 100"),
         ({"spec": {"proxy_listener_mode": 9}}, "proxy_listener_mode: '9' is not a valid choice"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,22 @@ def test_defaults_match_teleport() -> None:
     assert rules.with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering")).agent_connection_count == 1
     assert rules.with_defaults(PEERING).agent_connection_count == 2
     assert rules.with_defaults(replace(PEERING, keep_alive_interval=7.0)).keep_alive_interval == 7.0
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"keep_alive_interval": 0.5}, "500ms is out of range. Use 1s to 1h, or 0 for the default of 5 min"),
+        ({"keep_alive_count_max": 101}, "101 is out of range. Use 1 to 100, or 0 for the default of 3"),
+        ({"client_idle_timeout": 0.5}, "500ms is out of range. Use 1s to 720h, or 0 for never"),
+        ({"ssh_dial_timeout": 660.0}, "11m0s is out of range. Use 1s to 10m, or 0 for the default of 30 s"),
+    ],
+)
+def test_range_error_says_what_zero_means(values: dict[str, Any], problem: str) -> None:
+    """The bounds are in the form that a person types."""
+    with pytest.raises(NetworkingConfigError) as caught:
+        rules.check(replace(NetworkingConfig(), **values))
+    assert [problem.sentence for problem in caught.value.problems] == [problem]
 
 
 @pytest.mark.parametrize(
