@@ -68,15 +68,24 @@ def _parse_connection_kind(text: str, proxy: str, auth: str) -> ConnectionKind:
     if text not in ("", *ConnectionKind):
         problem = "choose tunnel or auth"
         raise ChangeRefusedError(f"connection: {problem}", {"connection": problem})
+    if proxy and auth:
+        raise _create_field_error(
+            "auth",
+            "a proxy and an auth cannot be selected together: a campaign moves either tunnels (select a proxy) or auth "
+            "connections (select an auth)",
+        )
     connection = ConnectionKind(text) if text else ConnectionKind.AUTH if auth else ConnectionKind.TUNNEL
     if auth and connection is ConnectionKind.TUNNEL:
         raise _create_field_error(
-            "auth", "to move agents away from an auth, select auth connections as the connection to move"
+            "auth",
+            "agents leave an auth by their auth connections: select auth connections as the connection to move, or a "
+            "proxy instead of the auth",
         )
     if proxy and connection is ConnectionKind.AUTH:
         raise _create_field_error(
             "proxy",
-            "a proxy can be selected only if the connection to move is the tunnel, not the auth connection",
+            "agents leave a proxy by their tunnels: select tunnels as the connection to move, or an auth instead of "
+            "the proxy",
         )
     return connection
 

@@ -32,6 +32,8 @@ _CAMPAIGN_FLAGS = {
     "agents": "--agent",
     "connection": "--connection",
 }
+#: Keys of problems that are about several flags together, so the problem is shown without its key.
+_KEYS_WITHOUT_FLAG = {"target_agents"}
 #: Flags of the command line by the words in which the API asks for the same.
 _FLAGS_BY_API_WORDS = {
     "Send `confirm_alive: true`": "Add --confirm-alive",
@@ -163,7 +165,9 @@ class ConsoleClient:
             elif error.url.endswith("/reconnect/plan"):
                 flags = flags | _CAMPAIGN_FLAGS
             problem_lines = [
-                f"{flags.get(key) or _format_problem_key(key)}: {problem}"
+                problem
+                if key in _KEYS_WITHOUT_FLAG
+                else f"{flags.get(key) or _format_problem_key(key)}: {problem}"
                 for key, problem in problems.items()
             ]
             if problems and all(problem.lower() in detail.lower() for problem in problems.values()):

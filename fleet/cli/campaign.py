@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import format_table, prints_response
+from fleet.cli.output import Failure, format_table, prints_response
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
 
@@ -100,6 +100,8 @@ def start_command(
     **change_options: Any,
 ) -> None:
     """Preview a campaign, confirm it, and watch its progress."""
+    if not (search or proxy or auth or agents):
+        raise Failure("no target agents were selected: give --search, --proxy, --auth or --agent")
     body: dict[str, Any] = {
         "q": search,
         "proxy": proxy,

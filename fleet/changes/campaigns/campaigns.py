@@ -65,9 +65,8 @@ def plan_campaign(
     """
     require_current_record(table)
     if not len(target_agents.indices):
-        raise ChangeRefusedError(
-            "no agent matches every filter", {"target_agents": "no agent matches every filter"}
-        )
+        problem = f"there are no agents {target_agents.description}. Select other agents"
+        raise ChangeRefusedError(problem, {"target_agents": problem})
     strategy = create_move_strategy(target_agents.connection, target_agents.instances_to_leave)
     indices = [int(index) for index in target_agents.indices]
     snapshot = CampaignSnapshot(table, {table.ids[index] for index in indices})

@@ -63,6 +63,7 @@ def test_filters_select_agents_and_connection(
         ({"q": "web", "connection": "both"}, "connection"),
         ({"auth": "auth-0", "connection": "tunnel"}, "auth"),
         ({"proxy": "proxy-0", "connection": "auth"}, "proxy"),
+        ({"proxy": "proxy-0", "auth": "auth-0"}, "auth"),
     ],
 )
 def test_invalid_filter_is_named(filters: dict[str, str], field: str) -> None:
@@ -70,3 +71,10 @@ def test_invalid_filter_is_named(filters: dict[str, str], field: str) -> None:
     with pytest.raises(ChangeRefusedError) as caught:
         select_campaign_targets(TABLE, filters)
     assert field in caught.value.problems
+
+
+@pytest.mark.parametrize("connection", ["", "auth", "tunnel"])
+def test_proxy_and_auth_together_have_one_error(connection: str) -> None:
+    """With every connection, so that the error does not ask for another connection."""
+    with pytest.raises(ChangeRefusedError, match="cannot be selected together"):
+        select_campaign_targets(TABLE, {"proxy": "proxy-0", "auth": "auth-0", "connection": connection})

@@ -110,3 +110,21 @@ def test_status_and_actions(console: FakeConsole) -> None:
         assert "paused by me" in _run(console, action, "7").output
         assert console.posts[-1][1] == {"action": action}
         assert console.posts[-1][2]["If-Match"] == '"7-4"'
+
+
+def test_start_without_target_agents_names_the_flags(console: FakeConsole) -> None:
+    """Nothing is sent."""
+    outcome = _run(console, "start", "--setting", "rate_per_minute=60")
+    assert (outcome.exit_code, console.posts) == (2, [])
+    assert "give --search, --proxy, --auth or --agent" in outcome.output
+
+
+def test_selection_without_agents_is_one_sentence(console: FakeConsole) -> None:
+    """The selection is repeated; the key of the API is not a flag, so it is not shown."""
+    problem = "there are no agents matching zzz. Select other agents"
+    console.responses["/api/v1/reconnect/plan"] = (
+        400,
+        {"detail": f"{problem.capitalize()}.", "problems": {"target_agents": problem}},
+    )
+    outcome = _run(console, "start", "--search", "zzz")
+    assert outcome.stderr == f"refloat: nothing was changed: {problem}\n"

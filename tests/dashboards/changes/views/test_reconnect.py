@@ -126,7 +126,7 @@ def test_wrong_field_is_shown_at_the_field(page: Client, form: dict[str, Any], f
 def test_campaign_without_target_agents_is_explained(page: Client, fake_reader: FakeReader) -> None:
     """A filter that finds nobody."""
     answer = page.post("/reconnect/", {"q": "state:stranded"})
-    assert "No agent matches" in answer.content.decode()
+    assert "There are no agents matching state:stranded." in answer.content.decode()
 
 
 def test_viewers_do_not(page: Client, person: MakeUser) -> None:

@@ -47,8 +47,8 @@ def test_plan_stores_its_target_agents(cluster: Cluster, alice: User) -> None:
 
 
 def test_plan_without_agents_is_refused(cluster: Cluster, alice: User) -> None:
-    """The error names the field."""
-    with pytest.raises(ChangeRefusedError) as refusal:
+    """The error repeats the selection."""
+    with pytest.raises(ChangeRefusedError, match="there are no agents all of them") as refusal:
         _plan(cluster, alice, CampaignFleet({}))
     assert "target_agents" in refusal.value.problems
 
