@@ -15,6 +15,8 @@ from fleet.protocol.policies import env_policies as rules
 from fleet.protocol.policies import snippets
 from fleet.vocabulary import rollouts
 
+#: Beginning of the environment variables of all policies; users may leave it out.
+_NAME_PREFIX = "TELEPORT_UNSTABLE_"
 #: What the settings do whose label does not say it.
 _SETTING_HELP_TEXTS = {
     "concurrency": "Instances that restart at the same time",
@@ -123,9 +125,7 @@ def remove_command(console: api.ConsoleClient, cluster: str, instance_id: str, *
     """Remove the desired values of a deregistered instance."""
     response = console.get("/policies", cluster=cluster)
     if instance_id not in response["deregistered"]:
-        raise Failure(
-            f"no deregistered instance {instance_id!r} has desired values: `refloat policies list` names those that do"
-        )
+        raise Failure(_describe_removal_refusal(response, instance_id))
     _plan_and_run(
         console, cluster, response, {"desired_values": {instance_id: {}}, "roll_out": False}, **change_options
     )
@@ -174,6 +174,19 @@ def snippet_command(console: api.ConsoleClient, cluster: str, target: str, kind:
     click.echo(dict(snippets.all_of(role, desired_values)).get(kind, f"# {target} has no desired values"))
 
 
+def _describe_removal_refusal(response: dict[str, Any], instance_id: str) -> str:
+    """Return why `remove` refuses an instance, and what to do."""
+    if any(instance_id in (instance["id"], instance["name"]) for instance in response["instances"]):
+        return (
+            f"{instance_id} is still registered: remove a desired value with "
+            f"`refloat policies set {instance_id} NAME=`"
+        )
+    ids = ", ".join(response["deregistered"])
+    return f"{instance_id!r} is not the id of a deregistered instance with desired values: " + (
+        f"use one of {ids}" if ids else "there are no such instances"
+    )
+
+
 def _target_id_of(response: dict[str, Any], text: str) -> str:
     if text in rules.ROLES:
         return text
@@ -197,12 +210,25 @@ def _find_policy_name(text: str, role: str) -> str:
     names = [policy.name for policy in rules.POLICIES if policy.role == role]
     matches = [name for name in names if name == suffix or name.endswith(f"_{suffix}")]
     if len(matches) != 1:
-        raise Failure(
-            f"{text!r} is not a policy of {rules.PLURALS[role]}: use one of "
-            f"{', '.join(map(_short_name_of, names))}"
-        )
+        is_long = suffix.startswith(_NAME_PREFIX)
+        choices = ", ".join(names if is_long else map(_short_name_of, names))
+        mismatch = _describe_mismatch(suffix, role, len(matches))
+        raise Failure(f"{text!r} is {mismatch}. Policies of {rules.PLURALS[role]}: {choices}")
     return matches[0]
 
 
+def _describe_mismatch(suffix: str, role: str, match_count: int) -> str:
+    """Return why a name is not one policy of a role: it is the end of several, or a policy of another role only."""
+    if match_count > 1:
+        return f"the end of {match_count} names"
+    plural = rules.PLURALS[role]
+    owners = sorted(
+        rules.PLURALS[policy.role]
+        for policy in rules.POLICIES
+        if policy.name in {suffix, _NAME_PREFIX + suffix}
+    )
+    return f"a policy of {' and '.join(owners)}, not of {plural}" if owners else f"not a policy of {plural}"
+
+
 def _short_name_of(name: str) -> str:
-    return name.removeprefix("TELEPORT_UNSTABLE_").lower()
+    return name.removeprefix(_NAME_PREFIX).lower()

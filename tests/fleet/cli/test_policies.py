@@ -69,7 +69,7 @@ def test_set_accepts_an_unambiguous_name_suffix(console: FakeConsole) -> None:
     assert _run(console, "set", "auth", "announce_ttl=1m", "--dry-run").exit_code == 0
     assert console.posts[0][1]["desired_values"] == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
     output = _run(console, "set", "auth", "proxy_announce_ttl=1m").output
-    assert "is not a policy of auths: use one of grpc_client_lb_policy, " in output
+    assert "is a policy of proxies, not of auths. Policies of auths: grpc_client_lb_policy, " in output
 
 
 def test_set_extends_the_values_that_were_read(console: FakeConsole) -> None:
@@ -122,7 +122,44 @@ def test_remove_values_of_a_deregistered_instance(console: FakeConsole) -> None:
     assert "refloat policies remove id-9" in _run(console, "list").output
     assert _run(console, "remove", "id-9", "--yes", "--reason", "gone").exit_code == 0
     assert console.posts[0][1] == {"desired_values": {"id-9": {}}, "roll_out": False}
-    assert "no deregistered instance" in _run(console, "remove", "id-1").output
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "message"),
+    [
+        ("id-1", "id-1 is still registered: remove a desired value with `refloat policies set id-1 NAME=`"),
+        ("auth-1", "auth-1 is still registered"),
+        ("nope", "'nope' is not the id of a deregistered instance with desired values: use one of id-9"),
+    ],
+)
+def test_refused_removal_says_why(console: FakeConsole, instance_id: str, message: str) -> None:
+    """A registered instance and an unknown one have different errors."""
+    outcome = _run(console, "remove", instance_id)
+    assert (outcome.exit_code, console.posts) == (2, [])
+    assert message in outcome.output
+
+
+def test_removal_without_deregistered_instances_is_refused(console: FakeConsole) -> None:
+    """The error does not list an empty choice."""
+    console.responses["/api/v1/policies"] = (200, {**POLICIES, "deregistered": {}})
+    assert "there are no such instances" in _run(console, "remove", "nope").output
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "TELEPORT_UNSTABLE_PROXY_ANNOUNCE_TTL",
+            "Policies of auths: TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY, ",
+        ),
+        ("nope", "'nope' is not a policy of auths. Policies of auths: grpc_client_lb_policy, "),
+    ],
+)
+def test_wrong_policy_lists_names_in_the_form_that_was_typed(
+    console: FakeConsole, name: str, message: str
+) -> None:
+    """Environment variables or their ends."""
+    assert message in _run(console, "set", "auth", f"{name}=5m").output
 
 
 def test_undo_plans_and_confirms(console: FakeConsole) -> None:
