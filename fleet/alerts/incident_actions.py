@@ -125,6 +125,9 @@ def create_silence(
         if matches_everything(parsed_matchers) and typed_word.strip().lower() != CONFIRMATION_WORD:
             raise ActionError(
                 f"these matchers silence everything or almost everything. Type “{CONFIRMATION_WORD}” to confirm"
+                if parsed_matchers
+                else "without matchers, everything is silenced. Give at least one matcher, such as cause=proxy-1. "
+                f"Type “{CONFIRMATION_WORD}” to confirm a silence of everything"
             )
         if (duplicate := _find_duplicate_silence(parsed_matchers, cluster, starts_at, ends_at)) is not None:
             until = notifications.format_utc(duplicate.ends_at)
