@@ -79,7 +79,7 @@ def problems(name: str, text: str) -> tuple[str, ...]:
     try:
         document = json.loads(service_config.without_trailing_commas(text))
     except (ValueError, RecursionError) as error:
-        return (f"is not JSON: {error}",)
+        return (f"is not JSON: {error}. Example: {service_config.EXAMPLES[name]}",)
     sentences = (
         tuple(_document_problems(document, ""))
         if name == UPSTREAM_VARIABLE
@@ -140,7 +140,7 @@ def _wrapper_problems(document: object) -> Iterator[str]:
         return
     yield from _unknown_field_problems(document, {WRAPPER_KEY: WRAPPER_KEY}, "")
     if WRAPPER_KEY not in document:
-        yield f"has no top-level key {WRAPPER_KEY!r}"
+        yield f"{WRAPPER_KEY}: this top-level field is missing"
     else:
         yield from _document_problems(document[WRAPPER_KEY], f"{WRAPPER_KEY}")
 
@@ -198,7 +198,7 @@ def _unknown_field_problems(
     names = {*field_names, *field_names.values()}
     for key in document:
         if key not in names:
-            yield f"{_join(path, key)}: is not a field. Fields: {', '.join(field_names)}"
+            yield f"{_join(path, key)}: is not a field (fields: {', '.join(field_names)})"
 
 
 def _get_field(document: Mapping[str, object], key: str, field_names: Mapping[str, str]) -> object:

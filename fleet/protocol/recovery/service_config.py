@@ -18,6 +18,13 @@ from enum import Enum, StrEnum
 RFD_VARIABLE = "TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY"
 #: The variable that shipped upstream: the plain ServiceConfig as protojson.
 UPSTREAM_VARIABLE = "TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG"
+#: A valid value of each variable, for error texts: agents leave an unhealthy auth.
+EXAMPLES: Mapping[str, str] = {
+    RFD_VARIABLE: '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": '
+    '{"mode": "reconnect"}}], "healthCheckConfig": {"serviceName": ""}}}',
+    UPSTREAM_VARIABLE: '{"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "MODE_RECONNECT"}}], '
+    '"healthCheckConfig": {"serviceName": ""}}',
+}
 
 
 class PickHealthyMode(StrEnum):
@@ -139,7 +146,7 @@ def _from_json(text: str, variable: str, wrapper: str | None) -> ServiceConfig:
     try:
         document = json.loads(without_trailing_commas(text))
     except (ValueError, RecursionError) as error:
-        raise ServiceConfigError(f"{variable} is not JSON: {error}") from None
+        raise ServiceConfigError(f"{variable} is not JSON: {error}. Example: {EXAMPLES[variable]}") from None
     document = _require_object(document, variable)
     if wrapper is not None:
         if wrapper not in document:

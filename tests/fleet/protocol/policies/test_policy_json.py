@@ -8,6 +8,7 @@ import pytest
 
 from fleet.protocol.destination.instance_status import HEALTH_SERVICES
 from fleet.protocol.policies import policy_json
+from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import (
     RFD_VARIABLE,
     UPSTREAM_VARIABLE,
@@ -41,7 +42,7 @@ def _mode(mode: object) -> dict[str, object]:
     [
         ("{", "is not JSON"),
         ("[]", "is not a JSON object"),
-        ("{}", "has no top-level key 'grpc_client_lb_policy'"),
+        ("{}", "grpc_client_lb_policy: this top-level field is missing"),
         (_rfd(1), "grpc_client_lb_policy: is not a JSON object"),
         (_rfd({}), "loadBalancingConfig: is missing"),
         (_rfd({"loadBalancingConfig": []}), "must be a list with at least one policy"),
@@ -61,6 +62,23 @@ def _mode(mode: object) -> dict[str, object]:
 def test_mistake_is_reported_with_its_path(text: str, expected_problem: str) -> None:
     """No unknown key is dropped silently."""
     assert any(expected_problem in problem for problem in policy_json.problems(RFD_VARIABLE, text))
+
+
+def test_unknown_and_missing_field_are_separate_problems() -> None:
+    """Each names its field, so that both can stand in one sentence."""
+    assert policy_json.problems(RFD_VARIABLE, '{"foo": 1}') == (
+        "foo: is not a field (fields: grpc_client_lb_policy)",
+        "grpc_client_lb_policy: this top-level field is missing",
+    )
+
+
+@pytest.mark.parametrize("name", [RFD_VARIABLE, UPSTREAM_VARIABLE])
+def test_text_that_is_not_json_gets_a_valid_example(name: str) -> None:
+    """The name of a mode alone is a common mistake."""
+    (problem,) = policy_json.problems(name, "reconnect")
+    example = problem.partition(" Example: ")[2]
+    assert policy_json.problems(name, example) == ()
+    assert service_config.from_environment({name: example}) == ServiceConfig(PickHealthyMode.RECONNECT, "")
 
 
 def test_preview_of_both_dialects() -> None:

@@ -114,7 +114,7 @@ def test_from_environment(environment: dict[str, str], config: ServiceConfig) ->
 @pytest.mark.parametrize(
     ("environment", "expected_error"),
     [
-        ({service_config.RFD_VARIABLE: "{"}, "is not JSON"),
+        ({service_config.RFD_VARIABLE: "reconnect"}, "(char 0). Example: {"),
         ({service_config.RFD_VARIABLE: "[]"}, "is not a JSON object"),
         ({service_config.RFD_VARIABLE: '{"loadBalancingConfig": []}'}, "grpc_client_lb_policy"),
         ({service_config.UPSTREAM_VARIABLE: '{"loadBalancingConfig": {}}'}, "is not a list"),
