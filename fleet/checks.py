@@ -102,11 +102,13 @@ def check_rounds(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[chec
 def check_fleet_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     """Check the addresses of Redis, the gateway and the first auths."""
     errors: list[checks.CheckMessage] = []
-    scheme = urlsplit(str(settings.REDIS_URL)).scheme
+    redis_url = str(settings.REDIS_URL)
+    scheme = urlsplit(redis_url).scheme if "://" in redis_url else ""
     if scheme not in _REDIS_SCHEMES:
+        problem = f"has the scheme {scheme}://, which is not for Redis" if scheme else "has no scheme"
         errors.append(
             checks.Error(
-                f"REDIS_URL has the scheme {scheme!r}, which is not one of Redis.",
+                f"REDIS_URL {problem}.",
                 hint="Use redis://host:6379/0, rediss://… with TLS, or unset it for the embedded Valkey.",
                 id="fleet.E006",
             )

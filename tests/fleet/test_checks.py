@@ -9,6 +9,8 @@ import pytest
 from django.core import checks
 from pytest_django import Settings
 
+from fleet.checks import check_fleet_addresses
+
 
 def _problem_ids() -> set[str]:
     return {problem.id for problem in checks.run_checks() if problem.id and problem.id.startswith("fleet.")}
@@ -53,6 +55,21 @@ def test_invalid_setting_is_a_problem(
         setattr(settings, name, pem if value == "PEM" else value)
 
     assert _problem_ids() == {problem_id}
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("memcached://x", "REDIS_URL has the scheme memcached://, which is not for Redis."),
+        ("foo", "REDIS_URL has no scheme."),
+        ("cache.example:6379", "REDIS_URL has no scheme."),
+    ],
+)
+def test_problem_of_a_redis_url_names_the_scheme(settings: Settings, url: str, message: str) -> None:
+    """The URL, which may contain a password, is not repeated."""
+    settings.REDIS_URL = url
+
+    assert [problem.msg for problem in check_fleet_addresses(None)] == [message]
 
 
 def test_valid_settings_have_no_problems(settings: Settings, tmp_path: Path) -> None:
