@@ -73,36 +73,47 @@ def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
 def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
     """Return the credentials of a client, with its certificate if set. Raises TLSError."""
     if (tls.certificate is None) != (tls.key is None):
-        raise TLSError("set both the certificate and its key, or neither")
+        raise TLSError("set both --tls-cert and --tls-key, or neither")
     check_files(tls)
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
 
 
 def check_files(tls: TLSFiles) -> None:
     """Raise TLSError for files that are not PEM or do not match: gRPC would accept them, and fail to connect."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        if tls.certificate is not None and tls.key is not None:
-            files_text = f"certificate {tls.certificate} with key {tls.key}"
+    if tls.certificate is not None and tls.key is not None:
+        certificate, key = _must_read(tls.certificate), _must_read(tls.key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
             context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
-        if tls.authority is not None:
-            files_text = f"CA {tls.authority}"
-            context.load_verify_locations(tls.authority)
-    except ssl.SSLError as error:
-        raise TLSError(f"cannot use {files_text}: {_reason(error)}") from error
-    except OSError as error:
-        raise TLSError(f"cannot read {files_text}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            if not _is_certificate(certificate):
+                raise TLSError(f"cannot use certificate {tls.certificate}: not a PEM certificate") from error
+            if b"ENCRYPTED" in key:
+                raise TLSError(
+                    f"cannot use key {tls.key}: it is encrypted. Use a key without a passphrase"
+                ) from error
+            if not isinstance(error, ssl.SSLError) or error.reason is None:
+                raise TLSError(f"cannot use key {tls.key}: not a PEM private key") from error
+            reason = error.reason.lower().replace("_", " ")
+            raise TLSError(
+                f"cannot use certificate {tls.certificate} with key {tls.key}: {reason}"
+            ) from error
+    if tls.authority is not None and not _is_certificate(_must_read(tls.authority)):
+        raise TLSError(f"cannot use CA {tls.authority}: not a PEM certificate")
+
+
+def _is_certificate(pem: bytes) -> bool:
+    """Return whether OpenSSL can read certificates from the content of a file; its own errors do not name the file."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
 
 
 def _no_password() -> str:
     """Return no password; otherwise OpenSSL would ask for the one of an encrypted key on the terminal."""
     return ""
-
-
-def _reason(error: ssl.SSLError) -> str:
-    if "PEM lib" in str(error):
-        return "a file is not PEM"
-    return (error.reason or str(error)).lower().replace("_", " ")
 
 
 def _read(path: Path | None) -> bytes | None:

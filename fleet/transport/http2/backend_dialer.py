@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from pathlib import Path
 from typing import Any
 
 from fleet.processes import background
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.fields import HeaderBlockCache
 from fleet.transport.http2.options import ConnectionOptions
-from fleet.transport.tls import TLSError, TLSFiles
+from fleet.transport.tls import TLSError, TLSFiles, check_files
 
 #: ALPN name of HTTP/2 over TLS, RFC 9113 section 3.2.
 ALPN = "h2"
@@ -27,12 +26,13 @@ class DialError(Exception):
 
 def create_client_tls_context(files: TLSFiles) -> ssl.SSLContext:
     """Return a TLS context for backends: it verifies their certificates, and shows ours if any. Raises TLSError."""
-    try:
-        context = ssl.create_default_context(cafile=_text(files.authority))
-    except OSError as error:
-        raise TLSError(f"cannot use the CA {files.authority}: {error}") from error
+    if (files.certificate is None) != (files.key is None):
+        raise TLSError("set both --backend-tls-cert and --backend-tls-key, or neither")
+    check_files(files)
+    context = ssl.create_default_context(cafile=files.authority)
     context.set_alpn_protocols([ALPN])
-    _load_key_pair(context, files)
+    if files.certificate is not None:
+        context.load_cert_chain(files.certificate, files.key)
     return context
 
 
@@ -40,34 +40,15 @@ def create_server_tls_context(files: TLSFiles) -> ssl.SSLContext:
     """Return a TLS context for clients; with a CA they must show a certificate of it. Raises TLSError."""
     if files.certificate is None or files.key is None:
         raise TLSError("a server with TLS needs a certificate and its key: set both --tls-cert and --tls-key")
+    check_files(files)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([ALPN])
-    _load_key_pair(context, files)
+    context.load_cert_chain(files.certificate, files.key)
     if files.authority is not None:
-        try:
-            context.load_verify_locations(files.authority)
-        except OSError as error:
-            raise TLSError(f"cannot use the CA {files.authority}: {error}") from error
+        context.load_verify_locations(files.authority)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def _load_key_pair(context: ssl.SSLContext, files: TLSFiles) -> None:
-    if (files.certificate is None) != (files.key is None):
-        raise TLSError("set both the certificate and its key, or neither")
-    if files.certificate is None:
-        return
-    try:
-        context.load_cert_chain(files.certificate, files.key)
-    except (OSError, ssl.SSLError) as error:
-        raise TLSError(
-            f"cannot use the certificate {files.certificate} with the key {files.key}: {error}"
-        ) from error
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 class BackendDialer:

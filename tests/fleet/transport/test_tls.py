@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import datetime
+import re
 from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
+from cryptography.hazmat.primitives import serialization
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.transport import certificate_authority, channels
 from fleet.transport.health import HealthServicer
+from fleet.transport.http2.backend_dialer import create_client_tls_context, create_server_tls_context
 from fleet.transport.process import ProcessHealth
 from fleet.transport.tls import (
     AUTH_SERVER_NAME,
@@ -65,7 +68,7 @@ async def test_client_without_a_certificate_is_refused(files: certificate_author
 @pytest.mark.parametrize(
     ("files_", "error"),
     [
-        (TLSFiles(certificate=Path("/nowhere/x.crt")), "or neither"),
+        (TLSFiles(certificate=Path("/nowhere/x.crt")), "set both --tls-cert and --tls-key, or neither"),
         (TLSFiles(Path("/nowhere/x.crt"), Path("/nowhere/x.key")), "cannot read"),
     ],
 )
@@ -83,14 +86,34 @@ def test_invalid_tls_files_are_refused(files: certificate_authority.KeyPair, tmp
     )
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("no key at all")
-    for invalid_files in (
-        TLSFiles(garbage, garbage),
-        TLSFiles(files.certificate, other_pair.key),
-        TLSFiles(files.certificate, files.key, garbage),
+    encrypted_key = tmp_path / "encrypted.key"
+    encrypted_key.write_bytes(
+        serialization.load_pem_private_key(files.key.read_bytes(), None).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    for invalid_files, message in (
+        (TLSFiles(garbage, garbage), f"cannot use certificate {garbage}: not a PEM certificate"),
+        (TLSFiles(files.key, files.key), f"cannot use certificate {files.key}: not a PEM certificate"),
+        (TLSFiles(files.certificate, garbage), f"cannot use key {garbage}: not a PEM private key"),
+        (TLSFiles(files.certificate, files.ca), f"cannot use key {files.ca}: not a PEM private key"),
+        (
+            TLSFiles(files.certificate, encrypted_key),
+            f"cannot use key {encrypted_key}: it is encrypted. Use ",
+        ),
+        (TLSFiles(files.certificate, other_pair.key), f"{other_pair.key}: key values mismatch"),
+        (TLSFiles(files.certificate, files.key, garbage), f"cannot use CA {garbage}: not a PEM certificate"),
     ):
-        for credentials in (channel_credentials, server_credentials):
-            with pytest.raises(TLSError, match="cannot use"):
-                credentials(invalid_files)
+        for create in (
+            channel_credentials,
+            server_credentials,
+            create_client_tls_context,
+            create_server_tls_context,
+        ):
+            with pytest.raises(TLSError, match=re.escape(message)):
+                create(invalid_files)
 
 
 def test_server_needs_a_key(files: certificate_authority.KeyPair) -> None:

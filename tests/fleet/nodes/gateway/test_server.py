@@ -365,9 +365,16 @@ async def _fetch_json(diag: str, path: str) -> Any:
         (["--routes", "ROUTES", "--tls-cert", "ROUTES"], "a server with TLS needs a certificate and its key"),
         (
             ["--routes", "ROUTES", "--backend-tls-cert", "ROUTES"],
-            "set both the certificate and its key, or neither",
+            "set both --backend-tls-cert and --backend-tls-key, or neither",
         ),
-        (["--routes", "ROUTES", "--backend-tls-ca", "ROUTES"], "TLS: cannot use the CA ROUTES"),
+        (
+            ["--routes", "ROUTES", "--backend-tls-ca", "ROUTES"],
+            "TLS: cannot use CA ROUTES: not a PEM certificate",
+        ),
+        (
+            ["--routes", "ROUTES", "--tls-cert", "ROUTES", "--tls-key", "ROUTES"],
+            "TLS: cannot use certificate ROUTES: not a PEM certificate",
+        ),
         (["--routes", "ROUTES", "--probe-interval", "0s"], "must be greater than 0"),
         (["--routes", "ROUTES", "--backend-keepalive", "0s"], "'0s' must be greater than 0"),
         (["--routes", "ROUTES", "--headroom", "nan"], "'nan' is not a finite number"),
