@@ -37,6 +37,7 @@ from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import instance_status, picker, probe_schedule
 from fleet.protocol.destination.health import ProbeOutcome, RequestOutcome
 from fleet.protocol.destination.instance_status import InstanceStatus
+from fleet.transport import connection_errors
 from fleet.transport.destinations import Destinations, ProbeResult
 from fleet.transport.listen_sockets import stop_listening
 
@@ -238,7 +239,8 @@ class LoadBalancer:
         except TimeoutError:
             state.record_failure("no response in time")
         except (aiohttp.ClientError, OSError) as error:
-            state.record_failure(str(error))
+            reason = connection_errors.describe(error) if isinstance(error, OSError) else str(error)
+            state.record_failure(reason)
         if state.is_out_of_rotation != was_out:
             reason = state.error or f"/readyz returned HTTP {state.http_status}"
             place = "out of" if state.is_out_of_rotation else "in"

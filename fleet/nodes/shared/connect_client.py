@@ -14,6 +14,7 @@ from typing_extensions import override
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.stdio import open_stdio
 from fleet.protocol.tunnel.connect import PEER_HEADER, RefusalReason
+from fleet.transport import connection_errors
 from fleet.transport.tls import TLSError, TLSFiles, check_files
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.pump import TcpConnection
@@ -78,7 +79,8 @@ async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> TcpConnecti
                 f"proxy {addresses.join(*address)} did not respond within {_RESPONSE_WITHIN:g} s"
             )
         except OSError as error:
-            last_error = ConnectError(f"cannot connect to proxy {addresses.join(*address)}: {error}")
+            reason = connection_errors.describe(error)
+            last_error = ConnectError(f"cannot connect to proxy {addresses.join(*address)}: {reason}")
     raise last_error
 
 

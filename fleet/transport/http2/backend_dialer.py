@@ -7,6 +7,7 @@ import ssl
 from typing import Any
 
 from fleet.processes import background
+from fleet.transport import connection_errors
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.fields import HeaderBlockCache
 from fleet.transport.http2.options import ConnectionOptions
@@ -154,7 +155,7 @@ class BackendDialer:
             connection.close()
             raise DialError(f"not connected within {self._within:g} s") from None
         except (OSError, ssl.SSLError) as error:
-            raise DialError(_describe_error(error)) from error
+            raise DialError(connection_errors.describe(error)) from error
         except DialError:
             connection.close()
             raise
@@ -175,9 +176,3 @@ class BackendDialer:
 def _check_alpn(tls: ssl.SSLObject | None) -> None:
     if tls is not None and tls.selected_alpn_protocol() != ALPN:
         raise DialError("the TLS of the backend does not offer HTTP/2")
-
-
-def _describe_error(error: OSError) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    return error.strerror or str(error)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from typing_extensions import override
 
 from fleet.protocol.tunnel.messages import Target, TunnelError
+from fleet.transport import connection_errors
 from fleet.transport.tunnel import codec, pump
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.stream import CHUNK_SIZE, TunnelAbortedError, TunnelStream
@@ -73,14 +73,7 @@ async def dial(host: str, port: int, policy: SessionPolicy, *, within: float = 5
     except TimeoutError:
         raise TunnelError(f"{host}:{port} did not answer within {within:g} s") from None
     except OSError as error:
-        raise TunnelError(f"cannot connect to {host}:{port}: {_reason(error)}") from None
-
-
-def _reason(error: OSError) -> str:
-    # The event loop's text ("Connect call failed") says less than the system's. A failed name resolution has a negative
-    # number and a good text of its own.
-    number = error.errno or 0
-    return os.strerror(number) if number > 0 else error.strerror or str(error)
+        raise TunnelError(f"cannot connect to {host}:{port}: {connection_errors.describe(error)}") from None
 
 
 class BridgeSession(AcceptedSession):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -133,6 +134,19 @@ async def test_target_that_never_responds_leaves_rotation(balanced: BalancedInst
     await balanced.wait_until(lambda targets: not targets["two"]["ready"])
     assert (await balanced.fetch_targets())["two"]["error"] == "no response in time"
     assert await balanced.count_shares(4) == {"one": 4}
+
+
+async def test_error_of_a_target_that_is_down_is_the_reason_alone() -> None:
+    """The client's own text names TLS options, although the probe is plain HTTP."""
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))
+        address = addresses.join(*bound_socket.getsockname())
+        balancer = LoadBalancer("lb", [parse_flag(f"one={address},{address}")], interval=0.2)
+        await balancer.start(("127.0.0.1", 0))
+        try:
+            await eventually(lambda: balancer.describe()[0]["error"] == "connection refused")
+        finally:
+            await balancer.stop()
 
 
 async def test_draining_target_keeps_connections_and_gets_no_new_ones(balanced: BalancedInstances) -> None:

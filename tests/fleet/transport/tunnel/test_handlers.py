@@ -20,7 +20,7 @@ async def test_dial_a_service_that_is_down_is_a_refusal_with_its_address() -> No
     with socket.socket() as bound_socket:
         bound_socket.bind(("127.0.0.1", 0))
         port = bound_socket.getsockname()[1]
-        with pytest.raises(TunnelError, match=f"cannot connect to 127.0.0.1:{port}: Connection refused$"):
+        with pytest.raises(TunnelError, match=f"cannot connect to 127.0.0.1:{port}: connection refused$"):
             await dial("127.0.0.1", port, SessionPolicy())
 
 
