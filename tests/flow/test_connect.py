@@ -58,7 +58,7 @@ def test_curl_through_the_tunnel(fleet: Fleet) -> None:
     assert (curl.returncode, curl.stdout) == (0, b"page /some/page\n"), curl.stderr
     argv[-1] = "http://web.agent-9/"
     curl = subprocess.run([*argv, "-v"], capture_output=True, timeout=PATIENCE, check=False)
-    assert b"404 agent 'agent-9' has no tunnel to this proxy" in curl.stderr
+    assert b"404 agent 'agent-9' was not found" in curl.stderr
 
 
 def test_ssh_through_the_tunnel(fleet: Fleet) -> None:

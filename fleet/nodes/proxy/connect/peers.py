@@ -55,7 +55,12 @@ class Peers:
             raise RefusedError(
                 RefusalReason.NO_AGENT, f"{no_tunnel}, and the backend cannot be read: {error}"
             ) from None
-        reason = f"{no_tunnel} or to another proxy"
+        if peers is None:
+            raise RefusedError(
+                RefusalReason.NO_AGENT,
+                f"agent {service_target.agent!r} was not found: check its name or id (refloat agents)",
+            )
+        reason = f"agent {service_target.agent!r} has no tunnel to a proxy with a CONNECT port"
         random.shuffle(peers)
         for peer in peers:
             try:
@@ -82,15 +87,18 @@ class Peers:
             return RefusedError(RefusalReason.PEER, f"proxy {peer.name} does not admit this proxy: {error}")
         return RefusedError(reason, str(error))
 
-    async def _find_peers_with_tunnel(self, agent: str) -> list[_Peer]:
-        """Return the proxies with a tunnel to the agent, given by its id or by the name that the id is derived from."""
+    async def _find_peers_with_tunnel(self, agent: str) -> list[_Peer] | None:
+        """Return the proxies with a tunnel to the agent; None if the backend has no such agent.
+
+        The agent is given by its id, or by the name that the id is derived from. Raises BackendUnavailableError.
+        """
         backend, own_flags = self._instance.backend, self._instance.flags
         for agent_id in dict.fromkeys((agent, *(self._agent_id_of(name) for name in (agent, agent.lower())))):
             entry = await backend.get_agent(agent_id)
             if entry is not None:
                 break
         else:
-            return []
+            return None
         claimed_ids = set(entry.agent.tracker.claimed) - {own_flags.id}
         return [
             _Peer(server.spec.hostname, address)

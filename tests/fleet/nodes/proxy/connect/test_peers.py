@@ -124,13 +124,13 @@ async def test_stopped_proxy_waits_for_its_users_of_other_proxies(plane: Plane) 
 
 
 async def test_error_of_the_other_proxy_reaches_the_user(plane: Plane) -> None:
-    """An agent without any tunnel is reported as such."""
+    """An unknown agent is reported by the proxy that was asked."""
     _, other_proxy = await start_two_proxies(plane, 1)
     assert "cannot connect to 127.0.0.1:1" in await expect_refusal(other_proxy, "web.agent-1")
     assert "exposes no service 'x'" in await expect_refusal(other_proxy, "x.agent-1")
     assert (
         await expect_refusal(other_proxy, "web.agent-9")
-        == "agent 'agent-9' has no tunnel to this proxy or to another proxy"
+        == "agent 'agent-9' was not found: check its name or id (refloat agents)"
     )
 
 

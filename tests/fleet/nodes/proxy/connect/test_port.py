@@ -103,7 +103,7 @@ async def test_refusals_have_a_status_and_a_message(plane: Plane) -> None:
     """Refusals are counted by reason, and the tunnel stays open."""
     proxy = await plane.proxy(ttl=600.0, connect=LOOPBACK)
     agent = await start_agent(plane, proxy, ("down", "127.0.0.1:1"))
-    assert "404 agent 'agent-9' has no tunnel" in await request_and_expect_refusal(proxy, "down.agent-9:80")
+    assert "404 agent 'agent-9' was not found" in await request_and_expect_refusal(proxy, "down.agent-9:80")
     assert (
         "502 agent agent-1 exposes no service 'web'; exposed services: down"
         in await request_and_expect_refusal(proxy, "web.agent-1:80")
