@@ -52,7 +52,7 @@ async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
     spec = TunnelSpec(
         wire=plan.wire,
         targets=targets,
-        handler=make_dial_handler(address_by_target, plan.wire, plan.policy),
+        handler=make_dial_handler(address_by_target, plan.wire, plan.policy, "client"),
         name=plan.name or _make_run_name(plan),
     )
     up_event = asyncio.Event()
@@ -106,7 +106,9 @@ def _make_link(plan: ClientPlan, spec: TunnelSpec, up_event: asyncio.Event) -> T
     def on_up_change(is_up: bool, reason: str) -> None:
         if is_up:
             up_event.set()
-        log.info("the tunnel is up" if is_up else f"the tunnel is down: {reason}")
+            log.info("the tunnel is up")
+        else:
+            log.warning("the tunnel is down: %s; trying again", reason)
 
     return TunnelLink(plan.open_channel, spec, settings=plan.link_settings, on_up_change=on_up_change)
 

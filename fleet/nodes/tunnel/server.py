@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,24 +58,23 @@ async def serve(plan: ServerPlan) -> None:
             f"cannot listen on {addresses.join(*plan.listen)}: the port is in use, or this user may not use it"
         ) from error
     await server.start()
-    listeners = [await start_listener(forward, tunnel_servers, plan.policy) for forward in plan.forwards]
-    forward_addresses = {
-        spell_target(forward.target): addresses.join(forward.listen[0], listener.port)
-        for forward, listener in zip(plan.forwards, listeners, strict=True)
-    }
-    if plan.tls.authority is None:
-        log.warning("clients do not authenticate without --tls-ca: any client may register any target")
-    claim_policy = "anonymous" if plan.tls.authority is None else "certificate"
-    lifecycle.print_ready_line(
-        role="tunnel-server",
-        listen=addresses.join(plan.listen[0], port),
-        claims=claim_policy,
-        forwards=forward_addresses,
-    )
-    await lifecycle.wait_for_stop_signal()
-    for listener in listeners:
-        await listener.stop()
-    await server.stop(grace=0)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop, grace=0)
+        forward_addresses = {}
+        for forward in plan.forwards:
+            listener = await start_listener(forward, tunnel_servers, plan.policy)
+            stack.push_async_callback(listener.stop)
+            forward_addresses[spell_target(forward.target)] = addresses.join(forward.listen[0], listener.port)
+        if plan.tls.authority is None:
+            log.warning("clients do not authenticate without --tls-ca: any client may register any target")
+        claim_policy = "anonymous" if plan.tls.authority is None else "certificate"
+        lifecycle.print_ready_line(
+            role="tunnel-server",
+            listen=addresses.join(plan.listen[0], port),
+            claims=claim_policy,
+            forwards=forward_addresses,
+        )
+        await lifecycle.wait_for_stop_signal()
 
 
 def _require_authentication(plan: ServerPlan) -> None:
@@ -93,7 +93,7 @@ def _make_tunnel_server(plan: ServerPlan, wire: WireVersion) -> TunnelServer:
     services = {service.target: service.address for service in plan.services}
     return TunnelServer(
         wire,
-        handler=make_dial_handler(services, wire, plan.policy) if services else None,
+        handler=make_dial_handler(services, wire, plan.policy, "tunnel server") if services else None,
         local=services,
         bridge=plan.bridge,
         may_claim=None if plan.tls.authority is None else make_claims_rule(plan.claims),
@@ -106,16 +106,22 @@ def _log_target_registration(target: Target, is_registered: bool) -> None:
 
 
 def make_dial_handler(
-    services: Mapping[Target, tuple[str, int]], wire: WireVersion, policy: SessionPolicy
+    services: Mapping[Target, tuple[str, int]], wire: WireVersion, policy: SessionPolicy, owner: str
 ) -> SessionHandler:
-    """Return a handler that connects each session to its service. Version 0.1 knows only names."""
+    """Return a handler that connects each session to its service. Version 0.1 knows only names.
+
+    `owner` is the noun of this end for the errors that the requester gets: the services are on its host.
+    """
     address_by_name = {target.name: address for target, address in services.items()}
 
     async def accept_session(target: Target) -> AcceptedSession:
         address = address_by_name.get(target.name) if wire is WireVersion.V0_1 else services.get(target)
         if address is None:
-            raise TunnelError(f"this server does not serve target {target}")
-        return await handlers.dial(*address, policy)
+            raise TunnelError(f"the {owner} does not serve target {target}")
+        try:
+            return await handlers.dial(*address, policy)
+        except TunnelError as error:
+            raise TunnelError(f"the {owner} of target {target} does not reach its service: {error}") from None
 
     return accept_session
 

@@ -393,9 +393,10 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         tunnel = servers_by_wire.get(register_metadata.wire or default.wire)
         if tunnel is None:
-            versions = " and ".join(sorted(wire.value for wire in servers_by_wire))
+            wires = " and ".join(sorted(wire.value for wire in servers_by_wire))
             await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, f"this listener only supports version {versions}"
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"the tunnel server supports only wire version {wires} (refloat tunnel: --wire {wires})",
             )
         await tunnel.register(context, register_metadata)
 

@@ -83,9 +83,13 @@ def test_dialer_reaches_the_target_of_another_client(checking_service: Service, 
         assert process.returncode == 0, process.stderr
 
 
-def _dial_once(server: str, target: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+def _dial_once(server: str, target: str, stdin: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    return _run(*our_tunnel.dial_argv(server, target)[len(our_tunnel.argv()) :], *options, stdin=stdin)
+
+
+def _run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        our_tunnel.dial_argv(server, target),
+        our_tunnel.argv(*arguments),
         input=stdin,
         capture_output=True,
         timeout=60,
@@ -124,7 +128,10 @@ def test_client_registers_again_after_a_server_restart(checking_service: Service
 
 
 def test_missing_service_resets_only_its_own_connections(checking_service: Service, tmp_path: Path) -> None:
-    """Nothing listens at the address of a target: its connection is reset; the other target works."""
+    """Nothing listens at the address of a target: its connection is reset; the other target works.
+
+    A client that dials the target learns whose address it is.
+    """
     unused_address = f"127.0.0.1:{valkey.find_free_port()}"
     with (
         our_tunnel.serve(tmp_path, *_forward("bad"), *_forward("good")) as server,
@@ -137,6 +144,16 @@ def test_missing_service_resets_only_its_own_connections(checking_service: Servi
         with pytest.raises(ConnectionResetError), connect(server.forwards["bad"]) as bad:
             bad.recv(1)
         transfer(good, 1000)
+        process = _dial_once(server.address, "bad", b"")
+        assert process.returncode == 2
+        assert (
+            process.stderr.decode()
+            .strip()
+            .endswith(
+                "the client of target bad does not reach its service: "
+                f"cannot connect to {unused_address}: connection refused"
+            )
+        )
 
 
 def test_certificate_and_claims_permit_targets(checking_service: Service, tmp_path: Path) -> None:
@@ -199,8 +216,20 @@ def test_errors_are_one_line_with_exit_code_2(tmp_path: Path) -> None:
             assert outcome.stderr.count("\n") == 1
             assert message in outcome.stderr
         unused_address = f"127.0.0.1:{valkey.find_free_port()}"
-        for address, message in ((unused_address, "refused"), (server.address, "r")):
-            process = _dial_once(address, "r:SSH", b"")
+        wire = ("--wire", "0.1")
+        for process, message in (
+            (_dial_once(unused_address, "r:SSH", b""), "refused"),
+            (_dial_once(server.address, "r:SSH", b""), "r"),
+            (
+                _dial_once(server.address, "r", b"", *wire),
+                "only wire version 0.2 (refloat tunnel: --wire 0.2)",
+            ),
+            (
+                _run("serve", "--listen", "127.0.0.1:0", "--forward", f"{server.address}=r"),
+                "the port is in use",
+            ),
+            (_run("serve", "--listen", server.address), "the port is in use"),
+        ):
             assert process.returncode == 2, process.stderr
             (line,) = process.stderr.decode().splitlines()
             assert message in line

@@ -156,7 +156,10 @@ async def test_register_of_another_version_is_refused_by_name(ground: Ground) ->
     address = await ground.server(TunnelServer(WireVersion.V0_2))
     call = ground.raw(ground.channel(address), REGISTER, ("x-grpctunnel-version", "0.1"))
     code, details = await failure_of(call)
-    assert (code, details) == (grpc.StatusCode.FAILED_PRECONDITION, "this listener only supports version 0.2")
+    assert (code, details) == (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "the tunnel server supports only wire version 0.2 (refloat tunnel: --wire 0.2)",
+    )
 
 
 async def test_both_versions_on_one_listener_by_metadata(ground: Ground) -> None:
