@@ -5,6 +5,7 @@ Durations are float seconds everywhere else, and integer nanoseconds where Telep
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -106,6 +107,8 @@ def format_seconds(seconds: float) -> str:
     return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
 
 
+# Cached: an evaluation of alerts formats the same few times of rules for each open incident.
+@functools.lru_cache(maxsize=256)
 def format_readable(seconds: float) -> str:
     """Return seconds for people, in its two largest units: `500 ms`, `1.5 s`, `10 min`, `1 h 30 min`, `2 d`."""
     if abs(seconds) < 60:
