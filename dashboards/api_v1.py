@@ -32,6 +32,7 @@ from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.parameters import QueryParameters
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.api.validation_errors import describe_validation_errors
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters_of
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
@@ -225,11 +226,7 @@ def _on_query_error(request: HttpRequest, error: Any) -> HttpResponse:
 
 @api.exception_handler(ValidationError)
 def _on_validation_error(request: HttpRequest, error: Any) -> HttpResponse:
-    details = "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc'][1:])}: {problem['msg'].removeprefix('Value error, ')}"
-        for problem in error.errors
-    )
-    return _create_problem_response(request, 400, f"Invalid request: {details}.")
+    return _create_problem_response(request, 400, describe_validation_errors(error.errors))
 
 
 @api.exception_handler(StateError)

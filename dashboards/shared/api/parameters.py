@@ -5,6 +5,7 @@ The string below a field of a schema is its description in the OpenAPI document.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import ninja
@@ -22,6 +23,14 @@ class RequestBody(Schema):
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, document: Any) -> Any:
+        """Reject unknown fields with the valid ones, which pydantic's own error does not name."""
+        if isinstance(document, dict):
+            _require_known_names("field", document, cls)
+        return document
+
 
 class QueryParameters(Schema):
     """Query parameters of a list."""
@@ -31,8 +40,14 @@ class QueryParameters(Schema):
     def _check_names(cls, parameters: Any, validation_info: ValidationInfo) -> Any:
         """Reject unknown parameters; ninja passes on only known ones."""
         request = (validation_info.context or {}).get("request")
-        unknown_names = sorted(set(request.GET) - set(cls.model_fields)) if request is not None else []
-        if unknown_names:
-            unknown_names_text = ", ".join(repr(name[:50]) for name in unknown_names[:5])
-            raise ValueError(f"unknown parameter {unknown_names_text}; use {', '.join(cls.model_fields)}")
+        if request is not None:
+            _require_known_names("parameter", request.GET, cls)
         return parameters
+
+
+def _require_known_names(noun: str, names: Iterable[str], schema: type[Schema]) -> None:
+    """Raise ValueError for names that are not fields of a schema. `noun`: what the names are names of."""
+    unknown_names = sorted(set(names) - set(schema.model_fields))
+    if unknown_names:
+        unknown_names_text = ", ".join(repr(name[:50]) for name in unknown_names[:5])
+        raise ValueError(f"unknown {noun} {unknown_names_text}; use {', '.join(schema.model_fields)}")
