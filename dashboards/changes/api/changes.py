@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -78,13 +78,13 @@ class AuditFilters(QueryParameters):
 
     q: str = ""
     """Text to search for."""
-    outcome: str = ""
+    outcome: Literal["", "succeeded", "refused", "failed"] = ""
     """Outcome: `succeeded`, `refused` or `failed`."""
-    actor_kind: str = ""
+    actor_kind: Literal["", "person", "token", "system"] = ""
     """Kind of the actor: `person`, `token` or `system`."""
-    days: str = ""
+    days: Literal["", "1", "7", "30"] = ""
     """Only entries of the last `1`, `7` or `30` days; empty: all entries."""
-    before: str = ""
+    before: Annotated[str, Field(pattern=r"^[0-9]{0,15}$")] = ""
     """Value of `next` in the previous page."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     """Most entries in the response."""

@@ -191,3 +191,15 @@ def test_openapi_document_lists_required_headers() -> None:
         "instances/{instance_id}/drain",
         "instances/{instance_id}/degrade",
     }
+
+
+@pytest.mark.parametrize("query", ["outcome=foo", "actor_kind=foo", "days=x", "before=x"])
+def test_invalid_filter_of_the_audit_log_is_400(call_api: CallApi, query: str) -> None:
+    """The unfiltered log would be taken for the filtered one; empty values are no filter."""
+    answer = call_api("GET", f"/api/v1/audit?{query}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in answer.json()["detail"]
+    assert call_api("GET", "/api/v1/audit?outcome=&actor_kind=&days=&before=").status_code == 200
+    assert (
+        call_api("GET", "/api/v1/audit?outcome=refused&actor_kind=token&days=7&before=5").status_code == 200
+    )
