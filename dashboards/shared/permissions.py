@@ -85,7 +85,12 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
                 return _redirect_to_sign_in(request)
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
             if not has_permission(request.user, permission, cluster if is_per_cluster else None):
-                _refuse(request, describe_missing_permission(permission))
+                _refuse(
+                    request,
+                    describe_missing_permission(
+                        request.user, permission, cluster if is_per_cluster else None
+                    ),
+                )
             if not is_known_cluster(cluster):
                 raise Http404(f"Cluster {cluster} was not found.")
             return view(request, *args, **kwargs)
@@ -105,7 +110,7 @@ def writable_owners_for(user: User, permission: Permission, cluster: str) -> lis
 def require_permission(request: HttpRequest, permission: Permission, cluster: str) -> None:
     """Require a permission beyond the one for viewing the page. Raises PermissionDenied."""
     if not has_permission(request.user, permission, cluster):
-        _refuse(request, describe_missing_permission(permission))
+        _refuse(request, describe_missing_permission(request.user, permission, cluster))
 
 
 def require_write(request: HttpRequest, permission: Permission, owner: str) -> None:
@@ -120,7 +125,7 @@ def find_write_refusal(user: AbstractBaseUser | AnonymousUser, permission: Permi
         return ""
     if not owner and has_permission(user, permission):
         return "This belongs to the whole installation. Only users who are not limited to some clusters can change it."
-    return describe_missing_permission(permission)
+    return describe_missing_permission(user, permission, owner or None)
 
 
 def is_known_cluster(cluster: str) -> bool:
@@ -153,8 +158,15 @@ def _weakest_role_with(permission: Permission) -> str:
     return next(role for role, permissions in ROLES.items() if permission in permissions)
 
 
-def describe_missing_permission(permission: Permission) -> str:
-    """Return the sentence for a user without a permission: the role that has it."""
+def describe_missing_permission(
+    user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster: str | None
+) -> str:
+    """Return the sentence for a user without a permission: the cluster, if its role is enough, or the role to have.
+
+    `cluster`: the cluster of the action, which may not exist; None: the action is not about one cluster.
+    """
+    if cluster is not None and has_permission(user, permission):
+        return f"Not allowed: you have no access to cluster {cluster}."
     return f"Not allowed: this action needs the role {_weakest_role_with(permission)}."
 
 

@@ -216,7 +216,9 @@ def test_cluster_limit_holds(client: Client, person: MakeUser, fake_reader: Fake
     user = person("admin")
     ClusterLimit.objects.create(user=user, cluster="eu")
     client.force_login(user)
-    assert client.get("/api/v1/fleet/summary").status_code == 403
+    for path, cluster in (("fleet/summary", "default"), ("clusters/mars/fleet/summary", "mars")):
+        detail = _get(client, path, {}, 403)["detail"]
+        assert detail == f"Not allowed: you have no access to cluster {cluster}."
     assert client.get("/api/v1/clusters/eu/fleet/summary").status_code == 200
 
 

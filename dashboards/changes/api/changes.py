@@ -272,7 +272,7 @@ def require_permitted_change(request: HttpRequest, cluster: str, change_id: int)
     permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
     token = getattr(request, "refloat_token", None)
     if not has_permission(caller_of(request), permission, cluster):
-        raise HttpError(403, describe_missing_permission(permission))
+        raise HttpError(403, describe_missing_permission(caller_of(request), permission, cluster))
     if token is not None and not token.allows(permission):
         raise HttpError(403, describe_missing_scope(token, permission))
     # The effect outlasts the session.

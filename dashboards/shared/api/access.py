@@ -52,8 +52,9 @@ class ApiAccess(HttpBearer):
     def _admit(self, request: HttpRequest, user: User) -> User:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
-        if not has_permission(user, self._permission, cluster if self.access.is_per_cluster else None):
-            raise HttpError(403, describe_missing_permission(self._permission))
+        limit = cluster if self.access.is_per_cluster else None
+        if not has_permission(user, self._permission, limit):
+            raise HttpError(403, describe_missing_permission(user, self._permission, limit))
         return user
 
 
