@@ -167,7 +167,7 @@ def get_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
         change_responses.require_cluster(cluster), agent_id, record_reader.current_time()
     )
     if explanation is None:
-        raise HttpError(404, f"Agent {agent_id} was not found in cluster {cluster}.")
+        raise HttpError(404, change_responses.describe_unknown_id("Agent", agent_id, cluster))
     return responses.agent_response_of(cluster, explanation)
 
 
@@ -200,9 +200,13 @@ def list_clusters(request: HttpRequest) -> Any:
 
 @api.exception_handler(AuthenticationError)
 def _on_authentication_error(request: HttpRequest, _error: Any) -> HttpResponse:
-    response = _create_problem_response(
-        request, 401, "Not signed in. Sign in, or send a valid API token: `Authorization: Bearer rfl_...`."
-    )
+    sentence = "Not signed in. Sign in, or send a valid API token: `Authorization: Bearer rfl_...`."
+    if request.headers.get("Authorization", "").lower().startswith("bearer "):
+        sentence = (
+            "The API token is wrong, expired or revoked, or its user is disabled. Send a token that is valid on the "
+            "page API tokens."
+        )
+    response = _create_problem_response(request, 401, sentence)
     response["WWW-Authenticate"] = 'Bearer realm="refloat"'
     return response
 
@@ -251,10 +255,11 @@ def _on_refusal(request: HttpRequest, error: Any) -> HttpResponse:
     body = {"detail": sentence_of(error), "problems": error.problems}
     status = 400 if error.problems else 409
     if isinstance(error, StaleRevisionError):
-        match = request.resolver_match
-        cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
+        path_arguments = request.resolver_match.kwargs if request.resolver_match else {}
+        cluster, is_planned = path_arguments.get("cluster", DEFAULT_CLUSTER), "change_id" in path_arguments
         status = 412
-        body |= {"detail": change_responses.describe_stale(cluster, error), "revision": error.revision}
+        detail = change_responses.describe_stale(cluster, error, is_planned=is_planned)
+        body |= {"detail": detail, "revision": error.revision}
     refusals.record(request, str(body["detail"]))
     return api.create_response(request, body, status=status)
 

@@ -24,6 +24,8 @@ _SEARCH_LIMIT = 10_000
 _REFUSAL_STATUSES = {409, 412, 428}
 #: Flags of the command line by the field of a confirmation.
 _CONFIRMATION_FLAGS = {"confirmation": "--confirm-cluster", "reason": "--reason"}
+#: What the API says of an id in a path; commands accept names too.
+_ID_HINT = re.compile(r": paths take ids\..*")
 #: Flags of `refloat reconnect` by field of the API.
 _CAMPAIGN_FLAGS = {
     "q": "--search",
@@ -155,6 +157,7 @@ class ConsoleClient:
 
     def _describe_error(self, error: urllib.error.HTTPError) -> str:
         detail, problems = _read_error(error)
+        detail = _ID_HINT.sub(".", detail)
         for api_words, flag_words in _FLAGS_BY_API_WORDS.items():
             detail = detail.replace(api_words, flag_words)
         hint = _list_hint_for(detail)

@@ -120,7 +120,9 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
     assert timezone.now() - datetime.fromisoformat(tunnel["opened_at"]) >= timedelta(seconds=60)
     assert len(agent["instances"]) == 4
     assert agent["report"] is None
-    assert "Agent nobody was not found" in _get(client, "agents/nobody", bearer, 404)["detail"]
+    assert _get(client, "agents/agent-2", bearer, 404)["detail"] == (
+        "Agent agent-2 was not found in cluster default: paths take ids. GET /api/v1/agents lists ids and names."
+    )
 
 
 def test_agent_report_is_shown(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
@@ -228,8 +230,10 @@ def test_refusals_are_sentences(client: Client, person: MakeUser, fake_reader: F
     assert answer.status_code == 401
     assert answer["WWW-Authenticate"].startswith("Bearer")
     assert "token" in answer.json()["detail"]
-    _get(client, "fleet/summary", {"Authorization": "Bearer rfl_no_such"}, 401)
-    _get(client, "fleet/summary", {"Authorization": "Basic eA=="}, 401)
+    refusal = _get(client, "fleet/summary", {"Authorization": "Bearer rfl_no_such"}, 401)
+    assert refusal["detail"].startswith("The API token is wrong, expired or revoked")
+    refusal = _get(client, "fleet/summary", {"Authorization": "Basic eA=="}, 401)
+    assert refusal["detail"].startswith("Not signed in.")
     _token, secret = create_token(
         person("viewer"), "metrics", [Permission.VIEW_METRICS], lifetime=None, now=timezone.now()
     )

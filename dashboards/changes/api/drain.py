@@ -15,6 +15,7 @@ from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
+    describe_unknown_id,
     request_actor_of,
     require_cluster,
     require_reauthentication,
@@ -108,7 +109,7 @@ def require_target_instance(cluster: str, instance_id: str) -> TargetInstance:
         require_cluster(cluster), instance_id, record_reader.current_time()
     )
     if target_instance is None:
-        raise HttpError(404, f"Instance {instance_id} was not found in cluster {cluster}.")
+        raise HttpError(404, describe_unknown_id("Instance", instance_id, cluster))
     return target_instance
 
 

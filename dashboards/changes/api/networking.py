@@ -170,8 +170,7 @@ def plan_networking_change(
     with engine.record_refused_plan(
         ChangeKind.NETWORKING_CONFIG, cluster, request_actor_of(request), now, after
     ):
-        if current.revision != base_revision:
-            raise networking.NetworkingConflictError(current)
+        networking.require_base_revision(current, base_revision)
         config = _read_desired_config(cluster, current, body)
         change = networking.plan_change(
             cluster, base_revision, config, request_actor_of(request), now, take_record_snapshot()

@@ -14,6 +14,7 @@ from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
+    describe_unknown_id,
     request_actor_of,
     require_cluster,
     require_reauthentication,
@@ -63,7 +64,7 @@ def retire_agent(request: HttpRequest, cluster: str, agent_id: str, body: Retire
         require_cluster(cluster), agent_id, record_reader.current_time()
     )
     if explanation is None:
-        raise HttpError(404, f"Agent {agent_id} was not found in cluster {cluster}.")
+        raise HttpError(404, describe_unknown_id("Agent", agent_id, cluster))
     require_reauthentication(request)
     if problem := problem_of(body.reason):
         raise HttpError(400, problem)

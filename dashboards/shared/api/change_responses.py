@@ -194,9 +194,23 @@ def require_if_match(request: HttpRequest, change: Change) -> None:
         )
 
 
-def describe_stale(cluster: str, error: StaleRevisionError) -> str:
-    """Return the message for a plan on a revision that is out of date."""
-    return f"{sentence_of(error)} Read GET {api_path_of(cluster, error.resource)} again and send its ETag as If-Match."
+def describe_stale(cluster: str, error: StaleRevisionError, *, is_planned: bool) -> str:
+    """Return the message for a revision that is out of date; `is_planned`: of a change that was planned before."""
+    path = api_path_of(cluster, error.resource)
+    if is_planned:
+        return (
+            f"{sentence_of(error)} This plan cannot be confirmed any more. Read GET {path}, and plan the change again "
+            f"with POST {path}/plan."
+        )
+    return f"{sentence_of(error)} Read GET {path} again and send its ETag as If-Match."
+
+
+def describe_unknown_id(noun: str, object_id: str, cluster: str) -> str:
+    """Return the message for a path with an id that was not found. `noun`: Agent or Instance."""
+    return (
+        f"{noun} {object_id} was not found in cluster {cluster}: paths take ids. "
+        f"GET {api_path_of(cluster, f'{noun.lower()}s')} lists ids and names."
+    )
 
 
 def change_fields_of(change: Change) -> dict[str, Any]:

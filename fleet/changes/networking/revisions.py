@@ -126,6 +126,27 @@ class NetworkingConflictError(StaleRevisionError):
         self.stored_revision = stored_revision
 
 
+class UnknownRevisionError(StaleRevisionError):
+    """A request names a revision that Refloat never read; `stored_revision`: the present one."""
+
+    def __init__(self, unknown_revision: str, stored_revision: NetworkingRevision) -> None:
+        super().__init__(
+            f"{unknown_revision[:50]!r} is not a revision of this config; the current one is "
+            f"{stored_revision.revision}. Your change was not applied",
+            resource="networking-config",
+            revision=stored_revision.revision,
+        )
+
+
+def require_base_revision(current: NetworkingRevision, base_revision: str) -> None:
+    """Raise NetworkingConflictError for an earlier revision than `current`, UnknownRevisionError for any other."""
+    if current.revision == base_revision:
+        return
+    if NetworkingRevision.objects.filter(cluster=current.cluster_id, revision=base_revision).exists():
+        raise NetworkingConflictError(current)
+    raise UnknownRevisionError(base_revision, current)
+
+
 def plan_change(
     cluster: str,
     base_revision: str,

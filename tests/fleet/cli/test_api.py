@@ -62,6 +62,11 @@ def test_agents_are_read_page_by_page_up_to_the_limit(fake: FakeConsole) -> None
         ),
         (
             TOKEN,
+            (404, {"detail": "Instance x was not found in cluster y: paths take ids. GET /api lists ids."}),
+            "not found in cluster y. `refloat instances` lists all instances. (HTTP 404",
+        ),
+        (
+            TOKEN,
             (409, {"detail": "Invalid.", "problems": {"auth.TELEPORT_UNSTABLE_X": "is bad"}}),
             "TELEPORT_UNSTABLE_X of auth: is bad",
         ),

@@ -105,7 +105,9 @@ def test_confirm_of_an_outdated_config_plan_is_412(call_api: CallApi) -> None:
     store_revision(replace(STORED, web_idle_timeout=60.0), "r2")
     answer = step(call_api, f"/api/v1/changes/{plan.json()['id']}", "confirm", {"reason": "to try"})
     assert (answer.status_code, answer.json()["revision"]) == (412, "r2")
-    assert "GET /api/v1/networking-config again" in answer.json()["detail"]
+    assert "cannot be confirmed any more" in answer.json()["detail"]
+    assert "plan the change again with POST /api/v1/networking-config/plan." in answer.json()["detail"]
+    assert "If-Match" not in answer.json()["detail"]
     assert Change.objects.get().state == "planned"
     assert AuditEntry.objects.filter(outcome="refused").count() == 1
 
@@ -122,7 +124,7 @@ def test_confirm_of_an_outdated_policy_plan_is_412(
     DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="5m")
     answer = step(call_api, f"/api/v1/changes/{plan.json()['id']}", "confirm", {"reason": "to try"})
     assert answer.status_code == 412
-    assert "GET /api/v1/policies again" in answer.json()["detail"]
+    assert "plan the change again with POST /api/v1/policies/plan." in answer.json()["detail"]
     assert f'"{answer.json()["revision"]}"' == call_api("GET", "/api/v1/policies").headers["ETag"]
 
 

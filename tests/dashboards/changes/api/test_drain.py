@@ -167,3 +167,14 @@ def test_accepts_connections(fake_reader: FakeReader) -> None:
     assert not drain.accepts_connections(replace(view, drain_request=DrainRequest("disk", 0.0)))
     assert drain.accepts_connections(view, {"other-id"})
     assert not drain.accepts_connections(view, {view.facts.id})
+
+
+def test_name_instead_of_an_id_is_404_with_where_ids_are_listed(call_api: CallApi) -> None:
+    """Pages show names, so that the instance would seem to be gone."""
+    for prefix in ("", "/clusters/default"):
+        answer = call_api("GET", f"/api/v1{prefix}/instances/proxy-1/drain")
+        assert answer.status_code == 404
+        assert answer.json()["detail"] == (
+            "Instance proxy-1 was not found in cluster default: paths take ids. "
+            "GET /api/v1/instances lists ids and names."
+        )

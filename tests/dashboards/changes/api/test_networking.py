@@ -77,8 +77,19 @@ def test_plan_of_a_stale_revision_is_412(call_api: CallApi) -> None:
     store_revision(replace(STORED, web_idle_timeout=60.0), "r2")
     answer = call_api("POST", PLAN, {"fields": {"keep_alive_count_max": "7"}}, If_Match='"r1"')
     assert (answer.status_code, answer.json()["revision"]) == (412, "r2")
+    assert "wrote revision r2 in the meantime" in answer.json()["detail"]
     assert AuditEntry.objects.get(outcome="refused").actor_kind == "token"
     assert not Change.objects.exists()
+
+
+def test_plan_of_an_unknown_revision_is_412(call_api: CallApi) -> None:
+    """Nobody wrote anything in the meantime, and the error does not say so."""
+    answer = call_api("POST", PLAN, {"fields": {"keep_alive_count_max": "7"}}, If_Match='"abc"')
+    assert (answer.status_code, answer.json()["revision"]) == (412, "r1")
+    assert answer.json()["detail"] == (
+        "'abc' is not a revision of this config; the current one is r1. Your change was not applied. "
+        "Read GET /api/v1/networking-config again and send its ETag as If-Match."
+    )
 
 
 @pytest.mark.parametrize(
