@@ -103,15 +103,13 @@ class State(NumberedEnum):
         return self.look.label
 
     @classmethod
-    def parse(cls, slug: str) -> State:
-        """Return the state named `slug`; `at-risk` is `at_risk`. Raises ValueError."""
-        try:
-            return cls[slug.strip().replace("-", "_").upper()]
-        except KeyError:
-            names = ", ".join(
-                f"{state.label} ({state.slug})" if state.label != state.slug else state.slug for state in cls
-            )
-            raise ValueError(f"Unknown state {slug!r}. Use one of: {names}.") from None
+    def parse(cls, text: str) -> State:
+        """Return the state with this slug or label: `at_risk`, `at-risk` or `at risk`. Raises ValueError."""
+        name = text.lower().replace("-", " ").replace("_", " ").strip()
+        for state in cls:
+            if name in (state.slug.replace("_", " "), state.label):
+                return state
+        raise ValueError(f"Unknown state {text!r}. Use one of: {', '.join(state.slug for state in cls)}.")
 
 
 class _CodedEnum(IntEnum):

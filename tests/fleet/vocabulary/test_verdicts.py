@@ -26,11 +26,13 @@ def test_labels_are_words() -> None:
 
 
 def test_verdicts_are_read_as_people_write_them() -> None:
-    """Hyphens and capitals are no error; a word that is no verdict is, with the list of those there are."""
-    assert State.parse(" At-Risk") is State.AT_RISK
+    """Hyphens, spaces, capitals and labels are no error; a word that is no verdict is, with the list of slugs."""
+    assert State.parse(" At-Risk") is State.parse("at risk") is State.parse("at_risk") is State.AT_RISK
+    for state in State:
+        assert State.parse(state.slug) is State.parse(state.label) is state
     with pytest.raises(
         ValueError,
-        match=r"Unknown state 'calm'\. Use one of: unknown, retired, never connected \(never\), stranded",
+        match=r"Unknown state 'calm'\. Use one of: unknown, retired, never, stranded, offline, at_risk, working",
     ):
         State.parse("calm")
 
