@@ -46,11 +46,23 @@ def send(request: SendRequest) -> None:
 
 
 def parse_addresses(text: str) -> list[str]:
-    """Return the e-mail addresses in a comma-separated text. Raises SendError if there is none."""
-    recipients = [address for _, address in getaddresses([text.replace(";", ",")]) if "@" in address]
+    """Return the e-mail addresses in a comma-separated text; other words are left out. Raises SendError if empty."""
+    recipients = [address for address in _split_addresses(text) if "@" in address]
     if not recipients:
         raise SendError("enter at least one e-mail address", permanent=True)
     return recipients
+
+
+def check_addresses(text: str) -> None:
+    """Require that a comma-separated text has only e-mail addresses, and at least one. Raises SendError."""
+    for address in _split_addresses(text):
+        if "@" not in address:
+            raise SendError(f"{address!r} is not an e-mail address", permanent=True)
+    parse_addresses(text)
+
+
+def _split_addresses(text: str) -> list[str]:
+    return [address for _, address in getaddresses([text.replace(";", ",")]) if address]
 
 
 def _hash_text(text: str) -> str:
@@ -62,7 +74,7 @@ KIND = ChannelKind(
     slug="email",
     fields=(
         ChannelField(
-            _RECIPIENTS_INPUT, "to", "addresses, separated by commas", is_required=True, check=parse_addresses
+            _RECIPIENTS_INPUT, "to", "addresses, separated by commas", is_required=True, check=check_addresses
         ),
     ),
     send=send,

@@ -42,3 +42,23 @@ def test_unavailable_mail_server_is_a_temporary_error(monkeypatch: pytest.Monkey
     with pytest.raises(SendError) as error_info:
         email.send(make_send_request(config={"to": "a@example.com"}))
     assert not error_info.value.permanent
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("foo", "'foo' is not an e-mail address"),
+        ("a@example.com, foo", "'foo' is not an e-mail address"),
+        (" , ", "enter at least one e-mail address"),
+    ],
+)
+def test_invalid_address_is_named(text: str, message: str) -> None:
+    """A misspelled address of several would get no notification."""
+    with pytest.raises(SendError, match=message):
+        email.check_addresses(text)
+    email.check_addresses("Ada <ada@example.com>; ops@example.com")
+
+
+def test_stored_address_that_is_none_does_not_stop_the_others() -> None:
+    """Channels that were stored before addresses were checked still send."""
+    assert email.parse_addresses("a@example.com, foo") == ["a@example.com"]
