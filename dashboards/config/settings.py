@@ -321,6 +321,7 @@ SESSION_COOKIE_AGE = int(env.seconds("REFLOAT_SESSION_AGE", 12 * 3600))
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = REFLOAT_HTTPS
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "dashboards.system.errors.form_refused"
 #: Other origins that may post forms and open sockets: `https://console.example.com`.
 CSRF_TRUSTED_ORIGINS = env.string_list("REFLOAT_TRUSTED_ORIGINS")
 SECURE_SSL_REDIRECT = REFLOAT_HTTPS

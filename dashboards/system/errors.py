@@ -9,12 +9,25 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.defaults import server_error
 
+from dashboards.shared import refusals
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Return a 403 page with the reason. Template `403.html`: `reason`."""
     return render(request, "403.html", {"reason": str(exception)}, status=403)
+
+
+def form_refused(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Return a 403 page for a form without a valid CSRF token; `reason` is Django's.
+
+    Template `403_form.html`: `sentence`, `reason`.
+    """
+    refusals.record(request, f"CSRF: {reason}")
+    sentence = "The form is out of date. Reload the page and send the form again."
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": sentence}, status=403)
+    return render(request, "403_form.html", {"sentence": sentence, "reason": reason}, status=403)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

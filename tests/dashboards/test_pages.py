@@ -16,6 +16,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from dashboards.shared import record_reader
 from fleet.models.access import ClusterLimit
+from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.transitions import Transition
 from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
@@ -250,3 +251,16 @@ def test_limited_user_lands_on_an_allowed_cluster(client: Client, person: MakeUs
     assert client.get("/map/").status_code == 403
     ClusterLimit.objects.update(cluster="gone")
     assert client.get("/").status_code == 403
+
+
+def test_form_without_a_csrf_token_gets_a_page_that_says_what_to_do(person: MakeUser) -> None:
+    """Not Django's own page; a signed-in user's attempt has the reason in the audit log."""
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(person("admin"))
+    answer = client.post("/reconnect/", {"q": "x"})
+    page = answer.content.decode()
+    assert answer.status_code == 403
+    for text in ("Form out of date", "Reload the page and send the form again.", "REFLOAT_TRUSTED_ORIGINS"):
+        assert text in page
+    assert "DEBUG" not in page
+    assert AuditEntry.objects.get(outcome="refused").detail.startswith("CSRF: ")
