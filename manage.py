@@ -7,9 +7,11 @@ import os
 import sys
 
 from django.core.management import execute_from_command_line
-from django.db.utils import OperationalError, ProgrammingError
+from django.db import connection
+from django.db.utils import DatabaseError
 
 from dashboards.config.env import SettingError
+from fleet.management.database_errors import describe_database_error
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
@@ -21,8 +23,9 @@ if __name__ == "__main__":
     except SettingError as error:
         sys.stderr.write(f"refloat: {error}\n")
         sys.exit(2)
-    except (OperationalError, ProgrammingError) as error:
-        if "no such table" not in str(error) and "does not exist" not in str(error):
+    except DatabaseError as error:
+        sentence = describe_database_error(error, str(connection.settings_dict["NAME"]))
+        if not sentence:
             raise
-        sys.stderr.write(f"refloat: the database is not prepared ({error}): run `manage.py prepare` first\n")
+        sys.stderr.write(f"refloat: {sentence}\n")
         sys.exit(2)

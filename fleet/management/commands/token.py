@@ -57,6 +57,10 @@ class Command(BaseCommand):
             raise CommandError(
                 f"User {options['username']} was not found. `user list` shows all users.", returncode=2
             )
+        if not user.is_active:
+            raise CommandError(
+                f"User {user} is disabled. Enable the user with `user enable {user}` first.", returncode=2
+            )
         if options["days"] < 0:
             raise CommandError(
                 "--days is negative: use a number of days, or 0 for a token that never expires.", returncode=2

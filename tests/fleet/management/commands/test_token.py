@@ -68,3 +68,11 @@ def test_invalid_arguments_are_refused_with_code_2(arguments: tuple[str, ...]) -
         _run_command(*arguments)
     assert caught.value.returncode == 2
     assert not ApiToken.objects.exists()
+
+
+def test_disabled_user_gets_no_token(viewer: User) -> None:
+    """The error names what is missing: the user has a role."""
+    viewer.is_active = False
+    viewer.save()
+    with pytest.raises(CommandError, match=r"vera is disabled\. Enable the user with `user enable vera`"):
+        _run_command("create", "vera", "--name", "x")
