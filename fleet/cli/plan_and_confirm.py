@@ -21,7 +21,7 @@ _END_STATES = {ChangeState.PAUSED, *(state for state in ChangeState if state.is_
 #: The command group whose `undo` undoes a change of this kind: `refloat config undo 7`.
 _UNDO_COMMANDS = {"networking-config": "config", "policy": "policies"}
 #: What the progress of a change counts, by its kind.
-_COUNT_UNITS = {"networking-config": "tunnels", "policy": "instances", "reconnect": "agents"}
+_COUNT_UNITS = {"networking-config": "tunnels", "policy": "instances", "reconnect": "agents finished"}
 #: Labels of the results of a campaign, by field of its progress.
 _RESULT_LABELS = {"succeeded_count": "succeeded", "failed_count": "failed", "skipped_count": "skipped"}
 #: States in which a change has stopped before its end.
@@ -170,7 +170,8 @@ def format_progress(progress: Mapping[str, Any]) -> str:
         parts = [
             f"{parts[0]}: {progress['finished_count']:,} of {progress['total_count']:,} {unit} ({share} %)"
         ]
-    parts += [f"{progress[name]:,} {label}" for name, label in _RESULT_LABELS.items() if progress.get(name)]
+    counts = [f"{progress[name]:,} {label}" for name, label in _RESULT_LABELS.items() if progress.get(name)]
+    parts += [count for count in counts if count not in progress.get("detail", "")]
     if progress.get("eta_seconds"):
         parts.append(f"about {format_readable(round(progress['eta_seconds']))} left")
     parts += [progress[name] for name in ("waiting_for", "detail") if progress.get(name)]

@@ -92,7 +92,7 @@ class ProxySnapshot:
     """A proxy in the newest round."""
 
     name: str
-    #: Agents may connect to the proxy: it is OK, unexpired, and of the newest generation of its group.
+    #: Agents may connect to the proxy: it is OK, not draining, and of the newest generation of its group.
     is_usable: bool
     #: The proxy is reachable, so Refloat can ask agents through their tunnels to it.
     is_reachable: bool = True
@@ -237,6 +237,14 @@ def find_abort_reason(
             f"{settings.failure_threshold_percent} %"
         )
     return ""
+
+
+def describe_result(counts: CampaignCounts, main_skip_reason: str) -> str:
+    """Return the result of a finished campaign: how many agents succeeded, and why most of the others were skipped."""
+    text = f"{counts.succeeded_count:,} of {counts.total_count:,} agents succeeded"
+    if counts.total_count == counts.skipped_count:
+        text = "no agent moved"
+    return f"{text}; {counts.skipped_count:,} skipped: {main_skip_reason}" if counts.skipped_count else text
 
 
 def have_canaries_succeeded(counts: CampaignCounts, settings: CampaignSettings) -> bool:

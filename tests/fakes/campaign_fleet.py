@@ -42,6 +42,7 @@ class CampaignFleet:
     #: Auths, and the number of the auth to which each agent is connected; without one it has no auth connection.
     auths: int = 0
     auth_of: dict[str, int] = field(default_factory=dict)
+    drained_proxies: set[int] = field(default_factory=set)
     #: Auths that are sick or drained.
     sick_auths: set[int] = field(default_factory=set)
     drained_auths: set[int] = field(default_factory=set)
@@ -202,7 +203,8 @@ class CampaignFleet:
             generation=0 if number in self.old_proxies else 1,
         )  # fmt: skip
         state = InstanceState.EXPIRED if number in self.sick_proxies else InstanceState.OK
-        return InstanceView(facts, state, "", 0, {})
+        drain_request = DrainRequest("full", 0.0) if number in self.drained_proxies else None
+        return InstanceView(facts, state, "", 0, {}, drain_request=drain_request)
 
     def _auth_view(self, number: int) -> InstanceView:
         facts = InstanceFacts(

@@ -220,6 +220,12 @@ def count_agents_by_reason(change: Change) -> list[tuple[str, str, int]]:
     return [(str(state), str(reason), int(count)) for state, reason, count in rows]
 
 
+def main_skip_reason_of(change: Change) -> str:
+    """Return the most frequent reason of skipped agents; empty when no agent was skipped."""
+    reasons = count_agents_by_reason(change)
+    return next((reason for state, reason, _ in reasons if state == CampaignAgentState.SKIPPED), "")
+
+
 def _save_target_agents(
     change: Change, table: FleetTable, indices: Sequence[int], shuffle: Callable[[list[int]], None]
 ) -> None:

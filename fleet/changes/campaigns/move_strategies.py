@@ -57,6 +57,7 @@ class CampaignSnapshot:
             view.facts.id: ProxySnapshot(
                 view.facts.name,
                 view.state is InstanceState.OK
+                and view.drain_request is None
                 and view.facts.generation == newest_generations_by_group.get(view.facts.group),
                 is_reachable=view.state not in CUT_OFF_STATES,
             )
@@ -167,7 +168,7 @@ class TunnelMoveStrategy(MoveStrategy):
         if not any(
             proxy.is_usable for proxy_id, proxy in snapshot.proxies.items() if proxy_id not in agent.proxies
         ):
-            return "no other healthy proxy is available"
+            return "no other healthy proxy that accepts connections is available"
         if len(agent.proxies) < agent.desired_count:
             return f"the agent has only {len(agent.proxies)} of its {agent.desired_count} tunnels"
         return ""
@@ -228,7 +229,7 @@ class TunnelMoveStrategy(MoveStrategy):
 
     @override
     def stay_reason_of(self, reason: str) -> str:
-        return "the agent kept its tunnel: it knows no other unexpired proxy"
+        return "the agent kept its tunnel: it knows no other proxy that it can connect to"
 
 
 class AuthMoveStrategy(MoveStrategy):

@@ -162,8 +162,7 @@ class _CampaignStepper:
             detail = (
                 f"stopped by {stopped_by}"
                 if stopped_by
-                else f"{counts.succeeded_count:,} of {counts.total_count:,} agents succeeded"
-                + (f", {counts.skipped_count:,} skipped" if counts.skipped_count else "")
+                else campaign_rules.describe_result(counts, campaigns.main_skip_reason_of(self.change))
             )
             if self.change.state == ChangeState.PAUSED:
                 engine.transition(self.change, ChangeState.RUNNING, self.moment)

@@ -56,7 +56,7 @@ def test_start_plans_confirms_and_watches(console: FakeConsole) -> None:
     )
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.index("1 skipped: it is retired") < outcome.output.index("Reconnect 3 agents?")
-    assert "verified: 3 of 3 agents (100 %) · 2 succeeded" in outcome.output
+    assert "verified: 3 of 3 agents finished (100 %) · 2 succeeded" in outcome.output
     bodies = {path: body for path, body, _ in console.posts}
     assert bodies["/api/v1/reconnect/plan"] == {
         "q": "",

@@ -63,7 +63,7 @@ def test_earlier_plan_is_confirmed_and_watched(console: FakeConsole) -> None:
     outcome = _run(console, "confirm", "7", stdin="y\nit is full\n")
     assert outcome.exit_code == 0, outcome.output
     assert console.posts[0][1] == {"reason": "it is full", "confirmation": ""}
-    assert "verified: 3 of 3 agents (100 %)" in outcome.output
+    assert "verified: 3 of 3 agents finished (100 %)" in outcome.output
     assert "2 leave proxy-1" in outcome.output
     assert "verified" in _run(console, "watch", "7").output
 

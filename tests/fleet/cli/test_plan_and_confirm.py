@@ -19,4 +19,20 @@ def test_progress_line_contains_the_counts() -> None:
     }
     assert plan_and_confirm.format_progress(
         {**progress, "waiting_for": "watching the canaries", "detail": ""}
-    ) == ("running: 2 of 9 agents (22 %) · 1 succeeded · 1 failed · about 1 min left · watching the canaries")
+    ) == (
+        "running: 2 of 9 agents finished (22 %) · 1 succeeded · 1 failed · about 1 min left · watching the canaries"
+    )
+
+
+def test_counts_are_not_repeated_before_a_detail_that_has_them() -> None:
+    progress = {
+        "kind": "reconnect",
+        "state": "verified",
+        "finished_count": 6,
+        "total_count": 6,
+        "skipped_count": 6,
+        "detail": "no agent moved; 6 skipped: the agent is retired",
+    }
+    assert plan_and_confirm.format_progress(progress) == (
+        "verified: 6 of 6 agents finished (100 %) · no agent moved; 6 skipped: the agent is retired"
+    )

@@ -125,3 +125,17 @@ def test_counts_add_up_and_eta_follows_the_rate() -> None:
         > 60
     )
     assert campaigns.estimate_remaining_seconds(CampaignCounts(succeeded_count=1), CampaignSettings()) == 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        (CampaignCounts(succeeded_count=3), "3 of 3 agents succeeded"),
+        (CampaignCounts(succeeded_count=2, failed_count=1), "2 of 3 agents succeeded"),
+        (CampaignCounts(succeeded_count=1, skipped_count=2), "1 of 3 agents succeeded; 2 skipped: retired"),
+        (CampaignCounts(skipped_count=6), "no agent moved; 6 skipped: retired"),
+    ],
+)
+def test_result_says_how_many_moved_and_why_others_did_not(counts: CampaignCounts, text: str) -> None:
+    """The most frequent reason."""
+    assert campaigns.describe_result(counts, "retired") == text

@@ -139,8 +139,9 @@ def test_agent_that_would_lose_a_tunnel_is_skipped(cluster: Cluster, alice: User
 
 def test_campaign_without_another_healthy_proxy_or_data_is_refused(cluster: Cluster, alice: User) -> None:
     """With one healthy proxy no agent can move."""
-    with pytest.raises(ChangeRefusedError, match="no other healthy proxy"):
-        CampaignScenario(cluster, alice, CampaignFleet({"a": {0}}, proxies=2, sick_proxies={1}))
+    for field in ("sick_proxies", "drained_proxies"):
+        with pytest.raises(ChangeRefusedError, match="no other healthy proxy that accepts connections"):
+            CampaignScenario(cluster, alice, CampaignFleet({"a": {0}}, proxies=2, **{field: {1}}))
     stale_fleet = CampaignFleet.of(3)
     stale_fleet.stale = True
     with pytest.raises(ChangeRefusedError, match="no current data"):
@@ -164,8 +165,12 @@ def test_agent_that_keeps_its_tunnel_is_skipped(cluster: Cluster, alice: User) -
     counts = campaigns.counts_of(campaign.change)
     assert (counts.succeeded_count, counts.failed_count, counts.skipped_count) == (28, 0, 2)
     assert {reason for _, reason, _ in campaigns.count_agents_by_reason(campaign.change)} == {
-        "the agent kept its tunnel: it knows no other unexpired proxy"
+        "the agent kept its tunnel: it knows no other proxy that it can connect to"
     }
+    assert campaign.change.detail == (
+        "28 of 30 agents succeeded; 2 skipped: "
+        "the agent kept its tunnel: it knows no other proxy that it can connect to"
+    )
     assert campaign.now - STARTED_AT < 30
     assert set(fleet.advisory_counts.values()) == {1}
 
