@@ -55,7 +55,13 @@ def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:
         f"  {instance['name']} restarts ({instance['agent_count']:,} agents)" for instance in plan["restarts"]
     ]
     lines += [
-        f"  restart {instance['name']} yourself: {instance['reason']}" for instance in plan["manual_restarts"]
+        f"  restart {instance['name']} yourself" + (f": {instance['reason']}" if instance["reason"] else "")
+        for instance in plan["manual_restarts"]
+    ]
+    lines += [
+        f"  {instance['name']} does not respond, so it does not accept the desired values: repeat this change when "
+        "it responds"
+        for instance in plan.get("silent_instances", ())
     ]
     lines += [f"  {describe_ttl_row(row)}" for row in plan.get("ttl", ())]
     return lines + [f"  {note}" for note in plan.get("notes", ())]

@@ -111,7 +111,10 @@ def set_command(
     desired_values = dict(response["desired_values"].get(target_id, {}))
     for text in values:
         name, policy_value = split_pair(text, "NAME=VALUE")
-        desired_values[_find_policy_name(name, _role_of(response, target_id))] = policy_value
+        policy_name = _find_policy_name(name, _role_of(response, target_id))
+        if not policy_value and policy_name not in desired_values:
+            click.echo(f"{_short_name_of(policy_name)} of {target} has no desired value to remove", err=True)
+        desired_values[policy_name] = policy_value
     new_values = {name: policy_value for name, policy_value in desired_values.items() if policy_value}
     body = {"desired_values": {target_id: new_values}, "roll_out": not no_rollout, "settings": settings}
     _plan_and_run(console, cluster, response, body, **change_options)

@@ -85,6 +85,10 @@ class NodeReport:
         }
 
 
+#: The error of an instance that does not support the call, as Teleport's do not.
+UNSUPPORTED_ERROR = "it does not report policies: they come from its environment alone"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeReportResponse:
     """The result of asking an instance for its policies."""

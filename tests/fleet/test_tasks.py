@@ -19,10 +19,10 @@ from fleet.changes.operations.degradations import DegradeRequest
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
-from fleet.monitoring.pollers.policies import UNSUPPORTED_ERROR
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
+from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR
 from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
 from tests.fakes.config_auth import run_config_auth

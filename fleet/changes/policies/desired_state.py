@@ -81,7 +81,8 @@ def check_desired_values(
         if (
             target not in ROLES
             and target not in roles_by_instance
-            and values in ({}, previous_values.get(target, {}))
+            and target in previous_values
+            and values in ({}, previous_values[target])
         ):
             clean_values[target] = dict(values)
             continue

@@ -13,7 +13,7 @@ from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import ROLES, EnvPolicy, PolicySource
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
-from fleet.vocabulary.node_policies import NodeReportResponse, PolicyReport
+from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR, NodeReportResponse, PolicyReport
 from fleet.vocabulary.tags import TagEnum, Tone
 
 #: Desired values by target (role or instance id) and policy name.
@@ -68,6 +68,8 @@ class InstanceRow:
     note: str
     #: The instance accepts policies over the network and can restart itself.
     is_managed: bool
+    #: The instance did not respond when Refloat last asked for its policies.
+    is_silent: bool
     #: When Refloat last asked the instance, seconds since the epoch; None: never.
     polled_at: float | None
 
@@ -151,6 +153,7 @@ def _instance_row_of(
         tuple(cells),
         note,
         is_managed=report is not None and not report.refusal_reason,
+        is_silent=response is not None and report is None and response.error != UNSUPPORTED_ERROR,
         polled_at=response.at if response else None,
     )
 

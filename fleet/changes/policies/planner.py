@@ -59,7 +59,9 @@ def plan_change(
         before = desired_state.desired_values_of(cluster)
         if revision != desired_state.revision_of(before):
             raise desired_state.create_stale_error(
-                "out of date: the desired values were changed in the meantime",
+                "out of date: the desired values were changed in the meantime"
+                if desired_state.find_base_values(cluster, revision) is not None
+                else f"{revision[:50]!r} is not a recent revision of the desired values",
                 before,
             )
         rows = instance_rows_of(cluster, before, record)
@@ -74,9 +76,7 @@ def plan_change(
             )
         affected_rows, restarted_rows = _find_affected(rows, after, should_roll_out=should_roll_out)
         if before == after and not restarted_rows:
-            raise ChangeRefusedError(
-                "no changes: all instances match these desired values", {"values": "no changes"}
-            )
+            raise ChangeRefusedError(_describe_no_changes(affected_rows), {"values": "no changes"})
         unpolled_names = [row.name for row in affected_rows if row.polled_at is None]
         if should_roll_out and unpolled_names:
             raise ChangeRefusedError(
@@ -92,6 +92,7 @@ def plan_change(
         load_counts = {
             view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)
         }
+        silent_rows = [row for row in affected_rows if should_roll_out and row.is_silent]
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
             title=_title_of(before, after, len(restarted_rows)),
@@ -108,9 +109,15 @@ def plan_change(
                     for instance_row in restarted_rows
                 ],
                 "manual_restarts": [
-                    {"name": instance_row.name, "reason": instance_row.note}
+                    {
+                        "name": instance_row.name,
+                        "reason": "" if instance_row.is_silent else instance_row.note,
+                    }
                     for instance_row in affected_rows
-                    if instance_row not in restarted_rows
+                    if instance_row not in restarted_rows and instance_row not in silent_rows
+                ],
+                "silent_instances": [
+                    {"name": instance_row.name, "reason": instance_row.note} for instance_row in silent_rows
                 ],
                 "policies_read_at_connect": _find_names_read_at_connect(before, after),
                 **outlook_fields,
@@ -176,6 +183,13 @@ def _find_affected(
         row for row in rows if needs_update(row, resolve_desired_values(after, row.role, row.id))
     ]
     return affected_rows, [row for row in affected_rows if row.is_managed] if should_roll_out else []
+
+
+def _describe_no_changes(affected_rows: Sequence[InstanceRow]) -> str:
+    """Return that a plan has no changes. `affected_rows`: instances that differ, and that no rollout restarts."""
+    sentence = "no changes: this sets or removes no desired value, and restarts no instance"
+    differing_rows = [f"{row.name} ({row.note})" if row.note else row.name for row in affected_rows]
+    return f"{sentence}. Instances that differ: {', '.join(differing_rows)}" if differing_rows else sentence
 
 
 def _planned_instance_of(

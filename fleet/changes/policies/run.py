@@ -65,6 +65,9 @@ class _RolloutStepper:
                 if step_count
                 else "desired values stored; no restarts"
             )
+            silent_names = [instance["name"] for instance in self.change.plan.get("silent_instances", ())]
+            if silent_names:
+                detail += f"; {', '.join(silent_names)} did not respond and kept the previous values"
             engine.transition(
                 self.change,
                 ChangeState.VERIFIED,

@@ -14,12 +14,11 @@ from fleet.monitoring.sources.source import PollTarget
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
-from fleet.vocabulary.node_policies import NodeReportResponse
+from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR, NodeReportResponse
 
 #: Timeout of each instance.
 _TIMEOUT_SECONDS = 3.0
 _CONCURRENCY = 32
-UNSUPPORTED_ERROR = "it does not know the question: its policies come from its environment alone"
 
 
 async def read_node_reports(

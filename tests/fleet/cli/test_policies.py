@@ -24,7 +24,8 @@ CHANGE = {
     "title": "1 policy of auths", "question": "Restart 1 instance", "confirmation_required": "",
     "review_required": False, "approved_by": "", "state": "planned", "detail": "",
     "plan": {"restarts": [{"name": "auth-1", "agent_count": 3}],
-             "manual_restarts": [{"name": "auth-2", "reason": "no folder"}],
+             "manual_restarts": [{"name": "auth-2", "reason": "no folder"}, {"name": "auth-3", "reason": ""}],
+             "silent_instances": [{"name": "auth-4", "reason": "unavailable"}],
              "notes": ["Raising the TTL: beware."],
              "ttl": [{"role": "proxy", "title": "2 proxies, TTL 1m0s to 10m0s",
                       "before": {"detection_time": "2m0s", "writes_per_second": 0.06, "messages_per_second": 3.1},
@@ -85,11 +86,20 @@ def test_set_extends_the_values_that_were_read(console: FakeConsole) -> None:
     assert body["settings"] == {}
     for text in (
         "restart auth-2 yourself: no folder",
+        "restart auth-3 yourself\n",
+        "auth-4 does not respond, so it does not accept the desired values: repeat this change",
         "a lost proxy is detected within 20m0s (now 2m0s)",
         "discovery messages 0.31/s (now 3.1/s)",
         "Raising the TTL: beware.",
     ):
         assert text in outcome.output
+
+
+def test_removal_of_a_value_that_is_not_set_is_noted(console: FakeConsole) -> None:
+    """The console only sees that nothing changes."""
+    outcome = _run(console, "set", "auth", "http-close-unhealthy=", "auth-announce-ttl=", "--dry-run")
+    assert "http_close_unhealthy of auth has no desired value to remove" in outcome.stderr
+    assert "announce_ttl of" not in outcome.stderr
 
 
 def test_settings_are_sent_unchanged(console: FakeConsole) -> None:

@@ -39,14 +39,16 @@ def _plan(
 
 
 def test_plan_lists_instances_to_restart(cluster: Cluster, alice: User) -> None:
-    """Only instances whose values change; unmanaged instances are restarted by hand."""
+    """Only instances whose values change; unmanaged instances are restarted by hand, silent ones are not."""
     nodes = PolicyNodes(
         PolicyNode("auth-1", agents=150),
         PolicyNode("auth-2", environment={AUTH_TTL_VARIABLE: "1m"}),
         PolicyNode("auth-3", refusal_reason="no data folder"),
+        PolicyNode("auth-4", is_down=True),
         PolicyNode("proxy-1", "proxy"),
     )
     change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, nodes)
+    assert change.plan["silent_instances"] == [{"name": "auth-4", "reason": "silent"}]
     assert [instance["name"] for instance in change.plan["restarts"]] == ["auth-1"]
     assert [instance["name"] for instance in change.plan["manual_restarts"]] == ["auth-3"]
     assert change.affected_count == 150
@@ -72,6 +74,7 @@ def test_unknown_targets_and_policies_are_refused(cluster: Cluster, alice: User)
     for desired_values, field in (
         ({"auth": {"PATH": "/x"}}, "auth.PATH"),
         ({"nobody": {AUTH_TTL_VARIABLE: "1m"}}, "nobody"),
+        ({"nobody": {}}, "nobody"),
         ({"auth": {PROXY_TTL_VARIABLE: "1m"}}, f"auth.{PROXY_TTL_VARIABLE}"),
     ):
         with pytest.raises(ChangeRefusedError) as refusal:
@@ -85,11 +88,18 @@ def test_stale_revision_and_unchanged_values_are_refused(cluster: Cluster, alice
     before = desired_state.revision_of({})
     change = _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
     desired_state.store_desired_values(change)
-    with pytest.raises(StaleRevisionError):
+    with pytest.raises(StaleRevisionError, match="changed in the meantime"):
         _plan(cluster, alice, {}, nodes, before)
-    nodes.nodes["id-auth-1"].accepted_values = {HTTP_CLOSE_VARIABLE: "true"}
-    nodes.nodes["id-auth-1"].restart()
-    with pytest.raises(ChangeRefusedError, match="no changes"):
+    with pytest.raises(StaleRevisionError, match="'abc' is not a recent revision of the desired values"):
+        _plan(cluster, alice, {}, nodes, "abc")
+    auth = nodes.nodes["id-auth-1"]
+    auth.accepted_values = {HTTP_CLOSE_VARIABLE: "true"}
+    auth.restart()
+    unchanged = "no changes: this sets or removes no desired value, and restarts no instance"
+    with pytest.raises(ChangeRefusedError, match=f"{unchanged}$"):
+        _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
+    auth.is_down = True
+    with pytest.raises(ChangeRefusedError, match=rf"{unchanged}\. Instances that differ: auth-1 \(silent\)"):
         _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
 
 

@@ -272,3 +272,12 @@ def test_rollout_waits_for_unknown_instances(cluster: Cluster, alice: User) -> N
     rollout.step(5)
     assert [auth.run for auth in auths] == [1, 1, 1]
     assert "waiting for" in rollout.change.progress["waiting_for"]
+
+
+def test_silent_instance_is_named_in_the_result(cluster: Cluster, alice: User) -> None:
+    """It has not accepted the values, so the rollout did not restart it."""
+    rollout = Rollout(cluster, alice, PolicyNode("auth-1", is_down=True))
+    assert rollout.step().state == ChangeState.VERIFIED
+    assert rollout.change.detail == (
+        "desired values stored; no restarts; auth-1 did not respond and kept the previous values"
+    )

@@ -6,8 +6,9 @@ import grpc.aio
 import pytest
 
 from fleet.monitoring.pollers import policies
-from fleet.monitoring.pollers.policies import UNSUPPORTED_ERROR, read_node_reports
+from fleet.monitoring.pollers.policies import read_node_reports
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
+from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 
