@@ -19,7 +19,7 @@ def config() -> None:
     """Read and change the networking config of a cluster.
 
     Every change is previewed first: how many tunnels will close, of how many agents, on which proxies and when. KEY is
-    a field as in the YAML (tunnel_strategy.type), or its last part. Without a console, use `refloat fleet config`.
+    a field as `get` prints it (tunnel_strategy.type), or its last part. Without a console, use `refloat fleet config`.
     """
 
 

@@ -55,8 +55,8 @@ _policy_options = combine(
         type=click.Choice([closing.value for closing in HalfClosePolicy]),
         default=HalfClosePolicy.CLOSE.value,
         show_default=True,
-        help="When to close a session whose local end has sent everything, if the tunnel peer does not support "
-        "half-close. close: at once; defer: when the remote end has finished.",
+        help="If the tunnel peer does not support half-close, and the local end has sent everything: close the session "
+        "at once (close), or when the remote end has finished (defer).",
     ),
     click.option(
         "--idle-timeout",

@@ -157,7 +157,7 @@ _add_fault_command(
     "kill",
     faults.kill,
     "was killed",
-    "Kill processes (SIGKILL), as a power failure does.",
+    "Kill processes (SIGKILL), so that they cannot drain or deregister.",
     find_member=faults.find_alive,
 )
 _add_fault_command(

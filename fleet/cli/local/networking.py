@@ -170,7 +170,7 @@ def get_command(client: AuthConfigClient, as_json: bool) -> None:
 _confirm_option = click.option(
     "--confirm",
     is_flag=True,
-    help="Change a config that comes from the auths' config file. The file replaces the change when an auth starts.",
+    help="Change the config even if it comes from the auths' config file, which replaces it when an auth starts.",
 )
 
 

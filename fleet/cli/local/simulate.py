@@ -195,7 +195,7 @@ def fault(home: Path, arguments: tuple[str, ...]) -> None:
 @home_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def advice(home: Path, as_json: bool) -> None:
-    """List reconnect requests by id, with the number of agents that each one reached."""
+    """List the reconnect advice of campaigns and of `fleet reconnect`, with the number of agents that each reached."""
     with _convert_errors():
         summary = asyncio.run(simulation.read_advice_summary(_find_running(home)))
     if as_json:

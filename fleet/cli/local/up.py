@@ -172,7 +172,7 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
 @click.option(
     "--tunnel-v01",
     is_flag=True,
-    help="Proxies also listen for tunnels of version 0.1, for your own clients.",
+    help="Proxies also accept tunnels of wire version 0.1 (TCP over gRPC), from clients other than Refloat's agents.",
 )
 @click.option(
     "--no-forwarder",

@@ -79,7 +79,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--tls",
             action="store_true",
-            help="mutual TLS between all processes, with a CA of the demo",
+            help="mutual TLS on every gRPC port and the HTTP ports of auths, with a CA of the demo",
         )
         parser.add_argument(
             "--faults",

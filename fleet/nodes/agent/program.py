@@ -409,8 +409,7 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
     "--closing-wait-min",
     type=node_flags.DURATION,
     default=None,
-    help="Shortest wait before an agent gracefully closes a tunnel that it does not need. Default: from the "
-    "networking config.",
+    help="Shortest wait before an agent closes an excess tunnel. Default: from the networking config.",
 )
 @click.option(
     "--closing-wait-max",
@@ -434,7 +433,7 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
     "ports of proxies.",
 )
 @node_flags.keep_alive_options
-@node_flags.node_tls_options
+@node_flags.agent_tls_options
 @click.option(
     "--tls-auth-name",
     default="",

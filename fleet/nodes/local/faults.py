@@ -37,7 +37,7 @@ class FaultError(FleetError):
 
 
 def kill(fleet: FleetRecord, name: str) -> None:
-    """Kill a process (SIGKILL), as a power failure does. Raises FaultError."""
+    """Kill a process (SIGKILL), so that it cannot drain or deregister. Raises FaultError."""
     _signal_and_wait(fleet, name, signal.SIGKILL, ProcessState.DEAD)
 
 

@@ -394,10 +394,11 @@ def command(
 ) -> None:
     """Run a proxy.
 
-    TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN set the proxy group and its generation. The
-    proxy tells its agents which proxies sent heartbeats; with TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false it sends
-    them full lists of proxies at intervals instead. TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each
-    agent every 1h to 1h30m to reconnect to another proxy.
+    TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN set the proxy group and its generation. By
+    default, the proxy sends its agents only the proxies that sent a heartbeat since the last message; with
+    TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false it sends the full list at intervals.
+    TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each agent every 1h to 1h30m to reconnect to another
+    proxy.
     """
 
     if auth_http and heartbeat_to != "auth":

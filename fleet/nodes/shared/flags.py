@@ -126,10 +126,15 @@ client_tls_options = _tls_options(
     "Host name expected in the servers' certificates. Default: the host name of their address.",
 )
 server_tls_options = _tls_options("CA of the clients (PEM). Clients must then present a certificate.")
-#: Auths, proxies and agents: the name in a certificate of a node is its role, unless a flag names another.
-node_tls_options = _tls_options(
+#: Auths and proxies, which also call other proxies.
+instance_tls_options = _tls_options(
     "CA of the other nodes (PEM). Clients must then present a certificate.",
-    "Host name expected in the certificates of other nodes. Default: their role (auth or proxy).",
+    "Host name expected in the certificates of proxies. Default: proxy.refloat.local.",
+)
+agent_tls_options = _tls_options(
+    "CA of auths and proxies (PEM).",
+    "Host name expected in the certificates of proxies, and without --tls-auth-name also of auths. "
+    "Default: proxy.refloat.local and auth.refloat.local.",
 )
 
 
@@ -215,7 +220,7 @@ def instance_options(*, ttl_variable: str) -> Decorator:
             show_default=True,
             help="Report this instance as degraded while its event loop is often delayed by more than this. 0s: never.",
         ),
-        node_tls_options,
+        instance_tls_options,
     )
 
 

@@ -40,8 +40,8 @@ _options = combine(
         type=click.IntRange(min=1),
         default=1,
         show_default=True,
-        help="Minimum number of healthy destinations. Degraded ones get traffic while fewer are healthy, and while the "
-        "healthy ones are less than about 71 % of the capacity.",
+        help="Minimum number of healthy destinations. Degraded ones also get traffic while fewer are healthy, or "
+        "while less than about 71 % of all destinations are healthy.",
     ),
 )
 

@@ -134,7 +134,7 @@ def test_agent_is_shown_by_name(fake: FakeConsole) -> None:
     assert refused_outcome.exit_code == 2
     assert "2 agents have the name agent-1; use an id: a, z" in refused_outcome.output
     missing_outcome = refloat(fake, "agent", "nobody")
-    assert (missing_outcome.exit_code, missing_outcome.output.count("404")) == (2, 1)
+    assert (missing_outcome.exit_code, missing_outcome.output.count("HTTP 404")) == (2, 1)
 
 
 @pytest.mark.parametrize(
