@@ -22,8 +22,8 @@ class Runbook:
 
 RUNBOOKS: Mapping[RuleKind, Runbook] = {
     RuleKind.STRANDED: Runbook(
-        "Agents are unreachable: none of their tunnels ends at a working, announced proxy, or their auth does not "
-        "renew their resources and the cluster has dropped them.",
+        "Agents are unreachable: none of their tunnels ends at a working proxy with a current heartbeat, or their auth "
+        "is failing and their own heartbeats have expired.",
         (
             "Check the Cause card of the incident: does the proxy or auth respond, and when was its last heartbeat?",
             "Check the heat map: one red row means a proxy, one red column an auth, both a shared dependency.",
@@ -49,7 +49,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         ),
     ),
     RuleKind.INSTANCE: Runbook(
-        "An auth or a proxy is not responding, reports itself as unhealthy, or its announcement has expired.",
+        "An auth or a proxy is not responding, reports itself as unhealthy, or its heartbeat has expired.",
         (
             "Not responding: check host, network and process. Unhealthy: check its /readyz, health service and log.",
             "Expired but responding: it cannot write its heartbeat. Check the auth and the auth backend.",
@@ -93,8 +93,8 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         ),
     ),
     RuleKind.EXCESS: Runbook(
-        "Agents hold more tunnels than they need: nothing closes the surplus tunnels after failovers.",
-        ("Check for a recent failover: with graceful tunnel closing, surplus tunnels are closed after a while.",),
+        "Agents have more tunnels than they need: after a failover, or because graceful tunnel closing is off.",
+        ("Check for a recent failover: with graceful tunnel closing, excess tunnels are closed after a while.",),
         (
             "Plan a change of the networking config that enables graceful tunnel closing, and check its preview.",
             "This is not urgent.",

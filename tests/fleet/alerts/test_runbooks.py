@@ -10,6 +10,18 @@ def test_stranded_agents_runbook_covers_auths_and_proxies() -> None:
     assert [line.partition(":")[0] for line in mitigation[:2]] == ["Auth", "Proxy"]
 
 
+def test_runbooks_use_the_words_of_the_pages() -> None:
+    """Pages say excess tunnels and heartbeats; agents have no announcements or resources there."""
+    text = " ".join(
+        line
+        for runbook in RUNBOOKS.values()
+        for line in (runbook.meaning, *runbook.diagnosis, *runbook.mitigation)
+    )
+    other_terms = ("surplus", "announcement", "announced", "resources")
+    assert not [term for term in other_terms if term in text]
+    assert "after a failover, or because graceful tunnel closing is off" in RUNBOOKS[RuleKind.EXCESS].meaning
+
+
 def test_every_rule_kind_has_a_runbook() -> None:
     """With diagnosis and mitigation steps that are sentences."""
     assert set(RUNBOOKS) == set(RuleKind) >= {rule.kind for rule in DEFAULT_RULES}
