@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.utils.html import format_html
 from typing_extensions import override
 
 from dashboards.shared.duration_fields import ReadableDurationField
@@ -32,9 +33,13 @@ from fleet.models.sealed_secrets import UnsealError, seal, unseal
 from fleet.vocabulary.incidents import Severity
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
-_MATCHERS_HELP_TEXT = (
-    "Example: cause=proxy-1 severity=critical, or agent=web-* label=lab. * matches any text, != negates."
+_MATCHERS_HELP_TEXT = format_html(
+    "Example: <code>{}</code>, or <code>{}</code>. The character <code>*</code> matches any text; <code>!=</code> "
+    "negates.",
+    "cause=proxy-1 severity=critical",
+    "agent=web-* label=lab",
 )
+_CONFIRMATION_HELP_TEXT = "Required only if the matchers silence everything or almost everything."
 _SHORTEST_SILENCE_SECONDS = 180.0
 
 
@@ -138,7 +143,7 @@ class SilenceForm(forms.Form):
     confirmation = forms.CharField(
         required=False,
         label=f"Type “{CONFIRMATION_WORD}” to silence everything",
-        help_text="Required only if the matchers silence everything.",
+        help_text=_CONFIRMATION_HELP_TEXT,
     )
 
     def clean_matchers(self) -> str:
@@ -155,7 +160,11 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         initial=7200,
         help_text="Example: 1 h 30 min.",
     )
-    confirmation = forms.CharField(required=False, label=f"Type “{CONFIRMATION_WORD}” to silence everything")
+    confirmation = forms.CharField(
+        required=False,
+        label=f"Type “{CONFIRMATION_WORD}” to silence everything",
+        help_text=_CONFIRMATION_HELP_TEXT,
+    )
 
     class Meta:
         model = MaintenanceWindow
@@ -191,7 +200,10 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             matches_everything(parse_matchers(cleaned_data["matchers"]))
             and cleaned_data.get("confirmation", "").strip().lower() != CONFIRMATION_WORD
         ):
-            raise ValidationError(f"This window silences everything. Type “{CONFIRMATION_WORD}” to confirm.")
+            raise ValidationError(
+                "These matchers silence everything or almost everything. "
+                f"Type “{CONFIRMATION_WORD}” to confirm."
+            )
         self.instance.length = timedelta(seconds=cleaned_data["duration"])
         for name in ("name", "matchers", "rule", "first_day", "start_time", "time_zone"):
             setattr(self.instance, name, cleaned_data[name])

@@ -109,12 +109,22 @@ def test_silence_begins_later_and_is_dropped_before(operator: Client) -> None:
 
 
 def test_silencing_everything_requires_typed_confirmation(operator: Client) -> None:
-    """Refused with a sentence, then taken."""
+    """Refused with a sentence, then taken. The help texts of both forms say the same as the refusal."""
+    page = operator.get("/silences/").content.decode()
+    assert page.count("Required only if the matchers silence everything or almost everything.") == 2
     form = {"do": "silence", "duration": "1 h", "matchers": "", "reason": "x"}
     assert "Type “everything” to confirm" in operator.post("/silences/", form).content.decode()
     assert not Silence.objects.exists()
     operator.post("/silences/", form | {"confirmation": "everything"})
     assert Silence.objects.count() == 1
+
+
+def test_help_of_matchers_marks_what_to_type(operator: Client) -> None:
+    """Without the marks, the asterisk after an example looked like a part of it."""
+    page = operator.get("/silences/").content.decode()
+    assert (
+        page.count("<code>agent=web-* label=lab</code>. The character <code>*</code> matches any text") == 2
+    )
 
 
 def test_window_is_planned_with_its_next_times(operator: Client) -> None:
@@ -131,7 +141,8 @@ def test_window_is_planned_with_its_next_times(operator: Client) -> None:
         {"rule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"},
         {"first_day": "0001-01-01"},
     ):
-        operator.post("/silences/", form | wrong)
+        page = operator.post("/silences/", form | wrong).content.decode()
+        assert ("These matchers silence everything or almost everything." in page) == ("matchers" in wrong)
         assert not MaintenanceWindow.objects.exists()
     operator.post("/silences/", form)
     assert MaintenanceWindow.objects.get().creator == "operator"
