@@ -48,8 +48,8 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     """List alert rules and agent labels; POST with `do`: label, unlabel, import.
 
     Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `is_overridden`, `severity`, `has_threshold`:
-    the rule has a threshold in agents; `pending_time`, `group_wait`, `repeat_interval`: durations as text), `labels`,
-    `label_form`, `can_change`.
+    the rule has a threshold in agents; `pending_time`: polls and duration as text; `group_wait`, `repeat_interval`:
+    durations as text), `labels`, `label_form`, `can_change`.
     """
     form = LabelForm()
     if request.method == "POST":
@@ -207,12 +207,19 @@ def _rule_rows_of(cluster: str) -> list[dict[str, Any]]:
             "is_overridden": not row.cluster and row.name in overridden_names,
             "severity": Severity(row.severity),
             "has_threshold": RuleKind(row.kind) in THRESHOLD_KINDS,
-            "pending_time": format_readable(row.pending_seconds),
+            "pending_time": _format_pending_time(row.pending_rounds, row.pending_seconds),
             "group_wait": format_readable(row.group_wait),
             "repeat_interval": format_readable(row.repeat_seconds),
         }
         for row in rows
     ]
+
+
+def _format_pending_time(round_count: int, seconds: float) -> str:
+    """Return how long a rule must match before it fires, as text: `2 polls and 1 min`; `at once` without a wait."""
+    parts = [f"{round_count} poll{'s' if round_count != 1 else ''}"] if round_count else []
+    parts += [format_readable(seconds)] if seconds else []
+    return " and ".join(parts) or "at once"
 
 
 def _find_import_problem(user: User, rules: list[Rule]) -> str:

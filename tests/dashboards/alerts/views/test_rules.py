@@ -169,6 +169,23 @@ def test_operator_sees_rules_and_may_not_change_them(
     assert client.post("/alerts/rules/", {"do": "label", "pattern": "x", "label": "y"}).status_code == 403
 
 
+def test_pending_time_joins_polls_and_duration(config_admin: Client) -> None:
+    """Both must be reached; a rule without either fires at once."""
+    AlertRule.objects.create(name="slow", kind="stranded", severity=1, pending_rounds=0, pending_seconds=90.0)
+    AlertRule.objects.create(name="quick", kind="stranded", severity=1, pending_rounds=1)
+    page = config_admin.get("/alerts/rules/")
+    texts = {entry["row"].name: entry["pending_time"] for entry in page.context["rules"]}
+    names = ("No monitoring data", "Agents stranded", "Agents at risk", "slow", "quick")
+    assert [texts[name] for name in names] == [
+        "at once",
+        "2 polls",
+        "2 polls and 1 min",
+        "1 min 30 s",
+        "1 poll",
+    ]
+    assert "<td>2 polls and 1 min</td>" in page.content.decode()
+
+
 def test_every_rule_kind_has_a_runbook(client: Client, person: MakeUser) -> None:
     """With the rules it is for; another kind is not found."""
     client.force_login(person("viewer"))
