@@ -225,6 +225,7 @@ def _channel_context_of(
         if is_hidden
         else setup_actions.describe_destination(row),
         "routes": "; ".join(_describe_channel_usage(row, cluster)),
+        "is_tested": newest_delivery is not None,
         "is_failing": is_failing,
         "error": newest_delivery.last_error
         if newest_delivery is not None and is_failing and not is_hidden

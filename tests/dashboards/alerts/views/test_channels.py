@@ -427,33 +427,6 @@ def test_deleting_a_route_requires_confirmation_and_names_its_children(config_ad
     assert not Route.objects.exists()
 
 
-def test_channel_is_as_its_newest_attempt_was(config_admin: Client) -> None:
-    """One that failed once and has sent since is well; one that sent and fails now is not."""
-    channel = _channel("")
-    _delivery(channel, "default", "1", failed_at=5.0, attempted_at=5.0, last_error="a private address")
-    for number in range(2, 11):
-        _delivery(channel, "default", str(number), sent_at=5.0 + number, attempted_at=5.0 + number)
-    page = config_admin.get("/alerts/channels/")
-    assert [channel_row["is_failing"] for channel_row in page.context["channels"]] == [False]
-    # An old one that is tried again is the newest attempt.
-    Delivery.objects.filter(key="1").update(failed_at=None, attempted_at=99.0, last_error="refused again")
-    (row,) = config_admin.get("/alerts/channels/").context["channels"]
-    assert (row["is_failing"], row["error"]) == (True, "refused again")
-
-
-def test_log_of_messages_is_live(config_admin: Client) -> None:
-    """The list and the log of a channel ask again, sooner while a message waits."""
-    channel = _channel("")
-    page = config_admin.get("/alerts/channels/").content.decode()
-    assert all(
-        part in page for part in ('id="channels" data-refresh', 'id="log" data-refresh', "js/refresh.js")
-    )
-    path = f"/alerts/channels/{channel.pk}/"
-    assert "data-refresh-ms" not in config_admin.get(path).content.decode()
-    config_admin.post(path, {"do": "test"})
-    assert 'data-refresh-ms="1000"' in config_admin.get(path).content.decode()
-
-
 def test_objects_from_before_get_their_owners_by_the_migration() -> None:
     """Of deliveries the incident's or digest's cluster; of routes below a cluster's that cluster."""
     migration = importlib.import_module("fleet.migrations.0015_owners_of_alerting")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from fleet.models.alerting import Channel, Delivery
+from tests.dashboards.conftest import MakeUser, reauthenticate
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which a config admin is signed in."""
+    client.force_login(person("config admin"))
+    reauthenticate(client)
+    return client
+
+
+def _channel() -> Channel:
+    return Channel.objects.create(name="ops", kind="email", config={"to": "all@example.com"})
+
+
+def _delivery(channel: Channel, subject: str, **columns: Any) -> Delivery:
+    return Delivery.objects.create(
+        channel=channel, cluster="default", key=subject, kind="firing", payload={"subject": subject},
+        **{"created_at": 1.0, "next_attempt_at": 1.0} | columns,
+    )  # fmt: skip
+
+
+def test_channel_is_as_its_newest_attempt_was(config_admin: Client) -> None:
+    """One that failed once and has sent since is well; one that sent and fails now is not."""
+    channel = _channel()
+    _delivery(channel, "1", failed_at=5.0, attempted_at=5.0, last_error="a private address")
+    for number in range(2, 11):
+        _delivery(channel, str(number), sent_at=5.0 + number, attempted_at=5.0 + number)
+    page = config_admin.get("/alerts/channels/")
+    assert [channel_row["is_failing"] for channel_row in page.context["channels"]] == [False]
+    # An old one that is tried again is the newest attempt.
+    Delivery.objects.filter(key="1").update(failed_at=None, attempted_at=99.0, last_error="refused again")
+    (row,) = config_admin.get("/alerts/channels/").context["channels"]
+    assert (row["is_failing"], row["error"]) == (True, "refused again")
+
+
+def test_channel_without_an_attempt_is_not_tested(config_admin: Client) -> None:
+    """It is not OK before its first notification was sent; one that waits was not attempted."""
+    channel = _channel()
+
+    def status() -> str:
+        page = config_admin.get("/alerts/channels/").content.decode()
+        return (
+            page.partition('<td class="words">')[2].partition('<td class="words">')[2].partition("</td>")[0]
+        )
+
+    assert status() == "not tested"
+    _delivery(channel, "1")
+    assert status() == 'not tested <span class="quiet">1 waiting</span>'
+    Delivery.objects.update(sent_at=5.0, attempted_at=5.0)
+    assert status() == "OK"
+
+
+def test_delivery_log_shows_the_kind_beside_the_subject(config_admin: Client) -> None:
+    """Not as the last word of the subject."""
+    _delivery(_channel(), "CRIT default: no automatic recovery")
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert '<th scope="col">Subject</th><th scope="col">Kind</th>' in page
+    assert "CRIT default: no automatic recovery</th><td>firing</td>" in page
+
+
+def test_log_of_messages_is_live(config_admin: Client) -> None:
+    """The list and the log of a channel ask again, sooner while a message waits."""
+    channel = _channel()
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert all(
+        part in page for part in ('id="channels" data-refresh', 'id="log" data-refresh', "js/refresh.js")
+    )
+    path = f"/alerts/channels/{channel.pk}/"
+    assert "data-refresh-ms" not in config_admin.get(path).content.decode()
+    config_admin.post(path, {"do": "test"})
+    assert 'data-refresh-ms="1000"' in config_admin.get(path).content.decode()
