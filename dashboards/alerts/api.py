@@ -64,6 +64,8 @@ class NextNotification(Schema):
     """Why then, or why no notification is planned."""
     channels: list[str]
     """Names of the notification channels."""
+    resolved_channels: list[str]
+    """Names of the channels that get only the notification that the incident is resolved; empty unless `at` is null."""
 
 
 class IncidentItem(Schema):

@@ -214,6 +214,7 @@ def next_notification_of(
 ) -> dict[str, Any]:
     """Return the next notification of an incident: `at`, `reason`, `channels` (names), `path` (routes).
 
+    `resolved_channels`: names of the channels that get the resolved notification although no notification is planned.
     `routes`: those of the cluster; `active_silences`: result of `read_active_silences`.
     """
     incident = with_silence(row, active_silences)
@@ -221,7 +222,13 @@ def next_notification_of(
         incident, EvaluationContext(now, 0.0, {rule.name: rule for rule in rules})
     )
     if incident.state is IncidentState.RESOLVED:
-        return {"at": None, "reason": "the incident is resolved", "channels": [], "path": []}
+        return {
+            "at": None,
+            "reason": "the incident is resolved",
+            "channels": [],
+            "resolved_channels": [],
+            "path": [],
+        }
     matched_routes = match_routes(routes, incident)
     at, reason = notification_plan.at, notification_plan.reason
     if incident.inhibited_by:
@@ -245,17 +252,14 @@ def next_notification_of(
     if at is not None and planned_receivers and len(planned_delays) == len(planned_receivers):
         at, delay_reason = min(planned_delays)
         reason = f"{reason}, delayed until the end of the {delay_reason}"
-    if at is None and (
-        resolved_channel_names := _read_channel_names(store.plan_resolved_receivers(row, {}, now))
-    ):
-        reason = (
-            f"{reason}; only the resolved notification will be sent, to {', '.join(resolved_channel_names)}"
-        )
     return {
         "at": to_moment_or_none(at),
         "age_ms": age_ms_of(at, now),
         "reason": reason,
         "channels": _read_channel_names(planned_receivers) if at is not None else [],
+        "resolved_channels": _read_channel_names(store.plan_resolved_receivers(row, {}, now))
+        if at is None
+        else [],
         "path": [" / ".join(matched_route.path) for matched_route in matched_routes],
     }
 

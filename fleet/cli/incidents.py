@@ -191,6 +191,10 @@ def _quote_matcher(matcher: str) -> str:
 
 def _format_next_notification(notification: dict[str, Any]) -> str:
     """Return time, channels and reason of the next notification, or the reason why there is none."""
+    if notification["resolved_channels"]:
+        return (
+            f"only when resolved, to {', '.join(notification['resolved_channels'])}: {notification['reason']}"
+        )
     if notification["at"] is None:
         return f"none: {notification['reason']}"
     return f"{notification['at']} to {', '.join(notification['channels']) or 'no channel'}: {notification['reason']}"

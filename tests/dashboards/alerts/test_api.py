@@ -57,7 +57,12 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
     next_notification = client.get("/api/v1/incidents", headers=operator).json()["incidents"][0][
         "next_notification"
     ]
-    assert next_notification == {"at": None, "reason": "the incident is acknowledged", "channels": []}
+    assert next_notification == {
+        "at": None,
+        "reason": "the incident is acknowledged",
+        "channels": [],
+        "resolved_channels": [],
+    }
     assert _post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
 
 
@@ -133,6 +138,7 @@ def test_silence_counts_for_an_incident_at_once(client: Client, operator: dict[s
         "at": None,
         "reason": "silenced: upgrade (operator)",
         "channels": [],
+        "resolved_channels": [],
     }
 
 

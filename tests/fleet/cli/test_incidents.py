@@ -11,7 +11,9 @@ _INCIDENT: dict[str, Any] = {
     "number": 7, "severity": "critical", "state": "firing", "affected_count": 207, "peak_count": 207,
     "acknowledged_by": "", "summary": "207 agents stranded (proxy-1)", "silenced_by": "",
     "inhibited_by": "backend/default",
-    "next_notification": {"at": "2026-01-02T03:04:05Z", "reason": "repeat every 4 h", "channels": ["ops"]},
+    "next_notification": {
+        "at": "2026-01-02T03:04:05Z", "reason": "repeat every 4 h", "channels": ["ops"], "resolved_channels": [],
+    },
 }  # fmt: skip
 _SILENCE = {
     "number": 3,
@@ -38,6 +40,21 @@ def test_incidents_are_listed_and_acknowledged() -> None:
     assert "backend/default" not in list_output
     assert "2026-01-02T03:04:05Z to ops: repeat every 4 h" in list_output
     assert acknowledge_output == "incident 7 acknowledged by ada: 207 agents stranded (proxy-1)\n"
+
+
+def test_notification_of_the_resolution_only_is_listed_with_its_channels() -> None:
+    """An incident whose resolution is sent has a next notification, although none is planned now."""
+    notification = {"at": None, "reason": "silenced: upgrade", "channels": [], "resolved_channels": ["ops"]}
+    muted_incident = _INCIDENT | {"next_notification": notification}
+    silent_incident = _INCIDENT | {"next_notification": notification | {"resolved_channels": []}}
+    with run_console() as console:
+        console.responses["/api/v1/incidents?state=open&limit=100"] = (
+            200,
+            {"incidents": [muted_incident, silent_incident]},
+        )
+        output = CliRunner().invoke(main, ["incidents", "--url", console.url, "--token", TOKEN]).output
+    assert "only when resolved, to ops: silenced: upgrade" in output
+    assert output.count("none: silenced: upgrade") == 1
 
 
 def test_silences_are_created_listed_and_ended() -> None:

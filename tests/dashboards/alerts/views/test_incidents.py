@@ -318,10 +318,9 @@ def test_silenced_incident_shows_who_is_notified_of_its_end(
     client.force_login(person("operator"))
     url = f"/incidents/{incident.pk}/"
     client.post(url, {"do": "silence", "reason": "known"})
-    assert (
-        "known (operator); only the resolved notification will be sent, to ops."
-        in client.get(url).content.decode()
-    )
+    page = client.get(url).content.decode()
+    assert "Only the resolved notification will be sent, to ops: silenced: known (operator)." in page
+    assert "No notification planned" not in page
     Incident.objects.update(state="recovering", recovering_since=time.time())
     page = client.get(url).content.decode()
     assert "(the incident resolves unless a rule fires again) to ops." in page
