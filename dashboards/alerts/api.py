@@ -98,7 +98,7 @@ class IncidentItem(Schema):
     resolved_at: datetime | None
     """When the incident was resolved; null while it is open."""
     duration_seconds: float
-    """Duration of the incident in seconds."""
+    """Seconds from the first match of an alert rule until no rule matched, or until now."""
     recovers_at: datetime | None
     """Latest time of automatic recovery; null when none is predicted."""
     is_flapping: bool

@@ -400,10 +400,9 @@ def reconnect_query_of(
         return "", ""
     if row.cause_kind == CauseKind.PROXY.value:
         if cause_state is InstanceState.SILENT:
-            return (
-                "",
-                f"{row.cause_name} is not responding, so Refloat cannot move its agents.",
-            )
+            # Only the proxy itself advises agents to leave it.
+            sentence = f"{row.cause_name} is not responding, so Refloat cannot advise agents to leave it."
+            return "", sentence if store.incident_of(row).affected_count else ""
         return urlencode({"proxy": row.cause_name}), ""
     text = quote(f"auth:{row.cause_name}")
     agent_indices = agent_query.select(table, agent_query.parse(text))

@@ -78,15 +78,12 @@ class Cause:
         return f"{self.kind}/{self.id}"
 
     @property
-    def label_prefix(self) -> str:
-        """Kind to show before the name; empty if the name contains it, as in `region eu-west`."""
-        needs_kind = self.kind in (CauseKind.AUTH, CauseKind.PROXY) and self.kind.value not in self.name
-        return self.kind.value if needs_kind else ""
-
-    @property
     def label(self) -> str:
-        """Name with its kind: `proxy web-1`, `region eu-west`."""
-        return f"{self.label_prefix} {self.name}".lstrip()
+        """Name with its kind: `proxy web-1`, `region eu-west`. The name of a fleet-wide cause repeats the summary."""
+        if self.kind is CauseKind.FLEET:
+            return "no common cause"
+        needs_kind = self.kind in (CauseKind.AUTH, CauseKind.PROXY) and self.kind.value not in self.name
+        return f"{self.kind.value} {self.name}" if needs_kind else self.name
 
 
 def is_console_cause(key: str) -> bool:

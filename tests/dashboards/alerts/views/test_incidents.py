@@ -167,6 +167,44 @@ def test_reconnect_is_offered_where_agents_are_reachable(
     assert bool(sentence) == bool(expected[1])
 
 
+def test_silent_proxy_without_affected_agents_needs_no_campaign(incident: Incident) -> None:
+    """Its agents found other proxies by themselves, so the page does not say that they cannot be moved."""
+    incident.cause_kind, incident.cause_name = "proxy", "proxy-1"
+    table = FakeReader([State.HEALTHY] * 4, as_of=time.time()).table("default", time.time())
+    sentence = "proxy-1 is not responding, so Refloat cannot advise agents to leave it."
+    assert reconnect_query_of(incident, InstanceState.SILENT, table) == ("", sentence)
+    incident.affected_count = 0
+    assert reconnect_query_of(incident, InstanceState.SILENT, table) == ("", "")
+
+
+def test_duration_is_the_time_for_which_rules_matched(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """It ends before the incident is resolved, so page and list say what it is."""
+    at = incident.opened_at
+    Incident.objects.update(state="resolved", recovering_since=at + 301, resolved_at=at + 602)
+    client.force_login(person("viewer"))
+    assert "(rules matched for 5 min 1 s)" in client.get(f"/incidents/{incident.pk}/").content.decode()
+    page = client.get("/incidents/").content.decode()
+    assert page.count('<th scope="col">Matched for</th>') == 2
+    assert '<td class="moment">5 min 1 s</td>' in page
+
+
+def test_cause_of_an_incident_of_the_whole_fleet_is_not_its_effect(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """The name of such a cause is the summary again."""
+    name = "agents lost within one minute"
+    Incident.objects.update(
+        key="fleet/rate", cause_kind="fleet", cause_id="rate", cause_name=name, summary=f"19 {name}."
+    )
+    client.force_login(person("viewer"))
+    for url in ("/incidents/", f"/incidents/{incident.pk}/"):
+        page = client.get(url).content.decode()
+        assert "<b>no common cause</b>" in page
+        assert f"<b>{name}</b>" not in page
+
+
 @pytest.mark.parametrize("is_down", [False, True])
 def test_incident_page_with_stale_data_does_not_claim_zero_affected_agents(
     client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader, *, is_down: bool
