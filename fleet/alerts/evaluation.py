@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from fleet.alerts.facts import ClusterFacts
 from fleet.alerts.findings import evaluate_rules
+from fleet.alerts.flapping import FLAP_SECONDS
 from fleet.alerts.inhibition import JOINT_KINDS, inhibitor_of, select_representatives
 from fleet.alerts.lifecycle import (
-    FLAP_SECONDS,
     EvaluationContext,
     advance,
     advance_while_blind,

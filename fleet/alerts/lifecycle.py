@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
+from fleet.alerts.flapping import FLAP_SECONDS, append_flap_time, update_flapping
 from fleet.alerts.inhibition import INHIBITION_GRACE_SECONDS
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.protocol.durations import format_readable
@@ -26,9 +27,6 @@ from fleet.vocabulary.incidents import (
     is_console_cause,
 )
 
-#: State changes within `FLAP_SECONDS` that make an incident flap; so many seconds without one end the flapping.
-FLAP_COUNT = 4
-FLAP_SECONDS = 1800.0
 #: An update is sent when more agents are affected than the last notification said: by this factor and number.
 _GROWTH_FACTOR = 1.5
 _MIN_GROWTH = 5
@@ -279,7 +277,11 @@ def _with_marks(incident: Incident, finding: Finding, evaluation_context: Evalua
             is_firing,
             signal.is_label_scoped,
         )
-    return incident if marks == incident.marks else replace(incident, marks=marks)
+    if marks == incident.marks:
+        return incident
+    firing_names = {rule_name for rule_name, mark in marks.items() if mark.is_firing}
+    fired_rule_names = tuple(sorted(firing_names.union(incident.fired_rule_names)))
+    return replace(incident, marks=marks, fired_rule_names=fired_rule_names)
 
 
 def _is_settled(mark: RuleMark, rule: Rule) -> bool:
@@ -393,7 +395,7 @@ def _advance_open(
             incident,
             state=IncidentState.FIRING,
             recovering_since=None,
-            flap_times=_append_flap_time(incident.flap_times, now),
+            flap_times=append_flap_time(incident.flap_times, now),
         )
         timeline_entries.append(TimelineEntry(now, TimelineKind.RECURRED, incident.summary))
     elif finding is None and incident.state is IncidentState.FIRING:
@@ -401,10 +403,10 @@ def _advance_open(
             incident,
             state=IncidentState.RECOVERING,
             recovering_since=now,
-            flap_times=_append_flap_time(incident.flap_times, now),
+            flap_times=append_flap_time(incident.flap_times, now),
             affected_count=0,
             recovers_at=None,
-            summary=incident.worst_summary or incident.summary,
+            summary=_describe_past(incident, evaluation_context),
         )
         incident = _with_trend_point(incident, now)
         timeline_entries.append(
@@ -414,7 +416,7 @@ def _advance_open(
                 "No alert rule matches any more. If this continues, the incident resolves.",
             )
         )
-    incident, flapping_entries = _update_flapping(incident, now)
+    incident, flapping_entries = update_flapping(incident, now)
     timeline_entries += flapping_entries
     recovering_since = incident.recovering_since if finding is None else None
     if recovering_since is not None and now - recovering_since >= recover_seconds_of(
@@ -422,14 +424,13 @@ def _advance_open(
     ) + (_LINGER_SECONDS if is_explaining else 0.0):
         # Report the worst state, not the last one, in which perhaps a single agent was still recovering.
         severity = incident.severity if incident.worst_severity is None else incident.worst_severity
-        summary = incident.worst_summary or incident.summary
         incident = replace(
             incident,
             state=IncidentState.RESOLVED,
             resolved_at=now,
             affected_count=0,
             severity=severity,
-            summary=summary,
+            summary=_describe_past(incident, evaluation_context),
         )
         timeline_entries.append(
             TimelineEntry(
@@ -441,24 +442,19 @@ def _advance_open(
     return LifecycleStep(incident, tuple(timeline_entries))
 
 
-def _append_flap_time(flap_times: tuple[float, ...], now: float) -> tuple[float, ...]:
-    return (*(at for at in flap_times if now - at < FLAP_SECONDS), now)
+def _describe_past(incident: Incident, evaluation_context: EvaluationContext) -> str:
+    """Return the summary of an incident that no rule matches any more: that of its peak.
 
-
-def _update_flapping(incident: Incident, now: float) -> tuple[Incident, list[TimelineEntry]]:
-    recent_flap_times = [at for at in incident.flap_times if now - at < FLAP_SECONDS]
-    if incident.flapping_since is None and len(recent_flap_times) >= FLAP_COUNT:
-        text = f"The incident changed state {len(recent_flap_times)} times within {format_readable(FLAP_SECONDS)}."
-        return replace(incident, flapping_since=now), [TimelineEntry(now, TimelineKind.FLAPPING, text)]
-    if (
-        incident.flapping_since is not None
-        and not recent_flap_times
-        and incident.state is IncidentState.FIRING
-    ):
-        return replace(incident, flapping_since=None), [
-            TimelineEntry(now, TimelineKind.STABLE, "The incident is stable again.")
-        ]
-    return incident, []
+    If no rule about agents fired, the title was about the instance, and still is.
+    """
+    summary = incident.worst_summary or incident.summary
+    fired_kinds = {
+        evaluation_context.rules[rule_name].kind
+        for rule_name in incident.fired_rule_names
+        if rule_name in evaluation_context.rules
+    }
+    is_about_instance = fired_kinds == {RuleKind.INSTANCE} and incident.peak_count
+    return f"{incident.cause.name} was failing: {summary}" if is_about_instance else summary
 
 
 def next_change_at(incident: Incident, evaluation_context: EvaluationContext) -> float:

@@ -354,7 +354,7 @@ def _rule_mark_of(mark_parts: Sequence[Any]) -> RuleMark:
 #: Converters from column values to fields, where they differ.
 _FIELD_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
-    **dict.fromkeys(("agent_names", "flap_times", "labels"), tuple),
+    **dict.fromkeys(("agent_names", "fired_rule_names", "flap_times", "labels"), tuple),
     "state": IncidentState,
     "marks": lambda column_value: {name: _rule_mark_of(mark) for name, mark in column_value.items()},
     "trend": lambda column_value: tuple(map(tuple, column_value)),

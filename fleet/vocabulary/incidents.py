@@ -178,6 +178,8 @@ class Incident:
     worst_stranded_count: int = 0
     #: Marks by name of the rule.
     marks: Mapping[str, RuleMark] = field(default_factory=dict)
+    #: Names of all rules that have held long enough to fire, sorted; marks are only of rules that held last.
+    fired_rule_names: tuple[str, ...] = ()
     #: Times of changes between firing and recovering.
     flap_times: tuple[float, ...] = ()
     flapping_since: float | None = None

@@ -145,7 +145,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
             for entry in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
         "prior_changes": alert_presenters.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
-        "rule_names": sorted(incident_value.marks),
+        "rule_names": sorted({*incident_value.marks, *incident_value.fired_rule_names}),
         "runbook": strongest_rule.runbook
         or f"{url_prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
         "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),

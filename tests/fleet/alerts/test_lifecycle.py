@@ -169,8 +169,33 @@ def test_incident_without_affected_agents_is_described_by_its_peak() -> None:
     assert (last_state.summary, last_state.peak_count) == (quiet.summary, 130)
 
 
+def test_past_title_names_the_instance_if_only_its_rule_fired() -> None:
+    """One agent strands before the proxy's minute is over, and moves: the title was never about that agent."""
+    simulation = AlertSimulation()
+    simulation.run(20, stranded_facts(1))
+    simulation.run(60, replace(stranded_facts(0), affected_groups=()))
+    firing = simulation.incidents[PROXY.key]
+    assert (firing.state, firing.summary) == (IncidentState.FIRING, "proxy-1 does not answer.")
+    simulation.run(10, healthy_facts())
+    quiet = simulation.incidents[PROXY.key]
+    assert (quiet.state, quiet.fired_rule_names) == (IncidentState.RECOVERING, ("Auth or proxy failing",))
+    assert quiet.summary == "proxy-1 was failing: 1 agent was stranded."
+    simulation.run(400, healthy_facts())
+    assert [state.summary for state in simulation.fired_incidents.values()] == [quiet.summary]
+
+
+def test_incident_keeps_the_names_of_all_rules_that_fired() -> None:
+    """Marks are only of rules that held last, but the peak severity comes from an earlier rule."""
+    simulation = AlertSimulation()
+    simulation.run(30, stranded_facts(207))
+    simulation.run(90, replace(stranded_facts(0), affected_groups=()))
+    incident = simulation.incidents[PROXY.key]
+    assert [*incident.marks] == ["Auth or proxy failing"]
+    assert incident.fired_rule_names == ("Agents stranded", "Auth or proxy failing")
+
+
 def test_agents_at_risk_that_strand_later_are_described_as_stranded() -> None:
-    """The number of affected agents stays the same while they strand."""
+    """The number of affected agents stays the same while they strand. They are too few for a rule about agents."""
     simulation = AlertSimulation()
     for at_risk in (27, 18, 0, 27):
         group = AffectedGroup(PROXY, stranded_count=27 - at_risk, at_risk_count=at_risk)
@@ -178,7 +203,7 @@ def test_agents_at_risk_that_strand_later_are_described_as_stranded() -> None:
     simulation.run(10, healthy_facts())
     quiet = simulation.incidents[PROXY.key]
     assert (quiet.state, quiet.peak_count) == (IncidentState.RECOVERING, 27)
-    assert quiet.summary == "27 agents were stranded."
+    assert quiet.summary == "proxy-1 was failing: 27 agents were stranded."
 
 
 def test_trend_has_at_most_60_points() -> None:

@@ -190,6 +190,23 @@ def test_duration_is_the_time_for_which_rules_matched(
     assert '<td class="moment">5 min 1 s</td>' in page
 
 
+def test_resolved_incident_shows_the_rules_behind_its_peak_severity(
+    client: Client, person: MakeUser, incident: Incident
+) -> None:
+    """A critical incident lists the critical rule, also if a warning held last."""
+    marks = {"Auth or proxy failing": [1.0, 1.0, 2, 1, 207, "proxy-1 is not responding.", True, False]}
+    Incident.objects.update(marks=marks, fired_rule_names=["Agents stranded", "Auth or proxy failing"])
+    client.force_login(person("viewer"))
+    url = f"/incidents/{incident.pk}/"
+    page = client.get(url).content.decode()
+    assert "Alert rules: Agents stranded, Auth or proxy failing." in page
+    assert "(peak)" not in page
+    Incident.objects.update(state="resolved", resolved_at=time.time())
+    assert '<span class="quiet">(peak)</span>' in client.get(url).content.decode()
+    page = client.get("/incidents/").content.decode()
+    assert page.count('<th scope="col">Peak severity</th>') == 1
+
+
 def test_cause_of_an_incident_of_the_whole_fleet_is_not_its_effect(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:
