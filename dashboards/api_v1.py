@@ -203,7 +203,7 @@ def _on_authentication_error(request: HttpRequest, _error: Any) -> HttpResponse:
     sentence = "Not signed in. Sign in, or send a valid API token: `Authorization: Bearer rfl_...`."
     if request.headers.get("Authorization", "").lower().startswith("bearer "):
         sentence = (
-            "The API token is wrong, expired or revoked, or its user is disabled. Send a token that is valid on the "
+            "The API token is wrong, expired or revoked, or its user is disabled. Create a new one on the "
             "page API tokens."
         )
     response = _create_problem_response(request, 401, sentence)

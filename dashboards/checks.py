@@ -105,7 +105,7 @@ def check_remote_access(app_configs: Sequence[Any] | None, **_: Any) -> list[Che
     if remote_hosts and not settings.REFLOAT_HTTPS:
         messages.append(
             checks.Warning(
-                f"The console is reachable as {', '.join(remote_hosts)}, but not over https.",
+                f"The console serves {', '.join(remote_hosts)} over http only.",
                 hint="Put it behind a TLS proxy and set REFLOAT_HTTPS=true.",
                 id="dashboards.W003",
             )

@@ -13,6 +13,10 @@ from django.core import checks
 
 _TLS_FILES = ("REFLOAT_TLS_CA", "REFLOAT_TLS_CERT", "REFLOAT_TLS_KEY")
 _REDIS_SCHEMES = {"redis", "rediss", "unix"}
+_ADDRESS_HINTS = {
+    "REFLOAT_AUTHS": "Separate addresses with commas: auth-1.example:3025,auth-2.example:3025",
+    "REFLOAT_GATEWAY": "Use one address, such as gateway.example:3025",
+}
 
 
 @checks.register(checks.Tags.security)
@@ -118,11 +122,11 @@ def check_fleet_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> 
         *(("REFLOAT_GATEWAY", address) for address in [settings.REFLOAT_GATEWAY] if address),
     ]:
         host, _colon, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or "://" in address or not port.isdigit() or not 0 < int(port) < 65536:
             errors.append(
                 checks.Error(
                     f"{name} has the address {address!r}, which is not host:port.",
-                    hint="Separate addresses with commas: auth-1.example:3025,auth-2.example:3025",
+                    hint=_ADDRESS_HINTS[name],
                     id="fleet.E007",
                 )
             )

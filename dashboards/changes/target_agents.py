@@ -78,14 +78,12 @@ def _parse_connection_kind(text: str, proxy: str, auth: str) -> ConnectionKind:
     if auth and connection is ConnectionKind.TUNNEL:
         raise _create_field_error(
             "auth",
-            "agents leave an auth by their auth connections: select auth connections as the connection to move, or a "
-            "proxy instead of the auth",
+            "you selected an auth, and tunnels as the connection to move. Select auth connections instead, or a proxy",
         )
     if proxy and connection is ConnectionKind.AUTH:
         raise _create_field_error(
             "proxy",
-            "agents leave a proxy by their tunnels: select tunnels as the connection to move, or an auth instead of "
-            "the proxy",
+            "you selected a proxy, and auth connections as the connection to move. Select tunnels instead, or an auth",
         )
     return connection
 

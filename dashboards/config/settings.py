@@ -140,18 +140,24 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 
+_DATABASE_SCHEMES = {"postgres", "postgresql", "sqlite"}
+
+
 def _build_database_settings() -> dict[str, Any]:
     """Return the database of DATABASE_URL, or SQLite in WAL mode. IMMEDIATE: writers wait instead of failing later."""
     url = env.secret("DATABASE_URL")
     if url:
         # No persistent connections: under ASGI, every request runs in its own thread, which would keep one.
+        problem = env.SettingError(
+            "DATABASE_URL is invalid: use a URL such as "
+            "postgres://USER:PASSWORD@HOST:5432/NAME, or unset it for SQLite"
+        )
+        if urlsplit(url).scheme not in _DATABASE_SCHEMES:
+            raise problem
         try:
             return dict(dj_database_url.parse(url, conn_max_age=0))
         except ValueError as error:
-            raise env.SettingError(
-                "DATABASE_URL is invalid: use a URL such as "
-                "postgres://USER:PASSWORD@HOST:5432/NAME, or unset it for SQLite"
-            ) from error
+            raise problem from error
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": REFLOAT_HOME / "refloat.sqlite3",

@@ -27,6 +27,8 @@ MAX_SILENCE_SECONDS = 30 * 86400.0
 #: How far in the future a silence may start, and how far in the past a typed start counts as now, seconds.
 _MAX_START_DELAY_SECONDS, _START_TOLERANCE_SECONDS = 90 * 86400.0, 60.0
 
+_CONFIRMATION_HINT = f"Enter the word “{CONFIRMATION_WORD}” as confirmation"
+
 
 class ActionError(RefusalError, ValueError):
     """The action is not possible; the message says why."""
@@ -124,10 +126,10 @@ def create_silence(
             raise ActionError("a silence must end after it starts and last 30 days at most")
         if matches_everything(parsed_matchers) and typed_word.strip().lower() != CONFIRMATION_WORD:
             raise ActionError(
-                f"these matchers silence everything or almost everything. Type “{CONFIRMATION_WORD}” to confirm"
+                f"these matchers silence everything or almost everything. {_CONFIRMATION_HINT}"
                 if parsed_matchers
                 else "without matchers, everything is silenced. Give at least one matcher, such as cause=proxy-1. "
-                f"Type “{CONFIRMATION_WORD}” to confirm a silence of everything"
+                f"{_CONFIRMATION_HINT}"
             )
         if (duplicate := _find_duplicate_silence(parsed_matchers, cluster, starts_at, ends_at)) is not None:
             until = notifications.format_utc(duplicate.ends_at)

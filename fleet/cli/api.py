@@ -40,7 +40,7 @@ _KEYS_WITHOUT_FLAG = {"target_agents"}
 _FLAGS_BY_API_WORDS = {
     "Send `confirm_alive: true`": "Add --confirm-alive",
     "Send `allow_last: true`": "Add --allow-last",
-    "Type “everything”": "Add --everything",
+    "Enter the word “everything” as confirmation": "Add --everything to confirm",
 }
 #: Commands that list the ids and names, by the noun with which a "was not found" begins.
 _LIST_COMMANDS = {
@@ -183,7 +183,7 @@ class ConsoleClient:
                 )
             return "\n  ".join([f"nothing was changed: {detail}", *problem_lines])
         if error.code == 401:
-            return f"the console at {self.url} rejected the token: create a new token on its page API tokens"
+            return f"the console at {self.url} rejected the token: {detail}"
         if error.code == 403:
             return f"{detail} (HTTP 403 from the console at {self.url}; tokens are created on its page API tokens)"
         if error.code == 503:

@@ -112,17 +112,19 @@ def run_change(
         post_action(console, cluster, change, "cancel")
         return
     if not yes:
-        if not click.confirm(f"{change['question'].rstrip('?')}?", err=True):
+        try:
+            click.confirm(f"{change['question'].rstrip('?')}?", abort=True, err=True)
+            if change["confirmation_required"] and not confirmation:
+                confirmation = click.prompt("Type the name of the cluster to confirm", err=True)
+            reason = reason or click.prompt("Reason", err=True)
+        except click.Abort:  # the answer no, Ctrl-C, or no terminal
             if is_new:
                 post_action(console, cluster, change, "cancel")
-                raise Failure("not confirmed: nothing was changed")
+                raise Failure("not confirmed: nothing was changed") from None
             cancel_command = f"refloat changes cancel {change['id']}"
             raise Failure(
                 f"not confirmed: change {change['id']} is still planned. To cancel it: {cancel_command}"
-            )
-        if change["confirmation_required"] and not confirmation:
-            confirmation = click.prompt("Type the name of the cluster to confirm", err=True)
-        reason = reason or click.prompt("Reason", err=True)
+            ) from None
     post_action(console, cluster, change, "confirm", {"reason": reason, "confirmation": confirmation})
     change_path = f"/changes/{change['id']}"
     progress = (

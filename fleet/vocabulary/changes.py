@@ -145,5 +145,5 @@ def find_confirmation_problems(
     elif "\0" in reason:
         problems["reason"] = "the reason contains a NUL character"
     if requirements.expected_name and typed_name.strip() != requirements.expected_name:
-        problems["confirmation"] = f"type the cluster's name ({requirements.expected_name}) to confirm"
+        problems["confirmation"] = f"to confirm, give the name of the cluster: {requirements.expected_name}"
     return problems

@@ -168,7 +168,7 @@ async def test_silence_shows_matches_and_requires_confirmation_for_everything(
     await page.fill("#id_starts", "")
     await expect(page.locator("#id_starts_helptext")).to_have_text("Empty: the silence starts now.")
     await page.click("#silence-form button[value=silence]")
-    await expect(page.locator(".errors")).to_contain_text("Type “everything” to confirm")
+    await expect(page.locator(".errors")).to_contain_text("Enter the word “everything” as confirmation")
     await accessible(page)
     await page.fill("#silence-form #id_confirmation", "everything")
     await page.click("#silence-form button[value=silence]")

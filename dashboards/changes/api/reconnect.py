@@ -30,6 +30,7 @@ from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
+from fleet.vocabulary.campaigns import CampaignAgentState
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -131,7 +132,7 @@ class CampaignAgentsResponse(Schema):
 class CampaignAgentFilters(QueryParameters):
     """Query parameters of the list of a campaign's agents."""
 
-    state: str = ""
+    state: CampaignAgentState | Literal[""] = ""
     """Only agents in this state."""
     after: Annotated[int, Field(ge=-1, lt=2**31)] = -1
     """Value of `next` in the previous page."""
@@ -234,7 +235,7 @@ def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProg
 def _create_agents_response(row: Change, filters: CampaignAgentFilters) -> CampaignAgentsResponse:
     agent_rows = row.campaign_agents.filter(position__gt=filters.after)
     if filters.state:
-        agent_rows = agent_rows.filter(state=filters.state.replace("\0", ""))
+        agent_rows = agent_rows.filter(state=filters.state)
     rows, names = list(agent_rows[: filters.limit + 1]), change_rows.instance_names_of(row)
     page_rows = rows[: filters.limit]
     return CampaignAgentsResponse(

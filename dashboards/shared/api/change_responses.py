@@ -189,7 +189,8 @@ def require_if_match(request: HttpRequest, change: Change) -> None:
     path = api_path_of(change.cluster_id, f"changes/{change.pk}")
     if read_if_match(request, path) != revision_of(change):
         raise PreconditionFailed(
-            f"Out of date: the change is {change.state} now. Read GET {path} again and send its ETag as If-Match.",
+            f"Out of date: change {change.pk} has the state {change.state!r} now. "
+            f"Read GET {path} again and send its ETag as If-Match.",
             revision_of(change),
         )
 

@@ -168,7 +168,7 @@ class TunnelMoveStrategy(MoveStrategy):
         if not any(
             proxy.is_usable for proxy_id, proxy in snapshot.proxies.items() if proxy_id not in agent.proxies
         ):
-            return "no other healthy proxy that accepts connections is available"
+            return "no healthy proxy is left that accepts connections and has no tunnel of the agent yet"
         if len(agent.proxies) < agent.desired_count:
             return f"the agent has only {len(agent.proxies)} of its {agent.desired_count} tunnels"
         return ""

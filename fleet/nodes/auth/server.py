@@ -400,7 +400,7 @@ async def serve(
     "--allow-anonymous",
     is_flag=True,
     help="Allow every client that reaches the ports to change the networking config and to write over HTTP. "
-    "Required to listen on an address other than loopback without --tls-ca.",
+    "Without it, such writes need --tls-ca, or a listen address on loopback.",
 )
 def command(
     networking_config: Path | None,

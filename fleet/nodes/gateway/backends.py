@@ -325,4 +325,8 @@ def parse_flag(text: str) -> tuple[Ref, tuple[tuple[str, int], ...]]:
     name, equals, rest = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is not NAME:PORT=HOST:PORT[,HOST:PORT]")
-    return addresses.parse(name), tuple(addresses.parse(part.strip()) for part in rest.split(","))
+    try:
+        backend_ref = addresses.parse(name)
+    except ValueError as error:
+        raise ValueError(f"{name!r} is not NAME:PORT, the name and port of a backendRef") from error
+    return backend_ref, tuple(addresses.parse(part.strip()) for part in rest.split(","))

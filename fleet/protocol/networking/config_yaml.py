@@ -32,6 +32,7 @@ NAME = "cluster-networking-config"
 _MAX_LENGTH = 65_536
 _METADATA_KEYS = {"name", "namespace", "description", "labels", "expires", "revision"}
 _TOP_KEYS = {"kind", "sub_kind", "version", "metadata", "spec"}
+_SPEC_KEYS = {field.key.partition(".")[0] for field in FIELDS}
 
 
 def to_document(resource: NetworkingResource) -> dict[str, Any]:
@@ -180,4 +181,7 @@ def _unknown_keys(
 ) -> Iterator[FieldProblem]:
     for key in mapping if strict else ():
         if key not in allowed_keys:
-            yield FieldProblem(f"{prefix}{key}", "is not a known key")
+            is_misplaced = not prefix and key in _SPEC_KEYS
+            yield FieldProblem(
+                f"{prefix}{key}", "belongs below spec" if is_misplaced else "is not a known key"
+            )

@@ -55,7 +55,7 @@ def test_acknowledgement_is_sent_once_to_channels_that_support_it(incident: Inci
 
 def test_silence_of_everything_requires_the_typed_word() -> None:
     """Every silence requires a reason and an end."""
-    with pytest.raises(ActionError, match=r"such as cause=proxy-1\. Type “everything”"):
+    with pytest.raises(ActionError, match=r"such as cause=proxy-1\. Enter the word “everything”"):
         incident_actions.create_silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     with pytest.raises(ActionError, match="these matchers silence everything or almost everything"):
         incident_actions.create_silence("kind=*", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)

@@ -113,7 +113,7 @@ def test_silencing_everything_requires_typed_confirmation(operator: Client) -> N
     page = operator.get("/silences/").content.decode()
     assert page.count("Required only if the matchers silence everything or almost everything.") == 2
     form = {"do": "silence", "duration": "1 h", "matchers": "", "reason": "x"}
-    assert "Type “everything” to confirm" in operator.post("/silences/", form).content.decode()
+    assert "Enter the word “everything” as confirmation" in operator.post("/silences/", form).content.decode()
     assert not Silence.objects.exists()
     operator.post("/silences/", form | {"confirmation": "everything"})
     assert Silence.objects.count() == 1
