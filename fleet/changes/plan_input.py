@@ -17,7 +17,7 @@ def require_evidence(table: FleetTable) -> None:
             "no data: no poller has completed a round of the fleet yet. Try again in a few seconds"
         )
     if table.stale:
-        raise NoEvidenceError("no current data: updates of the fleet stopped. Check that a poller is running")
+        raise NoEvidenceError("no current data: polling has stopped. Check that a poller is running")
     states = table.verdicts["state"]
     known_mask = (states != State.UNKNOWN) & (states != State.RETIRED)
     if len(states) and not known_mask.any() and (states == State.UNKNOWN).any():

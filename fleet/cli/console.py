@@ -224,7 +224,9 @@ def format_age(response: dict[str, Any]) -> str:
         return "no data yet: no poll of the fleet has finished"
     seconds = f"data is {response['age_ms'] / 1000:.1f} s old"
     return (
-        f"{seconds} (STALE): updates stopped, so every state is unknown" if response["is_stale"] else seconds
+        f"{seconds} (STALE): polling has stopped, so every state is unknown"
+        if response["is_stale"]
+        else seconds
     )
 
 

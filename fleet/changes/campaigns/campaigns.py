@@ -47,7 +47,7 @@ class TargetAgents:
 def require_current_record(table: FleetTable) -> None:
     """Raise NoEvidenceError when the data of the fleet is not current."""
     if table.as_of is None or table.stale:
-        raise NoEvidenceError("no current data: updates of the fleet stopped. Check that a poller is running")
+        raise NoEvidenceError("no current data: polling has stopped. Check that a poller is running")
 
 
 def plan_campaign(

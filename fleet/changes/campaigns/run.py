@@ -53,7 +53,7 @@ class _CampaignStepper:
         """Make the step."""
         if self.table.as_of is None or self.table.stale:
             # Without current data no result can be seen, so no agent may be asked.
-            self._save_progress("waiting for current data: updates of the fleet stopped")
+            self._save_progress("waiting for current data: polling has stopped")
             return
         if (stopped_by := self.change.parameters.get("stopped_by")) is not None:
             # A step that ran while the campaign was stopped may have selected some agents.

@@ -14,7 +14,7 @@ def test_plan_without_current_data_is_refused() -> None:
     """No poll, an old poll, or only unknown agents."""
     for table, text in (
         (FakeReader(as_of=None).table("default", NOW), "no poller has completed a round"),
-        (FakeReader(as_of=NOW - 60).table("default", NOW), "updates of the fleet stopped"),
+        (FakeReader(as_of=NOW - 60).table("default", NOW), "polling has stopped"),
         (
             FakeReader(as_of=NOW, states=[State.UNKNOWN] * 2).table("default", NOW),
             "the state of every agent is unknown",
