@@ -91,7 +91,8 @@ def forecast_ttl(
     warnings = []
     if after > before:
         warnings.append(
-            f"The TTL increases. A {role} with the new TTL sends a heartbeat only about every "
+            f"The TTL increases. {'An' if role == 'auth' else 'A'} {role} with the new TTL sends a heartbeat only "
+            f"about every "
             f"{durations.format_readable(round(after * _MEAN_HEARTBEAT_FACTOR))}. During the rollout, it can look "
             "expired to instances and agents "
             f"that still use the old TTL of {durations.format_readable(before)}."

@@ -48,7 +48,8 @@ def test_detection_later_than_the_rfd_has_a_warning(compact: bool) -> None:
 
 def test_increased_and_very_short_ttls_have_a_warning() -> None:
     """Increased: mixed fleets look expired. Below three polls: Refloat would be wrong."""
-    assert "The TTL increases" in _ttl(60.0, 600.0).warnings[0]
+    assert "The TTL increases. A proxy with" in _ttl(60.0, 600.0).warnings[0]
+    assert "The TTL increases. An auth with" in _ttl(60.0, 600.0, role="auth").warnings[0]
     assert "three polls of Refloat" in _ttl(60.0, 14.0).warnings[0]
 
 
