@@ -31,7 +31,7 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ta
     connection = _parse_connection_kind(filters.get("connection", "").strip(), proxy, auth)
     if not (query or proxy or auth or agent_list_text):
         raise _create_field_error(
-            "q", "select target agents by a search, a proxy, an auth or a list of agents"
+            "q", "select target agents by a filter, a proxy, an auth or a list of agents"
         )
     mask = np.ones(len(table.ids), np.bool_)
     description_parts: list[str] = []
@@ -40,7 +40,7 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ta
         try:
             matching_indices = agent_query.select(table, agent_query.parse(query))
         except QueryError as error:
-            raise _create_field_error("q", str(error)) from None
+            raise _create_field_error("q", str(error).removesuffix(".")) from None
         mask &= np.isin(np.arange(len(table.ids)), matching_indices)
         description_parts.append(f"matching {query}")
     if proxy:

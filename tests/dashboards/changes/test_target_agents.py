@@ -73,6 +73,14 @@ def test_invalid_filter_is_named(filters: dict[str, str], field: str) -> None:
     assert field in caught.value.problems
 
 
+@pytest.mark.parametrize("filters", [{}, {"q": "a:b"}, {"q": "state:x"}, {"q": "'"}])
+def test_problem_of_the_filter_has_no_full_stop(filters: dict[str, str]) -> None:
+    """The page and the API add one."""
+    with pytest.raises(ChangeRefusedError) as caught:
+        select_campaign_targets(TABLE, filters)
+    assert not caught.value.problems["q"].endswith(".")
+
+
 @pytest.mark.parametrize("connection", ["", "auth", "tunnel"])
 def test_proxy_and_auth_together_have_one_error(connection: str) -> None:
     """With every connection, so that the error does not ask for another connection."""

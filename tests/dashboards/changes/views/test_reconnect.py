@@ -123,6 +123,14 @@ def test_wrong_field_is_shown_at_the_field(page: Client, form: dict[str, Any], f
     assert AuditEntry.objects.get().outcome == "refused"
 
 
+def test_form_without_a_selection_names_its_fields(page: Client) -> None:
+    """In the words of their labels."""
+    html = page.post("/reconnect/", {}).content.decode()
+    assert ">Select target agents by a filter, a proxy, an auth or a list of agents.</p>" in html
+    assert "Only if tunnels move: the agents with a tunnel to this proxy." in html
+    assert "Only if auth connections move: the agents connected to this auth." in html
+
+
 def test_campaign_without_target_agents_is_explained(page: Client, fake_reader: FakeReader) -> None:
     """A filter that finds nobody."""
     answer = page.post("/reconnect/", {"q": "state:stranded"})
