@@ -256,15 +256,38 @@ def have_canaries_succeeded(counts: CampaignCounts, settings: CampaignSettings) 
     )
 
 
-def estimate_remaining_seconds(counts: CampaignCounts, settings: CampaignSettings) -> float:
-    """Return the seconds until all agents have a result, estimated from the rate limit."""
+def estimate_remaining_seconds(
+    counts: CampaignCounts,
+    settings: CampaignSettings,
+    *,
+    canaries_finished_at: float | None = None,
+    now: float = 0.0,
+) -> float:
+    """Return the seconds until all agents have a result, estimated from the rate limit and the soak time.
+
+    `canaries_finished_at`: seconds since the epoch, as `now`; None: not yet.
+    """
     if not counts.unfinished_count:
         return 0.0
     return (
         counts.pending_count * 60 / settings.rate_per_minute
+        + _remaining_soak_seconds(counts, settings, canaries_finished_at, now)
         + settings.jitter_seconds
         + min(settings.timeout_seconds, 5)
     )
+
+
+def _remaining_soak_seconds(
+    counts: CampaignCounts, settings: CampaignSettings, canaries_finished_at: float | None, now: float
+) -> float:
+    """Return the rest of the soak time; 0 without canaries, and without agents after them."""
+    started_count = counts.total_count - counts.pending_count - counts.skipped_count
+    pending_canary_count = max(settings.canary_size - started_count, 0)
+    if not settings.canary_size or counts.pending_count <= pending_canary_count:
+        return 0.0
+    if canaries_finished_at is None:
+        return settings.soak_seconds
+    return max(settings.soak_seconds - (now - canaries_finished_at), 0.0)
 
 
 def is_in_window(settings: CampaignSettings, now: float) -> bool:

@@ -259,7 +259,9 @@ def progress_of(change: Change, now: float) -> dict[str, Any]:
         "total_count": counts.total_count,
         "finished_count": counts.finished_count,
         "percent": 100 * counts.finished_count // max(counts.total_count, 1),
-        "eta_seconds": campaigns.estimate_remaining_seconds(counts, settings)
+        "eta_seconds": campaigns.estimate_remaining_seconds(
+            counts, settings, canaries_finished_at=change.progress.get("canaries_finished_at"), now=now
+        )
         if change.state == ChangeState.RUNNING
         else None,
         "waiting_for": str(change.progress.get("waiting_for", ""))

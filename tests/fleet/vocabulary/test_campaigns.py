@@ -139,3 +139,30 @@ def test_counts_add_up_and_eta_follows_the_rate() -> None:
 def test_result_says_how_many_moved_and_why_others_did_not(counts: CampaignCounts, text: str) -> None:
     """The most frequent reason."""
     assert campaigns.describe_result(counts, "retired") == text
+
+
+@pytest.mark.parametrize(
+    ("counts", "canary_size", "finished_at", "expected_soak_seconds"),
+    [
+        (CampaignCounts(pending_count=20), 5, None, 60),
+        (CampaignCounts(pending_count=17, in_progress_count=3), 5, None, 60),
+        (CampaignCounts(pending_count=15, succeeded_count=5), 5, 80.0, 40),
+        (CampaignCounts(pending_count=15, succeeded_count=5), 5, 20.0, 0),
+        (CampaignCounts(pending_count=5), 5, None, 0),
+        (CampaignCounts(pending_count=2, in_progress_count=3, skipped_count=9), 5, None, 0),
+        (CampaignCounts(in_progress_count=20), 5, None, 0),
+        (CampaignCounts(pending_count=20), 0, None, 0),
+    ],
+)
+def test_estimate_contains_the_soak_time_to_come(
+    counts: CampaignCounts, canary_size: int, finished_at: float | None, expected_soak_seconds: int
+) -> None:
+    """Between the canaries and the agents after them, if there are any; then what is left of it."""
+
+    def estimate(soak_seconds: int) -> float:
+        settings = CampaignSettings(canary_size=canary_size, soak_seconds=soak_seconds)
+        return campaigns.estimate_remaining_seconds(
+            counts, settings, canaries_finished_at=finished_at, now=100.0
+        )
+
+    assert estimate(60) - estimate(0) == pytest.approx(expected_soak_seconds)

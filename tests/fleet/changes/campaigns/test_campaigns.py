@@ -46,6 +46,19 @@ def test_plan_stores_its_target_agents(cluster: Cluster, alice: User) -> None:
     assert AuditEntry.objects.filter(action="reconnect.plan", outcome="succeeded").count() == 1
 
 
+def test_estimates_contain_the_soak_time(cluster: Cluster, alice: User) -> None:
+    """The whole of it in the plan; what is left of it while the campaign runs."""
+    change = _plan(cluster, alice, CampaignFleet.of(30))
+    now, soak_seconds = NOW.timestamp(), CampaignSettings().soak_seconds
+    assert change.plan["duration_seconds"] > soak_seconds
+    change.state = ChangeState.RUNNING.value
+    estimate = campaigns.progress_of(change, now)["eta_seconds"]
+    change.progress = {"canaries_finished_at": now - 4}
+    change.campaign_agents.filter(position__lt=5).update(state="succeeded")
+    remaining_estimate = campaigns.progress_of(change, now)["eta_seconds"]
+    assert estimate - remaining_estimate == pytest.approx(5 * 60 / CampaignSettings().rate_per_minute + 4)
+
+
 def test_plan_without_agents_is_refused(cluster: Cluster, alice: User) -> None:
     """The error repeats the selection."""
     with pytest.raises(ChangeRefusedError, match="there are no agents all of them") as refusal:
