@@ -72,7 +72,11 @@ class Kind(Protocol):
 
     def can_undo(self, change: Change) -> bool:
         """Return whether the page of a change shows the button to undo it."""
-        return ChangeState.UNDONE in engine.next_states_of(change) and bool(change.before != change.after)
+        return (
+            ChangeState.UNDONE in engine.next_states_of(change)
+            and change.started_at is not None
+            and bool(change.before != change.after)
+        )
 
     def undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
         """Plan a new change that undoes this one, and return it.
@@ -82,6 +86,8 @@ class Kind(Protocol):
         with engine.record_refused_plan(change.kind, change.cluster_id, actor, now):
             if ChangeState.UNDONE not in engine.next_states_of(change):
                 raise ChangeRefusedError(_NOT_UNDOABLE)
+            if change.started_at is None:
+                raise ChangeRefusedError("this change never started, so there is nothing to undo")
             return self.plan_undo(change, actor, now, record)
 
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:

@@ -61,10 +61,6 @@ class NetworkingKind(Kind):
         return super().cancel(change, actor, now)
 
     @override
-    def can_undo(self, change: Change) -> bool:
-        return super().can_undo(change) and change.started_at is not None
-
-    @override
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
         """Plan the present config without this change.
 

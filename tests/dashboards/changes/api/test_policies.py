@@ -57,6 +57,7 @@ def test_taking_back(call_api: CallApi) -> None:
     row = Change.objects.get()
     desired_state.store_desired_values(row)
     engine.transition(row, ChangeState.CONFIRMED, timezone.now())
+    engine.start(row, timezone.now())
     engine.transition(row, ChangeState.FAILED, timezone.now())
     undo_plan = step(call_api, f"/api/v1/changes/{first}", "undo")
     assert (undo_plan.status_code, undo_plan.json()["undo_of"], undo_plan.json()["after"]) == (201, first, {})

@@ -214,11 +214,40 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     change = _policy_change(person("config admin"))
     client.force_login(User.objects.get())
     assert "Undo change" not in client.get(f"/changes/{change.pk}/").content.decode()
+    engine.transition(change, ChangeState.CONFIRMED, timezone.now())
+    engine.start(change, timezone.now())
     engine.transition(change, ChangeState.CANCELLED, timezone.now())
     assert "Undo change" in client.get(f"/changes/{change.pk}/").content.decode()
     assert "changed again since" in client.post(f"/changes/{change.pk}/", {"do": "undo"}).content.decode()
     client.force_login(person("operator"))
     assert client.post(f"/changes/{change.pk}/", {"do": "undo"}).status_code == 403
+
+
+@pytest.mark.parametrize("states", [(), (ChangeState.CONFIRMED,)])
+def test_policy_change_that_never_started_has_no_undo_and_no_progress(
+    client: Client,
+    person: MakeUser,
+    fake_reader: FakeReader,
+    monkeypatch: pytest.MonkeyPatch,
+    states: tuple[ChangeState, ...],
+) -> None:
+    """It did nothing: neither its progress nor an undo is offered, and it has not undone another change."""
+    monkeypatch.setattr(record_reader, "policy_report_store", FakePolicyBook)
+    change = _policy_change(person("config admin"))
+    original_change = _policy_change(User.objects.get())
+    engine.update_change(change, undoes=original_change)
+    client.force_login(User.objects.get())
+    assert "Undoes <a" in client.get(f"/changes/{change.pk}/").content.decode()
+    for state in (*states, ChangeState.CANCELLED):
+        engine.transition(change, state, timezone.now())
+    html = client.get(f"/changes/{change.pk}/").content.decode()
+    assert "Would have undone <a" in html
+    assert "Rollout progress" not in html
+    assert '<div id="rollout"></div>' in html  # replaces the progress on open pages
+    assert "Undo change" not in html
+    answer = client.post(f"/changes/{change.pk}/", {"do": "undo"})
+    assert "This change never started, so there is nothing to undo." in answer.content.decode()
+    assert Change.objects.count() == 2
 
 
 def test_outdated_policy_plan_is_refused(client: Client, person: MakeUser) -> None:

@@ -173,7 +173,7 @@ def test_undo_restores_only_values_that_were_not_changed_since(cluster: Cluster,
     desired_state.store_desired_values(
         _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}}, nodes)
     )
-    first.state = ChangeState.VERIFIED.value
+    first.state, first.started_at = ChangeState.VERIFIED.value, NOW
     record = nodes.record(NOW.timestamp())
     undone = kind_of(first).undo(first, actor_of(alice), NOW, record)
     assert (undone.after, undone.undoes) == ({"auth": {AUTH_TTL_VARIABLE: "1m"}}, first)
