@@ -159,6 +159,18 @@ def choose_steps_to_start(
     return tuple(pending_indices[:free_slots]), ""
 
 
+def describe_result(states: Sequence[RolloutStepState]) -> str:
+    """Return the result of a rollout whose instances have all succeeded or were skipped, as a sentence."""
+    if not states:
+        return "desired values stored; no restarts"
+    skipped_count = sum(state is RolloutStepState.SKIPPED for state in states)
+    restarted_count = len(states) - skipped_count
+    if not restarted_count:
+        return f"no instance restarted, {skipped_count} skipped"
+    skipped_note = f", {skipped_count} skipped" if skipped_count else ""
+    return f"{restarted_count} instance{'' if restarted_count == 1 else 's'} restarted{skipped_note}"
+
+
 def _timeout_failure(settings: RolloutSettings, action: str, reason: str) -> NextStep:
     return NextStep(
         StepAction.FAIL,

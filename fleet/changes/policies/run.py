@@ -59,12 +59,7 @@ class _RolloutStepper:
         if all(
             row.state in (RolloutStepState.SUCCEEDED, RolloutStepState.SKIPPED) for row in self.rollout_steps
         ):
-            step_count = len(self.rollout_steps)
-            detail = (
-                f"{step_count} instance{'' if step_count == 1 else 's'} restarted or already up to date"
-                if step_count
-                else "desired values stored; no restarts"
-            )
+            detail = rollouts.describe_result([RolloutStepState(row.state) for row in self.rollout_steps])
             silent_names = [instance["name"] for instance in self.change.plan.get("silent_instances", ())]
             if silent_names:
                 detail += f"; {', '.join(silent_names)} did not respond and kept the previous values"

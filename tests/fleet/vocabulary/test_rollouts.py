@@ -70,3 +70,21 @@ def test_steps_start_up_to_the_concurrency() -> None:
     assert places == ()
     assert "auth-2 to become healthy" in waits_for
     assert rollouts.choose_steps_to_start([ok], RolloutSettings(), []) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("succeeded_count", "skipped_count", "sentence"),
+    [
+        (2, 0, "2 instances restarted"),
+        (1, 0, "1 instance restarted"),
+        (1, 2, "1 instance restarted, 2 skipped"),
+        (0, 2, "no instance restarted, 2 skipped"),
+        (0, 0, "desired values stored; no restarts"),
+    ],
+)
+def test_result_counts_restarted_and_skipped_instances(
+    succeeded_count: int, skipped_count: int, sentence: str
+) -> None:
+    """Each by its own number."""
+    states = [RolloutStepState.SUCCEEDED] * succeeded_count + [RolloutStepState.SKIPPED] * skipped_count
+    assert rollouts.describe_result(states) == sentence

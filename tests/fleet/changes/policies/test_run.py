@@ -96,6 +96,7 @@ def test_instances_restart_one_at_a_time(cluster: Cluster, alice: User) -> None:
     assert all(auth.accepted_values == {AUTH_TTL_VARIABLE: "30s"} and auth.run == 2 for auth in auths)
     assert desired_state.desired_values_of(cluster.pk) == {"auth": {AUTH_TTL_VARIABLE: "30s"}}
     assert rollout.change.outcome["finished_count"] == 3
+    assert rollout.change.detail == "3 instances restarted"
     end_times = [row.ended_at for row in rollout.rows]
     assert end_times == sorted(end_times)
 
@@ -260,6 +261,7 @@ def test_deregistered_instance_is_skipped(cluster: Cluster, alice: User) -> None
         "skipped",
         "the instance was deregistered in the meantime",
     )
+    assert rollout.change.detail == "2 instances restarted, 1 skipped"
     assert auths[1].run == 1
 
 
