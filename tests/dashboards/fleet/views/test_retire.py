@@ -37,7 +37,7 @@ def page(client: Client, person: MakeUser, record: Writer) -> str:
 def test_retire_and_count_again(client: Client, page: str, task_names: list[str]) -> None:
     """A reason makes a word in the database, an entry in the log and a task; the page then offers the way back."""
     path = f"{page}retire/"
-    assert f'href="{path}"' in client.get(page).content.decode()
+    assert f'href="{path}">Retire agent…</a>' in client.get(page).content.decode()
     assert "This agent is alive." in client.get(path).content.decode()
     form: dict[str, Any] = {"action": "retire", "reason": REASON, "sure": "on"}
     answer = client.post(path, form)
@@ -50,9 +50,11 @@ def test_retire_and_count_again(client: Client, page: str, task_names: list[str]
         assert f"“{REASON}”" in html
         assert "takes effect with the next poll" in html
         assert "counts nowhere" not in html
+    assert f'href="{path}">Reinstate agent…</a>' in client.get(page).content.decode()
     assert "Reinstate agent-1" in client.get(path).content.decode()
     assert client.post(path, {"action": "reinstate", "reason": REASON}).status_code == 302
     assert not Agent.objects.get().is_retired
+    assert f'href="{path}">Retire agent…</a>' in client.get(page).content.decode()
 
 
 def test_stranded_agent_is_shown_as_stranded_already(
