@@ -146,6 +146,9 @@ def test_change_requires_a_second_person(
     Cluster.objects.update(review_required=True)
     change = make_plan(person("config admin"))
     _proven(client, User.objects.get())
+    plan_page = client.get(f"/changes/{change.pk}/").content.decode()
+    assert "Request approval</button>" in plan_page
+    assert "Close 3 tunnels</button>" not in plan_page
     page = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"}, follow=True)
     assert "Review required" in page.content.decode()
     assert "Approve change" not in page.content.decode()
