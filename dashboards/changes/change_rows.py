@@ -119,6 +119,7 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         **closing_plan,
         "closing_text": format_counted_noun(closing_plan["closing_count"], "tunnel"),
+        "opening_text": format_counted_noun([closing_plan["opening_count"]] * 2, "tunnel"),
         "agent_text": format_counted_noun(closing_plan["agent_count"], "agent"),
         "excess_text": networking_plan.format_range(closing_plan["excess_count"]),
         "expired_text": networking_plan.format_range(closing_plan["expired_count"]),

@@ -122,8 +122,9 @@ class ClosingPlan:
     in_use_count: CountRange
     #: Agents that keep exactly one tunnel after their closings.
     single_tunnel_agent_count: int
-    #: Tunnels that agents open.
+    #: Tunnels that agents open, and the number of these agents.
     opening_count: int
+    opening_agent_count: int
     steps: tuple[ClosingStep, ...]
     proxies: tuple[ProxyOutlook, ...]
     #: Agents with tunnels to close, whose version does not support the rule; or whose version is unknown.
@@ -229,6 +230,7 @@ def _summarize(
         ),
         single_tunnel_agent_count=base_scenario.single_tunnel_agent_count,
         opening_count=opening_count,
+        opening_agent_count=len(base_scenario.opening_counts),
         steps=tuple(
             ClosingStep(nth, count, *_closing_times_of(policy, nth))
             for nth, count in sorted(base_scenario.closing_counts_by_nth.items())

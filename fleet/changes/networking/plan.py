@@ -121,7 +121,7 @@ def question_of(plan: Mapping[str, Any]) -> str:
         agents = format_counted_noun(closing["agent_count"], "agent")
         return f"Close {format_counted_noun(closing['closing_count'], 'tunnel')} of {agents}?"
     if closing["opening_count"]:
-        agents = format_counted_noun([plan["affected_count"]] * 2, "agent")
+        agents = format_counted_noun([closing["opening_agent_count"]] * 2, "agent")
         return f"Open {format_counted_noun([closing['opening_count']] * 2, 'more tunnel')} from {agents}?"
     return "Change the networking config? No tunnels close."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from celery import current_app
@@ -27,7 +28,7 @@ from tests.fakes.policy_nodes import FakePolicyBook
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
-PLAN = {
+PLAN: dict[str, Any] = {
     "question": "Close 3 tunnels of 2 agents?",
     "notes": ["A note."],
     "data_age_seconds": 1.0,
@@ -37,6 +38,7 @@ PLAN = {
         "rule": "rfd", "rule_label": "RFD 226",
         "closing_count": [3, 3], "excess_count": [3, 3], "expired_count": [0, 0],
         "agent_count": [2, 2], "in_use_count": [0, 1], "single_tunnel_agent_count": 2, "opening_count": 0,
+        "opening_agent_count": 0,
         "unsupported_agent_count": 0, "unknown_version_agent_count": 0,
         "steps": [{"nth": 1, "tunnel_count": 2, "earliest_seconds": 1800.0, "latest_seconds": 3600.0},
                   {"nth": 2, "tunnel_count": 1, "earliest_seconds": 3600.0, "latest_seconds": 7200.0}],
@@ -49,7 +51,7 @@ PLAN = {
 CONFIG = {"spec": {"keep_alive_count_max": 3}}
 
 
-def make_plan(user: User, agents: int = 2) -> Change:
+def make_plan(user: User, agents: int = 2, plan: dict[str, Any] = PLAN) -> Change:
     """Return a planned change, as the editor creates it."""
     ensure_default_cluster()
     draft = ChangeDraft(
@@ -57,7 +59,7 @@ def make_plan(user: User, agents: int = 2) -> Change:
         "graceful_tunnel_closing = true",
         CONFIG,
         {"spec": {"keep_alive_count_max": 3, "graceful_tunnel_closing": True}},
-        PLAN,
+        plan,
         affected_count=agents,
     )
     return engine.create_change(
@@ -95,7 +97,26 @@ def test_page_shows_the_plan(client: Client, person: MakeUser) -> None:
     ):
         assert text in page
     assert "Close 3 tunnels</button>" in page
+    assert "Agents with 1 tunnel after the closings" in page
+    assert "Tunnels that open" not in page
     assert f"/changes/{change.pk}/" in client.get("/changes/").content.decode()
+
+
+def test_plan_without_closings_shows_tunnels_that_open(client: Client, person: MakeUser) -> None:
+    """With the numbers of the question; figures of closing tunnels are left out."""
+    closing = {
+        **PLAN["closing"], "closing_count": [0, 0], "excess_count": [0, 0], "agent_count": [0, 0], "steps": [],
+        "single_tunnel_agent_count": 0, "opening_count": 10, "opening_agent_count": 8,
+    }  # fmt: skip
+    change = make_plan(person("config admin"), plan={**PLAN, "closing": closing})
+    client.force_login(User.objects.get())
+    page = client.get(f"/changes/{change.pk}/").content.decode()
+    assert (
+        '<dt>Tunnels that open</dt><dd id="opens">10 tunnels</dd><dd class="help">from 8 agents</dd>' in page
+    )
+    assert '<dd id="closes">0 tunnels</dd>' in page
+    assert "Agents with 1 tunnel" not in page
+    assert "Closing tunnels with user connections" not in page
 
 
 def test_confirm_requires_a_reason_and_starts_a_task(

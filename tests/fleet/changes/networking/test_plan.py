@@ -76,6 +76,16 @@ def test_question_contains_the_count_of_new_tunnels() -> None:
         ObservedAgent("a", 1, (ObservedTunnel("p1"),), can_close=True),
     )))  # fmt: skip
     assert plan["question"] == "Open 1 more tunnel from 1 agent?"
+    assert plan["closing"]["opening_agent_count"] == 1
+
+
+def test_question_counts_only_agents_that_open_tunnels() -> None:
+    """Another keep-alive interval affects every agent, but opens no tunnels."""
+    agents = (ObservedAgent("a", 1, (ObservedTunnel("p1"),)),)
+    after = replace(BASE_CONFIG, agent_connection_count=2, keep_alive_interval=10.0)
+    plan = plan_of(BASE_CONFIG, after, replace(_fleet(), agents=agents, agent_count=20))
+    assert plan["affected_count"] == 20
+    assert plan["question"] == "Open 1 more tunnel from 1 agent?"
 
 
 def test_comparison_counts_opened_tunnels() -> None:
