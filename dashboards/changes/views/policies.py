@@ -40,12 +40,13 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     """Show every instance with its policies; `?drift=1`: only those that differ from their desired values.
 
     Template `dashboards/policies.html`: `page`, `tables`, `drifting_count` (instances), `only_drift`, `can_change`,
-    `deregistered` (desired values of deregistered instances), `revision`.
+    `has_desired_values`, `deregistered` (desired values of deregistered instances), `revision`.
     """
     desired_values = desired_state.desired_values_of(cluster)
     rows = planner.instance_rows_of(cluster, desired_values, record_reader.take_record_snapshot())
     only_drift = request.GET.get("drift") == "1"
     visible_rows = tuple(row for row in rows if row.has_drift or not only_drift)
+    values_of_deregistered = policy_matrix.desired_values_of_deregistered(rows, desired_values)
     context = {
         "page": "policies",
         "tables": policy_rows.role_tables_of(visible_rows, desired_values, record_reader.current_time()),
@@ -57,10 +58,11 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "busy_reason": engine.describe_running_change(cluster),
         "deregistered": [
             {"id": instance_id, "name": _instance_name_of(cluster, instance_id), "values": values}
-            for instance_id, values in policy_matrix.desired_values_of_deregistered(
-                rows, desired_values
-            ).items()
+            for instance_id, values in values_of_deregistered.items()
         ],
+        "has_desired_values": any(
+            values and target not in values_of_deregistered for target, values in desired_values.items()
+        ),
         "revision": desired_state.revision_of(desired_values),
     }
     return render(request, "dashboards/policies.html", context)

@@ -9,6 +9,7 @@ from django.test import Client
 
 from dashboards.shared import record_reader
 from fleet.changes.policies import desired_state
+from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.inventory import Instance
@@ -16,6 +17,7 @@ from fleet.protocol.policies import policy_json
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, PickHealthyMode, ServiceConfig
+from fleet.vocabulary.node_policies import NodeReportResponse
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
 from tests.fakes.reader import FakeReader
@@ -45,11 +47,31 @@ def test_matrix_of_instances_that_report_nothing(page: Client, monkeypatch: pyte
     assert "match their desired values" not in html
 
 
+def test_matrix_without_desired_values_and_without_a_report(
+    page: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is compared; the age of a failed attempt is not the age of a report."""
+    html = page.get("/policies/").content.decode()
+    assert "No policy has a desired value; 2 instances have not reported." in html
+    assert "match their desired values" not in html
+    DesiredPolicy.objects.create(cluster_id="default", target="auth", name=HTTP_CLOSE_VARIABLE, value="false")
+    html = page.get("/policies/").content.decode()
+    assert "All reporting instances match their desired values; 2 instances have not reported." in html
+    book = FakePolicyBook(auth_id_1=PolicyNode("auth-1"))
+    responses = book.read("default") | {"auth-id-2": NodeReportResponse(1.0, None, "unavailable")}
+    monkeypatch.setattr(book, "read", lambda cluster: responses)
+    monkeypatch.setattr(record_reader, "policy_report_store", lambda: book)
+    monkeypatch.setattr(record_reader, "current_time", lambda: 3.0)
+    html = page.get("/policies/").content.decode()
+    assert html.count('<td class="moment">2 s ago</td>') == 1
+    assert html.count('<td class="moment">no report; asked 2 s ago</td>') == 1
+
+
 def test_policy_edit_leads_to_a_plan(page: Client) -> None:
     """What each runs with; a change of a role restarts whoever would run with something else."""
     first = page.get("/policies/").content.decode()
     assert "no report yet" in first
-    assert "All reporting instances match their desired values; 2 instances have not reported." in first
+    assert "No policy has a desired value; 2 instances have not reported." in first
     form = page.get("/policies/auth/").content.decode()
     revision = re.search(r'name="revision" value="(\w+)"', form)
     assert revision is not None
