@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dashboards.changes import change_rows
 from fleet.changes.policies import desired_state
-from fleet.changes.policies.matrix import InstanceRow, PolicyCell
+from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
 from fleet.models.changes import Change
 from fleet.protocol import durations
 from fleet.protocol.policies.env_policies import PLURALS, EnvPolicy, PolicyValueKind, of_role
@@ -30,13 +31,19 @@ def format_policy_value(policy: EnvPolicy, text: str) -> str:
     return f"{config.mode}, health check" if config.health_check else config.mode.value
 
 
-def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
-    """Return one cell of the matrix for the template."""
+def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[str, Any]:
+    """Return one cell of the matrix for the template.
+
+    `rollout_state`: the state of a rollout that has yet to finish this instance; empty: none.
+    """
     policy = policy_cell.policy
+    is_rolled_out = bool(rollout_state) and policy_cell.state in DIFFERING_STATES
     return {
         "name": policy.name,
         "state": policy_cell.state.value,
-        "state_label": policy_cell.state.label,
+        "is_rolled_out": is_rolled_out,
+        "tag": rollout_state if is_rolled_out else policy_cell.state.value,
+        "tag_label": f"rollout {rollout_state}" if is_rolled_out else policy_cell.state.label,
         "current_text": format_policy_value(policy, policy_cell.current_value)
         if policy_cell.current_value is not None
         else "?",
@@ -56,9 +63,16 @@ def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
 
 
 def role_tables_of(
-    instance_rows: tuple[InstanceRow, ...], desired_values: Mapping[str, Mapping[str, str]], now: float
+    instance_rows: tuple[InstanceRow, ...],
+    desired_values: Mapping[str, Mapping[str, str]],
+    now: float,
+    unfinished_steps: Mapping[str, RolloutStepState] = MappingProxyType({}),
+    rollout_state: str = "",
 ) -> list[dict[str, Any]]:
-    """Return one table per role: its policies, the role's desired values, and its instances."""
+    """Return one table per role: its policies, the role's desired values, and its instances.
+
+    `unfinished_steps`: instances that the rollout in progress has yet to finish, by id; `rollout_state`: its state.
+    """
     role_tables = []
     for role in ("auth", "proxy"):
         role_rows = [instance_row for instance_row in instance_rows if instance_row.role == role]
@@ -76,7 +90,15 @@ def role_tables_of(
                 "rows": [
                     {
                         "instance": instance_row,
-                        "cells": [cell_context_of(policy_cell) for policy_cell in instance_row.cells],
+                        "cells": [
+                            cell_context_of(
+                                policy_cell, rollout_state if instance_row.id in unfinished_steps else ""
+                            )
+                            for policy_cell in instance_row.cells
+                        ],
+                        "step_label": unfinished_steps[instance_row.id].label
+                        if instance_row.id in unfinished_steps
+                        else "",
                         "report_age_seconds": None
                         if instance_row.polled_at is None
                         else max(0, round(now - instance_row.polled_at)),

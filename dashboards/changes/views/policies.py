@@ -43,13 +43,30 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     `has_desired_values`, `deregistered` (desired values of deregistered instances), `revision`.
     """
     desired_values = desired_state.desired_values_of(cluster)
-    rows = planner.instance_rows_of(cluster, desired_values, record_reader.take_record_snapshot())
+    running_change = engine.find_running_change(cluster)
+    unfinished_steps = desired_state.find_unfinished_steps(running_change)
+    rows = planner.instance_rows_of(
+        cluster,
+        desired_values,
+        record_reader.take_record_snapshot(),
+        [
+            instance_id
+            for instance_id, state in unfinished_steps.items()
+            if state in rollouts.IN_PROGRESS_STATES
+        ],
+    )
     only_drift = request.GET.get("drift") == "1"
-    visible_rows = tuple(row for row in rows if row.has_drift or not only_drift)
+    visible_rows = tuple(row for row in rows if row.has_drift or row.id in unfinished_steps or not only_drift)
     values_of_deregistered = policy_matrix.desired_values_of_deregistered(rows, desired_values)
     context = {
         "page": "policies",
-        "tables": policy_rows.role_tables_of(visible_rows, desired_values, record_reader.current_time()),
+        "tables": policy_rows.role_tables_of(
+            visible_rows,
+            desired_values,
+            record_reader.current_time(),
+            unfinished_steps,
+            running_change.state if running_change else "",
+        ),
         "drifting_count": sum(row.has_drift for row in rows),
         "reporting_count": sum(row.is_reporting for row in rows),
         "unreported_count": sum(not row.is_reporting for row in rows),

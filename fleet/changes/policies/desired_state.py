@@ -20,7 +20,7 @@ from fleet.models.clusters import Cluster
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import ROLES
 from fleet.vocabulary.changes import ChangeKind
-from fleet.vocabulary.rollouts import RolloutStepState
+from fleet.vocabulary.rollouts import IN_PROGRESS_STATES, RolloutStepState
 
 #: Number of the newest changes to search for an earlier revision.
 _MAX_SEARCHED_CHANGES = 200
@@ -109,6 +109,16 @@ def progress_of(change: Change) -> dict[str, Any]:
         "failed_count": sum(state is RolloutStepState.FAILED for state in states),
         "percent": 100 * finished_count // len(states) if states else 100,
     }
+
+
+def find_unfinished_steps(change: Change | None) -> dict[str, RolloutStepState]:
+    """Return the pending instances of a rollout and those in progress, by id; empty for None and for other kinds."""
+    if change is None:
+        return {}
+    steps = change.rollout_steps.values_list("instance_id", "state")
+    states = {instance_id: RolloutStepState(state) for instance_id, state in steps}
+    unfinished_states = (RolloutStepState.PENDING, *IN_PROGRESS_STATES)
+    return {instance_id: state for instance_id, state in states.items() if state in unfinished_states}
 
 
 def require_current_plan(change: Change) -> dict[str, dict[str, str]]:

@@ -5,7 +5,7 @@ docs/reference/policies.md, "Drift". `fleet.changes.policies.desired_state` stor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet.monitoring.views import InstanceView
@@ -35,6 +35,12 @@ class PolicyCellState(TagEnum):
     LEFT_OVER = "left-over", Tone.BAD, "left over"
     #: The instance does not report the policy.
     UNKNOWN = "unknown", Tone.QUIET
+
+
+#: The states in which a rollout changes the value in effect, or its source.
+DIFFERING_STATES = frozenset(
+    {PolicyCellState.DRIFT, PolicyCellState.RESTART_REQUIRED, PolicyCellState.LEFT_OVER}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +87,7 @@ class InstanceRow:
     @property
     def has_drift(self) -> bool:
         """Whether any policy differs from its desired value."""
-        return any(
-            cell.state in (PolicyCellState.DRIFT, PolicyCellState.RESTART_REQUIRED, PolicyCellState.LEFT_OVER)
-            for cell in self.cells
-        )
+        return any(cell.state in DIFFERING_STATES for cell in self.cells)
 
 
 def resolve_desired_values(desired_values: DesiredValues, role: str, instance_id: str) -> dict[str, str]:
@@ -93,10 +96,18 @@ def resolve_desired_values(desired_values: DesiredValues, role: str, instance_id
 
 
 def create_matrix(
-    views: Iterable[InstanceView], responses: Mapping[str, NodeReportResponse], desired_values: DesiredValues
+    views: Iterable[InstanceView],
+    responses: Mapping[str, NodeReportResponse],
+    desired_values: DesiredValues,
+    restarting_ids: Collection[str] = (),
 ) -> tuple[InstanceRow, ...]:
-    """Return every instance with its policies, auths first, without deregistered instances."""
-    current_views = [view for view in views if view.state is not InstanceState.GONE]
+    """Return every instance with its policies, auths first, without deregistered instances.
+
+    `restarting_ids`: instances that a rollout restarts, which are listed also while they are deregistered.
+    """
+    current_views = [
+        view for view in views if view.state is not InstanceState.GONE or view.facts.id in restarting_ids
+    ]
     current_views.sort(key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name)))
     return tuple(
         _instance_row_of(view, responses.get(view.facts.id), desired_values) for view in current_views

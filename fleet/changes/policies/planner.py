@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -27,11 +27,20 @@ _LOAD_UNITS: Mapping[str, str] = {"auth": "connected agent", "proxy": "tunnel"}
 
 
 def instance_rows_of(
-    cluster: str, desired_values: DesiredValues, record: RecordSnapshot
+    cluster: str,
+    desired_values: DesiredValues,
+    record: RecordSnapshot,
+    restarting_ids: Collection[str] = (),
 ) -> tuple[InstanceRow, ...]:
-    """Return every instance with its policies, compared with the desired values. Raises StateError."""
+    """Return every instance with its policies, compared with the desired values. Raises StateError.
+
+    `restarting_ids`: see `matrix.create_matrix`.
+    """
     return matrix.create_matrix(
-        record.reader.instances(cluster, record.now), record.policy_report_store.read(cluster), desired_values
+        record.reader.instances(cluster, record.now),
+        record.policy_report_store.read(cluster),
+        desired_values,
+        restarting_ids,
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from dashboards.shared import record_reader
+from fleet.changes import engine
 from fleet.changes.policies import desired_state
 from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import AuditEntry, Change
@@ -17,6 +20,8 @@ from fleet.protocol.policies import policy_json
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, PickHealthyMode, ServiceConfig
+from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.node_policies import NodeReportResponse
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
@@ -65,6 +70,42 @@ def test_matrix_without_desired_values_and_without_a_report(
     html = page.get("/policies/").content.decode()
     assert html.count('<td class="moment">2 s ago</td>') == 1
     assert html.count('<td class="moment">no report; asked 2 s ago</td>') == 1
+
+
+def test_matrix_shows_the_rollout_of_unfinished_instances(
+    page: Client, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of the drift that it ends, and also while the instance is deregistered; other drift stays."""
+    form = {AUTH_TTL_VARIABLE: "20s", "roll_out": "on"}
+    page.post("/policies/auth/", {"revision": desired_state.revision_of({}), **form})
+    change = Change.objects.get()
+    desired_state.store_desired_values(change)
+    drift = page.get("/policies/").content.decode()
+    assert drift.count('<span class="tag tag-drift">drift</span>') == 2
+    assert "desired: 20s; after a restart without a rollout: 10m" in drift
+    engine.transition(change, ChangeState.CONFIRMED, timezone.now())
+    engine.start(change, timezone.now())
+    change.rollout_steps.filter(name="auth-1").update(state="restarting")
+    read_views = fake_reader.instances
+    monkeypatch.setattr(
+        fake_reader,
+        "instances",
+        lambda cluster, now: tuple(
+            replace(view, state=InstanceState.GONE) if view.facts.name == "auth-1" else view
+            for view in read_views(cluster, now)
+        ),
+    )
+    for path in ("/policies/", "/policies/?drift=1"):
+        html = page.get(path).content.decode()
+        assert "auth-1</a>" in html
+        assert "rollout: restarting" in html
+        assert html.count('<span class="tag tag-running">rollout running</span>') == 2
+        assert "after a restart without a rollout" not in html
+    change.rollout_steps.update(state="failed")
+    engine.transition(change, ChangeState.PAUSED, timezone.now())
+    html = page.get("/policies/").content.decode()
+    assert html.count('<span class="tag tag-drift">drift</span>') == 1
+    assert "auth-1</a>" not in html
 
 
 def test_policy_edit_leads_to_a_plan(page: Client) -> None:

@@ -6,6 +6,7 @@ from fleet.changes.policies import matrix
 from fleet.changes.policies.matrix import PolicyCellState
 from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
+from fleet.vocabulary.instances import InstanceState
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 
 
@@ -45,6 +46,15 @@ def test_value_that_is_no_longer_desired_is_a_leftover() -> None:
     assert cell.report is not None
     assert cell.report.text_after_accepting("") == "60s"
     assert matrix.create_matrix(nodes.views(), nodes.read_reports(), {})[0].has_drift
+
+
+def test_deregistered_instance_is_listed_only_while_a_rollout_restarts_it() -> None:
+    """An instance that ends gracefully deregisters itself."""
+    nodes = PolicyNodes(PolicyNode("auth-1", state=InstanceState.GONE), PolicyNode("auth-2"))
+    rows = matrix.create_matrix(nodes.views(), nodes.read_reports(), {})
+    assert [row.name for row in rows] == ["auth-2"]
+    rows = matrix.create_matrix(nodes.views(), nodes.read_reports(), {}, ["id-auth-1"])
+    assert [row.name for row in rows] == ["auth-1", "auth-2"]
 
 
 def test_lines_are_sorted_and_have_notes() -> None:
