@@ -20,6 +20,7 @@ from tests.browser.conftest import Visiting
 from tests.browser.link import FaultyLink, Frame, kind_of
 from tests.browser.visits import DEADLINE_MS, Visit
 from tests.fakes.live_fleet import LiveFleet
+from tests.fakes.status_lines import STATUS_CASES
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -36,6 +37,12 @@ REPLAY = """async (frames) => {
   }
   const counted = Object.fromEntries(STATES.map((slug, n) => [slug, state.states.filter((one) => one === n).length]));
   return { verdicts, seq: state.seq, states: [...state.states], counts: state.counts, counted };
+}"""
+#: Returns the status lines of the pure module for pages with these counts and causes.
+DESCRIBE = """async (cases) => {
+  const { describeStatus } = await import("/static/dashboards/js/status-line.js");
+  const { HEADLINES } = await import("/static/dashboards/js/fleet-state.js");
+  return cases.map((one) => describeStatus({ ...one, headlines: HEADLINES, hasData: true, isStale: false }));
 }"""
 RESYNC = {"type": "resync"}
 
@@ -128,7 +135,7 @@ async def test_clocks_that_differ_are_named(visiting: Visiting) -> None:
 async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
     """The alert tells a stranding with its cause, stays as the count moves, and speaks again for a further cause."""
     visit = await visiting()
-    visit.fleet.proxies += 2  # without agents
+    visit.fleet.proxies += 1  # without agents
     await visit.fleet.begin()
     page = await visit.open("/")
     await wait_live(page)
@@ -140,13 +147,34 @@ async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
         "No stranded agents, but proxy-5 is not responding."
     )
     await expect(alert).to_be_empty()
-    await visit.fleet.change({0: State.STRANDED})
-    await expect(alert).to_have_text("1 agent stranded: proxy-5 is not responding.")
-    await visit.fleet.change({1: State.STRANDED})
-    await expect(page.locator("#status-line")).to_contain_text("2 agents stranded: proxy-5")
-    await expect(alert).to_have_text("1 agent stranded: proxy-5 is not responding.")
-    await visit.fleet.expire(5)
-    await expect(alert).to_have_text("2 agents stranded: proxy-5 is not responding and proxy-6 has expired.")
+    await visit.fleet.silence(0)
+    first_alert_text = "50 agents stranded: proxy-1 is not responding. Also: proxy-5 is not responding."
+    await expect(alert).to_have_text(first_alert_text)
+    await visit.fleet.change({visit.fleet.block(1)[0]: State.STRANDED})
+    await expect(page.locator("#status-line")).to_contain_text("51 agents stranded: proxy-1")
+    await expect(alert).to_have_text(first_alert_text)
+    await visit.fleet.silence(1)
+    await expect(alert).to_have_text(
+        "100 agents stranded: proxy-1 is not responding and proxy-2 is not responding. "
+        "Also: proxy-5 is not responding."
+    )
+
+
+async def test_status_line_of_the_script_is_that_of_the_server(visiting: Visiting) -> None:
+    """Both have the same rules, for pages as they are rendered and as they change."""
+    page = await (await visiting()).open("/")
+    cases = [
+        {
+            "counts": {state.slug: case.counts.get(state, 0) for state in State},
+            "causes": [
+                {"description": cause.description, "states": [state.slug for state in cause.agent_states]}
+                for cause in case.causes
+            ],
+        }
+        for case in STATUS_CASES
+    ]
+    status_lines = await page.evaluate(DESCRIBE, cases)
+    assert status_lines == [{"state": case.state.slug, "text": case.text} for case in STATUS_CASES]
 
 
 async def test_stranding_present_on_opening_raises_no_alert(visiting: Visiting) -> None:

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
+from dashboards.fleet.status_line import describe_status
 from dashboards.shared import presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
@@ -24,15 +25,17 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show agents by state, auths, proxies and current causes.
 
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `causes`
-    (UninhibitedCause) and `can_act`.
+    (UninhibitedCause), `status_line` (StatusLine) and `can_act`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
     table = reader.table(cluster, now)
+    summary, causes = reader.summary(cluster, now), find_causes(table)
     context = {
-        **presenters.live_page_context_of(reader.summary(cluster, now), now, "fleet"),
+        **presenters.live_page_context_of(summary, now, "fleet"),
         **presenters.instance_cards_of(tuple(table.instances.values()), now),
-        "causes": find_causes(table),
+        "causes": causes,
+        "status_line": describe_status(summary, causes),
         "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)

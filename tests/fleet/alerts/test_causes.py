@@ -4,13 +4,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fleet.alerts.causes import find_causes
 from fleet.monitoring.classify import instance_state, prepare_frame
+from fleet.monitoring.columns import VERDICT
 from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import InstanceKind
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, State
 from tests.fakes.reader import FakeReader
-from tests.fakes.small_fleet import DEREGISTERED, EXPIRED, NOW, SILENT, UNHEALTHY, fleet, instance
+from tests.fakes.small_fleet import (
+    AUTH_1,
+    DEREGISTERED,
+    EXPIRED,
+    NOW,
+    PROXY_1,
+    PROXY_2,
+    SILENT,
+    UNHEALTHY,
+    fleet,
+    instance,
+)
 
 
 def table_of(*more: tuple[str, Mapping[str, Any]], **changes_by_name: Mapping[str, Any]) -> FleetTable:
@@ -33,6 +48,18 @@ def table_of(*more: tuple[str, Mapping[str, Any]], **changes_by_name: Mapping[st
     return replace(
         FakeReader([State.HEALTHY], as_of=NOW).table("default", NOW), instances=views, fleet=evidence
     )
+
+
+def with_verdicts(table: FleetTable, *verdicts: tuple[State, int]) -> FleetTable:
+    """Return the table with agents of these states and indices of causes."""
+    rows = np.zeros(len(verdicts), VERDICT)
+    rows["state"], rows["cause"] = [state for state, _ in verdicts], [index for _, index in verdicts]
+    return replace(table, verdicts=rows)
+
+
+def agent_states_by_name(table: FleetTable) -> dict[str, frozenset[State]]:
+    """Return the states of the affected agents by the first word of each description."""
+    return {cause.description.split()[0]: cause.agent_states for cause in find_causes(table)}
 
 
 def describe_causes(table: FleetTable) -> list[str]:
@@ -58,7 +85,7 @@ def test_backend_explains_instances_that_fail_after_it() -> None:
     table_with_expired_proxy = table_of(proxy_1=EXPIRED, **auths_unhealthy)
     (backend,) = find_causes(table_with_expired_proxy)
     assert backend.key == "backend/default"
-    assert backend.description == "all 2 auths failed at the same time, probably because of the auth backend"
+    assert backend.description == "both auths failed at the same time, probably because of the auth backend"
     table_with_earlier_failure = table_of(proxy_1={**SILENT, "sick_since": NOW - 300}, **auths_unhealthy)
     assert describe_causes(table_with_earlier_failure) == [backend.description, "proxy-1 is not responding"]
 
@@ -103,3 +130,49 @@ def test_unreachable_cluster_is_one_cause() -> None:
     """The state of single instances is unknown then."""
     table = table_of(auth_1=SILENT, auth_2=SILENT, proxy_1=SILENT, proxy_2=SILENT)
     assert describe_causes(table) == ["no instance of the cluster responds"]
+
+
+def test_causes_have_the_states_of_their_agents() -> None:
+    """A cause without agents has none; an agent without a cause counts for none."""
+    table = with_verdicts(
+        table_of(auth_1=EXPIRED, proxy_2=SILENT),
+        *((State.STRANDED, AUTH_1), (State.AT_RISK, AUTH_1), (State.OFFLINE, NO_CAUSE)),
+    )
+    assert agent_states_by_name(table) == {
+        "auth-1": {State.STRANDED, State.AT_RISK},
+        "proxy-2": frozenset(),
+    }
+
+
+def test_agents_of_an_inhibited_cause_count_for_its_inhibitor() -> None:
+    """For a failing auth, for the backend, for a group, and for the whole cluster."""
+    stranded_by_proxy = (State.STRANDED, PROXY_1)
+    heartbeatless = table_of(auth_1=UNHEALTHY, proxy_1=EXPIRED)
+    assert agent_states_by_name(with_verdicts(heartbeatless, stranded_by_proxy)) == {
+        "auth-1": {State.STRANDED}
+    }
+    behind = table_of(auth_1=UNHEALTHY, proxy_1={**UNHEALTHY, "heartbeat_auth": "uuid-auth-1"})
+    assert agent_states_by_name(with_verdicts(behind, stranded_by_proxy)) == {"auth-1": {State.STRANDED}}
+    without_backend = table_of(auth_1=UNHEALTHY, auth_2=UNHEALTHY, proxy_1=EXPIRED)
+    verdicts = (stranded_by_proxy, (State.AT_RISK, BACKEND_CAUSE))
+    assert agent_states_by_name(with_verdicts(without_backend, *verdicts)) == {
+        "both": {State.STRANDED, State.AT_RISK}
+    }
+    group = table_of(proxy_1={"group": "eu", **SILENT}, proxy_2={"group": "eu", **SILENT})
+    assert agent_states_by_name(with_verdicts(group, stranded_by_proxy)) == {"2": {State.STRANDED}}
+    unreachable = table_of(auth_1=SILENT, auth_2=SILENT, proxy_1=SILENT, proxy_2=SILENT)
+    assert agent_states_by_name(unreachable) == {"no": {State.UNKNOWN}}
+
+
+def test_instances_without_incident_are_listed_for_their_agents_only() -> None:
+    """A degraded proxy that agents depend on, and a deregistered one that they lost; not those without agents."""
+    table = table_of(auth_1=UNHEALTHY, proxy_1=DEREGISTERED)
+    views = {**table.instances, PROXY_2: replace(table.instances[PROXY_2], health=Health.DEGRADED)}
+    table = replace(table, instances=views)
+    assert describe_causes(table) == ["auth-1 is unhealthy"]
+    table = with_verdicts(table, (State.DEGRADED, PROXY_2), (State.AT_RISK, PROXY_1))
+    assert describe_causes(table) == [
+        "auth-1 is unhealthy",
+        "proxy-1 was deregistered",
+        "proxy-2 is degraded",
+    ]

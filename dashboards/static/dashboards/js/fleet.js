@@ -3,6 +3,7 @@
 import { HEADLINES, STATES } from "./fleet-state.js";
 import { Live } from "./live.js";
 import { announce, CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, swap, throttled } from "./page.js";
+import { describeStatus } from "./status-line.js";
 import { Strandings } from "./stranding.js";
 
 /** Interval of requests for the instances without a hint: their ages come from the server. */
@@ -47,57 +48,32 @@ function readCounts() {
   return counts;
 }
 
-/** Return the elements of the current causes, as rendered by the server: the same causes as in incidents. */
-function sickCauses() {
-  return [...document.querySelectorAll("#causes [data-cause]")];
-}
-
-/** Return the causes as text: "proxy-1 is not responding and auth-2 is unhealthy"; empty if there are none. */
-function sickWords(causes) {
-  const shown = causes.slice(0, 3).map((cause) => cause.textContent);
-  const more = causes.length - shown.length;
-  if (more > 0) shown.push(more === 1 ? "1 more cause is active" : `${more} more causes are active`);
-  return shown.length < 2 ? shown.join("") : `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
-}
-
-/** "1 agent stranded", "12 agents at risk". */
-function agentsIn(n, label) {
-  return `${formatCount(n)} agent${n === 1 ? "" : "s"} ${label}`;
+/** Return the current causes, as rendered by the server: the same causes as in incidents. */
+function currentCauses() {
+  return [...document.querySelectorAll("#causes [data-cause]")].map((cause) => ({
+    key: cause.dataset.cause,
+    description: cause.textContent,
+    states: cause.dataset.states.split(" "),
+  }));
 }
 
 /** Paint the status line: the most urgent state, its number of agents, and the causes. */
 function paintStatusLine() {
   const counts = live.state.counts;
   const distrust = live.distrust;
-  const causes = sickCauses();
-  const sick = sickWords(causes);
-  const worst = HEADLINES.find(({ slug }) => counts[slug] > 0);
-  let shape = "healthy";
-  let text = "No stranded agents.";
-  if (live.ageMs === null) {
-    shape = "unknown";
-    text = "No data yet: Refloat has not completed a poll of the fleet.";
-  } else if (distrust !== null) {
-    shape = "unknown";
-    text = "Agent states are unknown: the data is too old.";
-  } else if (worst?.slug === "stranded") {
-    shape = worst.slug;
-    text = `${agentsIn(counts.stranded, worst.label)}${sick === "" ? "." : `: ${sick}.`}`;
-  } else if (worst !== undefined) {
-    shape = worst.slug;
-    text = `No stranded agents, but ${agentsIn(counts[worst.slug], worst.label)}${sick === "" ? "." : `: ${sick}.`}`;
-  } else if (sick !== "") {
-    shape = "at_risk";
-    text = `No stranded agents, but ${sick}.`;
-  }
+  const causes = currentCauses();
+  const { state, text } = describeStatus({
+    counts, causes, headlines: HEADLINES, hasData: live.ageMs !== null, isStale: distrust !== null,
+  });
   if (distrust === null && live.state.ready) {
-    const news = strandings.isNews(counts.stranded ?? 0, causes.map((cause) => cause.dataset.cause), performance.now());
+    const strandingKeys = causes.filter(({ states }) => states.includes("stranded")).map(({ key }) => key);
+    const news = strandings.isNews(counts.stranded ?? 0, strandingKeys, performance.now());
     if (news) interrupt(text);
     else announce(text);
   }
   const age = live.ageMs;
   const tail = age === null || distrust !== null ? "" : ` Last poll ${formatAge(age)} ago.`;
-  writeStatus(shape, text, tail);
+  writeStatus(state, text, tail);
 }
 
 function writeStatus(shape, text, tail) {
