@@ -12,6 +12,7 @@ from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
+from fleet.protocol.destination.health import Health
 from fleet.protocol.durations import format_exact, format_readable
 from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
@@ -40,6 +41,17 @@ def order_counts(counts: Mapping[State, int]) -> Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownInstanceState:
+    """State of an auth or proxy as pages show it."""
+
+    label: str
+    #: Name of the symbol, without `shape-`.
+    symbol: str
+    #: CSS class of the colours.
+    css_class: str
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceCard:
     """One auth or proxy on Fleet now."""
 
@@ -48,6 +60,7 @@ class InstanceCard:
     name: str
     kind: InstanceKind
     state: InstanceState
+    shown_state: ShownInstanceState
     sentence: str
     agent_count: int
     #: Age of its own heartbeat, and its announce TTL, ms.
@@ -99,6 +112,7 @@ class AgentTunnel:
     proxy: str
     #: State of the proxy.
     state: InstanceState
+    shown_state: ShownInstanceState
     reason: str
     opened_at: datetime | None
     opened_age_ms: int | None
@@ -341,6 +355,7 @@ def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -
         name=facts.name,
         kind=facts.kind,
         state=view.state,
+        shown_state=shown_state_of(view),
         sentence=view.sentence,
         agent_count=view.agent_count,
         heartbeat_age_ms=age_ms_of(written_at, now),
@@ -354,6 +369,20 @@ def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -
         heartbeat_path=_describe_heartbeat_path(view, names),
         generation=format_generation(facts),
     )
+
+
+def shown_state_of(view: InstanceView) -> ShownInstanceState:
+    """Return the state of an instance for pages: instead of `OK`, that it is degraded, unhealthy or draining."""
+    state = view.state
+    is_declared = state is InstanceState.OK
+    is_avoided = is_declared and view.health in (Health.DEGRADED, Health.UNHEALTHY)
+    is_draining = is_declared and view.drain_request is not None
+    if not is_avoided and not is_draining:
+        return ShownInstanceState(state.label, state.slug, f"instance-{state.slug}")
+    labels = ([view.health.value] if is_avoided else []) + (["draining"] if is_draining else [])
+    # Draining has the symbol and colours of the line that gives its reason.
+    symbol, css_class = ("degraded", "state-degraded") if is_avoided else ("draining", "state-working")
+    return ShownInstanceState(", ".join(labels), symbol, css_class)
 
 
 def _describe_heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
@@ -387,6 +416,7 @@ def _tunnels_of(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]
         AgentTunnel(
             proxy=instances[index].facts.name,
             state=instances[index].state,
+            shown_state=shown_state_of(instances[index]),
             reason=instances[index].sentence or instances[index].health_sentence,
             opened_at=to_moment_or_none(opened_at.get(index)),
             opened_age_ms=age_ms_of(opened_at.get(index), now),

@@ -22,6 +22,7 @@ from fleet.models.transitions import Transition
 from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
+from fleet.protocol.destination.health import DrainRequest, Health
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
@@ -53,6 +54,20 @@ def test_tunnels_of_a_silent_proxy_are_shown_as_outdated(
     assert "(last known)" not in viewer.get("/").content.decode()
     fake_reader.proxy_state = state
     assert "<b>2</b> tunnels (last known)" in viewer.get("/").content.decode()
+
+
+def test_declared_states_are_shown_instead_of_ok(viewer: Client, fake_reader: FakeReader) -> None:
+    """On the card and in the table of an agent's tunnels; the state in the markup stays."""
+    pages = [viewer.get("/").content.decode(), viewer.get("/agents/id-0/").content.decode()]
+    assert ["</svg> degraded, draining</span>" in page for page in pages] == [False, False]
+    fake_reader.proxy_changes = {
+        "health": Health.DEGRADED,
+        "health_sentence": "proxy-1 reports that it is degraded.",
+        "drain_request": DrainRequest("maintenance", 1.0),
+    }
+    for page in (viewer.get("/").content.decode(), viewer.get("/agents/id-0/").content.decode()):
+        assert '#shape-degraded"/></svg> degraded, draining</span>' in page
+    assert 'data-instance="proxy-1" data-kind="proxy" data-state="ok"' in viewer.get("/").content.decode()
 
 
 def test_map_and_its_layout(viewer: Client, record: Writer) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,8 @@ class FakeReader:
     #: Every method raises StateUnavailable.
     down: bool = False
     proxy_state: InstanceState = InstanceState.OK
+    #: Fields of proxy-1 that differ.
+    proxy_changes: Mapping[str, Any] = field(default_factory=dict)
     #: What every agent said of itself.
     answer: AgentReportResponse | None = None
 
@@ -239,8 +242,9 @@ class FakeReader:
         return {index: self._instance(index, kind, index % 2 + 1, now) for index, kind in enumerate(kinds)}
 
     def _instance(self, index: int, kind: InstanceKind, number: int, now: float) -> InstanceView:
-        state = self.proxy_state if kind is InstanceKind.PROXY and number == 1 else InstanceState.OK
-        return InstanceView(
+        is_first_proxy = kind is InstanceKind.PROXY and number == 1
+        state = self.proxy_state if is_first_proxy else InstanceState.OK
+        view = InstanceView(
             facts=InstanceFacts(
                 id=f"{kind.value}-id-{number}",
                 index=index,
@@ -261,3 +265,4 @@ class FakeReader:
             agent_count=2,
             counts={State.HEALTHY: 1, State.STRANDED: 1},
         )
+        return replace(view, **self.proxy_changes) if is_first_proxy else view

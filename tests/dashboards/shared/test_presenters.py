@@ -6,6 +6,7 @@ import pytest
 
 from dashboards.shared import presenters
 from fleet.monitoring.evidence import ReconnectMode
+from fleet.protocol.destination.health import DrainRequest, Health
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
 from tests.fakes.reader import FakeReader
@@ -76,6 +77,30 @@ def test_instance_cards_as_people_count() -> None:
     assert silent.unhealthy_counts == ((State.STRANDED, 1),)
     unread = presenters.instance_card_of(replace(views[2], is_list_fresh=False), NOW, {})
     assert (silent.is_list_stale, unread.is_list_stale) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "health", "is_draining", "label", "css_class"),
+    [
+        (InstanceState.OK, Health.HEALTHY, False, "OK", "instance-ok"),
+        (InstanceState.OK, Health.DEGRADED, False, "degraded", "state-degraded"),
+        (InstanceState.OK, Health.UNHEALTHY, False, "unhealthy", "state-degraded"),
+        (InstanceState.OK, Health.HEALTHY, True, "draining", "state-working"),
+        (InstanceState.OK, Health.DEGRADED, True, "degraded, draining", "state-degraded"),
+        (InstanceState.SILENT, Health.DEGRADED, True, "not responding", "instance-silent"),
+        (InstanceState.UNKNOWN, Health.UNKNOWN, True, "unknown", "instance-unknown"),
+    ],
+)
+def test_shown_state_is_what_an_instance_declares_unless_it_fails(
+    state: InstanceState, health: Health, is_draining: bool, label: str, css_class: str
+) -> None:
+    """An instance that reports that it is degraded is not shown as OK."""
+    view = FakeReader(as_of=NOW).instances("default", NOW)[2]
+    drain_request = DrainRequest("", NOW) if is_draining else None
+    shown_state = presenters.shown_state_of(
+        replace(view, state=state, health=health, drain_request=drain_request)
+    )
+    assert (shown_state.label, shown_state.css_class) == (label, css_class)
 
 
 def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:
