@@ -158,7 +158,7 @@ def _count_attribute_combinations(
     homes = [combination >> 16 & 0xFFFF for combination in combinations]
     values_by_attribute = {
         "State": [State(combination >> 40).label for combination in combinations],
-        "Reason": [Reason(combination >> 32 & REASON_BITS).slug for combination in combinations],
+        "Reason": [Reason(combination >> 32 & REASON_BITS).label for combination in combinations],
         "Home proxy": [_instance_name_of(table, home) for home in homes],
         "Auth": [_instance_name_of(table, combination & 0xFFFF) for combination in combinations],
     }

@@ -351,7 +351,7 @@ def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str
 
     reasons = (table.verdicts["reason_and_recovery"][indices] & REASON_BITS).tolist()
     counts_by_title: dict[str, Counter[str]] = {
-        "Reason": Counter(Reason(reason).slug for reason in reasons),
+        "Reason": Counter(Reason(reason).label for reason in reasons),
         "Home proxy": Counter(name(index) for index in table.memory["home_proxy"][indices].tolist()),
         "Auth": Counter(name(index) for index in table.memory["last_auth"][indices].tolist()),
         "Reconnect mode": Counter(

@@ -21,6 +21,8 @@ from fleet.vocabulary.verdicts import STATES_BY_URGENCY, Reason, Recovery, State
 
 Counts = tuple[tuple[State, int], ...]
 
+#: Names of the reasons, by the code in the database.
+_REASON_LABELS = {reason.slug: reason.label for reason in Reason}
 #: Maximum number of proxy names on the card of an auth.
 _MAX_NAMED_PROXIES = 4
 
@@ -126,7 +128,9 @@ class AgentStateChangeRow:
     age_ms: int
     old: State
     new: State
+    #: Code and name of the reason that the new state had first; empty without a reason.
     reason: str
+    reason_label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,7 @@ def state_change_rows_of(transitions: Iterable[Transition], now: float) -> list[
             old=State.parse(row.old),
             new=State.parse(row.new),
             reason="" if row.reason == Reason.NONE.slug else row.reason,
+            reason_label="" if row.reason == Reason.NONE.slug else _REASON_LABELS.get(row.reason, row.reason),
         )
         for row in transitions
     ]

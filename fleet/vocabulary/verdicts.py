@@ -122,6 +122,11 @@ class _CodedEnum(IntEnum):
 class Reason(_CodedEnum):
     """Reason of an agent's state."""
 
+    @property
+    def label(self) -> str:
+        """Return the name on pages: `auth failing`."""
+        return _REASON_LABELS[self]
+
     NONE = 0
     AUTH_UNHEALTHY = 1
     PROXY_UNHEALTHY = 2
@@ -142,6 +147,27 @@ class Reason(_CodedEnum):
     OWN_HOST = 14
     # The agent depends on an instance whose destination health is Degraded.
     INSTANCE_DEGRADED = 15
+
+
+#: Not "unhealthy" and the like: these are states of the instance, and a reason covers several of them.
+_REASON_LABELS = {
+    Reason.NONE: "none",
+    Reason.AUTH_UNHEALTHY: "auth failing",
+    Reason.PROXY_UNHEALTHY: "proxy failing",
+    Reason.PROXY_EXPIRED: "proxy expired or deregistered",
+    Reason.NO_TUNNEL: "no tunnel",
+    Reason.RESOURCE_EXPIRED: "heartbeat expired",
+    Reason.BACKEND_DOWN: "auth backend failing",
+    Reason.CLUSTER_UNREACHABLE: "cluster unreachable",
+    Reason.DISAGREE: "conflicting reports",
+    Reason.POLICY_OFF: "no reconnect with pick_first",
+    Reason.STALE: "too little recent data",
+    Reason.RECONNECTING: "reconnect in progress",
+    Reason.TOO_FEW_TUNNELS: "fewer tunnels than desired",
+    Reason.TOO_MANY_TUNNELS: "more tunnels than desired",
+    Reason.OWN_HOST: "host of the agent",
+    Reason.INSTANCE_DEGRADED: "auth or proxy degraded",
+}
 
 
 class Recovery(_CodedEnum):

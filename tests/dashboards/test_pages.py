@@ -204,7 +204,9 @@ def test_agent_history(viewer: Client, record: Writer) -> None:
             at=datetime.fromtimestamp(time.time() - 60 + number, UTC),
             round=number,
         )
-    history = viewer.get("/agents/agent-3-id/").context["history"]
+    answer = viewer.get("/agents/agent-3-id/")
+    assert '<span class="reason" title="no-tunnel">first reason: no tunnel</span>' in answer.content.decode()
+    history = answer.context["history"]
     assert [(change.old, change.new) for change in history] == [
         (State.AT_RISK, State.STRANDED),
         (State.HEALTHY, State.AT_RISK),

@@ -16,7 +16,7 @@ from fleet.alerts import store
 from fleet.models.alerting import Channel, Delivery, Route
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import Reason, State
 from tests.fakes.reader import FakeReader
 
 
@@ -35,12 +35,14 @@ def test_in_common_counts_most_first() -> None:
     """Shares of the incident's agents."""
     now = time.time()
     table = FakeReader([State.STRANDED] * 10, as_of=now).table("default", now)
+    table.verdicts["reason_and_recovery"] = Reason.PROXY_UNHEALTHY
     groups = {
         group["title"]: group["parts"] for group in find_common_attributes(table, np.array([0, 2, 4, 1]))
     }
     assert [(part["name"], part["count"], part["share"]) for part in groups["Home proxy"]] == [
         ("proxy-1", 3, 75), ("proxy-2", 1, 25),
     ]  # fmt: skip
+    assert [part["name"] for part in groups["Reason"]] == ["proxy failing"]
     assert find_common_attributes(table, np.array([], dtype=np.intp)) == []
 
 

@@ -66,6 +66,13 @@ def test_reason_and_recovery_slugs_are_codes() -> None:
     assert Recovery.ONLY_IF_CAUSE_RECOVERS.slug == "only-if-cause-recovers"
 
 
+def test_every_reason_has_a_label_of_its_own() -> None:
+    """A reason that covers several states of an instance is not named after one of them."""
+    assert len({reason.label for reason in Reason}) == len(Reason)
+    assert Reason.AUTH_UNHEALTHY.label == "auth failing"
+    assert not any("unhealthy" in reason.label for reason in Reason)
+
+
 def test_marks_are_no_instance() -> None:
     """The marks differ and are larger than any index."""
     assert NO_CAUSE != BACKEND_CAUSE
