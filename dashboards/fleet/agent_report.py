@@ -27,9 +27,9 @@ class ReportedProxy:
     is_desired: bool
     #: The agent has a tunnel to the proxy.
     is_claimed: bool
-    #: When the agent's tracker removes the proxy, unless the proxy is announced again; None if it is removed already.
+    #: When the agent's tracker removes the proxy, unless the proxy is announced again, as of the report; None if it is
+    #: removed already.
     expires_at: datetime | None
-    expires_age_ms: int | None
     #: When the tunnel was opened, its user connections, and whether it closes after they have ended.
     opened_at: datetime | None = None
     opened_age_ms: int | None = None
@@ -154,7 +154,6 @@ def _reported_proxies_of(
                 is_desired=proxy.is_desired if proxy else False,
                 is_claimed=proxy_id in report.tracker.claimed_proxies,
                 expires_at=to_moment_or_none(expires_at),
-                expires_age_ms=age_ms_of(expires_at, now),
                 opened_at=to_moment_or_none(opened_at),
                 opened_age_ms=age_ms_of(opened_at, now),
                 sessions=tunnel.sessions if tunnel else 0,

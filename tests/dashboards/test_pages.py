@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -180,15 +181,22 @@ def test_agent_report_is_shown(viewer: Client, record: Writer) -> None:
     )
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "): unavailable: gone" in page
+    assert "</span>, through proxy-1)" in page
+    assert "</time></span>, through" in page
+    proxies = f'[{{"proxy_id": "{proxy.id}", "expires_in_ms": 1000}}]'
     report = parse_agent_report(
-        f'{{"agent_id": "agent-3-id", "services": ["web"], "tracker": {{"claimed_proxies": ["{proxy.id}"]}}}}'
+        f'{{"agent_id": "agent-3-id", "services": ["web"], '
+        f'"tracker": {{"claimed_proxies": ["{proxy.id}"], "proxies": {proxies}}}}}'
     )
     record.write_agent_responses(
         "default", epoch, {index: AgentReportResponse(time.time(), proxy.index, report)}
     )
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "Services: web" in page
-    assert '<th scope="row">proxy-1</th>' in page.partition("report-title")[2]
+    table = page.partition("report-title")[2]
+    assert '<th scope="row">proxy-1</th>' in table
+    # As of the report: an age would say that a proxy has expired that the agent knows to be renewed since.
+    assert re.search(r"Expiry as of the report.*<td class=\"when\">[0-9:]{8} UTC</td>", table, re.DOTALL)
 
 
 def test_agent_history(viewer: Client, record: Writer) -> None:

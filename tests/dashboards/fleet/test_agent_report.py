@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from dashboards.fleet.agent_report import present_agent_report
+from fleet.models.moments import to_moment
 from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.monitoring.views import Explanation
 from tests.fakes.reader import FakeReader
@@ -102,7 +103,7 @@ def test_report_shows_tracked_connected_and_expired_proxies() -> None:
         tunnel_proxy.sessions,
         tunnel_proxy.is_retired,
     ) == (True, 5000, 3, True)
-    assert tunnel_proxy.expires_age_ms == 2000
+    assert tunnel_proxy.expires_at == to_moment(ASKED + 1)
     assert (stranger.id, stranger.is_claimed, stranger.expires_at, stranger.opened_at) == (
         "odd",
         True,
@@ -115,7 +116,7 @@ def test_report_shows_tracked_connected_and_expired_proxies() -> None:
         tracked_proxy.group,
         tracked_proxy.generation,
     ) == (False, True, "g", 2)
-    assert tracked_proxy.expires_age_ms == -2000
+    assert tracked_proxy.expires_at == to_moment(ASKED + 5)
     assert [(row.is_draining, row.is_leaving, row.reconnect_requested) for row in report_view.proxies] == [
         *((False, True, False), (False, False, True), (True, False, False))
     ]
