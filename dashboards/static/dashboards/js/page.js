@@ -93,8 +93,8 @@ function tellTimes(root) {
     const ago = time.querySelector(".ago");
     if (ago === null || time.agoZero === undefined) continue;
     const ms = now - time.agoZero;
-    // The clocks of two processes differ by some milliseconds: a time of just now is not in the future.
-    const text = ms > -50 ? `${formatAge(Math.max(0, ms))} ago` : `in ${formatAge(ms)}`;
+    // The clocks of two processes may differ: a time slightly in the future may be a time of just now.
+    const text = ms >= 0 ? `${formatAge(ms)} ago` : ms > -CLOCKS_DIFFER_MS ? "now" : `in ${formatAge(ms)}`;
     if (ago.textContent !== text) ago.textContent = text;
   }
 }
