@@ -191,7 +191,9 @@ async def test_pause_stops_the_picture_only(visiting: Visiting) -> None:
     await link.attach(page)
     await page.goto(f"{visit.url}/map/", wait_until="commit")
     await wait_cells(page, State.HEALTHY, 200)
+    await expect(page.locator("#pause")).to_have_text("Pause updates")
     await page.click("#pause")
+    await expect(page.locator("#pause")).to_have_text("Resume updates")
     await visit.fleet.change({0: State.STRANDED})
     await expect(page.locator("#age-text")).to_contain_text("Paused")
     assert await page.evaluate(CELLS) == [State.HEALTHY] * 200

@@ -181,7 +181,7 @@ function togglePause() {
   const button = byId("pause");
   button.setAttribute("aria-pressed", String(paused));
   button.querySelector("use").setAttribute("href", paused ? "#glyph-play" : "#glyph-pause");
-  button.lastElementChild.textContent = paused ? "Resume" : "Pause";
+  button.lastElementChild.textContent = paused ? "Resume updates" : "Pause updates";
   if (!paused) matchLayout();
 }
 

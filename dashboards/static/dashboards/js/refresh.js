@@ -39,7 +39,7 @@ pause?.addEventListener("click", () => {
   paused = !paused;
   pause.setAttribute("aria-pressed", String(paused));
   pause.querySelector("use").setAttribute("href", paused ? "#glyph-play" : "#glyph-pause");
-  pause.lastElementChild.textContent = paused ? "Resume" : "Pause";
+  pause.lastElementChild.textContent = paused ? "Resume updates" : "Pause updates";
   refresh();
 });
 document.addEventListener("visibilitychange", refresh);
