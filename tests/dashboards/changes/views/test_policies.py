@@ -276,7 +276,8 @@ def test_preview_shows_the_policy_that_agents_will_get(page: Client) -> None:
     text = '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}]}}'
     html = page.post("/policies/auth/", {RFD_VARIABLE: text, "preview": "1"}).content.decode()
     assert "MODE_RECONNECT" in html
-    assert "has no health check" in html
+    assert "Such an agent has no health check" in html
+    assert "Such an agent ." not in html
     assert "extraEnv" in html
     assert not Change.objects.exists()
     wrong = page.post("/policies/auth/", {RFD_VARIABLE: "{", "preview": "1"}).content.decode()
