@@ -58,7 +58,7 @@ def _stranded_sentence(s: Situation, reason: Reason, cause: int) -> str:
         return "The agent sends heartbeats, but no proxy reports a tunnel to it."
     loss = "The agent's heartbeat has expired"
     if s.frame.all_auths_sick:
-        loss += " (predicted)"
+        loss = "The agent's heartbeat must have expired by now"
     if reason is Reason.RESOURCE_EXPIRED:
         return f"{loss}, although the agent has a live tunnel and {_auth_name(s)} is OK."
     if reason is Reason.POLICY_OFF:
