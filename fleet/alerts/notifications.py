@@ -194,10 +194,10 @@ def make_test_notification(channel: str, now: float) -> Notification:
 def describe_recovery(incident: Incident) -> str:
     """Return whether the affected agents recover automatically, and by when."""
     if incident.is_stuck:
-        has_no_instance = incident.cause.kind is CauseKind.AGENTS
-        return (
-            "needs action" if has_no_instance else f"not automatic, {incident.cause.name} must recover first"
-        )
+        if incident.cause.kind is CauseKind.AGENTS:
+            return "needs action"
+        alternative = " or a campaign must move the agents" if incident.cause.kind is CauseKind.AUTH else ""
+        return f"not automatic, {incident.cause.name} must recover{alternative}"
     if incident.recovers_at is None:
         return "not known yet"
     return f"automatic by {format_utc(incident.recovers_at)}"

@@ -22,7 +22,8 @@ class RuleKind(LabelledEnum):
     EXCESS = "excess", "Agents with excess tunnels"
     DRIFT = (
         "drift",
-        "Policy drift: instances that differ from the desired policies, agents that differ from the majority",
+        "Policy drift: instances that differ from the desired policies, agents with another load balancing policy "
+        "than most",
     )
     BLIND = "blind", "Refloat receives no monitoring data"
 

@@ -26,9 +26,10 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         "is failing and their own heartbeats have expired.",
         (
             "Check the Cause card of the incident: does the proxy or auth respond, and when was its last heartbeat?",
-            "Check the heat map: one red row means a proxy, one red column an auth, both a shared dependency.",
+            "Check the heat map: one row with high shares means a proxy, one column an auth, both a shared dependency.",
             "Check the recovery: agents that know other proxies are back after one announce TTL. Is that soon enough?",
-            "Check the changes in the 30 min before: changes, networking configs and new versions.",
+            "Check “Changes in the 30 min before” on the page of the incident: campaigns, rollouts, networking configs, "
+            "new versions.",
         ),
         (
             "Auth: restore it, or move its agents to another auth by a campaign, even if it is not responding.",
@@ -82,7 +83,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         ("Restore the connection. Until then the state of all agents is unknown, which is correct.",),
     ),
     RuleKind.RATE: Runbook(
-        "Many agents were lost within one minute, without a single cause.",
+        "Many agents were lost within one minute, and no cause explains all of them.",
         (
             "Check the heat map and the agents: do they share a network, a site or a version?",
             "Check the changes: is a reconnect campaign or a rollout running?",

@@ -109,7 +109,9 @@ class State(NumberedEnum):
         for state in cls:
             if name in (state.slug.replace("_", " "), state.label):
                 return state
-        raise ValueError(f"Unknown state {text!r}. Use one of: {', '.join(state.slug for state in cls)}.")
+        raise ValueError(
+            f"Unknown state {text!r}. Use one of: {', '.join(state.label.replace(' ', '_') for state in cls)}."
+        )
 
 
 class _CodedEnum(IntEnum):

@@ -98,7 +98,7 @@ async def _confirm(page: Page, cluster: str) -> None:
     await expect(agree).to_have_text(f"Reconnect {AGENTS} agents")
     await agree.click()
     await expect(page.locator("#reason-error")).to_contain_text("Enter a reason")
-    await expect(page.locator("#confirmation-error")).to_contain_text("Type the cluster's name")
+    await expect(page.locator("#confirmation-error")).to_contain_text("give the name of the cluster")
     await page.fill("#reason", "spread them over the new proxy")
     await page.fill("#confirmation", cluster)
     await agree.click()

@@ -213,7 +213,7 @@ def test_agent_history(viewer: Client, record: Writer) -> None:
             round=number,
         )
     answer = viewer.get("/agents/agent-3-id/")
-    assert '<span class="reason" title="no-tunnel">first reason: no tunnel</span>' in answer.content.decode()
+    assert '<span class="reason" title="no-tunnel">reason: no tunnel</span>' in answer.content.decode()
     history = answer.context["history"]
     assert [(change.old, change.new) for change in history] == [
         (State.AT_RISK, State.STRANDED),

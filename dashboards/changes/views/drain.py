@@ -53,7 +53,8 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
             reason=reason,
         )
         effect_text = "drain" if form_action == "drain" else "accept connections again"
-        messages.success(request, f"Request sent: {view.facts.name} will {effect_text} within seconds.")
+        delay_text = "when it responds again" if view.state in CUT_OFF_STATES else "within seconds"
+        messages.success(request, f"Request sent: {view.facts.name} will {effect_text} {delay_text}.")
         return redirect(f"{url_prefix_of(cluster)}/")
     context = {
         "card": presenters.instance_card_of(view, now, target_instance.instance_names),

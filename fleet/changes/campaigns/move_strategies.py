@@ -165,10 +165,11 @@ class TunnelMoveStrategy(MoveStrategy):
             return "the agent is retired"
         if not agent.proxies:
             return "the agent has no tunnel, so Refloat cannot reach it"
-        if not any(
-            proxy.is_usable for proxy_id, proxy in snapshot.proxies.items() if proxy_id not in agent.proxies
-        ):
-            return "no healthy proxy is left that accepts connections and has no tunnel of the agent yet"
+        usable_ids = {proxy_id for proxy_id, proxy in snapshot.proxies.items() if proxy.is_usable}
+        if not usable_ids:
+            return "no healthy proxy accepts connections"
+        if usable_ids <= agent.proxies:
+            return "the agent already has a tunnel to every healthy proxy that accepts connections"
         if len(agent.proxies) < agent.desired_count:
             return f"the agent has only {len(agent.proxies)} of its {agent.desired_count} tunnels"
         return ""

@@ -268,7 +268,7 @@ def _title_of(before: DesiredValues, after: DesiredValues, restart_count: int) -
         if names:
             owner = f"all {PLURALS[target]}" if target in PLURALS else "one instance"
             parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {owner}")
-    title = f"Change {' and '.join(parts)}" if parts else "Roll out the present desired values"
+    title = f"Set {' and '.join(parts)}" if parts else "Roll out the present desired values"
     if not restart_count:
         return f"{title}; no restarts"
     return f"{title}; restart {restart_count} instance{'' if restart_count == 1 else 's'}"

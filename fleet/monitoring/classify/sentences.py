@@ -109,13 +109,13 @@ def _recovery_sentence(s: Situation, state: State, cause: int, recovery: Recover
     keeps_auth_connection = cause == s.auth and s.frame.ok_auth_count > 0
     if keeps_auth_connection and heartbeat is not None and heartbeat.mode is ReconnectMode.PICK_FIRST:
         return (
-            f"The agent recovers only when {s.frame.name_of(cause)} recovers: "
-            "with pick_first, the agent keeps its connection."
+            f"No automatic recovery: with pick_first, the agent keeps its connection until "
+            f"{s.frame.name_of(cause)} recovers or a campaign moves the agent."
         )
     if keeps_auth_connection:
         return (
-            f"The agent recovers only when {s.frame.name_of(cause)} recovers: "
-            "without health checks, the agent keeps its connection."
+            f"No automatic recovery: without health checks, the agent keeps its connection until "
+            f"{s.frame.name_of(cause)} recovers or a campaign moves the agent."
         )
     root_cause = s.frame.cause_of(cause)
     if root_cause == BACKEND_CAUSE:

@@ -200,7 +200,8 @@ FIELDS = (
     ConfigField(
         "tunnel_disconnect_threshold",
         FieldKind.DURATION,
-        "Wait before Teleport's rule, the alternative to RFD 226, closes an excess tunnel. Off: not used.",
+        "How long an excess tunnel stays open under Teleport's closing rule, the alternative to RFD 226. Off: the rule "
+        "is not used.",
         1.0,
         _DAY,
         zero_meaning="off",

@@ -47,7 +47,7 @@ class DialectPreview:
     def behaviour(self) -> str:
         """The behaviour of such an agent, as a predicate such as "keeps its connection"."""
         if self.config.mode is PickHealthyMode.PICK_FIRST:
-            return f"keeps its connection until it breaks; {self._pick_first_behaviour}"
+            return f"keeps its connection until it breaks or the auth drains; {self._pick_first_behaviour}"
         if not self.config.health_check:
             return "has no health check, so it does not notice an unhealthy auth: it stays until the connection breaks"
         return f"watches the health{self._service_phrase} and leaves an unhealthy auth for another one on its own"

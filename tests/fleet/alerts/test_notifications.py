@@ -86,7 +86,7 @@ def test_recovery_is_a_sentence() -> None:
         describe_recovery(replace(incident, recovers_at=1_790_000_600.0))
         == "automatic by 2026-09-21 14:23:20 UTC"
     )
-    assert describe_recovery(replace(incident, is_stuck=True)) == "not automatic, proxy-1 must recover first"
+    assert describe_recovery(replace(incident, is_stuck=True)) == "not automatic, proxy-1 must recover"
     assert describe_recovery(replace(incident, is_stuck=True, cause=NO_TUNNEL)) == "needs action"
 
 

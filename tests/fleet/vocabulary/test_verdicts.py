@@ -32,7 +32,7 @@ def test_verdicts_are_read_as_people_write_them() -> None:
         assert State.parse(state.slug) is State.parse(state.label) is state
     with pytest.raises(
         ValueError,
-        match=r"Unknown state 'calm'\. Use one of: unknown, retired, never, stranded, offline, at_risk, working",
+        match=r"Unknown state 'calm'\. Use one of: unknown, retired, never_connected, stranded, offline, at_risk",
     ):
         State.parse("calm")
 

@@ -116,7 +116,7 @@ def test_plan_without_closings_shows_tunnels_that_open(client: Client, person: M
     )
     assert '<dd id="closes">0 tunnels</dd>' in page
     assert "Agents with 1 tunnel" not in page
-    assert "Closing tunnels with user connections" not in page
+    assert "Of these, with user connections" not in page
 
 
 def test_confirm_requires_a_reason_and_starts_a_task(

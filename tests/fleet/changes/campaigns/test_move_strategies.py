@@ -263,7 +263,7 @@ def test_filter_moves_each_agent_off_its_own_auth(cluster: Cluster, alice: User)
     [
         (_agent("p", "old", "dead"), ""),
         (_agent("old"), ""),
-        (_agent("p", "q"), "no healthy proxy is left"),
+        (_agent("p", "q"), "every healthy proxy that accepts connections"),
         (_agent(), "no tunnel"),
         (_agent("p", desired_count=2), "1 of its 2"),
         (_agent("p", is_retired=True), "retired"),

@@ -133,14 +133,14 @@ def test_agent_that_would_lose_a_tunnel_is_skipped(cluster: Cluster, alice: User
     assert rows["here"].state == "succeeded"
     assert "no tunnel" in rows["lost"].reason
     assert "retired" in rows["old"].reason
-    assert "no healthy proxy is left" in rows["both"].reason
+    assert "every healthy proxy that accepts connections" in rows["both"].reason
     assert fleet.advisory_counts["both"] == 0
 
 
 def test_campaign_without_another_healthy_proxy_or_data_is_refused(cluster: Cluster, alice: User) -> None:
     """With one healthy proxy no agent can move."""
     for field in ("sick_proxies", "drained_proxies"):
-        with pytest.raises(ChangeRefusedError, match="no healthy proxy is left"):
+        with pytest.raises(ChangeRefusedError, match="every healthy proxy that accepts connections"):
             CampaignScenario(cluster, alice, CampaignFleet({"a": {0}}, proxies=2, **{field: {1}}))
     stale_fleet = CampaignFleet.of(3)
     stale_fleet.stale = True
@@ -188,7 +188,7 @@ def test_scheduled_agent_is_skipped_if_the_other_proxies_become_sick(cluster: Cl
         row for row in campaign.change.campaign_agents.all() if int(row.agent_id[-1]) % 2 == 0
     ]
     assert {row.state for row in unmovable_agents} == {"skipped"}
-    assert all("no healthy proxy is left" in row.reason for row in unmovable_agents)
+    assert all("every healthy proxy that accepts connections" in row.reason for row in unmovable_agents)
     assert not any(fleet.advisory_counts[row.agent_id] for row in unmovable_agents)
 
 

@@ -370,5 +370,5 @@ def test_sentence_names_the_cause_and_the_recovery() -> None:
     assert verdict.recovery is Recovery.ONLY_IF_CAUSE_RECOVERS
     assert verdict.sentence == (
         "The agent's auth auth-1 is unhealthy and does not accept the agent's heartbeats. "
-        "The agent recovers only when auth-1 recovers: with pick_first, the agent keeps its connection."
+        "No automatic recovery: with pick_first, the agent keeps its connection until auth-1 recovers or a campaign moves the agent."
     )

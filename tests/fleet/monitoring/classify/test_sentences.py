@@ -32,7 +32,7 @@ BY_ITSELF = " The agent recovers automatically."
             fleet(auth_1=UNHEALTHY),
             (
                 "The agent's heartbeat has expired: its auth auth-1 is unhealthy. "
-                "The agent recovers only when auth-1 recovers: with pick_first, the agent keeps its connection."
+                "No automatic recovery: with pick_first, the agent keeps its connection until auth-1 recovers or a campaign moves the agent."
             ),
         ),
         (
@@ -48,7 +48,7 @@ BY_ITSELF = " The agent recovers automatically."
             fleet(auth_1=UNHEALTHY),
             (
                 "The agent's auth auth-1 is unhealthy and does not accept the agent's heartbeats. "
-                "The agent recovers only when auth-1 recovers: without health checks, the agent keeps its connection."
+                "No automatic recovery: without health checks, the agent keeps its connection until auth-1 recovers or a campaign moves the agent."
             ),
         ),
         (

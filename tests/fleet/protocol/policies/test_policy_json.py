@@ -98,7 +98,10 @@ def test_preview_of_both_dialects() -> None:
     ("config", "expected_text"),
     [
         (ServiceConfig(), "keeps its connection"),
-        (ServiceConfig(PickHealthyMode.PICK_FIRST, ""), "keeps its connection until it breaks; "),
+        (
+            ServiceConfig(PickHealthyMode.PICK_FIRST, ""),
+            "keeps its connection until it breaks or the auth drains; ",
+        ),
         (ServiceConfig(PickHealthyMode.RECONNECT, None), "has no health check"),
         (ServiceConfig(PickHealthyMode.RECONNECT, "x"), "of service 'x'"),
     ],
