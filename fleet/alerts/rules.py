@@ -22,8 +22,7 @@ class RuleKind(LabelledEnum):
     EXCESS = "excess", "Agents with excess tunnels"
     DRIFT = (
         "drift",
-        "Policy drift: instances that differ from the desired policies, agents with another load balancing policy "
-        "than most",
+        "Policy drift: instances that differ from desired policies, agents with an uncommon load balancing policy",
     )
     BLIND = "blind", "Refloat receives no monitoring data"
 

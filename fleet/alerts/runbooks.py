@@ -28,8 +28,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
             "Check the Cause card of the incident: does the proxy or auth respond, and when was its last heartbeat?",
             "Check the heat map: one row with high shares means a proxy, one column an auth, both a shared dependency.",
             "Check the recovery: agents that know other proxies are back after one announce TTL. Is that soon enough?",
-            "Check “Changes in the 30 min before” on the page of the incident: campaigns, rollouts, networking configs, "
-            "new versions.",
+            "Check “Changes in the 30 min before” on the page of the incident: campaigns, rollouts, new versions.",
         ),
         (
             "Auth: restore it, or move its agents to another auth by a campaign, even if it is not responding.",

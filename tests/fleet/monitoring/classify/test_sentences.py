@@ -32,7 +32,8 @@ BY_ITSELF = " The agent recovers automatically."
             fleet(auth_1=UNHEALTHY),
             (
                 "The agent's heartbeat has expired: its auth auth-1 is unhealthy. "
-                "No automatic recovery: with pick_first, the agent keeps its connection until auth-1 recovers or a campaign moves the agent."
+                "No automatic recovery: with pick_first, the agent keeps its connection "
+                "until auth-1 recovers or a campaign moves the agent."
             ),
         ),
         (
@@ -48,7 +49,8 @@ BY_ITSELF = " The agent recovers automatically."
             fleet(auth_1=UNHEALTHY),
             (
                 "The agent's auth auth-1 is unhealthy and does not accept the agent's heartbeats. "
-                "No automatic recovery: without health checks, the agent keeps its connection until auth-1 recovers or a campaign moves the agent."
+                "No automatic recovery: without health checks, the agent keeps its connection "
+                "until auth-1 recovers or a campaign moves the agent."
             ),
         ),
         (
