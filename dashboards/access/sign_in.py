@@ -30,6 +30,10 @@ logger = logging.getLogger(__name__)
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is untyped
     """Disables sign-up, keeps users from locking each other out, and counts a recent sign-in as recent proof."""
 
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "enter_current_password": "The current password is wrong."
+    }
+
     @override
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Return False: nobody can sign up."""

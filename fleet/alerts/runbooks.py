@@ -26,7 +26,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
         "is failing and their own heartbeats have expired.",
         (
             "Check the Cause card of the incident: does the proxy or auth respond, and when was its last heartbeat?",
-            "Check the heat map: one row with high shares means a proxy, one column an auth, both a shared dependency.",
+            "Check the heat map of the incident: one row with high shares means a proxy, one column an auth.",
             "Check the recovery: agents that know other proxies are back after one announce TTL. Is that soon enough?",
             "Check “Changes in the 30 min before” on the page of the incident: campaigns, rollouts, new versions.",
         ),
@@ -84,7 +84,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
     RuleKind.RATE: Runbook(
         "Many agents were lost within one minute, and no cause explains all of them.",
         (
-            "Check the heat map and the agents: do they share a network, a site or a version?",
+            "Check the heat map of the incident and the agents: do they share a network, a site or a version?",
             "Check the changes: is a reconnect campaign or a rollout running?",
         ),
         (

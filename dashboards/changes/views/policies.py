@@ -146,7 +146,9 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
         "roll_out": request.method != "POST" or "roll_out" in request.POST,
         "has_unreported": any(
-            row.polled_at is None for row in rows if row.role == role and target in (row.id, role)
+            row.polled_at is None or row.is_silent
+            for row in rows
+            if row.role == role and target in (row.id, role)
         ),
         "restartable_names": [
             row.name for row in rows if row.role == role and row.is_managed and target in (row.id, role)

@@ -187,7 +187,9 @@ def _draft_change(
     _check_config(cluster, before, desired_config)
     differences = rules.differences(before, desired_config)
     if not differences:
-        raise ChangeRefusedError("no changes: the values are the same as the present ones")
+        raise ChangeRefusedError(
+            "no changes: the values are the same as the present ones (a field set to 0 has its default)"
+        )
     fleet = None
     if networking_plan.moves_tunnels(before, desired_config):
         fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)
