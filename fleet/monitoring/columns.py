@@ -86,12 +86,34 @@ VERDICT = np.dtype(
 REASON_BITS = 0x1F
 RECOVERY_SHIFT = 5
 
+#: Number of proxies with tunnels that a PLACE row has.
+PLACE_PROXY_COUNT = 3
+
+#: Where a round found the agent, one row per agent. 12 bytes.
+PLACE = np.dtype(
+    [
+        ("auth", "<u2"),  # auth that received the last heartbeat
+        ("proxy", "<u2"),  # proxy of the newest tunnel; without one the last proxy: its block on the map
+        ("proxies", "<u2", (PLACE_PROXY_COUNT,)),  # proxies that report a tunnel, by index, ascending
+        ("tunnel_count", "u1"),  # number of reported tunnels, at most 255
+        ("padding", "V1"),
+    ]
+)
+
 
 def blank_heartbeats(agent_count: int) -> npt.NDArray[np.void]:
     """Return HEARTBEAT rows of agents whose resource was never seen; zeros would name instance 0."""
     rows = np.zeros(agent_count, HEARTBEAT)
     rows["auth"] = NO_INSTANCE
     rows["via_proxy"] = NO_INSTANCE
+    return rows
+
+
+def blank_places(agent_count: int) -> npt.NDArray[np.void]:
+    """Return PLACE rows of agents without an auth and tunnels; zeros would name instance 0."""
+    rows = np.zeros(agent_count, PLACE)
+    for name in ("auth", "proxy", "proxies"):
+        rows[name] = NO_INSTANCE
     return rows
 
 

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fleet.vocabulary.verdicts import State
 
 
+class AgentChange(NamedTuple):
+    """New state and place of one agent."""
+
+    #: Agent index; past the end of the snapshot: a new agent.
+    agent: int
+    state: State
+    #: Instance indices, as in the columns PLACE and VERDICT: proxy and auth, and the cause of the state.
+    proxy: int
+    auth: int
+    cause: int
+
+
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """Changes of states in a round: the previous snapshot with `changes` is the next. One per round with changes."""
+    """Changes of states and places in a round: the previous snapshot with `changes` is the next.
+
+    One per round with changes.
+    """
 
     cluster: str
     epoch: str
@@ -18,8 +34,7 @@ class StateDelta:
     seq: int
     #: When the round was concluded, seconds since the epoch.
     as_of: float
-    #: (agent index, new state); an index past the end of the snapshot is a new agent.
-    changes: tuple[tuple[int, State], ...]
+    changes: tuple[AgentChange, ...]
     #: Number of agents by state after the changes; every state is present.
     counts: Mapping[State, int]
 

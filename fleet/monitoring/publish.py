@@ -43,7 +43,7 @@ def message_of(event: Event) -> dict[str, Any]:
                 "epoch": event.epoch,
                 "seq": event.seq,
                 "as_of": event.as_of,
-                "changes": [[index, int(state)] for index, state in event.changes],
+                "changes": [list(map(int, change)) for change in event.changes],
                 "counts": key_by_slug(event.counts),
             }
         case LayoutChanged():

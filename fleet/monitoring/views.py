@@ -36,7 +36,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """States of all agents, one byte each in layout order, with the place in the event stream."""
+    """States and places of all agents in layout order, with the place in the event stream."""
 
     cluster: str
     #: Changes when the record is lost or rebuilt: data of an older epoch is invalid.
@@ -47,7 +47,12 @@ class Snapshot:
     as_of: float | None
     interval: float
     stale: bool
+    #: One byte per agent: its state.
     states: bytes
+    #: Two bytes per agent, little-endian: instance indices of its proxy and its auth (columns.PLACE), and the cause.
+    proxies: bytes
+    auths: bytes
+    causes: bytes
     counts: Mapping[State, int]
 
 
@@ -163,6 +168,8 @@ class FleetTable:
     heartbeats: npt.NDArray[np.void]
     memory: npt.NDArray[np.void]
     verdicts: npt.NDArray[np.void]
+    #: `columns.PLACE`, as of the round of the verdicts; the other columns may be newer.
+    places: npt.NDArray[np.void]
     #: All tunnels: parallel arrays of agent index and instance index of the proxy.
     tunnel_agents: npt.NDArray[np.uint32]
     tunnel_proxies: npt.NDArray[np.uint16]

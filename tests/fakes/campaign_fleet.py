@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fleet.monitoring import columns
+from fleet.monitoring.classify import places_of
 from fleet.monitoring.evidence import FleetEvidence
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import FleetTable, InstanceView
@@ -180,6 +181,8 @@ class CampaignFleet:
         for index, agent in enumerate(ids):
             if agent in self.auth_of:
                 memory["last_auth"][index] = _FIRST_AUTH + self.auth_of[agent]
+        tunnel_agents = np.array([agent for agent, _ in tunnels], np.uint32)
+        tunnel_proxies = np.array([proxy for _, proxy in tunnels], np.uint16)
         return FleetTable(
             cluster="default",
             epoch="e",
@@ -192,8 +195,9 @@ class CampaignFleet:
             heartbeats=heartbeats,
             memory=memory,
             verdicts=verdicts,
-            tunnel_agents=np.array([agent for agent, _ in tunnels], np.uint32),
-            tunnel_proxies=np.array([proxy for _, proxy in tunnels], np.uint16),
+            places=places_of(memory, tunnel_agents, tunnel_proxies),
+            tunnel_agents=tunnel_agents,
+            tunnel_proxies=tunnel_proxies,
             fleet=FleetEvidence(cluster="default", instances={n: view.facts for n, view in views.items()}),
         )
 

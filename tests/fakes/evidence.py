@@ -108,7 +108,7 @@ class PolledCluster:
 def apply_delta(states: bytes, changes: Sequence[Sequence[int]] | Mapping[int, int]) -> bytes:
     """Return the states of a client after a delta; new agents are appended."""
     vector = bytearray(states)
-    for index, state in dict(changes).items():
+    for index, state, *_ in changes.items() if isinstance(changes, Mapping) else changes:
         vector.extend(b"\0" * (index + 1 - len(vector)))
         vector[index] = state
     return bytes(vector)

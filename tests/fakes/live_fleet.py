@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.monitoring.classify import count_states, find_changed_agents
+from fleet.monitoring.classify import count_states
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
 from fleet.monitoring.events import Event, StateDelta
 from fleet.monitoring.evidence import FeedFreshness, Timing
+from fleet.monitoring.pollers.agent_changes import event_changes_of, find_changed_agents
 from fleet.monitoring.pollers.conclude import compute_round
 from fleet.monitoring.publish import ChannelLayer, publish
 from fleet.monitoring.state.codec import FeedState, blank_rows
@@ -220,11 +221,15 @@ class LiveFleet:
                 verdicts["state"][index] = state
                 is_old = index < len(previous) and previous["state"][index] == state
                 verdicts["since"][index] = previous["since"][index] if is_old else now
-        changed_agents = find_changed_agents(previous, verdicts)
+        places = judgement.conclusion.places
+        all_rows = np.arange(len(verdicts), dtype=np.uint32)
+        agents = find_changed_agents(
+            previous, verdicts, record.places[: len(previous)], places, all_rows
+        ).visible_agents
         counts = count_states(verdicts["state"])
         header = replace(
             judgement.conclusion.header,
-            seq=record.header.seq + bool(len(changed_agents)),
+            seq=record.header.seq + bool(len(agents)),
             as_of=now - age,
             interval=interval,
             counts=tuple(counts[state] for state in State),
@@ -233,15 +238,14 @@ class LiveFleet:
             judgement.conclusion,
             header=header,
             verdicts=verdicts,
-            changed_verdict_rows=np.arange(len(verdicts), dtype=np.uint32),
+            changed_verdict_rows=all_rows,
             # No task hands it to the database.
             outbox_entry=b"",
         )
         assert self._writer.commit(self.cluster, record, conclusion), "another round was concluded meanwhile"
         events: list[Event] = [event for event in judgement.events if not isinstance(event, StateDelta)]
-        if len(changed_agents):
-            states = [State(int(state)) for state in verdicts["state"][changed_agents]]
-            changes = tuple(zip(changed_agents.tolist(), states, strict=True))
+        if len(agents):
+            changes = event_changes_of(verdicts, places, agents)
             delta = StateDelta(self.cluster, header.epoch, header.seq, header.as_of, changes, counts)
             events.insert(0, delta)
         return events

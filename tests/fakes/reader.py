@@ -10,6 +10,7 @@ import numpy as np
 
 from fleet.monitoring import columns
 from fleet.monitoring.agent_report import AgentReportResponse
+from fleet.monitoring.classify import places_of
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import (
@@ -95,7 +96,7 @@ class FakeReader:
 
     def snapshot(self, cluster: str, now: float) -> Snapshot:
         """See Reader."""
-        header = self.stream_header(cluster, now)
+        header, places = self.stream_header(cluster, now), self.table(cluster, now).places
         return Snapshot(
             cluster=cluster,
             epoch=header.epoch,
@@ -105,6 +106,9 @@ class FakeReader:
             interval=header.interval,
             stale=header.stale,
             states=bytes(self._visible_states(stale=header.stale)),
+            proxies=places["proxy"].tobytes(),
+            auths=places["auth"].tobytes(),
+            causes=b"\xff\xff" * len(self.states),
             counts=header.counts,
         )
 
@@ -142,6 +146,7 @@ class FakeReader:
         memory["last_proxies"][:, 0] = homes
         verdicts = np.zeros(count, columns.VERDICT)
         verdicts["state"], verdicts["cause"] = self._visible_states(stale=header.stale), NO_CAUSE
+        tunnel_agents, tunnel_proxies = np.arange(count, dtype=np.uint32), homes.astype(np.uint16)
         return FleetTable(
             cluster=cluster,
             epoch=self.epoch,
@@ -154,8 +159,9 @@ class FakeReader:
             heartbeats=heartbeats,
             memory=memory,
             verdicts=verdicts,
-            tunnel_agents=np.arange(count, dtype=np.uint32),
-            tunnel_proxies=homes.astype(np.uint16),
+            places=places_of(memory, tunnel_agents, tunnel_proxies),
+            tunnel_agents=tunnel_agents,
+            tunnel_proxies=tunnel_proxies,
             fleet=FleetEvidence(
                 cluster=cluster,
                 instances={index: view.facts for index, view in self._instances(now).items()},

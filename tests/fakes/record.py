@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fleet.monitoring.classify import places_of
 from fleet.monitoring.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
 from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state.codec import FeedState, blank_rows
@@ -143,6 +144,8 @@ def conclude(
         changed_verdict_rows=changed_agents,
         memory=memory,
         changed_memory_rows=np.flatnonzero(memory != before.memory).astype(np.uint32),
+        places=places_of(memory, before.tunnel_agents, before.tunnel_proxies),
+        changed_place_rows=np.arange(len(states), dtype=np.uint32),
         spells={},
     )
     return writer.commit(cluster, before, conclusion)

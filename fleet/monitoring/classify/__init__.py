@@ -19,7 +19,8 @@ from fleet.monitoring.classify.frame import FleetFrame, prepare_frame
 from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.classify.instances import instance_sentence, instance_state
 from fleet.monitoring.classify.memory import MemoryUpdate, update_memory
-from fleet.monitoring.classify.rows import count_states, evidence_of, find_changed_agents
+from fleet.monitoring.classify.places import places_of
+from fleet.monitoring.classify.rows import count_states, evidence_of
 
 __all__ = [
     "FleetFrame",
@@ -30,12 +31,12 @@ __all__ = [
     "classify_in",
     "count_states",
     "evidence_of",
-    "find_changed_agents",
     "find_degraded_instances",
     "health_of",
     "health_sentence",
     "instance_sentence",
     "instance_state",
+    "places_of",
     "preference_key_of",
     "prepare_frame",
     "probe_outcome_of",

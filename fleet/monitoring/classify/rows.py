@@ -45,17 +45,6 @@ def count_states(states: npt.NDArray[np.uint8]) -> dict[State, int]:
     return {state: int(counts[state]) for state in State}
 
 
-def find_changed_agents(
-    previous: npt.NDArray[np.void] | None, current: npt.NDArray[np.void]
-) -> npt.NDArray[np.intp]:
-    """Return the agents whose state differs from the previous verdicts, and new agents."""
-    if previous is None:
-        return np.arange(len(current))
-    common_count = min(len(previous), len(current))
-    differ = np.flatnonzero(previous["state"][:common_count] != current["state"][:common_count])
-    return np.concatenate([differ, np.arange(common_count, len(current))])
-
-
 def _heartbeat_of(row: np.void, tracked_count: int) -> Heartbeat | None:
     if row["expires_at"] == 0:
         return None

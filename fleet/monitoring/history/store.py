@@ -184,8 +184,10 @@ def _save_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names
             round=changes.round,
         )
         for changes in rounds
-        for agent, cause, old, new, packed_reason_and_recovery in changes.transitions.tolist()
-        if agent < len(record_names.agent_ids)
+        for agent, cause, old, new, packed_reason_and_recovery in changes.agent_changes[
+            ["agent", "cause", "old", "new", "reason_and_recovery"]
+        ].tolist()
+        if agent < len(record_names.agent_ids) and old != new
     )
     for chunk in _chunks(rows):
         Transition.objects.bulk_create(chunk, ignore_conflicts=True)
@@ -205,8 +207,8 @@ def _save_instance_transitions(
             round=changes.round,
         )
         for changes in rounds
-        for index, old, new in changes.instance_transitions.tolist()
-        if (instance_id := system_names.get(index) or record_names.instance_id(index))
+        for index, old, new, *_ in changes.instance_changes.tolist()
+        if old != new and (instance_id := system_names.get(index) or record_names.instance_id(index))
     )
     for chunk in _chunks(rows):
         InstanceTransition.objects.bulk_create(chunk, ignore_conflicts=True)

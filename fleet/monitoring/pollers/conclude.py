@@ -12,21 +12,27 @@ from fleet.monitoring.classify import (
     FleetFrame,
     classify_columns,
     count_states,
-    find_changed_agents,
     health_of,
+    places_of,
     prepare_frame,
     update_memory,
 )
 from fleet.monitoring.columns import DISAGREEMENT, NO_INSTANCE
 from fleet.monitoring.events import Event, InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.evidence import Timing
+from fleet.monitoring.pollers.agent_changes import (
+    event_changes_of,
+    find_changed_agents,
+    find_changed_rows,
+    history_rows_of,
+)
 from fleet.monitoring.pollers.report_schedule import select_agents_to_query, select_old_reports
 from fleet.monitoring.state.codec import InstanceSpell, RecordHeader, Rows
 from fleet.monitoring.state.outbox import (
     BACKEND_INDEX,
     CLUSTER_INDEX,
-    INSTANCE_TRANSITION,
-    TRANSITION,
+    HEALTH_NUMBERS,
+    INSTANCE_CHANGE,
     RoundChanges,
     pack_round_changes,
 )
@@ -98,15 +104,24 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
     verdicts = classify_columns(
         heartbeats, memory, tunnel_agents, tunnel_proxies, frame, now, previous_verdicts
     )
-    changed_agents = find_changed_agents(previous_verdicts, verdicts)
-    previous_memory = record.memory[: record.header.row_count]
-    changed_memory = _find_changed_rows(previous_memory, memory)
+    places = places_of(memory, tunnel_agents, tunnel_proxies)
+    previous_memory, previous_places = (
+        column[: record.header.row_count] for column in (record.memory, record.places)
+    )
+    changed_memory, changed_places = (
+        find_changed_rows(previous_memory, memory),
+        find_changed_rows(previous_places, places),
+    )
+    changed_verdicts = find_changed_rows(previous_verdicts, verdicts)
+    changes = find_changed_agents(
+        previous_verdicts, verdicts, previous_places, places, np.union1d(changed_verdicts, changed_places)
+    )
     spells = _find_changed_spells(record, frame, now)
     counts = count_states(verdicts["state"])
     header = RecordHeader(
         epoch=record.epoch,
         row_count=len(verdicts),
-        seq=record.header.seq + (1 if len(changed_agents) else 0),
+        seq=record.header.seq + (1 if len(changes.visible_agents) else 0),
         round=round_number,
         as_of=now,
         interval=timing.round_interval,
@@ -117,16 +132,18 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
     round_changes = RoundChanges(
         round_number,
         now,
-        _find_transitions(previous_verdicts, verdicts, changed_agents),
-        _select_persistent_rows(previous_memory, memory, changed_memory),
-        _find_instance_transitions(record.spells, spells),
+        *history_rows_of(previous_verdicts, verdicts, places, changes.recorded_agents, record),
+        agents_to_save=_select_persistent_rows(previous_memory, memory, changed_memory),
+        instance_changes=_find_instance_changes(record.spells, spells),
     )
     conclusion = Conclusion(
         header=header,
         verdicts=verdicts,
-        changed_verdict_rows=_find_changed_rows(previous_verdicts, verdicts),
+        changed_verdict_rows=changed_verdicts,
         memory=memory,
         changed_memory_rows=changed_memory,
+        places=places,
+        changed_place_rows=changed_places,
         spells=spells,
         outbox_entry=pack_round_changes(round_changes),
         agents_to_query=select_agents_to_query(
@@ -138,19 +155,8 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
         reports_to_delete=select_old_reports(record.agent_report_rows, now),
     )
     return UncommittedRound(
-        conclusion, _build_events(record, header, verdicts, changed_agents, counts, spells)
+        conclusion, _build_events(record, header, verdicts, places, changes.visible_agents, counts, spells)
     )
-
-
-def _find_changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
-    """Return the indices of rows that differ in any field, and of new rows."""
-    # As one run of words: comparing rows field by field, or the words of each row, takes ten times as long.
-    word_count = after.dtype.itemsize // 4
-    old = np.ascontiguousarray(before).view("<u4")
-    new = np.ascontiguousarray(after).view("<u4")
-    rows = np.flatnonzero(old != new[: len(old)]) // word_count
-    changed_indices = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
-    return np.concatenate([changed_indices, np.arange(len(before), len(after))]).astype(np.uint32)
 
 
 def _select_persistent_rows(
@@ -160,19 +166,7 @@ def _select_persistent_rows(
     old, new = (column[rows[rows < len(before)]] for column in (before, after))
     for column in (old, new):
         column["flags"] &= np.uint8(0xFF & ~DISAGREEMENT)
-    return np.concatenate([rows[_find_changed_rows(old, new)], rows[rows >= len(before)]])
-
-
-def _find_transitions(previous_verdicts: Rows, verdicts: Rows, changed_agents: npt.NDArray[np.intp]) -> Rows:
-    before = np.full(len(changed_agents), State.UNKNOWN, np.uint8)
-    has_previous = changed_agents < len(previous_verdicts)
-    before[has_previous] = previous_verdicts["state"][changed_agents[has_previous]]
-    rows: Rows = np.zeros(len(changed_agents), TRANSITION)
-    rows["agent"], rows["old"] = changed_agents, before
-    rows["new"], rows["cause"] = verdicts["state"][changed_agents], verdicts["cause"][changed_agents]
-    rows["reason_and_recovery"] = verdicts["reason_and_recovery"][changed_agents]
-    transitions: Rows = rows[rows["old"] != rows["new"]]
-    return transitions
+    return np.concatenate([rows[find_changed_rows(old, new)], rows[rows >= len(before)]])
 
 
 def _find_changed_spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, InstanceSpell]:
@@ -213,32 +207,28 @@ def _system_spell_of(before: InstanceSpell, *, is_failed: bool, blind: bool, now
     return InstanceSpell(InstanceState.SILENT, now if before.sick_since is None else before.sick_since)
 
 
-def _find_instance_transitions(
-    before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]
-) -> Rows:
-    """Return INSTANCE_TRANSITION rows of the spells with another state."""
-    transitions = [
-        (index, old, spell.state)
+def _find_instance_changes(before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]) -> Rows:
+    """Return INSTANCE_CHANGE rows of the spells that differ in a visible part."""
+    changes = [
+        (index, old.state, spell.state, HEALTH_NUMBERS[spell.health], spell.is_draining)
         for index, spell in after.items()
-        if (old := before.get(index, InstanceSpell()).state) != spell.state
+        if _visible_state_of(old := before.get(index, InstanceSpell())) != _visible_state_of(spell)
     ]
-    return np.array(transitions, INSTANCE_TRANSITION)
+    return np.array(changes, INSTANCE_CHANGE)
 
 
 def _build_events(
     record: ClusterRecord,
     header: RecordHeader,
     verdicts: Rows,
-    changed_agents: npt.NDArray[np.intp],
+    places: Rows,
+    agents: npt.NDArray[np.uint32],
     counts: Mapping[State, int],
     spells: Mapping[int, InstanceSpell],
 ) -> tuple[Event, ...]:
     cluster, events = record.cluster, list[Event]()
-    if len(changed_agents):
-        states = verdicts["state"][changed_agents].tolist()
-        changes = tuple(
-            (index, State(state)) for index, state in zip(changed_agents.tolist(), states, strict=True)
-        )
+    if len(agents):
+        changes = event_changes_of(verdicts, places, agents)
         events.append(StateDelta(cluster, header.epoch, header.seq, header.as_of, changes, counts))
     if header.layout_version != record.header.layout_version:
         events.append(LayoutChanged(cluster, header.epoch, header.layout_version))

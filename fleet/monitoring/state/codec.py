@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.columns import HEARTBEAT, MEMORY, TUNNEL, VERDICT, blank_heartbeats, blank_memory
+from fleet.monitoring.columns import (
+    HEARTBEAT,
+    MEMORY,
+    PLACE,
+    TUNNEL,
+    VERDICT,
+    blank_heartbeats,
+    blank_memory,
+    blank_places,
+)
 from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
 from fleet.protocol.destination.health import Health
@@ -122,6 +131,8 @@ def blank_rows(dtype: np.dtype[np.void], count: int) -> Rows:
         return blank_heartbeats(count)
     if dtype == MEMORY:
         return blank_memory(count)
+    if dtype == PLACE:
+        return blank_places(count)
     rows = np.zeros(count, dtype)
     if dtype == VERDICT:
         rows["cause"] = NO_CAUSE
@@ -147,10 +158,11 @@ def resize_rows(rows: Rows, count: int) -> Rows:
 
 
 def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]:
-    """Return the TUNNEL rows of all proxies as parallel arrays of agent index and proxy instance index."""
-    rows = np.frombuffer(b"".join(blobs.values()), TUNNEL)
-    lengths = [len(blob) // TUNNEL.itemsize for blob in blobs.values()]
-    proxies = np.repeat(np.fromiter(blobs, np.uint16, len(blobs)), lengths)
+    """Return the TUNNEL rows of all proxies as parallel arrays of agent index and proxy instance index, by proxy."""
+    ordered_blobs = sorted(blobs.items())
+    rows = np.frombuffer(b"".join(blob for _, blob in ordered_blobs), TUNNEL)
+    lengths = [len(blob) // TUNNEL.itemsize for _, blob in ordered_blobs]
+    proxies = np.repeat(np.fromiter((proxy for proxy, _ in ordered_blobs), np.uint16, len(blobs)), lengths)
     return rows["agent"].astype(np.uint32), proxies
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from redis import Redis
 
-from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
+from fleet.monitoring.columns import HEARTBEAT, MEMORY, PLACE, VERDICT
 from fleet.monitoring.state.codec import (
     HEADER_SIZE,
     FeedState,
@@ -30,6 +30,7 @@ class ColumnVersions:
     heartbeats: _Version
     #: Includes the version of the heartbeats, because tracked counts are written with them.
     memory: _Version
+    #: Of verdicts and places.
     verdicts: _Version
     tunnels: Mapping[int, _Version]
 
@@ -72,6 +73,7 @@ class ColumnCache:
     heartbeats: Rows = field(default_factory=lambda: blank_rows(HEARTBEAT, 0))
     memory: Rows = field(default_factory=lambda: blank_rows(MEMORY, 0))
     verdicts: Rows = field(default_factory=lambda: blank_rows(VERDICT, 0))
+    places: Rows = field(default_factory=lambda: blank_rows(PLACE, 0))
     tunnels: dict[int, bytes] = field(default_factory=dict)
     versions: ColumnVersions = ColumnVersions(_NO_VERSION, _NO_VERSION, _NO_VERSION, {})
 
@@ -88,6 +90,7 @@ class ColumnCache:
                 (keys.heartbeats, old_versions.heartbeats == new_versions.heartbeats),
                 (keys.memory, old_versions.memory == new_versions.memory),
                 (keys.verdicts, old_versions.verdicts == new_versions.verdicts),
+                (keys.places, old_versions.verdicts == new_versions.verdicts),
             ):
                 if not is_current:
                     pipe.get(key)
@@ -104,6 +107,7 @@ class ColumnCache:
             self.verdicts = rows_of(
                 blob, VERDICT, self.header.row_count if self.header else 0, offset=HEADER_SIZE
             )
+            self.places = _decode_rows(next(replies), self.places)
         if proxies:
             self.tunnels.update(zip(proxies, (blob or b"" for blob in next(replies)), strict=True))
         for proxy in set(self.tunnels) - set(new_versions.tunnels):

@@ -40,6 +40,8 @@ class Keys:
     memory_version = _Key("memory-version")
     #: String: header and VERDICT rows, so that one GET is consistent.
     verdicts = _Key("verdicts")
+    #: String: PLACE rows of the newest round.
+    places = _Key("places")
     #: String: the newest round that was concluded.
     concluded_round = _Key("concluded-round")
     #: Hash: instance index -> its resource.
@@ -70,7 +72,8 @@ class Keys:
         """Return the keys that are only valid in one epoch."""
         return (
             *(self.epoch, self.agents, self.instances, self.heartbeats, self.tunnels, self.listings),
-            *(self.memory, self.memory_version, self.verdicts, self.concluded_round, self.resources),
+            *(self.memory, self.memory_version, self.verdicts, self.places, self.concluded_round),
+            self.resources,
             *(self.polls, self.spells, self.feeds, self.outbox, self.probe),
             *(self.report_requests, self.report_rows, self.agent_reports),
         )

@@ -8,19 +8,42 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fleet.monitoring.columns import NO_INSTANCE
 from fleet.monitoring.state.codec import Rows
+from fleet.protocol.destination.health import Health
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE
 
-#: One change of an agent's state; `packed` as in VERDICT. 9 bytes.
-TRANSITION = np.dtype(
-    [("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("reason_and_recovery", "u1")]
+#: One change of an agent's verdict or place; the columns are those of VERDICT and PLACE. 20 bytes.
+AGENT_CHANGE = np.dtype(
+    [
+        ("agent", "<u4"),
+        ("recovers_at", "<f8"),
+        ("cause", "<u2"),
+        ("auth", "<u2"),
+        ("old", "u1"),  # states; equal if the agent only moved
+        ("new", "u1"),
+        ("reason_and_recovery", "u1"),
+        ("tunnel_count", "u1"),  # number of its rows in `proxies`
+    ]
 )
-#: One change of an instance's state. 4 bytes.
-INSTANCE_TRANSITION = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
+#: One change of an instance: of its state, its destination health or its drain. 6 bytes.
+INSTANCE_CHANGE = np.dtype(
+    [("instance", "<u2"), ("old", "u1"), ("new", "u1"), ("health", "u1"), ("is_draining", "?")]
+)
+#: Numbers of destination healths in INSTANCE_CHANGE rows: never renumber.
+HEALTH_NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.DEGRADED: 2, Health.UNHEALTHY: 3}
 #: Indices of the auths' backend and of the cluster, which have states and spells like instances.
 BACKEND_INDEX, CLUSTER_INDEX = BACKEND_CAUSE, NO_CAUSE
-_NO_INSTANCE_TRANSITIONS: Rows = np.zeros(0, INSTANCE_TRANSITION)
-_HEADER = struct.Struct("<QdII")
+_HEADER = struct.Struct("<QQdIIII")
+#: First number of an entry; entries of earlier versions begin with the number of the round.
+_MARK = 0xFFFF_FFFF_FFFF_0002
+_EARLIER_HEADER = struct.Struct("<QdII")
+_EARLIER_AGENT_CHANGE = np.dtype(
+    [("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("reason_and_recovery", "u1")]
+)
+_EARLIER_INSTANCE_CHANGE = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
+_PROXY = np.dtype("<u2")
+_AGENT = np.dtype("<u4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +53,67 @@ class RoundChanges:
     round: int
     #: When the round was concluded, seconds since the epoch.
     concluded_at: float
-    #: TRANSITION rows.
-    transitions: Rows
+    #: AGENT_CHANGE rows.
+    agent_changes: Rows = field(default_factory=lambda: np.zeros(0, AGENT_CHANGE))
+    #: Instance indices of the proxies that report a tunnel to these agents, one run of `tunnel_count` for each row.
+    proxies: npt.NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, _PROXY))
     #: Agents whose MEMORY rows are new or changed and must be saved.
-    agents_to_save: npt.NDArray[np.uint32]
-    #: INSTANCE_TRANSITION rows.
-    instance_transitions: Rows = field(default_factory=lambda: _NO_INSTANCE_TRANSITIONS)
+    agents_to_save: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, _AGENT))
+    #: INSTANCE_CHANGE rows.
+    instance_changes: Rows = field(default_factory=lambda: np.zeros(0, INSTANCE_CHANGE))
 
     @property
     def is_empty(self) -> bool:
         """Return whether the round has nothing for the database."""
-        return not (len(self.transitions) or len(self.agents_to_save) or len(self.instance_transitions))
+        return not (len(self.agent_changes) or len(self.agents_to_save) or len(self.instance_changes))
 
 
 def pack_round_changes(changes: RoundChanges) -> bytes:
     """Return the changes as bytes; empty without any."""
     if changes.is_empty:
         return b""
-    header = _HEADER.pack(
-        changes.round, changes.concluded_at, len(changes.transitions), len(changes.agents_to_save)
+    columns = (
+        changes.agent_changes,
+        changes.proxies.astype(_PROXY),
+        changes.agents_to_save.astype(_AGENT),
+        changes.instance_changes,
     )
-    rows = changes.transitions.tobytes() + changes.agents_to_save.astype("<u4").tobytes()
-    # Instances last and without a count: entries from before an upgrade have none and stay readable.
-    return header + rows + changes.instance_transitions.tobytes()
+    header = _HEADER.pack(_MARK, changes.round, changes.concluded_at, *map(len, columns))
+    return header + b"".join(column.tobytes() for column in columns)
 
 
 def unpack_round_changes(blob: bytes) -> RoundChanges:
-    """Return the changes from bytes."""
-    round_number, concluded_at, transition_count, saved_agent_count = _HEADER.unpack_from(blob)
-    agents_offset = _HEADER.size + transition_count * TRANSITION.itemsize
-    instances_offset = agents_offset + 4 * saved_agent_count
+    """Return the changes from bytes, also of an earlier version."""
+    if _HEADER.size > len(blob) or _HEADER.unpack_from(blob)[0] != _MARK:
+        return _unpack_earlier_version(blob)
+    _, round_number, concluded_at, *counts = _HEADER.unpack_from(blob)
+    columns, offset = [], _HEADER.size
+    for dtype, count in zip((AGENT_CHANGE, _PROXY, _AGENT, INSTANCE_CHANGE), counts, strict=True):
+        columns.append(np.frombuffer(blob, dtype, count, offset))
+        offset += count * dtype.itemsize
+    return RoundChanges(round_number, concluded_at, *columns)
+
+
+def _unpack_earlier_version(blob: bytes) -> RoundChanges:
+    """Return the changes of states of an earlier version, which had no places."""
+    round_number, concluded_at, change_count, saved_agent_count = _EARLIER_HEADER.unpack_from(blob)
+    agents_offset = _EARLIER_HEADER.size + change_count * _EARLIER_AGENT_CHANGE.itemsize
+    instances_offset = agents_offset + _AGENT.itemsize * saved_agent_count
+    agent_changes = np.zeros(change_count, AGENT_CHANGE)
+    agent_changes["auth"] = NO_INSTANCE
+    earlier_agent_changes = np.frombuffer(blob, _EARLIER_AGENT_CHANGE, change_count, _EARLIER_HEADER.size)
+    earlier_instance_changes = np.frombuffer(blob[instances_offset:], _EARLIER_INSTANCE_CHANGE)
+    instance_changes = np.zeros(len(earlier_instance_changes), INSTANCE_CHANGE)
+    for earlier, rows in (
+        (earlier_agent_changes, agent_changes),
+        (earlier_instance_changes, instance_changes),
+    ):
+        for name in earlier.dtype.names or ():
+            rows[name] = earlier[name]
     return RoundChanges(
-        round=round_number,
-        concluded_at=concluded_at,
-        transitions=np.frombuffer(blob, TRANSITION, transition_count, _HEADER.size),
-        agents_to_save=np.frombuffer(blob, np.dtype("<u4"), saved_agent_count, agents_offset),
-        instance_transitions=np.frombuffer(blob, INSTANCE_TRANSITION, -1, instances_offset)
-        if instances_offset < len(blob)
-        else _NO_INSTANCE_TRANSITIONS,
+        round_number,
+        concluded_at,
+        agent_changes=agent_changes,
+        agents_to_save=np.frombuffer(blob, _AGENT, saved_agent_count, agents_offset),
+        instance_changes=instance_changes,
     )

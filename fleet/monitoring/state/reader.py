@@ -17,7 +17,7 @@ from redis import Redis
 
 from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.classify import FleetFrame, prepare_frame
-from fleet.monitoring.columns import MEMORY, NO_INSTANCE, TUNNEL, VERDICT
+from fleet.monitoring.columns import MEMORY, NO_INSTANCE, PLACE, TUNNEL, VERDICT
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.agent_reports import unpack_agent_response
@@ -38,7 +38,7 @@ from fleet.monitoring.views import (
     Summary,
 )
 from fleet.vocabulary.natural_order import natural_sort_key
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import NO_CAUSE, State
 
 T = TypeVar("T")
 
@@ -93,14 +93,20 @@ class Reader:
         return self._record_header(cluster).layout_version
 
     def snapshot(self, cluster: str, now: float) -> Snapshot:
-        """Return every agent's state at one moment of the event stream. Raises StateUnavailableError."""
-        with map_redis_errors():
-            blob = cast("bytes | None", self._redis.get(self._keys(cluster).verdicts))
+        """Return every agent's state and place at one moment of the event stream. Raises StateUnavailableError."""
+        keys = self._keys(cluster)
+        with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.get(keys.verdicts)
+            pipe.get(keys.places)
+            blob, place_blob = cast("list[bytes | None]", pipe.execute())
         header = unpack_header(blob or b"") or _EMPTY_HEADER
-        states = rows_of(blob, VERDICT, header.row_count, offset=HEADER_SIZE)["state"]
+        verdicts = rows_of(blob, VERDICT, header.row_count, offset=HEADER_SIZE)
+        places = rows_of(place_blob, PLACE, header.row_count)
+        states, causes = verdicts["state"], verdicts["cause"]
         stale = is_stale(header, now)
         if stale:
             states = np.where(states == State.RETIRED, np.uint8(State.RETIRED), np.uint8(State.UNKNOWN))
+            causes = np.full(len(causes), NO_CAUSE, causes.dtype)
         return Snapshot(
             cluster=cluster,
             epoch=header.epoch,
@@ -110,6 +116,9 @@ class Reader:
             interval=header.interval,
             stale=stale,
             states=states.tobytes(),
+            proxies=places["proxy"].tobytes(),
+            auths=places["auth"].tobytes(),
+            causes=causes.tobytes(),
             counts=counts_of(header, stale=stale),
         )
 

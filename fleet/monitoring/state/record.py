@@ -10,7 +10,7 @@ import numpy.typing as npt
 from redis import Redis
 
 from fleet.monitoring.classify import find_degraded_instances
-from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
+from fleet.monitoring.columns import HEARTBEAT, MEMORY, PLACE, VERDICT
 from fleet.monitoring.evidence import LISTS, PRESENCE, FleetEvidence, Timing
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.agent_reports import ReportRows, overlay_reports, report_rows_of
@@ -49,6 +49,7 @@ class ClusterRecord:
     #: Version in Redis, which commits compare.
     memory_version: bytes
     verdicts: Rows
+    places: Rows
     tunnel_agents: npt.NDArray[np.uint32]
     tunnel_proxies: npt.NDArray[np.uint16]
     instances: Mapping[int, InstanceFacts]
@@ -148,6 +149,7 @@ def load_record(
         memory=memory,
         memory_version=memory_version or b"",
         verdicts=resize_rows(columns.verdicts, count),
+        places=resize_rows(columns.places, count),
         tunnel_agents=tunnel_agents,
         tunnel_proxies=tunnel_proxies,
         instances=_instances_of(instances, hashes, lists_feed),
@@ -173,6 +175,7 @@ def empty_record(cluster: str) -> ClusterRecord:
         memory=rows_of(None, MEMORY, 0),
         memory_version=b"",
         verdicts=rows_of(None, VERDICT, 0),
+        places=rows_of(None, PLACE, 0),
         tunnel_agents=tunnel_agents,
         tunnel_proxies=tunnel_proxies,
         instances={},

@@ -16,7 +16,7 @@ from fleet.monitoring.classify import (
     instance_sentence,
     prepare_frame,
 )
-from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS, RECOVERY_SHIFT
+from fleet.monitoring.columns import NO_INSTANCE, PLACE_PROXY_COUNT, REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode, Timing
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.record import ClusterRecord
@@ -50,6 +50,7 @@ def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) 
         heartbeats=record.heartbeats,
         memory=record.memory,
         verdicts=verdicts,
+        places=record.places,
         tunnel_agents=record.tunnel_agents,
         tunnel_proxies=record.tunnel_proxies,
         fleet=fleet,
@@ -149,8 +150,7 @@ def agent_view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView
     """Return the view of one agent."""
     agent_evidence = evidence_at(table, index)
     row = table.verdicts[index]
-    heartbeat = agent_evidence.heartbeat
-    auth = heartbeat.auth if heartbeat else agent_evidence.last_auth
+    heartbeat, place = agent_evidence.heartbeat, table.places[index]
     return AgentView(
         index=index,
         id=table.ids[index],
@@ -158,9 +158,11 @@ def agent_view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView
         state=State(int(row["state"])),
         verdict=_verdict_of(table, row, agent_evidence, frame),
         since=float(row["since"]) or None,
-        auth=_instance_id(table, auth),
+        auth=_instance_id(table, _index_or_none(place["auth"])),
         proxies=tuple(
-            table.instances[proxy].facts.id for proxy in agent_evidence.tunnels if proxy in table.instances
+            table.instances[proxy].facts.id
+            for proxy in _proxies_of(place, agent_evidence)
+            if proxy in table.instances
         ),
         home_proxy=_instance_id(table, _index_or_none(table.memory[index]["home_proxy"])),
         heartbeat_at=heartbeat.expires_at - heartbeat.ttl if heartbeat else None,
@@ -216,6 +218,16 @@ def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, 
         strands_at=float(row["strands_at"]) or None,
         sentence=sentence,
     )
+
+
+def _proxies_of(place: np.void, agent_evidence: AgentEvidence) -> tuple[int, ...]:
+    """Return the proxies that reported a tunnel in the round of the verdicts.
+
+    Of many tunnels the place has only the first ones: these are of the newest reports.
+    """
+    if place["tunnel_count"] > PLACE_PROXY_COUNT:
+        return agent_evidence.tunnels
+    return tuple(proxy for proxy in place["proxies"].tolist() if proxy != NO_INSTANCE)
 
 
 def _index_or_none(index: np.uint16) -> int | None:

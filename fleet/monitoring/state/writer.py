@@ -68,11 +68,13 @@ class Conclusion:
     """Changes of a round."""
 
     header: RecordHeader
-    #: VERDICT and MEMORY rows of every agent, and the indices of changed rows.
+    #: VERDICT, MEMORY and PLACE rows of every agent, and the indices of changed rows.
     verdicts: Rows
     changed_verdict_rows: npt.NDArray[np.uint32]
     memory: Rows
     changed_memory_rows: npt.NDArray[np.uint32]
+    places: Rows
+    changed_place_rows: npt.NDArray[np.uint32]
     #: Changed spells, by instance index.
     spells: Mapping[int, InstanceSpell]
     #: History for the database; empty without any.
@@ -414,11 +416,16 @@ class Writer:
             batch.write_rows(
                 keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.changed_verdict_rows, rows
             )
-        if has_new_rows or _is_mostly_changed(conclusion.changed_memory_rows, conclusion.memory):
-            batch.add_command("SET", keys.memory, conclusion.memory.tobytes())
-        else:
-            rows = conclusion.memory[conclusion.changed_memory_rows].tobytes()
-            batch.write_rows(keys.memory, 0, MEMORY.itemsize, conclusion.changed_memory_rows, rows)
+        for key, column, changed_rows in (
+            (keys.memory, conclusion.memory, conclusion.changed_memory_rows),
+            (keys.places, conclusion.places, conclusion.changed_place_rows),
+        ):
+            if has_new_rows or _is_mostly_changed(changed_rows, column):
+                batch.add_command("SET", key, column.tobytes())
+            else:
+                # A record from before an upgrade has no places.
+                batch.pad(key, blank_rows(column.dtype, 1).tobytes(), len(column))
+                batch.write_rows(key, 0, column.dtype.itemsize, changed_rows, column[changed_rows].tobytes())
         if has_new_rows or len(conclusion.changed_memory_rows):
             batch.add_command("INCR", keys.memory_version)
         for index, spell in conclusion.spells.items():
@@ -441,7 +448,11 @@ class Writer:
         cache = self._caches.get(cluster)
         if cache is not None:
             concluded_round = str(conclusion.header.round).encode()
-            cache.header, cache.verdicts = conclusion.header, conclusion.verdicts
+            cache.header, cache.verdicts, cache.places = (
+                conclusion.header,
+                conclusion.verdicts,
+                conclusion.places,
+            )
             cache.versions = replace(cache.versions, verdicts=(record.epoch.encode(), concluded_round))
 
     def has_outbox_entries(self, cluster: str) -> bool:

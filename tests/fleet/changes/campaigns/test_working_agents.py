@@ -245,7 +245,7 @@ def test_states_change_to_reconnecting_and_then_healthy(
     transitions = [
         (agent, State(old), State(new))
         for blob in writer.read_outbox(cluster.pk, 10)
-        for agent, _, old, new, _ in unpack_round_changes(blob).transitions.tolist()
+        for agent, old, new in unpack_round_changes(blob).agent_changes[["agent", "old", "new"]].tolist()
     ]
     for agent in range(3):
         assert [new for number, _, new in transitions if number == agent] == [

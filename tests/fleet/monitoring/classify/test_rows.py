@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet.monitoring.classify import count_states, evidence_of, find_changed_agents
+from fleet.monitoring.classify import count_states, evidence_of
 from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     HEALTH_CHECK,
     NO_INSTANCE,
     RETIRED,
-    VERDICT,
     blank_heartbeats,
     blank_memory,
 )
@@ -62,12 +61,3 @@ def test_count_states_has_every_state() -> None:
     counts = count_states(np.array([State.HEALTHY, State.HEALTHY, State.STRANDED], np.uint8))
     assert list(counts) == list(State)
     assert (counts[State.HEALTHY], counts[State.STRANDED], counts[State.UNKNOWN]) == (2, 1, 0)
-
-
-def test_changed_lists_other_states_and_new_agents() -> None:
-    """Only the state is compared; new agents are changes."""
-    previous, current = np.zeros(3, VERDICT), np.zeros(4, VERDICT)
-    current["state"][1] = State.HEALTHY
-    current["since"] = 5
-    assert find_changed_agents(previous, current).tolist() == [1, 3]
-    assert find_changed_agents(None, current).tolist() == [0, 1, 2, 3]

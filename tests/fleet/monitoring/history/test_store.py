@@ -15,10 +15,10 @@ from fleet.monitoring.history import store
 from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune_transitions
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.outbox import (
+    AGENT_CHANGE,
     BACKEND_INDEX,
     CLUSTER_INDEX,
-    INSTANCE_TRANSITION,
-    TRANSITION,
+    INSTANCE_CHANGE,
     RoundChanges,
     pack_round_changes,
 )
@@ -44,12 +44,13 @@ def push_changes(
 ) -> None:
     """Push these changes and the memory of all agents into the outbox."""
     rows = np.array(
-        [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
+        [(agent, 0.0, cause, 0, old, new, reason, 0) for agent, cause, old, new, reason in changes],
+        AGENT_CHANGE,
     )
     changes_of_round = RoundChanges(
         round=number,
         concluded_at=AS_OF + number,
-        transitions=rows,
+        agent_changes=rows,
         agents_to_save=np.arange(3, dtype=np.uint32),
     )
     writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(changes_of_round))
@@ -79,10 +80,8 @@ def push_instance_changes(
     writer: Writer, number: int, *turns: tuple[int, InstanceState, InstanceState]
 ) -> None:
     """Push these instance transitions into the outbox."""
-    rows = np.array(list(turns), INSTANCE_TRANSITION)
-    changes_of_round = RoundChanges(
-        number, AS_OF + number, np.zeros(0, TRANSITION), np.zeros(0, np.uint32), rows
-    )
+    rows = np.array([(*turn, 0, False) for turn in turns], INSTANCE_CHANGE)
+    changes_of_round = RoundChanges(number, AS_OF + number, instance_changes=rows)
     writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(changes_of_round))
 
 

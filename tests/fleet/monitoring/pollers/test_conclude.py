@@ -46,14 +46,17 @@ def test_agents_of_a_silent_proxy_are_stranded_after_two_polls(writer: Writer) -
     delta, hint = committed_round.events
     assert isinstance(delta, StateDelta)
     assert isinstance(hint, InstancesChanged)
-    assert delta.changes == ((1, State.STRANDED), (3, State.STRANDED))
+    # The auth has index 0: the agents stay where they were last.
+    assert delta.changes == ((1, State.STRANDED, 2, 0, 2), (3, State.STRANDED, 2, 0, 2))
     outbox = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 10)]
     newest = outbox[-1]
-    assert newest.transitions["old"].tolist() == [State.HEALTHY] * 2
+    assert newest.agent_changes["old"].tolist() == [State.HEALTHY] * 2
     assert (newest.round, newest.concluded_at) == (3, NOW + 3)
-    assert (newest.transitions["reason_and_recovery"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
-    assert newest.instance_transitions.tolist() == [(2, InstanceState.OK, InstanceState.SILENT)]
-    assert {old for _, old, _ in outbox[0].instance_transitions.tolist()} == {InstanceState.UNKNOWN}
+    assert (newest.agent_changes["reason_and_recovery"] & 0x1F).tolist() == [Reason.PROXY_UNHEALTHY] * 2
+    assert newest.instance_changes[["instance", "old", "new"]].tolist() == [
+        (2, InstanceState.OK, InstanceState.SILENT)
+    ]
+    assert {old for _, old, *_ in outbox[0].instance_changes.tolist()} == {InstanceState.UNKNOWN}
 
 
 def test_cluster_transitions_when_every_instance_fails_and_recovers(writer: Writer) -> None:
@@ -67,9 +70,9 @@ def test_cluster_transitions_when_every_instance_fails_and_recovers(writer: Writ
     turns = [
         transition
         for blob in writer.read_outbox("default", 10)
-        for transition in unpack_round_changes(blob).instance_transitions.tolist()
+        for transition in unpack_round_changes(blob).instance_changes.tolist()
     ]
-    assert [(old, new) for index, old, new in turns if index == CLUSTER_INDEX] == [
+    assert [(old, new) for index, old, new, *_ in turns if index == CLUSTER_INDEX] == [
         (InstanceState.UNKNOWN, InstanceState.OK),
         (InstanceState.OK, InstanceState.SILENT),
         (InstanceState.SILENT, InstanceState.OK),
@@ -97,7 +100,9 @@ def test_disagreement_is_counted_and_stored_once(writer: Writer) -> None:
         committed_round = conclude_round(writer, number)
     assert committed_round.header.counts[State.DEGRADED] == 2
     outbox = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 100)]
-    assert [(changes.round, len(changes.transitions), len(changes.agents_to_save)) for changes in outbox] == [
+    assert [
+        (changes.round, len(changes.agent_changes), len(changes.agents_to_save)) for changes in outbox
+    ] == [
         (1, 2, 2),
         (TIMING.min_disagreement_rounds, 2, 0),
     ]
@@ -125,7 +130,7 @@ def test_failed_self_probe_makes_everything_unknown(writer: Writer) -> None:
     transitions = [
         transition
         for blob in writer.read_outbox("default", 10)
-        for transition in unpack_round_changes(blob).instance_transitions.tolist()
+        for transition in unpack_round_changes(blob).instance_changes.tolist()
     ]
     assert not transitions
 

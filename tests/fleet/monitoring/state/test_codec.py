@@ -29,11 +29,11 @@ def test_rows_are_truncated_or_filled() -> None:
 
 
 def test_tunnels_of_several_proxies() -> None:
-    """Parallel arrays, whatever the order of the hash."""
+    """Parallel arrays in the order of the proxies, whatever the order of the hash."""
     rows = np.array([(4, 0), (5, 0)], TUNNEL)
     agents, proxies = codec.tunnels_of({9: rows.tobytes(), 7: b"", 3: rows[:1].tobytes()})
-    assert agents.tolist() == [4, 5, 4]
-    assert proxies.tolist() == [9, 9, 3]
+    assert agents.tolist() == [4, 4, 5]
+    assert proxies.tolist() == [3, 9, 9]
 
 
 def test_small_values_round_trip() -> None:

@@ -1,35 +1,40 @@
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 
+from fleet.monitoring.columns import NO_INSTANCE
 from fleet.monitoring.state.outbox import (
-    INSTANCE_TRANSITION,
-    TRANSITION,
+    AGENT_CHANGE,
+    HEALTH_NUMBERS,
+    INSTANCE_CHANGE,
     RoundChanges,
     pack_round_changes,
     unpack_round_changes,
 )
+from fleet.protocol.destination.health import Health
 
 
-def _round_changes(agents: int, changed_count: int, instances: int) -> RoundChanges:
+def _round_changes(agents: int, saved_count: int, instances: int) -> RoundChanges:
     return RoundChanges(
         round=7,
         concluded_at=1.5,
-        transitions=np.array([(n, 2, 3, 4, 5) for n in range(agents)], TRANSITION),
-        agents_to_save=np.arange(changed_count, dtype=np.uint32),
-        instance_transitions=np.array([(n, 1, 2) for n in range(instances)], INSTANCE_TRANSITION),
+        agent_changes=np.array([(n, 9.5, 2, 3, 4, 5, 6, n) for n in range(agents)], AGENT_CHANGE),
+        proxies=np.arange(sum(range(agents)), dtype=np.uint16),
+        agents_to_save=np.arange(saved_count, dtype=np.uint32),
+        instance_changes=np.array([(n, 1, 2, 3, True) for n in range(instances)], INSTANCE_CHANGE),
     )
 
 
 def test_round_changes_round_trip() -> None:
     """With and without changes of each kind."""
-    for counts in ((2, 3, 4), (0, 0, 1), (1, 0, 0), (0, 5, 0), (2, 0, 3)):
+    for counts in ((2, 3, 4), (0, 0, 1), (1, 0, 0), (0, 5, 0), (3, 0, 3)):
         original = _round_changes(*counts)
         unpacked = unpack_round_changes(pack_round_changes(original))
         assert (unpacked.round, unpacked.concluded_at) == (7, 1.5)
-        assert unpacked.transitions.tolist() == original.transitions.tolist()
-        assert unpacked.agents_to_save.tolist() == original.agents_to_save.tolist()
-        assert unpacked.instance_transitions.tolist() == original.instance_transitions.tolist()
+        for name in ("agent_changes", "proxies", "agents_to_save", "instance_changes"):
+            assert getattr(unpacked, name).tolist() == getattr(original, name).tolist(), name
 
 
 def test_no_changes_are_packed_as_no_bytes() -> None:
@@ -37,8 +42,20 @@ def test_no_changes_are_packed_as_no_bytes() -> None:
     assert pack_round_changes(_round_changes(0, 0, 0)) == b""
 
 
-def test_changes_without_instances_of_an_older_version_are_readable() -> None:
-    """An upgrade reads the outbox of the previous version."""
-    older = pack_round_changes(_round_changes(1, 2, 0))
-    assert unpack_round_changes(older).instance_transitions.tolist() == []
-    assert pack_round_changes(_round_changes(1, 2, 3)).startswith(older)
+def test_entries_of_the_earlier_version_are_readable() -> None:
+    """An upgrade reads the outbox of the previous version: states without places."""
+    earlier = (
+        struct.pack("<QdII", 7, 1.5, 1, 2) + struct.pack("<IHBBB", 4, 2, 9, 3, 5) + struct.pack("<II", 1, 4)
+    )
+    unpacked = unpack_round_changes(earlier)
+    assert (unpacked.round, unpacked.concluded_at) == (7, 1.5)
+    assert unpacked.agent_changes.tolist() == [(4, 0.0, 2, NO_INSTANCE, 9, 3, 5, 0)]
+    assert unpacked.agents_to_save.tolist() == [1, 4]
+    assert unpacked.proxies.tolist() == unpacked.instance_changes.tolist() == []
+    with_instance = unpack_round_changes(earlier + struct.pack("<HBB", 6, 1, 2))
+    assert with_instance.instance_changes.tolist() == [(6, 1, 2, 0, False)]
+
+
+def test_every_health_has_a_number() -> None:
+    """And no two have the same."""
+    assert sorted(HEALTH_NUMBERS[health] for health in Health) == list(range(len(Health)))
