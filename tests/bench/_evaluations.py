@@ -139,7 +139,8 @@ class Fleet:
             cluster="default", epoch="e", seq=int(now), as_of=now, stale=False, ids=self._ids, names=self._names,
             instances=views, heartbeats=columns.blank_heartbeats(self._agents),
             memory=columns.blank_memory(self._agents),
-            verdicts=rows, places=columns.blank_places(self._agents), tunnel_agents=np.zeros(0, np.uint32), tunnel_proxies=np.zeros(0, np.uint16),
+            verdicts=rows, places=columns.blank_places(self._agents),
+            tunnel_agents=np.zeros(0, np.uint32), tunnel_proxies=np.zeros(0, np.uint16),
             fleet=FleetEvidence(cluster="default", instances={}),
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,8 +88,9 @@ def unpack_round_changes(blob: bytes) -> RoundChanges:
     if _HEADER.size > len(blob) or _HEADER.unpack_from(blob)[0] != _MARK:
         return _unpack_earlier_version(blob)
     _, round_number, concluded_at, *counts = _HEADER.unpack_from(blob)
-    columns, offset = [], _HEADER.size
-    for dtype, count in zip((AGENT_CHANGE, _PROXY, _AGENT, INSTANCE_CHANGE), counts, strict=True):
+    dtypes: tuple[np.dtype[Any], ...] = (AGENT_CHANGE, _PROXY, _AGENT, INSTANCE_CHANGE)
+    columns, offset = list[npt.NDArray[Any]](), _HEADER.size
+    for dtype, count in zip(dtypes, counts, strict=True):
         columns.append(np.frombuffer(blob, dtype, count, offset))
         offset += count * dtype.itemsize
     return RoundChanges(round_number, concluded_at, *columns)

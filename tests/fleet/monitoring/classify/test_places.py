@@ -31,8 +31,8 @@ def test_proxies_equal_the_reported_tunnels(tunnels: set[tuple[int, int]]) -> No
     places = places_of(blank_memory(5), agents, proxies.astype(np.uint16))
     for agent in range(5):
         expected = sorted(proxy for tunnel_agent, proxy in tunnels if tunnel_agent == agent)
-        found = [proxy for proxy in places["proxies"][agent].tolist() if proxy != NO_INSTANCE]
+        listed_proxies = [proxy for proxy in places["proxies"][agent].tolist() if proxy != NO_INSTANCE]
         assert places["tunnel_count"][agent] == len(expected)
-        assert len(found) == min(len(expected), PLACE_PROXY_COUNT)
-        assert sorted(set(found)) == found
-        assert set(found) <= set(expected)
+        assert len(listed_proxies) == min(len(expected), PLACE_PROXY_COUNT)
+        assert sorted(set(listed_proxies)) == listed_proxies
+        assert set(listed_proxies) <= set(expected)
