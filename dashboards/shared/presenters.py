@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
@@ -23,6 +24,9 @@ Counts = tuple[tuple[State, int], ...]
 
 #: Names of the reasons, by the code in the database.
 _REASON_LABELS = {reason.slug: reason.label for reason in Reason}
+#: Number of rows of one kind up to which the table of instances keeps the order of names: longer ones begin with the
+#: instances that are not OK.
+_MAX_ROWS_BY_NAME = 12
 #: Maximum number of proxy names on the card of an auth.
 _MAX_NAMED_PROXIES = 4
 
@@ -80,6 +84,8 @@ class InstanceCard:
     generation: str
     #: Of a proxy: the auth that receives its heartbeats. Of an auth: the proxies that send them. In words, or empty.
     heartbeat_path: str = ""
+    #: Its tunnels or agents beside those of its peers; None on pages of one instance.
+    load: InstanceLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +172,27 @@ def live_page_context_of(summary: Summary, now: float, page: str) -> dict[str, A
 
 
 def instance_cards_of(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
-    """Return the cards of `auths` and `proxies`, in natural order of their names (proxy-2 before proxy-10)."""
+    """Return the cards of `auths` and `proxies`, in natural order of their names (proxy-2 before proxy-10).
+
+    Of many instances, those that are not OK come first.
+    """
     sorted_views = sorted(views, key=lambda view: natural_sort_key(view.facts.name))
     names = {view.facts.id: view.facts.name for view in views}
-    cards = [(view.facts.kind, instance_card_of(view, now, names)) for view in sorted_views]
+    loads = instance_loads_of(views)
+    cards = [
+        (view.facts.kind, replace(instance_card_of(view, now, names), load=loads[view.facts.index]))
+        for view in sorted_views
+    ]
     return {
-        "auths": tuple(card for kind, card in cards if kind is InstanceKind.AUTH),
-        "proxies": tuple(card for kind, card in cards if kind is InstanceKind.PROXY),
+        "auths": _put_failing_first([card for kind, card in cards if kind is InstanceKind.AUTH]),
+        "proxies": _put_failing_first([card for kind, card in cards if kind is InstanceKind.PROXY]),
     }
+
+
+def _put_failing_first(cards: list[InstanceCard]) -> tuple[InstanceCard, ...]:
+    if len(cards) > _MAX_ROWS_BY_NAME:
+        cards.sort(key=lambda card: card.state is InstanceState.OK and not card.unhealthy_counts)
+    return tuple(cards)
 
 
 def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: float) -> AgentRow:

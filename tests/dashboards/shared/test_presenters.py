@@ -79,6 +79,27 @@ def test_instance_cards_as_people_count() -> None:
     assert (silent.is_list_stale, unread.is_list_stale) == (False, True)
 
 
+def test_of_many_instances_the_failing_ones_come_first() -> None:
+    """Of few, each keeps its place, so that a change is seen where it happens."""
+    fake = FakeReader(as_of=NOW)
+    auth, _, proxy, _ = fake.instances("default", NOW)
+
+    def names_of(count: int, failing: str) -> list[str]:
+        views = [
+            replace(
+                proxy,
+                facts=replace(proxy.facts, id=f"p{n}", index=n, name=f"proxy-{n}"),
+                state=InstanceState.SILENT if f"proxy-{n}" == failing else InstanceState.OK,
+                counts={},
+            )
+            for n in range(1, count + 1)
+        ]
+        return [card.name for card in presenters.instance_cards_of([auth, *views], NOW)["proxies"]]
+
+    assert names_of(12, "proxy-7") == [f"proxy-{n}" for n in range(1, 13)]
+    assert names_of(13, "proxy-7") == ["proxy-7", *(f"proxy-{n}" for n in range(1, 14) if n != 7)]
+
+
 @pytest.mark.parametrize(
     ("state", "health", "is_draining", "label", "css_class"),
     [

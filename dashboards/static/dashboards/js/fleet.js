@@ -25,6 +25,9 @@ function paintCounts() {
     const n = counts[slug] ?? 0;
     document.querySelector(`[data-count="${slug}"]`).textContent = formatCount(n);
     document.querySelector(`.tile[data-state="${slug}"]`).toggleAttribute("data-zero", n === 0);
+    // Stranded and healthy always have a tile.
+    const zero = document.querySelector(`[data-zero-state="${slug}"]`);
+    if (zero !== null) zero.hidden = n > 0;
   }
   document.getElementById("total").textContent = formatCount(total);
   document.getElementById("total-retired").textContent = retired > 0 ? `, plus ${formatCount(retired)} retired` : "";

@@ -1,0 +1,57 @@
+"""How evenly agents are spread: the load of each auth and proxy beside the mean of its peers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fleet.monitoring.views import InstanceView
+from fleet.vocabulary.instances import InstanceKind, InstanceState
+
+#: Share of the mean from which a difference is named: below, chance alone explains it.
+_MIN_NAMED_SHARE = 0.25
+#: Mean load from which a difference is named: of a few tunnels, one more is a large share.
+_MIN_NAMED_MEAN = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceLoad:
+    """Number of tunnels (proxies) or connected agents (auths) of an instance beside its peers."""
+
+    count: int
+    #: Share of the largest count among the instances of its kind, 0 to 100.
+    percent_of_largest: int
+    #: Difference to the mean of its peers: `60 % above the mean`; empty if it is small, or there are no peers.
+    imbalance: str = ""
+
+
+def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
+    """Return the loads by instance index.
+
+    The mean is that of the instances of one kind that are OK and accept connections: the others lose agents anyway.
+    """
+    loads = {}
+    all_views = list(views)
+    for kind in InstanceKind:
+        members = [view for view in all_views if view.facts.kind is kind]
+        peers = [view.agent_count for view in members if _is_balanced(view)]
+        mean = sum(peers) / len(peers) if len(peers) > 1 else 0.0
+        largest = max((view.agent_count for view in members), default=0)
+        for view in members:
+            loads[view.facts.index] = InstanceLoad(
+                view.agent_count,
+                round(100 * view.agent_count / largest) if largest else 0,
+                _describe_imbalance(view.agent_count, mean) if _is_balanced(view) else "",
+            )
+    return loads
+
+
+def _is_balanced(view: InstanceView) -> bool:
+    """Return whether the instance should have as many agents as its peers."""
+    return view.state is InstanceState.OK and view.drain_request is None
+
+
+def _describe_imbalance(count: int, mean: float) -> str:
+    if mean < _MIN_NAMED_MEAN or abs(count - mean) < _MIN_NAMED_SHARE * mean:
+        return ""
+    return f"{round(100 * abs(count - mean) / mean)} % {'above' if count > mean else 'below'} the mean"

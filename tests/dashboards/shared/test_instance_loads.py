@@ -1,0 +1,63 @@
+"""How evenly agents are spread over auths and proxies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
+from fleet.monitoring.views import InstanceView
+from fleet.protocol.destination.health import DrainRequest
+from fleet.vocabulary.instances import InstanceState
+from tests.fakes.reader import FakeReader
+
+NOW = 1_700_000_000.0
+
+
+def proxies_with(*counts: int) -> list[InstanceView]:
+    """Return proxies with these numbers of tunnels, and one auth."""
+    auth, _, proxy, _ = FakeReader(as_of=NOW).instances("default", NOW)
+    return [
+        replace(auth, facts=replace(auth.facts, index=0), agent_count=sum(counts)),
+        *(
+            replace(proxy, facts=replace(proxy.facts, index=index, id=f"p{index}"), agent_count=count)
+            for index, count in enumerate(counts, 1)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "imbalances"),
+    [
+        ((20, 20, 20), ["", "", ""]),
+        ((30, 20, 10), ["50 % above the mean", "", "50 % below the mean"]),
+        ((24, 20, 16), ["", "", ""]),  # 20 % may be chance
+        ((3, 2, 1), ["", "", ""]),  # too few to tell
+        ((20,), [""]),
+    ],
+)
+def test_a_large_difference_to_the_mean_is_named(counts: tuple[int, ...], imbalances: list[str]) -> None:
+    """Of proxies among proxies; the only auth has no peers."""
+    loads = instance_loads_of(proxies_with(*counts))
+    assert [loads[index].imbalance for index in range(1, len(counts) + 1)] == imbalances
+    assert loads[0] == InstanceLoad(sum(counts), 100)
+
+
+def test_a_failing_or_draining_proxy_is_no_peer() -> None:
+    """It loses its agents anyway: neither it nor its neighbours are out of balance."""
+    auth, silent, draining, *others = proxies_with(0, 2, 20, 20)
+    views = [
+        auth,
+        replace(silent, state=InstanceState.SILENT),
+        replace(draining, drain_request=DrainRequest("", NOW)),
+        *others,
+    ]
+    loads = instance_loads_of(views)
+    assert {load.imbalance for load in loads.values()} == {""}
+    assert [loads[index].percent_of_largest for index in range(1, 5)] == [0, 10, 100, 100]
+
+
+def test_no_agents_at_all() -> None:
+    """There is no largest count to compare with."""
+    assert {load.percent_of_largest for load in instance_loads_of(proxies_with(0, 0)).values()} == {0}
