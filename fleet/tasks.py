@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +30,10 @@ from fleet.changes.runners import RUNNERS
 from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.moments import to_seconds
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune_transitions
+from fleet.monitoring.history.minutes import downsample
+from fleet.monitoring.history.retention import create_partitions_ahead, delete_old_history
+from fleet.monitoring.history.store import flush_outbox, load_record_seed
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
@@ -145,16 +146,18 @@ def settle_history(cluster: str) -> None:
 
 @shared_task(name="fleet.tasks.prune_history", ignore_result=True)
 def prune_history() -> None:
-    """Delete history, incidents and notifications older than REFLOAT_HISTORY_DAYS."""
+    """Delete history, incidents and notifications older than REFLOAT_HISTORY_DAYS, and make old counts coarser."""
+    now = time.time()
     with isolate_errors("old history was not deleted; the next attempt is in 1 h"):
-        before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
-        deleted_count = prune_transitions(before)
-        prune_incidents(to_seconds(before))
-        prune_notifications(to_seconds(before))
-        if deleted_count:
-            logger.info(
-                "deleted %d state changes older than %d days", deleted_count, settings.REFLOAT_HISTORY_DAYS
-            )
+        create_partitions_ahead(now)
+        downsample(now)
+        if not settings.REFLOAT_HISTORY_DAYS:
+            return
+        before = now - settings.REFLOAT_HISTORY_DAYS * _DAY_SECONDS
+        prune_incidents(before)
+        prune_notifications(before)
+        if deleted_count := delete_old_history(before):
+            logger.info("deleted %d changes older than %d days", deleted_count, settings.REFLOAT_HISTORY_DAYS)
 
 
 @shared_task(name="fleet.tasks.look_after_networking", ignore_result=True)
@@ -248,6 +251,7 @@ _CHORES: Sequence[tuple[str, Callable[[], None], float]] = (
     # Retiring an agent updates the record too: this is for requests while the broker or the record was away.
     ("retired agents", apply_retired, 15.0),
 )
+_DAY_SECONDS = 86400.0
 #: Seconds that a chore may run early: beat is not more exact.
 _EARLY_SECONDS = 0.5
 

@@ -232,13 +232,12 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 1.0,
         "options": {"expires": 1.0},
     },
-}
-if REFLOAT_HISTORY_DAYS:
-    CELERY_BEAT_SCHEDULE["prune-history"] = {
+    "prune-history": {
         "task": "fleet.tasks.prune_history",
         "schedule": crontab(minute="17"),
         "options": {"expires": 3000},
-    }
+    },
+}
 
 CACHES = {
     # For rate limits of the sign-in. In the process, so that sign-in works while Redis is down.

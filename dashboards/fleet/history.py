@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Min, QuerySet
+from django.conf import settings
+from django.db.models import F, Min, QuerySet
 
 from dashboards.shared import presenters
 from fleet.alerts.backtest import AgentStateChange, InstanceStateChange
-from fleet.models.moments import to_moment, to_seconds
-from fleet.models.transitions import InstanceTransition, Transition
+from fleet.models.history import BACKEND_CAUSE_KEY, NO_CAUSE_KEY, AgentChange, InstanceChange
+from fleet.models.inventory import Agent, Instance
+from fleet.models.moments import to_moment
 from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import State
 
 #: Maximum number of state changes in a backtest: the newest ones.
 _CHANGE_LIMIT = 200_000
 #: Maximum number of state changes of an instance on its page.
 _INSTANCE_ROW_LIMIT = 8
 _DAY_SECONDS = 86400.0
+#: A list is faster than `State(number)`, for 200,000 changes.
+_STATE_SLUGS = [State(number).slug for number in range(len(State))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +49,14 @@ class InstanceStateChangeRow:
 
 def read_backtest_history(cluster: str, now: float, days: float, *, with_instances: bool) -> BacktestHistory:
     """Return the history of the last `days`; state changes of instances only if `with_instances` is set."""
-    since = to_moment(now - days * _DAY_SECONDS)
-    agent_transitions = Transition.objects.filter(cluster=cluster)
-    rows = agent_transitions.filter(at__gte=since).order_by("-at", "-pk")
-    columns = ("at", "agent", "old", "new", "cause", "round")
-    changes = [
-        AgentStateChange(to_seconds(at), agent, old, new, cause, round_number)
-        for at, agent, old, new, cause, round_number in rows.values_list(*columns)[:_CHANGE_LIMIT]
-    ]
-    changes.reverse()
+    since = now - days * _DAY_SECONDS
+    changes = _read_agent_changes(cluster, since, now)
     if with_instances:
-        oldest_at = _find_oldest_at(InstanceTransition.objects.filter(cluster=cluster))
+        oldest_at = _find_oldest_at(InstanceChange.objects.filter(cluster=cluster))
+    elif len(changes) == _CHANGE_LIMIT:
+        oldest_at = changes[0].at
     else:
-        oldest_at = changes[0].at if len(changes) == _CHANGE_LIMIT else _find_oldest_at(agent_transitions)
+        oldest_at = _find_oldest_at(AgentChange.objects.filter(agent__cluster=cluster))
     covered_days = 0.0 if oldest_at is None else min(days, (now - oldest_at) / _DAY_SECONDS)
     return BacktestHistory(
         changes,
@@ -65,16 +65,54 @@ def read_backtest_history(cluster: str, now: float, days: float, *, with_instanc
     )
 
 
+def _read_agent_changes(cluster: str, since: float, now: float) -> list[AgentStateChange]:
+    """Return the newest changes of state after `since`, oldest first."""
+    instance_ids = dict(Instance.objects.filter(cluster=cluster).values_list("pk", "instance_id"))
+    cause_ids = {NO_CAUSE_KEY: "", BACKEND_CAUSE_KEY: f"backend/{cluster}"} | instance_ids
+    agent_ids = dict(Agent.objects.filter(cluster=cluster).values_list("pk", "agent_id"))
+    changes: list[AgentStateChange] = []
+    # Day by day, because PostgreSQL has a table for each day and no index by time in it.
+    end = now + _DAY_SECONDS
+    while end > since and len(changes) < _CHANGE_LIMIT:
+        start = max(end - _DAY_SECONDS, since)
+        rows = AgentChange.objects.filter(at__gte=start, at__lt=end).exclude(old=F("new")).order_by("-at")
+        columns = ("at", "agent_id", "old", "new", "cause")
+        changes += [
+            AgentStateChange(
+                at,
+                agent_ids[agent],
+                _STATE_SLUGS[old],
+                _STATE_SLUGS[new],
+                cause_ids.get(cause, ""),
+                _round_of(at),
+            )
+            for at, agent, old, new, cause in rows.values_list(*columns)[: _CHANGE_LIMIT - len(changes)]
+            if agent in agent_ids
+        ]
+        end = start
+    changes.reverse()
+    return changes
+
+
+def _round_of(at: float) -> int:
+    """Return the number of the round that ended at a time, as rounds are numbered."""
+    return int(at // settings.REFLOAT_ROUND_INTERVAL)
+
+
 def _find_oldest_at(rows: QuerySet[Any]) -> float | None:
-    """Return the time of the oldest state change in `rows`, seconds since the epoch."""
-    at: datetime | None = rows.aggregate(first=Min("at"))["first"]
-    return None if at is None else to_seconds(at)
+    """Return the time of the oldest change in `rows`, seconds since the epoch."""
+    oldest_at: float | None = rows.aggregate(first=Min("at"))["first"]
+    return oldest_at
 
 
-def _read_instance_changes(cluster: str, since: datetime) -> list[InstanceStateChange]:
-    rows = InstanceTransition.objects.filter(cluster=cluster, at__gte=since).order_by("at", "pk")
+def _read_instance_changes(cluster: str, since: float) -> list[InstanceStateChange]:
+    rows = (
+        InstanceChange.objects.filter(cluster=cluster, at__gte=since)
+        .exclude(old=F("new"))
+        .order_by("at", "pk")
+    )
     return [
-        InstanceStateChange(to_seconds(at), instance, new, round_number)
+        InstanceStateChange(at, instance, new, round_number)
         for at, instance, new, round_number in rows.values_list("at", "instance", "new", "round")
     ]
 
@@ -89,13 +127,13 @@ def _state_label_of(slug: str) -> str:
 
 def read_instance_state_changes(cluster: str, instance: str, now: float) -> list[InstanceStateChangeRow]:
     """Return the recent state changes of an instance, or of the backend, newest first."""
-    rows = InstanceTransition.objects.filter(cluster=cluster, instance=instance)[:_INSTANCE_ROW_LIMIT]
+    rows = InstanceChange.objects.filter(cluster=cluster, instance=instance).exclude(old=F("new"))
     return [
         InstanceStateChangeRow(
-            row.at,
-            presenters.age_ms_of(to_seconds(row.at), now),
+            to_moment(row.at),
+            presenters.age_ms_of(row.at, now),
             _state_label_of(row.old),
             _state_label_of(row.new),
         )
-        for row in rows
+        for row in rows[:_INSTANCE_ROW_LIMIT]
     ]

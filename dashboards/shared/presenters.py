@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
-from fleet.models.moments import to_moment, to_seconds
+from fleet.models.moments import to_moment
 from fleet.models.tokens import ApiToken
-from fleet.models.transitions import Transition
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.protocol.destination.health import Health
@@ -22,8 +21,6 @@ from fleet.vocabulary.verdicts import STATES_BY_URGENCY, Reason, Recovery, State
 
 Counts = tuple[tuple[State, int], ...]
 
-#: Names of the reasons, by the code in the database.
-_REASON_LABELS = {reason.slug: reason.label for reason in Reason}
 #: Number of rows of one kind up to which the table of instances keeps the order of names: longer ones begin with the
 #: instances that are not OK.
 _MAX_ROWS_BY_NAME = 12
@@ -124,19 +121,6 @@ class AgentTunnel:
     reason: str
     opened_at: datetime | None
     opened_age_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class AgentStateChangeRow:
-    """One state change of an agent."""
-
-    at: datetime
-    age_ms: int
-    old: State
-    new: State
-    #: Code and name of the reason that the new state had first; empty without a reason.
-    reason: str
-    reason_label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,21 +258,6 @@ def evidence_rows_of(evidence: AgentEvidence, instances: Mapping[int, InstanceVi
     if not evidence.had_tunnel:
         rows.append(("Tunnels so far", "none"))
     return rows
-
-
-def state_change_rows_of(transitions: Iterable[Transition], now: float) -> list[AgentStateChangeRow]:
-    """Return the state history of an agent from the database."""
-    return [
-        AgentStateChangeRow(
-            at=row.at,
-            age_ms=round((now - to_seconds(row.at)) * 1000),
-            old=State.parse(row.old),
-            new=State.parse(row.new),
-            reason="" if row.reason == Reason.NONE.slug else row.reason,
-            reason_label="" if row.reason == Reason.NONE.slug else _REASON_LABELS.get(row.reason, row.reason),
-        )
-        for row in transitions
-    ]
 
 
 def number_fields_of(

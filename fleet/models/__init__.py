@@ -17,15 +17,16 @@ from fleet.models.alerting import (
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster, ClusterLease, ensure_default_cluster
 from fleet.models.drains import Drain
+from fleet.models.history import AgentChange, FleetMinute, InstanceChange, Keyframe
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.inventory import Agent, Instance
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.models.tokens import ApiToken
-from fleet.models.transitions import InstanceTransition, Transition
 
 __all__ = [
     "Access",
     "Agent",
+    "AgentChange",
     "AgentLabel",
     "AlertClock",
     "AlertRule",
@@ -40,16 +41,17 @@ __all__ = [
     "Delivery",
     "DesiredPolicy",
     "Drain",
+    "FleetMinute",
     "Incident",
     "IncidentEvent",
     "Instance",
-    "InstanceTransition",
+    "InstanceChange",
+    "Keyframe",
     "MaintenanceWindow",
     "NetworkingReading",
     "NetworkingRevision",
     "RolloutStep",
     "Route",
     "Silence",
-    "Transition",
     "ensure_default_cluster",
 ]

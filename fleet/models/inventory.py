@@ -53,6 +53,10 @@ class Agent(models.Model):
     #: An operator retired the agent.
     is_retired = models.BooleanField(default=False)
     first_seen_at = models.DateTimeField(default=timezone.now)
+    #: First change ever, and newest change that was deleted for its age, with the columns of AgentChange; None until
+    #: changes of the agent are deleted. Both outlive the history.
+    first_change = models.JSONField(null=True, blank=True)
+    last_deleted_change = models.JSONField(null=True, blank=True)
 
     class Meta:
         default_permissions = ()

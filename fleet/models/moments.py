@@ -53,3 +53,32 @@ class SecondsField(_Column[_Set, _Get]):
     def from_db_value(self, value: datetime | None, *_: Any) -> float | None:
         """Return the value of the database as seconds since the epoch."""
         return None if value is None else to_seconds(value)
+
+
+class CompactSecondsField(_Column[_Set, _Get]):
+    """Column of times that models hold as seconds since the epoch, to the millisecond, for tables of many rows.
+
+    `timestamptz` on PostgreSQL; on SQLite an integer of milliseconds, a quarter of the size of a text.
+    """
+
+    @override
+    def get_internal_type(self) -> str:
+        return type(self).__name__
+
+    @override
+    def db_type(self, connection: Any) -> str:
+        return "integer" if connection.vendor == "sqlite" else "timestamp with time zone"
+
+    @override
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        seconds = self.get_prep_value(value)
+        if seconds is None:
+            return None
+        milliseconds = round(min(seconds, _MAX_SECONDS) * 1000)
+        return milliseconds if connection.vendor == "sqlite" else to_moment(milliseconds / 1000)
+
+    def from_db_value(self, value: datetime | int | None, *_: Any) -> float | None:
+        """Return the value of the database as seconds since the epoch."""
+        if value is None:
+            return None
+        return to_seconds(value) if isinstance(value, datetime) else value / 1000

@@ -42,7 +42,6 @@ from fleet.models.clusters import Cluster, ensure_default_cluster  # noqa: E402
 from fleet.models.drains import Drain  # noqa: E402
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange  # noqa: E402
 from fleet.models.tokens import ApiToken  # noqa: E402
-from fleet.models.transitions import Transition  # noqa: E402
 from fleet.monitoring.agent_report import (  # noqa: E402
     AgentReport,
     AgentReportResponse,
@@ -59,7 +58,8 @@ from fleet.vocabulary.campaigns import CampaignAgentState  # noqa: E402
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeState  # noqa: E402
 from fleet.vocabulary.incidents import Notification, NotificationKind  # noqa: E402
 from fleet.vocabulary.rollouts import RolloutStepState  # noqa: E402
-from fleet.vocabulary.verdicts import State  # noqa: E402
+from fleet.vocabulary.verdicts import Reason, Recovery, State  # noqa: E402
+from tests.fakes.history_rows import create_agent_change  # noqa: E402
 from tests.fakes.policy_nodes import PolicyNodes  # noqa: E402
 from tests.fakes.record import fill  # noqa: E402
 from tests.fakes.rollout_worker import Node  # noqa: E402
@@ -273,10 +273,10 @@ def _people(cluster: Cluster) -> None:
         cluster=cluster, instance="proxy-1-id", name=f"proxy-1{SUFFIX}", is_drained=True, reason=REASON,
         actor_name=f"night_shift{SUFFIX}", error=f"proxy-1{SUFFIX} did not answer",
     )  # fmt: skip
-    for minutes, old, new in ((600, "healthy", "stranded"), (590, "stranded", "healthy")):
-        Transition.objects.create(
-            cluster=cluster, agent="agent-1-id", old=old, new=new, reason="proxy-unhealthy", recovery="by-itself",
-            cause="proxy-1-id", at=datetime.now(UTC) - timedelta(minutes=minutes), round=minutes,
+    for minutes, old, new in ((600, State.HEALTHY, State.STRANDED), (590, State.STRANDED, State.HEALTHY)):
+        create_agent_change(
+            "agent-1-id", time.time() - minutes * 60, old, new, reason=Reason.PROXY_UNHEALTHY,
+            recovery=Recovery.BY_ITSELF, cause="proxy-1-id",
         )  # fmt: skip
 
 

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from pytest_django import DjangoAssertNumQueries
 from dashboards.shared import record_reader
 from fleet.models.access import ClusterLimit
 from fleet.models.changes import AuditEntry
-from fleet.models.clusters import Cluster, ensure_default_cluster
-from fleet.models.transitions import Transition
+from fleet.models.clusters import Cluster
 from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
@@ -27,6 +25,7 @@ from fleet.protocol.destination.health import DrainRequest, Health
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.history_rows import create_agent_change
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -201,17 +200,8 @@ def test_agent_report_is_shown(viewer: Client, record: Writer) -> None:
 
 def test_agent_history(viewer: Client, record: Writer) -> None:
     """Changes that the database keeps are told, newest first."""
-    for number, (old, new) in enumerate([("healthy", "at_risk"), ("at_risk", "stranded")]):
-        Transition.objects.create(
-            cluster=ensure_default_cluster(),
-            agent="agent-3-id",
-            old=old,
-            new=new,
-            reason="no-tunnel",
-            recovery="unclear",
-            at=datetime.fromtimestamp(time.time() - 60 + number, UTC),
-            round=number,
-        )
+    for number, (old, new) in enumerate([(State.HEALTHY, State.AT_RISK), (State.AT_RISK, State.STRANDED)]):
+        create_agent_change("agent-3-id", time.time() - 60 + number, old, new)
     answer = viewer.get("/agents/agent-3-id/")
     assert '<span class="reason" title="no-tunnel">reason: no tunnel</span>' in answer.content.decode()
     history = answer.context["history"]

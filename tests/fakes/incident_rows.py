@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fleet.alerts import incident_actions
@@ -14,8 +13,9 @@ from fleet.models.alerting import AlertClock, Channel, Delivery, Route
 from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.inventory import Agent
-from fleet.models.transitions import Transition
 from fleet.vocabulary.incidents import Notification, NotificationKind
+from fleet.vocabulary.verdicts import Reason, Recovery, State
+from tests.fakes.history_rows import create_agent_change
 
 #: Agents in the history, and those of them that were stranded for ten minutes.
 _AGENTS, _STRANDED = 20, 8
@@ -181,21 +181,17 @@ def _write_history(cluster: Cluster) -> None:
         Agent(cluster=cluster, agent_id=f"a{n}", name=f"agent-{n}", position=n) for n in range(_AGENTS)
     )
     for minutes, old, new in (
-        (20_000, "unknown", "healthy"),
-        (600, "healthy", "stranded"),
-        (590, "stranded", "healthy"),
+        (20_000, State.UNKNOWN, State.HEALTHY),
+        (600, State.HEALTHY, State.STRANDED),
+        (590, State.STRANDED, State.HEALTHY),
     ):
-        Transition.objects.bulk_create(
-            Transition(
-                cluster=cluster,
-                agent=f"a{n}",
-                old=old,
-                new=new,
-                reason="proxy-unhealthy",
-                recovery="by-itself",
+        for number in range(_STRANDED):
+            create_agent_change(
+                f"a{number}",
+                time.time() - minutes * 60,
+                old,
+                new,
+                reason=Reason.PROXY_UNHEALTHY,
+                recovery=Recovery.BY_ITSELF,
                 cause="proxy-1-id",
-                at=datetime.now(UTC) - timedelta(minutes=minutes),
-                round=minutes,
             )
-            for n in range(_STRANDED)
-        )

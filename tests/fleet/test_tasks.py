@@ -16,7 +16,7 @@ from pytest_django import Settings
 from dashboards.config.celery import app
 from fleet import tasks
 from fleet.changes.operations.degradations import DegradeRequest
-from fleet.models import Agent, Change, Cluster, Drain, Transition
+from fleet.models import Agent, AgentChange, Change, Cluster, Drain
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
 from fleet.monitoring.state.connect import connect
@@ -61,8 +61,8 @@ def test_rounds_reach_record_and_database(auth: FakeAuth, valkey_url: str, prefi
     assert (summary.agent_count, summary.instance_count) == (1, 1)
     assert Agent.objects.get().agent_id == "agent-1-id"
     table = reader.table("default", time.time())
-    newest = Transition.objects.first()
-    assert newest is None or newest.new == reader.agent(table, 0).state.slug
+    newest = AgentChange.objects.first()
+    assert newest is None or newest.new == reader.agent(table, 0).state
 
 
 def test_last_shard_of_a_round_is_polled_without_a_task(auth: FakeAuth, settings: Settings) -> None:

@@ -14,6 +14,7 @@ from fleet.management import programs
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.reader import open_reader
 from fleet.processes import children, valkey
+from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, FakeProxy, agent_entry
 from tests.fakes.waiting import eventually_sync
@@ -101,8 +102,14 @@ class Console:
     def transitions(self) -> list[tuple[str, str, str, str]]:
         """(agent, old, new, cause) in the database, oldest first."""
         with sqlite3.connect(self.home / "refloat.sqlite3") as database:
-            query = "SELECT agent, old, new, cause FROM fleet_transition ORDER BY at, id"
-            return list(database.execute(query))
+            query = """
+                SELECT agent.agent_id, old, new, coalesce(instance.instance_id, '') FROM fleet_agentchange AS change
+                JOIN fleet_agent AS agent ON agent.id = change.agent_id
+                LEFT JOIN fleet_instance AS instance ON instance.id = cause
+                WHERE old <> new ORDER BY at
+            """
+            rows = database.execute(query)
+            return [(agent, State(old).slug, State(new).slug, cause) for agent, old, new, cause in rows]
 
     def stop(self) -> None:
         """End everything."""

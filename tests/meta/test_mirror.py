@@ -82,7 +82,7 @@ EXEMPT = {
     ),
     "fleet/models/incidents.py": "tests/fleet/alerts/test_store.py writes and reads them",
     "fleet/models/inventory.py": "tests/fleet/monitoring/history/test_store.py writes and reads them",
-    "fleet/models/transitions.py": "tests/fleet/monitoring/history/test_store.py writes and reads them",
+    "fleet/models/history.py": "tests/fleet/monitoring/history/test_store.py writes and reads them",
     "fleet/nodes/__main__.py": "tests/fleet/nodes/test_main.py runs it",
     "fleet/cli/gateway.py": "a name; tests/fleet/cli/test_main.py asks it for its help",
     "fleet/nodes/gateway/context.py": "types only; tests/fleet/nodes/gateway/test_call.py makes calls in one",

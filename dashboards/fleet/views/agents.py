@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet import agent_csv, agent_query
+from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.retire import retirement_of
@@ -20,10 +21,9 @@ from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.transitions import Transition
 from fleet.monitoring.views import FleetTable
 
-#: Maximum number of state changes on the page of an agent.
+#: Maximum number of changes on the page of an agent.
 _CHANGE_LIMIT = 50
 
 
@@ -99,7 +99,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     """Show one agent; with `?card`, only the card for the side panel of the map.
 
     Template `dashboards/agent.html`: presenters.live_page_context_of, `agent` (AgentRow), `tunnels` (AgentTunnel),
-    `evidence` as (label, value), `report` (AgentReportView or None), `history` (AgentStateChangeRow, newest first),
+    `evidence` as (label, value), `report` (AgentReportView or None), `history` (AgentChangeRow, newest first),
     `retirement` (or None), `can_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
     now = record_reader.current_time()
@@ -114,9 +114,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
     context["retirement"] = retirement_of(cluster, explanation, now)
-    context["history"] = presenters.state_change_rows_of(
-        Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGE_LIMIT], now
-    )
+    context["history"] = read_agent_changes(cluster, agent_id, now, _CHANGE_LIMIT)
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agent.html", page_context | context)
 

@@ -6,27 +6,20 @@ All writes are idempotent: every result is written at least once, and none is lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
 
+from fleet.models.history import AgentChange, InstanceChange
 from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment, to_seconds
-from fleet.models.transitions import InstanceTransition, Transition
-from fleet.monitoring.columns import (
-    HAD_TUNNEL,
-    NO_INSTANCE,
-    REASON_BITS,
-    RECOVERY_SHIFT,
-    RETIRED,
-    blank_memory,
-)
-from fleet.monitoring.state.outbox import BACKEND_INDEX, CLUSTER_INDEX, RoundChanges, unpack_round_changes
+from fleet.monitoring.columns import HAD_TUNNEL, NO_INSTANCE, RETIRED, blank_memory
+from fleet.monitoring.history import keyframes
+from fleet.monitoring.history.change_rows import RowKeys, agent_change_rows_of, instance_change_rows_of
+from fleet.monitoring.history.minutes import save_minutes
+from fleet.monitoring.state.outbox import RoundChanges, unpack_round_changes
 from fleet.monitoring.state.writer import RecordSeed, Writer
-from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State
 
 T = TypeVar("T")
 PositionedT = TypeVar("PositionedT", Instance, Agent)
@@ -72,10 +65,11 @@ def flush_outbox(writer: Writer, cluster: str) -> int:
     rounds = [unpack_round_changes(blob) for blob in entries]
     _save_instances(cluster, record_names)
     _save_agents(writer, cluster, rounds, record_names)
-    _save_transitions(cluster, rounds, record_names)
-    _save_instance_transitions(cluster, rounds, record_names)
+    is_minute_over = _save_history(cluster, rounds, record_names)
     for blob in entries:
         writer.remove_from_outbox(cluster, blob)
+    if is_minute_over:
+        keyframes.save_if_due(writer, cluster, rounds[-1].concluded_at)
     return len(entries)
 
 
@@ -96,9 +90,6 @@ class _RecordNames:
 
     def instance_id(self, index: int) -> str:
         return self.instances[index][0] if index < len(self.instances) else ""
-
-    def cause_id(self, cluster: str, index: int) -> str:
-        return f"backend/{cluster}" if index == BACKEND_CAUSE else self.instance_id(index)
 
 
 def _renumber(rows: Sequence[PositionedT]) -> list[PositionedT]:
@@ -170,59 +161,22 @@ def _build_agent(cluster: str, index: int, row: np.void, record_names: _RecordNa
     )
 
 
-def _save_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames) -> None:
-    rows = (
-        Transition(
-            cluster_id=cluster,
-            agent=record_names.agent_ids[agent],
-            old=State(old).slug,
-            new=State(new).slug,
-            reason=Reason(packed_reason_and_recovery & REASON_BITS).slug,
-            recovery=Recovery(packed_reason_and_recovery >> RECOVERY_SHIFT).slug,
-            cause=record_names.cause_id(cluster, cause),
-            at=to_moment(changes.concluded_at),
-            round=changes.round,
-        )
+def _save_history(cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames) -> bool:
+    """Write changes and counts; return whether a minute is new."""
+    changed_agents = np.unique(np.concatenate([changes.agent_changes["agent"] for changes in rounds]))
+    instance_ids = [instance_id for instance_id, *_ in record_names.instances]
+    keys = RowKeys.read(cluster, record_names.agent_ids, changed_agents, instance_ids)
+    agent_rows = (row for changes in rounds for row in agent_change_rows_of(changes, keys))
+    for agent_chunk in _chunks(agent_rows):
+        AgentChange.objects.bulk_create(agent_chunk, ignore_conflicts=True)
+    instance_rows = (
+        row
         for changes in rounds
-        for agent, cause, old, new, packed_reason_and_recovery in changes.agent_changes[
-            ["agent", "cause", "old", "new", "reason_and_recovery"]
-        ].tolist()
-        if agent < len(record_names.agent_ids) and old != new
+        for row in instance_change_rows_of(cluster, changes, record_names.instance_id)
     )
-    for chunk in _chunks(rows):
-        Transition.objects.bulk_create(chunk, ignore_conflicts=True)
-
-
-def _save_instance_transitions(
-    cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames
-) -> None:
-    system_names = {BACKEND_INDEX: f"backend/{cluster}", CLUSTER_INDEX: f"cluster/{cluster}"}
-    rows = (
-        InstanceTransition(
-            cluster_id=cluster,
-            instance=instance_id,
-            old=InstanceState(old).slug,
-            new=InstanceState(new).slug,
-            at=to_moment(changes.concluded_at),
-            round=changes.round,
-        )
-        for changes in rounds
-        for index, old, new, *_ in changes.instance_changes.tolist()
-        if old != new and (instance_id := system_names.get(index) or record_names.instance_id(index))
-    )
-    for chunk in _chunks(rows):
-        InstanceTransition.objects.bulk_create(chunk, ignore_conflicts=True)
-
-
-def prune_transitions(before: datetime) -> int:
-    """Delete transitions before a time in chunks, so that no writer waits long; return how many."""
-    deleted_count = 0
-    for model in (Transition, InstanceTransition):
-        old = model.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)
-        while oldest := list(old[:_CHUNK_SIZE]):
-            model.objects.filter(pk__in=oldest).delete()
-            deleted_count += len(oldest)
-    return deleted_count
+    for instance_chunk in _chunks(instance_rows):
+        InstanceChange.objects.bulk_create(instance_chunk, ignore_conflicts=True)
+    return save_minutes(cluster, rounds, keys.instances)
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:

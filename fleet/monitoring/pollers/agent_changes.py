@@ -89,7 +89,9 @@ def history_rows_of(
     rows["agent"], rows["old"] = agents, State.UNKNOWN
     is_known = agents < len(previous_verdicts)
     rows["old"][is_known] = previous_verdicts["state"][agents[is_known]]
-    rows["new"], rows["auth"] = verdicts["state"][agents], places["auth"][agents]
+    rows["new"] = verdicts["state"][agents]
+    for name in ("auth", "proxy", "tunnel_count"):
+        rows[name] = places[name][agents]
     for name in ("recovers_at", "cause", "reason_and_recovery"):
         rows[name] = verdicts[name][agents]
     # The place has the first proxies only.
@@ -103,7 +105,6 @@ def history_rows_of(
         starts, np.searchsorted(tunnel_agents, agents, "right") - starts
     )
     proxies = proxies[position < _MAX_TUNNEL_COUNT]
-    rows["tunnel_count"] = places["tunnel_count"][agents]
     return rows, proxies
 
 

@@ -26,6 +26,7 @@ from fleet.monitoring.pollers.agent_changes import (
     find_changed_rows,
     history_rows_of,
 )
+from fleet.monitoring.pollers.minute_counts import count_groups, is_new_minute
 from fleet.monitoring.pollers.report_schedule import select_agents_to_query, select_old_reports
 from fleet.monitoring.state.codec import InstanceSpell, RecordHeader, Rows
 from fleet.monitoring.state.outbox import (
@@ -135,6 +136,8 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
         *history_rows_of(previous_verdicts, verdicts, places, changes.recorded_agents, record),
         agents_to_save=_select_persistent_rows(previous_memory, memory, changed_memory),
         instance_changes=_find_instance_changes(record.spells, spells),
+        state_counts=np.array(header.counts, np.uint32),
+        group_counts=count_groups(verdicts, places) if is_new_minute(record.header.as_of, now) else None,
     )
     conclusion = Conclusion(
         header=header,

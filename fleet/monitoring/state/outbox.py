@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from fleet.monitoring.state.codec import Rows
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE
 
-#: One change of an agent's verdict or place; the columns are those of VERDICT and PLACE. 20 bytes.
+#: One change of an agent's verdict or place; the columns are those of VERDICT and PLACE. 22 bytes.
 AGENT_CHANGE = np.dtype(
     [
         ("agent", "<u4"),
         ("recovers_at", "<f8"),
         ("cause", "<u2"),
         ("auth", "<u2"),
+        ("proxy", "<u2"),
         ("old", "u1"),  # states; equal if the agent only moved
         ("new", "u1"),
         ("reason_and_recovery", "u1"),
@@ -31,11 +33,25 @@ AGENT_CHANGE = np.dtype(
 INSTANCE_CHANGE = np.dtype(
     [("instance", "<u2"), ("old", "u1"), ("new", "u1"), ("health", "u1"), ("is_draining", "?")]
 )
+#: Number of agents in a state with one proxy, auth or cause; those without agents are left out. 8 bytes.
+GROUP_COUNT = np.dtype([("kind", "u1"), ("state", "u1"), ("instance", "<u2"), ("count", "<u4")])
+
+
+class GroupKind(IntEnum):
+    """What GROUP_COUNT rows count by. Never renumber."""
+
+    PROXY = 0
+    AUTH = 1
+    CAUSE = 2
+
+
 #: Numbers of destination healths in INSTANCE_CHANGE rows: never renumber.
 HEALTH_NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.DEGRADED: 2, Health.UNHEALTHY: 3}
 #: Indices of the auths' backend and of the cluster, which have states and spells like instances.
 BACKEND_INDEX, CLUSTER_INDEX = BACKEND_CAUSE, NO_CAUSE
-_HEADER = struct.Struct("<QQdIIII")
+_HEADER = struct.Struct("<QQdIIIIII")
+#: Length of `group_counts` that are None.
+_NO_GROUPS = 0xFFFF_FFFF
 #: First number of an entry; entries of earlier versions begin with the number of the round.
 _MARK = 0xFFFF_FFFF_FFFF_0002
 _EARLIER_HEADER = struct.Struct("<QdII")
@@ -45,6 +61,8 @@ _EARLIER_AGENT_CHANGE = np.dtype(
 _EARLIER_INSTANCE_CHANGE = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
 _PROXY = np.dtype("<u2")
 _AGENT = np.dtype("<u4")
+_COUNT = np.dtype("<u4")
+_COLUMNS: tuple[np.dtype[Any], ...] = (AGENT_CHANGE, _PROXY, _AGENT, INSTANCE_CHANGE, _COUNT, GROUP_COUNT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +80,18 @@ class RoundChanges:
     agents_to_save: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, _AGENT))
     #: INSTANCE_CHANGE rows.
     instance_changes: Rows = field(default_factory=lambda: np.zeros(0, INSTANCE_CHANGE))
+    #: Number of agents in each state after the round, by number of the state; empty in entries of earlier versions.
+    state_counts: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, _COUNT))
+    #: GROUP_COUNT rows, in the first round of every minute.
+    group_counts: Rows | None = None
+    #: False in entries of earlier versions, which had no auths and proxies.
+    has_places: bool = True
 
     @property
     def is_empty(self) -> bool:
         """Return whether the round has nothing for the database."""
-        return not (len(self.agent_changes) or len(self.agents_to_save) or len(self.instance_changes))
+        has_changes = len(self.agent_changes) or len(self.agents_to_save) or len(self.instance_changes)
+        return not has_changes and self.group_counts is None
 
 
 def pack_round_changes(changes: RoundChanges) -> bytes:
@@ -78,9 +103,13 @@ def pack_round_changes(changes: RoundChanges) -> bytes:
         changes.proxies.astype(_PROXY),
         changes.agents_to_save.astype(_AGENT),
         changes.instance_changes,
+        changes.state_counts.astype(_COUNT),
     )
-    header = _HEADER.pack(_MARK, changes.round, changes.concluded_at, *map(len, columns))
-    return header + b"".join(column.tobytes() for column in columns)
+    # No rows, or none in this round: a fleet without agents has a minute too.
+    group_count = _NO_GROUPS if changes.group_counts is None else len(changes.group_counts)
+    header = _HEADER.pack(_MARK, changes.round, changes.concluded_at, *map(len, columns), group_count)
+    groups = b"" if changes.group_counts is None else changes.group_counts.tobytes()
+    return header + b"".join(column.tobytes() for column in columns) + groups
 
 
 def unpack_round_changes(blob: bytes) -> RoundChanges:
@@ -88,12 +117,15 @@ def unpack_round_changes(blob: bytes) -> RoundChanges:
     if _HEADER.size > len(blob) or _HEADER.unpack_from(blob)[0] != _MARK:
         return _unpack_earlier_version(blob)
     _, round_number, concluded_at, *counts = _HEADER.unpack_from(blob)
-    dtypes: tuple[np.dtype[Any], ...] = (AGENT_CHANGE, _PROXY, _AGENT, INSTANCE_CHANGE)
-    columns, offset = list[npt.NDArray[Any]](), _HEADER.size
-    for dtype, count in zip(dtypes, counts, strict=True):
+    columns: list[npt.NDArray[Any] | None] = []
+    offset = _HEADER.size
+    for dtype, count in zip(_COLUMNS, counts, strict=True):
+        if count == _NO_GROUPS:
+            columns.append(None)
+            continue
         columns.append(np.frombuffer(blob, dtype, count, offset))
         offset += count * dtype.itemsize
-    return RoundChanges(round_number, concluded_at, *columns)
+    return RoundChanges(round_number, concluded_at, *columns)  # type: ignore[arg-type]  # in the order of _COLUMNS
 
 
 def _unpack_earlier_version(blob: bytes) -> RoundChanges:
@@ -102,7 +134,7 @@ def _unpack_earlier_version(blob: bytes) -> RoundChanges:
     agents_offset = _EARLIER_HEADER.size + change_count * _EARLIER_AGENT_CHANGE.itemsize
     instances_offset = agents_offset + _AGENT.itemsize * saved_agent_count
     agent_changes = np.zeros(change_count, AGENT_CHANGE)
-    agent_changes["auth"] = NO_INSTANCE
+    agent_changes["auth"] = agent_changes["proxy"] = NO_INSTANCE
     earlier_agent_changes = np.frombuffer(blob, _EARLIER_AGENT_CHANGE, change_count, _EARLIER_HEADER.size)
     earlier_instance_changes = np.frombuffer(blob[instances_offset:], _EARLIER_INSTANCE_CHANGE)
     instance_changes = np.zeros(len(earlier_instance_changes), INSTANCE_CHANGE)
@@ -118,4 +150,5 @@ def _unpack_earlier_version(blob: bytes) -> RoundChanges:
         agent_changes=agent_changes,
         agents_to_save=np.frombuffer(blob, _AGENT, saved_agent_count, agents_offset),
         instance_changes=instance_changes,
+        has_places=False,
     )

@@ -35,6 +35,8 @@ _NEEDED: dict[str, dict[str, Any]] = {
     "RolloutStep": {"name": "proxy-1"},
     "CampaignAgent": {"name": "agent-1"},
 }  # fmt: skip
+#: Models whose columns were moments from the start.
+_NEVER_SECONDS = {"InstanceChange"}
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_rows_of_seconds_are_read_as_moments(migrate: Callable[[str], Apps]) -> 
 def test_every_model_with_moments_is_tried() -> None:
     """A model that gets its first column of this kind later has no rows from before."""
     models = newest_apps.get_app_config("fleet").get_models()
-    assert {model.__name__ for model in models if _moments(model)} == {*_NEEDED}
+    assert {model.__name__ for model in models if _moments(model)} == {*_NEEDED} | _NEVER_SECONDS
 
 
 def _newest() -> str:

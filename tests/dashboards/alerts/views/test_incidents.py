@@ -17,10 +17,10 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.networking import NetworkingRevision
-from fleet.models.transitions import InstanceTransition
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.history_rows import create_instance_change
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -133,9 +133,7 @@ def test_page_shows_the_state_history_of_an_instance(
 ) -> None:
     """The last state changes of the instance, or of the backend."""
     for name, new in (("p1", "silent"), ("backend/default", "ok"), ("p2", "gone")):
-        InstanceTransition.objects.create(
-            cluster=incident.cluster, instance=name, old="expired", new=new, at=datetime.now(UTC), round=1
-        )
+        create_instance_change(name, time.time(), "expired", new)
     client.force_login(person("viewer"))
     timelines = []
     for kind, identity in (("proxy", "p1"), ("backend", "default")):

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import time
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from fleet.models.alerting import AgentLabel, AlertRule
 from fleet.models.changes import AuditEntry
-from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.clusters import ensure_default_cluster
 from fleet.models.inventory import Agent, Instance
-from fleet.models.transitions import InstanceTransition, Transition
 from fleet.protocol.durations import format_exact
+from fleet.vocabulary.verdicts import Reason, State
 from tests.dashboards.conftest import MakeUser, reauthenticate
+from tests.fakes.history_rows import create_agent_change, create_instance_change
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -25,6 +25,9 @@ def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> C
     client.force_login(person("config admin"))
     reauthenticate(client)
     return client
+
+
+_DAY_SECONDS = 86400.0
 
 
 def _form(rule: AlertRule, **changes: object) -> dict[str, object]:
@@ -40,19 +43,18 @@ def _form(rule: AlertRule, **changes: object) -> dict[str, object]:
 
 def test_rule_backtest_shows_what_would_have_fired(config_admin: Client) -> None:
     """Two outages last week: with these numbers it would have fired twice, with others once."""
-    cluster, now = ensure_default_cluster(), timezone.now()
+    cluster, now = ensure_default_cluster(), time.time()
     for n in range(6):
         Agent.objects.create(cluster=cluster, agent_id=f"a{n}", name=f"agent-{n}", position=n)
         for day, seconds in ((2, 720), (1, 30)):
             if day == 1 and n > 4:
                 continue
-            at = now - timedelta(days=day)
-            for number, (old, new) in enumerate((("healthy", "stranded"), ("stranded", "healthy"))):
-                Transition.objects.create(
-                    cluster=cluster, agent=f"a{n}", old=old, new=new, reason="no-tunnel", recovery="unclear",
-                    cause="p1", at=at + timedelta(seconds=seconds * number), round=day * 1000 + 6 * number,
-                )  # fmt: skip
-    _add_old_outages(cluster, now)
+            at = now - day * _DAY_SECONDS
+            for number, (old, new) in enumerate(
+                ((State.HEALTHY, State.STRANDED), (State.STRANDED, State.HEALTHY))
+            ):
+                create_agent_change(f"a{n}", at + seconds * number, old, new, cause="p1")
+    _add_old_outages(now)
     rule = AlertRule.objects.get(name="Agents stranded")
     url = f"/alerts/rules/{rule.pk}/"
     page = config_admin.get(url).content.decode()
@@ -65,29 +67,21 @@ def test_rule_backtest_shows_what_would_have_fired(config_admin: Client) -> None
     assert rule.min_count == 5
 
 
-def _add_old_outages(cluster: Cluster, now: datetime) -> None:
+def _add_old_outages(now: float) -> None:
     """The history goes back for longer than is played."""
-    InstanceTransition.objects.create(
-        cluster=cluster, instance="p1", old="unknown", new="ok", at=now - timedelta(days=9), round=1
-    )
-    Transition.objects.create(
-        cluster=cluster, agent="a0", old="unknown", new="healthy", reason="none", recovery="unclear",
-        at=now - timedelta(days=9), round=1,
-    )  # fmt: skip
+    create_instance_change("p1", now - 9 * _DAY_SECONDS, "unknown", "ok")
+    create_agent_change("a0", now - 9 * _DAY_SECONDS, State.UNKNOWN, State.HEALTHY, reason=Reason.NONE)
 
 
 def test_instance_rule_backtest_uses_instance_history(config_admin: Client) -> None:
     """A proxy silent for two minutes and for half of one: one would have fired, by name; with other numbers two."""
-    cluster, now = ensure_default_cluster(), timezone.now()
-    _add_old_outages(cluster, now)
+    cluster, now = ensure_default_cluster(), time.time()
+    _add_old_outages(now)
     Instance.objects.create(cluster=cluster, instance_id="p1", kind="proxy", name="proxy-1", position=0)
     for hours, seconds in ((50, 120), (20, 30)):
-        at, number = now - timedelta(hours=hours), 1000 - hours
+        at, number = now - hours * 3600, 1000 - hours
         for later, new in ((0, "silent"), (seconds, "ok")):
-            InstanceTransition.objects.create(
-                cluster=cluster, instance="p1", old="ok", new=new, at=at + timedelta(seconds=later),
-                round=number * 100 + later,
-            )  # fmt: skip
+            create_instance_change("p1", at + later, "ok", new, number * 100 + later)
     rule = AlertRule.objects.get(name="Auth or proxy failing")
     page = config_admin.get(f"/alerts/rules/{rule.pk}/").content.decode()
     assert "Would have fired once in the last 7 days, longest 2 min." in page

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -9,10 +8,10 @@ from django.db import connection
 from django.db.models import QuerySet
 from redis import Redis
 
-from fleet.models import Agent, Cluster, Instance, InstanceTransition, Transition
-from fleet.monitoring.columns import HAD_TUNNEL, RETIRED
-from fleet.monitoring.history import store
-from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune_transitions
+from fleet.models import Agent, AgentChange, Cluster, Instance, InstanceChange
+from fleet.models.history import NO_CAUSE_KEY
+from fleet.monitoring.columns import HAD_TUNNEL, NO_INSTANCE, RETIRED
+from fleet.monitoring.history.store import flush_outbox, load_record_seed
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.outbox import (
     AGENT_CHANGE,
@@ -44,7 +43,10 @@ def push_changes(
 ) -> None:
     """Push these changes and the memory of all agents into the outbox."""
     rows = np.array(
-        [(agent, 0.0, cause, 0, old, new, reason, 0) for agent, cause, old, new, reason in changes],
+        [
+            (agent, 0.0, cause, 0, NO_INSTANCE, old, new, reason, 0)
+            for agent, cause, old, new, reason in changes
+        ],
         AGENT_CHANGE,
     )
     changes_of_round = RoundChanges(
@@ -69,11 +71,12 @@ def test_flush_writes_agents_instances_and_transitions(writer: Writer) -> None:
         ("agent-3-id", 2, "proxy-1-id"),
     ]
     assert list(Instance.objects.values_list("name", flat=True)) == ["auth-1", "auth-2", "proxy-1", "proxy-2"]
-    newest, first = Transition.objects.all()
-    assert (first.agent, first.old, first.new, first.reason, first.cause, first.round) == (
-        *("agent-2-id", "healthy", "stranded", "proxy-unhealthy", "proxy-1-id", 1),
+    newest, first = AgentChange.objects.all()
+    proxy = Instance.objects.get(instance_id="proxy-1-id")
+    assert (first.agent.agent_id, first.old, first.new, first.reason, first.cause, first.at) == (
+        *("agent-2-id", State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY, proxy.pk, AS_OF + 1),
     )
-    assert (newest.new, newest.cause, newest.at.timestamp()) == ("healthy", "", AS_OF + 2)
+    assert (newest.new, newest.cause, newest.at) == (State.HEALTHY, NO_CAUSE_KEY, AS_OF + 2)
 
 
 def push_instance_changes(
@@ -97,13 +100,13 @@ def test_flush_writes_instance_transitions(writer: Writer) -> None:
             (CLUSTER_INDEX, InstanceState.OK, InstanceState.SILENT),
         )
         assert flush_outbox(writer, "default") == 1
-    rows = InstanceTransition.objects.order_by("pk").values_list("instance", "old", "new", "round")
+    rows = InstanceChange.objects.order_by("pk").values_list("instance", "old", "new", "round")
     assert list(rows) == [
         ("proxy-1-id", "ok", "silent", 7),
         ("backend/default", "unknown", "ok", 7),
         ("cluster/default", "ok", "silent", 7),
     ]
-    assert InstanceTransition.objects.latest("at").at.timestamp() == AS_OF + 7
+    assert InstanceChange.objects.latest("at").at == AS_OF + 7
 
 
 def test_flush_after_a_crash_writes_no_row_twice(writer: Writer) -> None:
@@ -114,7 +117,7 @@ def test_flush_after_a_crash_writes_no_row_twice(writer: Writer) -> None:
     flush_outbox(writer, "default")
     push_changes(writer, 1, [change])
     assert flush_outbox(writer, "default") == 1
-    assert Transition.objects.count() == 1
+    assert AgentChange.objects.count() == 1
     assert Agent.objects.count() == 3
 
 
@@ -148,31 +151,17 @@ def test_record_seed_closes_gaps(writer: Writer) -> None:
     assert list(Agent.objects.values_list("position", flat=True)) == [0, 1, 2]
 
 
-def test_prune_deletes_older_rows(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In chunks; rows at the limit are kept."""
-    monkeypatch.setattr(store, "_CHUNK_SIZE", 2)
-    fill(writer, STATES)
-    for number in range(7):
-        push_changes(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
-        push_instance_changes(writer, number, (0, InstanceState.OK, InstanceState.EXPIRED))
-    while flush_outbox(writer, "default"):
-        pass
-    assert prune_transitions(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
-    assert sorted(InstanceTransition.objects.values_list("round", flat=True)) == [5, 6]
-    assert sorted(Transition.objects.values_list("round", flat=True)) == [5, 6]
-
-
 @pytest.mark.parametrize(
     ("rows", "index"),
     [
-        (Transition.objects.filter(cluster="default", agent="a"), "transition_by_agent"),
-        (InstanceTransition.objects.filter(cluster="default", instance="a"), "instance_turn_by_instance"),
+        (AgentChange.objects.filter(agent=1), "sqlite_autoindex_fleet_agentchange_1"),
+        (InstanceChange.objects.filter(cluster="default", instance="a"), "instance_change_by_instance"),
     ],
 )
 @pytest.mark.skipif(
     connection.vendor != "sqlite", reason="PostgreSQL plans by statistics, of which a test has none"
 )
-def test_timeline_query_uses_an_index(rows: QuerySet[Transition | InstanceTransition], index: str) -> None:
+def test_timeline_query_uses_an_index(rows: QuerySet[AgentChange | InstanceChange], index: str) -> None:
     """Without a scan or a sort of all rows."""
     plan = rows[:50].explain()
     assert index in plan

@@ -20,7 +20,7 @@ def _round_changes(agents: int, saved_count: int, instances: int) -> RoundChange
     return RoundChanges(
         round=7,
         concluded_at=1.5,
-        agent_changes=np.array([(n, 9.5, 2, 3, 4, 5, 6, n) for n in range(agents)], AGENT_CHANGE),
+        agent_changes=np.array([(n, 9.5, 2, 3, 8, 4, 5, 6, n) for n in range(agents)], AGENT_CHANGE),
         proxies=np.arange(sum(range(agents)), dtype=np.uint16),
         agents_to_save=np.arange(saved_count, dtype=np.uint32),
         instance_changes=np.array([(n, 1, 2, 3, True) for n in range(instances)], INSTANCE_CHANGE),
@@ -49,7 +49,7 @@ def test_entries_of_the_earlier_version_are_readable() -> None:
     )
     unpacked = unpack_round_changes(earlier)
     assert (unpacked.round, unpacked.concluded_at) == (7, 1.5)
-    assert unpacked.agent_changes.tolist() == [(4, 0.0, 2, NO_INSTANCE, 9, 3, 5, 0)]
+    assert unpacked.agent_changes.tolist() == [(4, 0.0, 2, NO_INSTANCE, NO_INSTANCE, 9, 3, 5, 0)]
     assert unpacked.agents_to_save.tolist() == [1, 4]
     assert unpacked.proxies.tolist() == unpacked.instance_changes.tolist() == []
     with_instance = unpack_round_changes(earlier + struct.pack("<HBB", 6, 1, 2))
