@@ -24,7 +24,7 @@ def _agent(ago: float) -> None:
 
 
 def _instance(ago: float, new: str = "silent", name: str = "p") -> None:
-    create_instance_change(name, NOW - ago, "ok", new, round(NOW - ago))
+    create_instance_change(name, NOW - ago, "unknown", new, round(NOW - ago))
 
 
 def test_history_has_the_requested_days_oldest_first() -> None:

@@ -80,8 +80,8 @@ def test_instance_rule_backtest_uses_instance_history(config_admin: Client) -> N
     Instance.objects.create(cluster=cluster, instance_id="p1", kind="proxy", name="proxy-1", position=0)
     for hours, seconds in ((50, 120), (20, 30)):
         at, number = now - hours * 3600, 1000 - hours
-        for later, new in ((0, "silent"), (seconds, "ok")):
-            create_instance_change("p1", at + later, "ok", new, number * 100 + later)
+        for later, old, new in ((0, "ok", "silent"), (seconds, "silent", "ok")):
+            create_instance_change("p1", at + later, old, new, number * 100 + later)
     rule = AlertRule.objects.get(name="Auth or proxy failing")
     page = config_admin.get(f"/alerts/rules/{rule.pk}/").content.decode()
     assert "Would have fired once in the last 7 days, longest 2 min." in page
