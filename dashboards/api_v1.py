@@ -27,7 +27,7 @@ from dashboards.changes.api import changes, degrade, drain, networking, policies
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
 from dashboards.fleet.api import responses, retire, schemas
-from dashboards.shared import record_reader, refusals
+from dashboards.shared import refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.parameters import QueryParameters
@@ -36,6 +36,7 @@ from dashboards.shared.api.validation_errors import describe_validation_errors
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters_of
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
+from dashboards.shared.rewind import MomentError, open_moment
 from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -96,7 +97,14 @@ _VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, is_per_cluster=False)
 _PROBLEM_RESPONSES = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
 
 
-class AgentFilters(QueryParameters):
+class MomentParameters(QueryParameters):
+    """Query parameters of everything that can be shown as of a past moment."""
+
+    at: str = ""
+    """Past moment as ISO 8601 with an offset, `2026-11-23T10:14:07Z`: the fleet as the history has it. Empty: now."""
+
+
+class AgentFilters(MomentParameters):
     """Query parameters of the list of agents."""
 
     state: Annotated[list[str], Field(default_factory=list)]
@@ -116,15 +124,13 @@ class AgentFilters(QueryParameters):
 
 
 @per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryResponse, **_PROBLEM_RESPONSES})
-def get_fleet_summary(request: HttpRequest, cluster: str) -> Any:
+def get_fleet_summary(request: HttpRequest, cluster: str, parameters: Query[MomentParameters]) -> Any:
     """Get the fleet summary.
 
     The response has the number of agents by state.
     """
-    now = record_reader.current_time()
-    return responses.summary_response_of(
-        record_reader.reader().summary(change_responses.require_cluster(cluster), now), now
-    )
+    moment = open_moment(parameters.at, change_responses.require_cluster(cluster))
+    return responses.summary_response_of(moment.reader.summary(cluster, moment.now), moment.now)
 
 
 @per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsResponse, **_PROBLEM_RESPONSES})
@@ -133,9 +139,9 @@ def list_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]
 
     Agents must match every filter that is set. Follow `next` for further pages.
     """
-    now = record_reader.current_time()
-    reader = record_reader.reader()
-    table = reader.table(change_responses.require_cluster(cluster), now)
+    moment = open_moment(filters.at, change_responses.require_cluster(cluster))
+    reader, now = moment.reader, moment.now
+    table = reader.table(cluster, now)
     query = agent_query.narrow(
         agent_query.parse(filters.q),
         states=filters.state,
@@ -158,30 +164,30 @@ def list_agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]
 @per_cluster.get(
     "/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentResponse, **_PROBLEM_RESPONSES}
 )
-def get_agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
+def get_agent(request: HttpRequest, cluster: str, agent_id: str, parameters: Query[MomentParameters]) -> Any:
     """Get an agent.
 
-    The response has the state of the agent, and the data that the state was derived from.
+    The response has the state of the agent, and the data that the state was derived from; of a past moment (`at`) only
+    the state and the places, because heartbeats and reports are not kept.
     """
-    explanation = record_reader.reader().explain(
-        change_responses.require_cluster(cluster), agent_id, record_reader.current_time()
-    )
+    moment = open_moment(parameters.at, change_responses.require_cluster(cluster))
+    explanation = moment.reader.explain(cluster, agent_id, moment.now)
     if explanation is None:
         raise HttpError(404, change_responses.describe_unknown_id("Agent", agent_id, cluster))
     return responses.agent_response_of(cluster, explanation)
 
 
 @per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesResponse, **_PROBLEM_RESPONSES})
-def list_instances(request: HttpRequest, cluster: str) -> Any:
+def list_instances(request: HttpRequest, cluster: str, parameters: Query[MomentParameters]) -> Any:
     """List instances.
 
     The list has every auth and proxy that was ever seen, with its state.
     """
-    now = record_reader.current_time()
-    reader = record_reader.reader()
-    header = reader.stream_header(change_responses.require_cluster(cluster), now)
+    moment = open_moment(parameters.at, change_responses.require_cluster(cluster))
+    reader, now = moment.reader, moment.now
+    summary = reader.summary(cluster, now)
     return schemas.InstancesResponse(
-        **responses.build_dated_fields(cluster, header.as_of, now, is_stale=header.stale),
+        **responses.build_dated_fields(cluster, summary.as_of, now, is_stale=summary.stale),
         instances=[responses.instance_item_of(view) for view in reader.instances(cluster, now)],
     )
 
@@ -225,6 +231,11 @@ def _on_not_found(request: HttpRequest, error: Any) -> HttpResponse:
 
 @api.exception_handler(QueryError)
 def _on_query_error(request: HttpRequest, error: Any) -> HttpResponse:
+    return _create_problem_response(request, 400, str(error))
+
+
+@api.exception_handler(MomentError)
+def _on_moment_error(request: HttpRequest, error: Any) -> HttpResponse:
     return _create_problem_response(request, 400, str(error))
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from dashboards.shared.rewind import add_at
 from fleet.changes.policies.matrix import PolicyCellState
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.moments import to_moment
 from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.campaigns import CampaignAgentState
 from fleet.vocabulary.changes import ChangeState
@@ -59,6 +61,8 @@ _CONSTANT_CONTEXT = {
 def console(request: HttpRequest) -> dict[str, Any]:
     """Return the context of every page, with the `cluster` of the URL.
 
+    `past_at`: the past moment that the page shows, or None; `at_query` and `at_parameter`: "?at=…" and "&at=…" for
+    links within that moment, or empty;
     `url_prefix`: prefix of links in the cluster ("" or "/c/NAME"); `can`: codenames of the user's permissions;
     `verdicts`: agent states, each with the CSS classes that have its colours; `verdict_words`: the agent states for
     scripts; `shapes`: symbols by name; `tones`: colours of tags, each with the slugs of the tags.
@@ -69,8 +73,12 @@ def console(request: HttpRequest) -> dict[str, Any]:
     can = {
         permission.value for permission in Permission if user is not None and has_permission(user, permission)
     }
+    past_at: float | None = getattr(request, "past_at", None)
     return {
         "cluster": cluster,
+        "past_at": None if past_at is None else to_moment(past_at),
+        "at_query": add_at("", past_at),
+        "at_parameter": add_at("", past_at).replace("?", "&", 1),
         "url_prefix": "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}",
         "can": can,
         **_CONSTANT_CONTEXT,

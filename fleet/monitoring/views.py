@@ -175,3 +175,5 @@ class FleetTable:
     tunnel_proxies: npt.NDArray[np.uint16]
     #: Evidence I and F at that time, for the sentences of verdicts.
     fleet: FleetEvidence
+    #: Made from the history: without heartbeats, and without the evidence for states.
+    is_past: bool = False

@@ -85,6 +85,8 @@ LOST_STATES = frozenset({InstanceState.EXPIRED, InstanceState.GONE})
 CUT_OFF_STATES = frozenset({InstanceState.SILENT, InstanceState.GONE})
 #: States in which connections to an instance survive while it responds.
 CONNECTED_SICK_STATES = SICK_STATES - CUT_OFF_STATES
+#: States of instances that have responded to their newest poll, also if the response was bad.
+RESPONSIVE_STATES = frozenset({InstanceState.OK, InstanceState.UNHEALTHY, InstanceState.EXPIRED})
 #: States of auths that Refloat reads lists from, the preferred first.
 READABLE_STATES = (InstanceState.OK, InstanceState.UNKNOWN)
 

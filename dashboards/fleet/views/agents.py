@@ -16,9 +16,10 @@ from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.retire import retirement_of
-from dashboards.shared import presenters, record_reader
+from dashboards.shared import presenters
 from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
+from dashboards.shared.rewind import moment_of, shows_moment
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.views import FleetTable
@@ -29,17 +30,18 @@ _CHANGE_LIMIT = 50
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
+@shows_moment
 @needs_record
 def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one page of the list of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?sort=`,
-    `?after=` (cursor).
+    `?after=` (cursor), `?at=` (a past moment).
 
     Template `dashboards/agents.html`: presenters.live_page_context_of, `rows` (AgentRow), `selected_states` (slugs),
     `query`, `proxy`, `auth`, `total_count`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a
     filter is invalid), `column_heads` (column headers by sort key), `sort`, `csv_url`.
     """
-    now = record_reader.current_time()
-    reader = record_reader.reader()
+    moment = moment_of(request, cluster)
+    reader, now = moment.reader, moment.now
     table = reader.table(cluster, now)
     page, error = _select_page(table, request.GET)
     instances = {view.facts.id: view for view in table.instances.values()}
@@ -68,14 +70,15 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
+@shows_moment
 @needs_record
 def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Send all agents that match the filters as CSV, in the order of the list, as of one moment (agent_csv).
 
     Responds with 400 and a sentence if a filter is invalid.
     """
-    now = record_reader.current_time()
-    reader = record_reader.reader()
+    moment = moment_of(request, cluster)
+    reader, now = moment.reader, moment.now
     table = reader.table(cluster, now)
     try:
         indices = agent_query.select_sorted(table, _read_query(request.GET), request.GET.get("sort", ""))
@@ -94,6 +97,7 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
+@shows_moment
 @needs_record
 def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one agent; with `?card`, only the card for the side panel of the map.
@@ -102,19 +106,28 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     `evidence` as (label, value), `report` (AgentReportView or None), `history` (AgentChangeRow, newest first),
     `retirement` (or None), `can_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
-    now = record_reader.current_time()
-    reader = record_reader.reader()
+    moment = moment_of(request, cluster)
+    reader, now = moment.reader, moment.now
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
         raise Http404(f"Agent {agent_id} was not found in cluster {cluster}.")
     context = presenters.agent_context_of(explanation, now) | {
         "report": present_agent_report(explanation, now)
     }
-    context["can_act"] = has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
+    context["can_act"] = moment.past_at is None and has_permission(
+        request.user, Permission.ACT_ON_FLEET, cluster
+    )
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
     context["retirement"] = retirement_of(cluster, explanation, now)
-    context["history"] = read_agent_changes(cluster, agent_id, now, _CHANGE_LIMIT)
+    context["history"] = read_agent_changes(
+        cluster,
+        agent_id,
+        now,
+        _CHANGE_LIMIT,
+        # Up to and with the moment; times are kept to the millisecond.
+        before=None if moment.past_at is None else moment.past_at + 0.001,
+    )
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agent.html", page_context | context)
 

@@ -10,9 +10,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet.status_line import describe_status
-from dashboards.shared import presenters, record_reader
+from dashboards.shared import presenters
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
+from dashboards.shared.rewind import moment_of, shows_moment
 from fleet.alerts.causes import find_causes
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -20,15 +21,16 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
+@shows_moment
 @needs_record
 def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show agents by state, auths, proxies and current causes.
+    """Show agents by state, auths, proxies and current causes, now or at `?at=`.
 
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `causes`
     (UninhibitedCause), `status_line` (StatusLine) and `can_act`.
     """
-    now = record_reader.current_time()
-    reader = record_reader.reader()
+    moment = moment_of(request, cluster)
+    reader, now = moment.reader, moment.now
     table = reader.table(cluster, now)
     summary, causes = reader.summary(cluster, now), find_causes(table)
     context = {
@@ -36,7 +38,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         **presenters.instance_cards_of(tuple(table.instances.values()), now),
         "causes": causes,
         "status_line": describe_status(summary, causes),
-        "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+        "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)
 

@@ -202,6 +202,8 @@ def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, 
     state, reason = State(int(row["state"])), Reason(int(row["reason_and_recovery"]) & REASON_BITS)
     if table.stale and state is not State.RETIRED:
         sentence = _STALE_SENTENCE
+    elif table.is_past:
+        sentence = _describe_recorded_state(state, reason)
     else:
         verdict = classify_in(agent_evidence, frame)
         sentence = (
@@ -217,6 +219,15 @@ def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, 
         recovers_at=float(row["recovers_at"]) or None,
         strands_at=float(row["strands_at"]) or None,
         sentence=sentence,
+    )
+
+
+def _describe_recorded_state(state: State, reason: Reason) -> str:
+    """Return a sentence without the evidence, which the history does not keep."""
+    return (
+        f"Recorded as {state.label}."
+        if reason is Reason.NONE
+        else f"Recorded as {state.label}; reason: {reason.label}."
     )
 
 

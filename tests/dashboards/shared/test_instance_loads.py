@@ -46,12 +46,12 @@ def test_a_large_difference_to_the_mean_is_named(counts: tuple[int, ...], imbala
 
 def test_a_failing_or_draining_proxy_is_no_peer() -> None:
     """It loses its agents anyway: neither it nor its neighbours are out of balance."""
-    auth, silent, draining, *others = proxies_with(0, 2, 20, 20)
+    auth, silent_proxy, draining_proxy, *ok_proxies = proxies_with(0, 2, 20, 20)
     views = [
         auth,
-        replace(silent, state=InstanceState.SILENT),
-        replace(draining, drain_request=DrainRequest("", NOW)),
-        *others,
+        replace(silent_proxy, state=InstanceState.SILENT),
+        replace(draining_proxy, drain_request=DrainRequest("", NOW)),
+        *ok_proxies,
     ]
     loads = instance_loads_of(views)
     assert {load.imbalance for load in loads.values()} == {""}

@@ -84,12 +84,12 @@ def test_of_many_instances_the_failing_ones_come_first() -> None:
     fake = FakeReader(as_of=NOW)
     auth, _, proxy, _ = fake.instances("default", NOW)
 
-    def names_of(count: int, failing: str) -> list[str]:
+    def names_of(count: int, silent_name: str) -> list[str]:
         views = [
             replace(
                 proxy,
                 facts=replace(proxy.facts, id=f"p{n}", index=n, name=f"proxy-{n}"),
-                state=InstanceState.SILENT if f"proxy-{n}" == failing else InstanceState.OK,
+                state=InstanceState.SILENT if f"proxy-{n}" == silent_name else InstanceState.OK,
                 counts={},
             )
             for n in range(1, count + 1)

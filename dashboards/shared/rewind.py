@@ -1,0 +1,207 @@
+"""`?at=`: pages and API show the fleet as it was at a past moment. docs/reference/history.md, "Rewind".
+
+Views read the fleet through a `Moment`: its reader is that of the record, or of the history, with the same methods.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Lock
+from urllib.parse import urlencode
+
+import numpy as np
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+
+from dashboards.shared import record_reader
+from dashboards.shared.permissions import P, View
+from fleet.models.moments import to_moment
+from fleet.monitoring.classify import FleetFrame, prepare_frame
+from fleet.monitoring.history.past_table import NotRecordedError, read_past_table
+from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.tables import agent_view_of, explanation_of
+from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView, Summary
+from fleet.vocabulary.natural_order import natural_sort_key
+from fleet.vocabulary.verdicts import State
+
+#: Name of the parameter in URLs.
+AT_PARAMETER = "at"
+#: Past moments that a process keeps: the requests of one page, and the page before, read them once.
+_MAX_KEPT_MOMENTS = 4
+#: Seconds that a moment may be in the future, because the clock of a browser may be ahead.
+_MAX_AHEAD = 5.0
+
+
+class MomentError(ValueError):
+    """`?at=` is no past moment that the history has; the message says why, in one or two sentences."""
+
+
+class PastReader:
+    """Read access to one past moment, with the methods of `fleet.monitoring.state.reader.Reader` that pages use.
+
+    Their arguments `cluster` and `now` are those of the moment, and are ignored.
+    """
+
+    def __init__(self, table: FleetTable) -> None:
+        self._table = table
+        self._frame: FleetFrame = prepare_frame(table.fleet, table.as_of or 0.0)
+        self._index_by_id: dict[str, int] = {}
+
+    def table(self, cluster: str, now: float) -> FleetTable:
+        """Return all columns."""
+        return self._table
+
+    def summary(self, cluster: str, now: float) -> Summary:
+        """Return the number of agents by state."""
+        counts = np.bincount(self._table.verdicts["state"], minlength=len(State)).tolist()
+        return Summary(
+            cluster=self._table.cluster,
+            as_of=self._table.as_of,
+            interval=self._table.fleet.timing.round_interval,
+            stale=self._table.stale,
+            counts={state: counts[state] for state in State},
+            agent_count=len(self._table.ids),
+            instance_count=len(self._table.instances),
+        )
+
+    def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
+        """Return every instance that was known, auths first, by name."""
+        return tuple(
+            sorted(
+                self._table.instances.values(),
+                key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index),
+            )
+        )
+
+    def agent(self, table: FleetTable, index: int) -> AgentView:
+        """Return an agent. Raises IndexError."""
+        return agent_view_of(table, index, self._frame)
+
+    def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
+        """Yield agents. Raises IndexError."""
+        return (agent_view_of(table, index, self._frame) for index in indices)
+
+    def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
+        """Return an agent; None if it was not known. The history keeps no evidence."""
+        if not self._index_by_id:
+            self._index_by_id = {id_: index for index, id_ in enumerate(self._table.ids)}
+        index = self._index_by_id.get(agent_id)
+        return None if index is None else explanation_of(self._table, index, self._frame)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The moment that a request shows."""
+
+    reader: Reader | PastReader
+    #: Current time, or the past moment, seconds since the epoch: ages are measured from here.
+    now: float
+    #: The past moment; None for the present.
+    past_at: float | None
+
+
+class _PastReaders:
+    """The readers of the past moments that were requested last."""
+
+    def __init__(self) -> None:
+        self._readers = OrderedDict[tuple[str, float], PastReader]()
+        self._lock = Lock()
+
+    def get(self, cluster: str, at: float, now: float) -> PastReader:
+        """Return the reader of a moment. Raises NotRecordedError and StateUnavailableError."""
+        with self._lock:
+            reader = self._readers.get((cluster, at))
+            if reader is not None:
+                self._readers.move_to_end((cluster, at))
+                return reader
+        reader = PastReader(read_past_table(cluster, at, record_reader.reader().table(cluster, now)))
+        with self._lock:
+            self._readers[cluster, at] = reader
+            while len(self._readers) > _MAX_KEPT_MOMENTS:
+                self._readers.popitem(last=False)
+        return reader
+
+
+_past_readers = _PastReaders()
+
+
+def open_moment(at_text: str, cluster: str) -> Moment:
+    """Return the moment of `?at=`, or the present if it is empty. Raises MomentError and StateUnavailableError."""
+    now = record_reader.current_time()
+    at = parse_at(at_text, now)
+    if at is None:
+        return Moment(record_reader.reader(), now, None)
+    try:
+        return Moment(_past_readers.get(cluster, at, now), at, at)
+    except NotRecordedError as error:
+        raise MomentError(_describe_gap(at, error.first_at)) from error
+
+
+def parse_at(text: str, now: float) -> float | None:
+    """Return `?at=` in seconds since the epoch; None when it is empty. Raises MomentError.
+
+    ISO 8601, `2026-11-23T10:14:07Z`; without an offset, UTC.
+    """
+    if not text:
+        return None
+    try:
+        # In a URL, a plus that was not escaped is a space.
+        moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
+        at = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if at < 0:
+            raise ValueError("before 1970")
+    except (ValueError, OverflowError):
+        raise MomentError(
+            f"Invalid time {text[:40]!r}: write it like 2026-11-23T10:14:07Z (ISO 8601, UTC)."
+        ) from None
+    if at > now + _MAX_AHEAD:
+        raise MomentError(f"{text} is in the future: enter a time in the past.")
+    return min(at, now)
+
+
+def format_at(at: float) -> str:
+    """Return a moment as the value of `?at=`, to the millisecond."""
+    return to_moment(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def add_at(url: str, past_at: float | None) -> str:
+    """Return a link that stays in the moment of a page; None: the present."""
+    if past_at is None:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode({AT_PARAMETER: format_at(past_at)})}"
+
+
+def _describe_gap(at: float, first_at: float | None) -> str:
+    if first_at is None:
+        return "Refloat has not recorded the fleet yet: the first record is made within a minute after the first poll."
+    return (
+        f"Refloat has no record of {to_moment(at):%Y-%m-%d %H:%M:%S} UTC: "
+        f"the history begins at {to_moment(first_at):%Y-%m-%d %H:%M:%S} UTC."
+    )
+
+
+def shows_moment(view: View[P]) -> View[P]:
+    """Let a page show a past moment: `request.past_at` is the moment of `?at=`, for the frame of the page.
+
+    A page of the past is 400 with a sentence if the moment is invalid or was not recorded.
+    """
+
+    @functools.wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        try:
+            return view(request, *args, **kwargs)
+        except MomentError as error:
+            return render(request, "400_moment.html", {"sentence": str(error)}, status=400)
+
+    return wrapper
+
+
+def moment_of(request: HttpRequest, cluster: str) -> Moment:
+    """Return the moment that a request of a page shows. Raises MomentError and StateUnavailableError."""
+    moment = open_moment(request.GET.get(AT_PARAMETER, ""), cluster)
+    request.past_at = moment.past_at  # type: ignore[attr-defined]  # for dashboards.context
+    return moment

@@ -1,0 +1,272 @@
+"""The whole fleet at a past moment as a FleetTable, so that pages and API present it like the present.
+
+States, causes and places come from the history; names, addresses, regions and home proxies, which hardly change, from
+the present table. Instances get facts from which the rules of the present find the recorded state.
+docs/reference/history.md, "Rewind".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from django.db.models import F, Max, Min
+
+from fleet.models.history import BACKEND_CAUSE_KEY, FleetMinute, InstanceChange, Keyframe
+from fleet.models.inventory import Agent, Instance
+from fleet.models.moments import to_moment, to_seconds
+from fleet.monitoring.classify import places_of
+from fleet.monitoring.columns import (
+    HAD_TUNNEL,
+    NO_INSTANCE,
+    RECOVERY_SHIFT,
+    RETIRED,
+    VERDICT,
+    blank_heartbeats,
+    blank_memory,
+)
+from fleet.monitoring.evidence import FeedFreshness
+from fleet.monitoring.history.past import columns_at, instances_at
+from fleet.monitoring.history.past_columns import PastColumns
+from fleet.monitoring.state.codec import FeedState, RecordHeader, Rows
+from fleet.monitoring.state.record import ClusterRecord, empty_record
+from fleet.monitoring.state.tables import table_of
+from fleet.monitoring.views import FleetTable
+from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
+from fleet.vocabulary.instances import (
+    RESPONSIVE_STATES,
+    SICK_STATES,
+    InstanceFacts,
+    InstanceKind,
+    InstanceState,
+    PollAttempt,
+    ServingStatus,
+)
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, State
+from fleet.vocabulary.watch import InstanceWatch
+
+_STATES_BY_SLUG = {state.slug: state for state in InstanceState}
+_READY, _NOT_READY = 200, 503
+#: Seconds without a recorded minute after which polling had stopped: a minute is written when it is over.
+_GAP_SECONDS = 120.0
+
+
+class NotRecordedError(Exception):
+    """The history does not reach back to a moment."""
+
+    def __init__(self, first_at: float | None) -> None:
+        super().__init__("the history does not reach back to this moment")
+        #: First moment that the history has, seconds since the epoch; None if it is empty.
+        self.first_at = first_at
+
+
+def read_past_table(cluster: str, at: float, present: FleetTable) -> FleetTable:
+    """Return the fleet as the last round up to `at` (seconds since the epoch) left it. Raises NotRecordedError."""
+    columns = columns_at(cluster, at)
+    if columns is None:
+        first_at = Keyframe.objects.filter(cluster=cluster).aggregate(first_at=Min("at"))["first_at"]
+        raise NotRecordedError(first_at)
+    instances = list(Instance.objects.filter(cluster=cluster))
+    facts = _read_facts(cluster, at, instances, present)
+    record = _record_of(
+        cluster, at, columns, _Roster.read(cluster, at, columns, present), _indices_of(instances), facts
+    )
+    return replace(
+        table_of(record, at, present.fleet.timing, stale=not _was_polling(cluster, at)), is_past=True
+    )
+
+
+def _was_polling(cluster: str, at: float) -> bool:
+    """Return whether rounds were concluded around `at`."""
+    newest = FleetMinute.objects.filter(cluster=cluster, at__lte=at).order_by("-at").first()
+    return newest is not None and at - newest.at < newest.resolution + _GAP_SECONDS
+
+
+def _read_facts(
+    cluster: str, at: float, instances: list[Instance], present: FleetTable
+) -> dict[int, InstanceFacts]:
+    changes = instances_at(cluster, at)
+    cluster_change = changes.get(f"cluster/{cluster}")
+    state_starts = dict(
+        InstanceChange.objects.filter(cluster=cluster, at__lte=at)
+        .exclude(old=F("new"))
+        .order_by()
+        .values("instance")
+        .annotate(since=Max("at"))
+        .values_list("instance", "since")
+    )
+    # Positions are given in the order of sight, and a row is written a moment after the first poll.
+    known_positions = [
+        row.position for row in instances if row.instance_id in changes or to_seconds(row.first_seen_at) <= at
+    ]
+    return {
+        row.position: facts_at(
+            row,
+            changes.get(row.instance_id),
+            present.instances[row.position].facts if row.position in present.instances else None,
+            at,
+            since=state_starts.get(row.instance_id, at),
+            is_cluster_unreachable=cluster_change is not None
+            and cluster_change.new == InstanceState.SILENT.slug,
+        )
+        for row in instances
+        if row.position <= max(known_positions, default=-1)
+    }
+
+
+def facts_at(
+    row: Instance,
+    change: InstanceChange | None,
+    present_facts: InstanceFacts | None,
+    at: float,
+    *,
+    since: float,
+    is_cluster_unreachable: bool,
+) -> InstanceFacts:
+    """Return facts from which the rules of the present find the recorded state of an instance at `at`.
+
+    `change`: its last change up to `at`; `since`: when that state began, seconds since the epoch;
+    `is_cluster_unreachable`: no instance responded to the newest attempt.
+    """
+    facts = present_facts or InstanceFacts(
+        id=row.instance_id, index=row.position, kind=InstanceKind(row.kind), name=row.name, address=""
+    )
+    state = InstanceState.UNKNOWN if change is None else _STATES_BY_SLUG[change.new]
+    health = Health(change.health) if change is not None and change.health else Health.UNKNOWN
+    has_responded = state in RESPONSIVE_STATES
+    attempts = (
+        PollAttempt(at, ok=has_responded and not is_cluster_unreachable),
+        PollAttempt(at, ok=has_responded),
+    )
+    is_unhealthy = state is InstanceState.UNHEALTHY
+    is_draining = change is not None and bool(change.is_draining)
+    return replace(
+        facts,
+        attempts=() if state is InstanceState.UNKNOWN else attempts,
+        serving=ServingStatus.NOT_SERVING if is_unhealthy else ServingStatus.SERVING,
+        serving_at=at if has_responded else None,
+        readyz=_NOT_READY if is_unhealthy else _READY,
+        readyz_at=at if has_responded else None,
+        watch=InstanceWatch(
+            ActiveHealth(HealthSignal(health, HealthReason.NOTHING_SEEN, since), probed_at=at),
+            drain_request=DrainRequest("", since) if is_draining else None,
+        ),
+        expires_at=since if state is InstanceState.EXPIRED else None,
+        gone_at=since if state is InstanceState.GONE else None,
+        sick_since=since if state in SICK_STATES else None,
+        listed_at=None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Roster:
+    """The agents that existed at a moment: the first ones of the present table."""
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    home_proxies: npt.NDArray[np.uint16]
+    #: Index of each agent of the columns; -1: not in the record any more.
+    column_indices: npt.NDArray[np.int64]
+
+    @classmethod
+    def read(cls, cluster: str, at: float, columns: PastColumns, present: FleetTable) -> _Roster:
+        agents = Agent.objects.filter(cluster=cluster).order_by()
+        pairs = np.array(agents.values_list("pk", "position"), np.int64).reshape(-1, 2)
+        index_by_key = np.full(int(max(pairs[:, 0].max(initial=0), columns.agents.max(initial=0))) + 1, -1)
+        index_by_key[pairs[:, 0]] = pairs[:, 1]
+        column_indices = index_by_key[columns.agents]
+        column_indices[column_indices >= len(present.ids)] = -1
+        seen_agents = agents.filter(first_seen_at__lte=to_moment(at)).aggregate(last=Max("position"))
+        last_index = max(
+            -1 if seen_agents["last"] is None else seen_agents["last"], int(column_indices.max(initial=-1))
+        )
+        count = min(last_index + 1, len(present.ids))
+        return cls(
+            present.ids[:count], present.names[:count], present.memory["home_proxy"][:count], column_indices
+        )
+
+
+def _indices_of(instances: list[Instance]) -> npt.NDArray[np.uint16]:
+    """Return the index of an instance by its key; `[-1]` is the backend, and 0 no instance."""
+    indices = np.full(max((row.pk for row in instances), default=0) + 2, NO_INSTANCE, np.uint16)
+    for row in instances:
+        indices[row.pk] = row.position
+    indices[BACKEND_CAUSE_KEY] = BACKEND_CAUSE
+    return indices
+
+
+def _record_of(
+    cluster: str,
+    at: float,
+    columns: PastColumns,
+    roster: _Roster,
+    instance_indices: npt.NDArray[np.uint16],
+    facts: Mapping[int, InstanceFacts],
+) -> ClusterRecord:
+    """Return a record with the columns of the history, by the indices of the present."""
+    count = len(roster.ids)
+    is_present = roster.column_indices >= 0
+    rows = roster.column_indices[is_present]
+    largest_key = len(instance_indices) - 2
+
+    def indices_by_key(keys: npt.NDArray[np.integer]) -> npt.NDArray[np.uint16]:
+        is_known = (keys <= largest_key) & (keys >= BACKEND_CAUSE_KEY)
+        return np.where(is_known, instance_indices[np.where(is_known, keys, 0)], NO_INSTANCE).astype(
+            np.uint16
+        )
+
+    verdicts: Rows = np.zeros(count, VERDICT)
+    verdicts["cause"], verdicts["state"] = NO_CAUSE, State.UNKNOWN
+    verdicts["state"][rows] = columns.states[is_present]
+    verdicts["cause"][rows] = indices_by_key(columns.causes[is_present])
+    verdicts["reason_and_recovery"][rows] = columns.reasons[is_present] | (
+        columns.recoveries[is_present] << RECOVERY_SHIFT
+    )
+    verdicts["since"][rows], verdicts["recovers_at"][rows] = (
+        columns.since[is_present],
+        columns.recovers_at[is_present],
+    )
+    tunnel_counts = np.maximum(columns.tunnel_counts, 0).astype(np.int64)
+    tunnel_agents = np.repeat(roster.column_indices, tunnel_counts)
+    tunnel_proxies = indices_by_key(columns.tunnel_proxies.astype(np.int64))
+    is_known_tunnel = (tunnel_agents >= 0) & (tunnel_proxies != NO_INSTANCE)
+    tunnel_agents, tunnel_proxies = tunnel_agents[is_known_tunnel], tunnel_proxies[is_known_tunnel]
+    memory = blank_memory(count)
+    memory["last_auth"][rows] = indices_by_key(np.maximum(columns.auths[is_present], 0))
+    memory["last_proxies"][rows, 0] = indices_by_key(columns.proxies[is_present].astype(np.int64))
+    # It never changes, but an agent may have had no tunnel yet.
+    memory["home_proxy"] = np.where(
+        memory["last_proxies"][:, 0] == NO_INSTANCE, NO_INSTANCE, roster.home_proxies
+    )
+    memory["flags"] = np.where(memory["last_proxies"][:, 0] != NO_INSTANCE, HAD_TUNNEL, 0)
+    memory["flags"][verdicts["state"] == State.RETIRED] |= RETIRED
+    fresh = FeedState(freshness=FeedFreshness(attempted_at=at, responded_at=at))
+    return replace(
+        empty_record(cluster),
+        epoch=f"past-{round(at * 1000)}",
+        header=RecordHeader(
+            epoch=f"past-{round(at * 1000)}",
+            row_count=count,
+            as_of=at,
+            instance_count=len(facts),
+            counts=tuple(np.bincount(verdicts["state"], minlength=len(State)).tolist()),
+        ),
+        ids=roster.ids,
+        names=roster.names,
+        heartbeats=blank_heartbeats(count),
+        memory=memory,
+        verdicts=verdicts,
+        places=places_of(memory, tunnel_agents.astype(np.uint32), tunnel_proxies),
+        tunnel_agents=tunnel_agents.astype(np.uint32),
+        tunnel_proxies=tunnel_proxies,
+        instances=facts,
+        presence_feed=fresh,
+        lists_feed=fresh,
+        tunnel_feeds={
+            index: fresh
+            for index, instance_facts in facts.items()
+            if instance_facts.kind is InstanceKind.PROXY
+        },
+    )

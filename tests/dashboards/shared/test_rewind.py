@@ -1,0 +1,149 @@
+"""`?at=`: what is a past moment, and pages and API that show one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from django.test import Client
+
+from dashboards.shared import rewind
+from dashboards.shared.rewind import MomentError, PastReader, add_at, format_at, parse_at
+from fleet.monitoring.history.past_table import NotRecordedError
+from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.reader import FakeReader
+
+#: 2023-11-14T22:13:20Z.
+AT = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("2023-11-14T22:13:20Z", AT),
+        ("2023-11-14T22:13:20.500Z", AT + 0.5),
+        ("2023-11-14T23:13:20+01:00", AT),
+        ("2023-11-14T23:13:20 01:00", AT),  # a plus that was not escaped
+        ("2023-11-14 22:13:20", AT),
+        ("2023-11-14T22:13:23Z", AT + 2),  # ahead by a clock that differs: the present
+    ],
+)
+def test_moments(text: str, expected: float | None) -> None:
+    """ISO 8601; without an offset, UTC."""
+    assert parse_at(text, AT + 2) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("yesterday", "Invalid time 'yesterday': write it like"),
+        ("0001-01-01T00:00:00+14:00", "Invalid time"),
+        ("2023-11-15T22:13:20Z", "2023-11-15T22:13:20Z is in the future"),
+    ],
+)
+def test_no_moments(text: str, sentence: str) -> None:
+    """The error says what to write."""
+    with pytest.raises(MomentError, match=sentence):
+        parse_at(text, AT)
+
+
+def test_links_stay_in_the_moment() -> None:
+    """To the millisecond, in front of other parameters or behind them; the present has none."""
+    assert parse_at(format_at(AT + 0.123), AT + 9) == AT + 0.123
+    assert add_at("/agents/?state=stranded", None) == "/agents/?state=stranded"
+    assert add_at("/map/", AT) == "/map/?at=2023-11-14T22%3A13%3A20.000Z"
+    assert add_at("/agents/?q=a", AT) == "/agents/?q=a&at=2023-11-14T22%3A13%3A20.000Z"
+
+
+def past_table() -> FleetTable:
+    """Return three agents of the past; the first one is stranded."""
+    states = [State.STRANDED, State.HEALTHY, State.HEALTHY]
+    return replace(FakeReader(states=states, as_of=AT).table("default", AT), is_past=True)
+
+
+def test_past_reader_has_what_pages_read() -> None:
+    """Counts, instances and agents of the table; an unknown agent is None."""
+    reader = PastReader(past_table())
+    summary = reader.summary("default", AT)
+    assert (summary.counts[State.STRANDED], summary.agent_count, summary.as_of) == (1, 3, AT)
+    assert [view.facts.name for view in reader.instances("default", AT)][:2] == ["auth-1", "auth-2"]
+    explanation = reader.explain("default", "id-0", AT)
+    assert explanation is not None
+    assert explanation.view.state is State.STRANDED
+    assert explanation.view.verdict.sentence.startswith("Recorded as stranded")
+    assert reader.explain("default", "nobody", AT) is None
+
+
+@pytest.fixture
+def past(monkeypatch: pytest.MonkeyPatch, fake_reader: FakeReader) -> None:
+    """Give the history one moment, beside a present in which every agent is healthy."""
+
+    def read(cluster: str, at: float, present: FleetTable) -> FleetTable:
+        if at < AT:
+            raise NotRecordedError(AT)
+        return past_table()
+
+    monkeypatch.setattr(rewind, "read_past_table", read)
+    monkeypatch.setattr(rewind, "_past_readers", rewind._PastReaders())
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("past")
+def test_pages_show_the_past_and_say_so(client: Client, person: MakeUser) -> None:
+    """Links stay in the past, nothing can be done from it, and no script fetches the present."""
+    client.force_login(person("admin"))
+    at = "2023-11-14T22:13:20Z"
+    page = client.get(f"/?at={at}").content.decode()
+    assert 'data-count="stranded">1<' in page
+    assert "This is the past: 2023-11-14 22:13:20 UTC." in page
+    assert "/agents/?state=stranded&amp;at=2023-11-14T22%3A13%3A20.000Z" in page
+    assert "Drain…" not in page
+    assert "fleet.js" not in page
+    agents = client.get(f"/agents/?state=stranded&at={at}").content.decode()
+    assert "<b>1</b> matching agent" in agents
+    assert "refresh.js" not in agents
+    agent = client.get(f"/agents/id-0/?at={at}").content.decode()
+    assert "Recorded as stranded" in agent
+    assert "Evidence" not in agent
+    assert "Retire agent" not in agent
+    assert "This is the past" not in client.get("/").content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("past")
+def test_api_answers_as_of_the_past(client: Client, person: MakeUser) -> None:
+    """Summary, list, agent and instances, with the moment as their time."""
+    client.force_login(person("viewer"))
+    at = "2023-11-14T22:13:20Z"
+    summary = json.loads(client.get(f"/api/v1/fleet/summary?at={at}").content)
+    assert (summary["counts"]["stranded"], summary["as_of"], summary["age_ms"]) == (1, at, 0)
+    agents = json.loads(client.get(f"/api/v1/agents?state=stranded&at={at}").content)
+    assert [agent["id"] for agent in agents["agents"]] == ["id-0"]
+    agent = json.loads(client.get(f"/api/v1/agents/id-0?at={at}").content)
+    assert agent["state"] == "stranded"
+    instances = json.loads(client.get(f"/api/v1/instances?at={at}").content)
+    assert len(instances["instances"]) == 4
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("past")
+@pytest.mark.parametrize("path", ["/", "/agents/", "/agents/id-0/", "/agents.csv", "/api/v1/agents"])
+@pytest.mark.parametrize(
+    ("at", "sentence"),
+    [
+        ("2023-11-14T22:13:19Z", "the history begins at 2023-11-14 22:13:20 UTC"),
+        ("soon", "Invalid time"),
+    ],
+)
+def test_moments_that_cannot_be_shown(
+    client: Client, person: MakeUser, path: str, at: str, sentence: str
+) -> None:
+    """400 and a sentence, on pages and in the API."""
+    client.force_login(person("viewer"))
+    response = client.get(path, {"at": at})
+    assert response.status_code == 400
+    assert sentence in response.content.decode()
