@@ -1,4 +1,4 @@
-"""`python -m tests.bench NAME [--quick] [--base FOLDER]`: run a bench; the last line is one JSON object.
+"""`python -m tests.bench NAME [--quick] [--base FOLDER] [--rows N]`: run a bench; the last line is one JSON object.
 
 docs/reference/benchmarks.md has them all.
 """
@@ -11,6 +11,7 @@ import inspect
 import pkgutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.bench.measure import BenchError, to_json_line, to_table
 
@@ -39,6 +40,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: does it run at all?")
     parser.add_argument("--list", action="store_true", help="list the benches")
     parser.add_argument("--base", type=Path, help="a checkout of another commit, measured in the same run")
+    parser.add_argument("--rows", type=int, help="rows of the history, for a smaller run")
     options = parser.parse_args(argv)
     if options.list or options.name is None:
         for name in names():
@@ -48,12 +50,16 @@ def main(argv: list[str]) -> int:
         print(f"no bench is called {options.name!r}: there are {', '.join(names())}", file=sys.stderr)
         return 2
     measure = importlib.import_module(f"tests.bench.{options.name}").run
-    compared = {} if options.base is None else {"base": options.base.resolve()}
-    if compared and "base" not in inspect.signature(measure).parameters:
-        print(f"the bench {options.name!r} compares with no other commit: leave --base out", file=sys.stderr)
-        return 2
+    parameters = inspect.signature(measure).parameters
+    extra: dict[str, Any] = {} if options.base is None else {"base": options.base.resolve()}
+    if options.rows is not None:
+        extra["rows"] = options.rows
+    for name, problem in (("base", "compares with no other commit"), ("rows", "has no rows to choose")):
+        if name in extra and name not in parameters:
+            print(f"the bench {options.name!r} {problem}: leave --{name} out", file=sys.stderr)
+            return 2
     try:
-        outcome = measure(quick=options.quick, **compared)
+        outcome = measure(quick=options.quick, **extra)
     except BenchError as error:
         print(f"bench {options.name}: {error}", file=sys.stderr)
         return 2
