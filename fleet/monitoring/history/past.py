@@ -92,43 +92,39 @@ def apply_changes(start: PastColumns, changes: Changes) -> PastColumns:
     columns.recovers_at[positions] = np.where(
         rows["recovers_after_ms"] == 0, 0.0, rows["at"] + rows["recovers_after_ms"] / 1000
     )
-    has_new_state = (rows["old"] != rows["new"]) | (columns.since[positions] == 0)
+    has_new_state = rows["old"] != rows["new"]
     columns.since[positions[has_new_state]] = rows["at"][has_new_state]
-    last_rows = np.full(len(columns.agents), -1, np.int64)
-    last_rows[positions] = np.arange(len(rows))
-    return replace(_with_proxies(columns, last_rows, changes), at=float(rows["at"][-1]))
+    # A state whose start is not recorded began with the first change; backwards, so that the first one stays.
+    first_moments = np.zeros(len(columns.agents))
+    first_moments[positions[::-1]] = rows["at"][::-1]
+    since = np.where(columns.since == 0, first_moments, columns.since)
+    return replace(_with_proxies(columns, positions, changes), at=float(rows["at"][-1]), since=since)
 
 
-def _with_proxies(columns: PastColumns, last_rows: npt.NDArray[np.int64], changes: Changes) -> PastColumns:
-    """Return the columns with the proxies of the last change of each agent; -1: the agent has no change."""
-    changed_positions = np.flatnonzero(last_rows >= 0)
-    packed = [changes.proxies[row] for row in last_rows[changed_positions].tolist()]
-    new_counts = np.array(
-        [NOT_RECORDED if proxies is None else len(proxies) // 4 for proxies in packed], np.int64
+def _with_proxies(columns: PastColumns, positions: npt.NDArray[np.intp], changes: Changes) -> PastColumns:
+    """Return the columns with the proxies of the last change of each agent; `positions`: agent of each change."""
+    row_counts = np.array(
+        [NOT_RECORDED if packed is None else len(packed) // 4 for packed in changes.proxies]
     )
-    new_keys = np.frombuffer(b"".join(proxies or b"" for proxies in packed), "<u4")
-    new_starts = np.cumsum(np.maximum(new_counts, 0)) - np.maximum(new_counts, 0)
-    has_entry = np.flatnonzero(new_counts > 0)
-    first_keys = new_keys[new_starts[has_entry]]
+    row_lengths = np.maximum(row_counts, 0)
+    row_starts = np.cumsum(row_lengths) - row_lengths
+    row_keys = np.frombuffer(b"".join(packed or b"" for packed in changes.proxies), "<u4")
+    # The block on the map is the first entry; a change that was recorded without proxies says nothing of it.
+    first_keys = np.zeros(len(row_counts), np.uint32)
+    first_keys[row_counts > 0] = row_keys[row_starts[row_counts > 0]]
     proxies = columns.proxies.copy()
-    # A change that was recorded without proxies says nothing of them.
-    proxies[changed_positions[new_counts == 0]] = 0
-    proxies[changed_positions[has_entry]] = first_keys & np.uint32(LAST_PROXY_BIT - 1)
-    is_last_proxy = first_keys >= LAST_PROXY_BIT
-    new_counts[has_entry[is_last_proxy]] = 0
+    is_recorded = row_counts >= 0
+    proxies[positions[is_recorded]] = first_keys[is_recorded] & np.uint32(LAST_PROXY_BIT - 1)
+    row_counts[first_keys >= LAST_PROXY_BIT] = 0
     tunnel_counts = columns.tunnel_counts.copy()
-    tunnel_counts[changed_positions] = new_counts
-    old_starts = np.cumsum(np.maximum(columns.tunnel_counts, 0)) - np.maximum(columns.tunnel_counts, 0)
-    sources = old_starts.astype(np.int64)
-    sources[changed_positions] = new_starts + len(columns.tunnel_proxies)
-    return replace(
-        columns,
-        proxies=proxies,
-        tunnel_counts=tunnel_counts,
-        tunnel_proxies=_gather_runs(
-            np.concatenate([columns.tunnel_proxies, new_keys]), sources, np.maximum(tunnel_counts, 0)
-        ),
+    tunnel_counts[positions] = row_counts
+    old_lengths = np.maximum(columns.tunnel_counts, 0).astype(np.int64)
+    sources = np.cumsum(old_lengths) - old_lengths
+    sources[positions] = row_starts + len(columns.tunnel_proxies)
+    tunnel_proxies = _gather_runs(
+        np.concatenate([columns.tunnel_proxies, row_keys]), sources, np.maximum(tunnel_counts, 0)
     )
+    return replace(columns, proxies=proxies, tunnel_counts=tunnel_counts, tunnel_proxies=tunnel_proxies)
 
 
 def _gather_runs(
