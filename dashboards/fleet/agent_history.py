@@ -123,14 +123,14 @@ def _describe_moves(change: AgentChange, earlier: AgentChange, name_of: Callable
     moves = []
     proxies, earlier_proxies = _proxy_keys_of(change), _proxy_keys_of(earlier)
     if proxies is not None and earlier_proxies is not None:
-        opened_names = _join_names([name_of(key) for key in proxies if key not in earlier_proxies])
-        ended_names = _join_names([name_of(key) for key in earlier_proxies if key not in proxies])
-        if opened_names and ended_names:
-            moves.append(f"moved from {ended_names} to {opened_names}")
-        elif opened_names:
-            moves.append(f"opened a tunnel to {opened_names}")
-        elif ended_names:
-            moves.append(f"lost its tunnel to {ended_names}")
+        opened = [name_of(key) for key in proxies if key not in earlier_proxies]
+        ended = [name_of(key) for key in earlier_proxies if key not in proxies]
+        if opened and ended:
+            moves.append(f"moved from {_join_names(ended)} to {_join_names(opened)}")
+        elif opened:
+            moves.append(f"opened {'tunnels' if len(opened) > 1 else 'a tunnel'} to {_join_names(opened)}")
+        elif ended:
+            moves.append(f"lost its {'tunnels' if len(ended) > 1 else 'tunnel'} to {_join_names(ended)}")
     if change.auth and earlier.auth is not None and change.auth != earlier.auth:
         new_name = name_of(change.auth)
         moves.append(
@@ -142,5 +142,5 @@ def _describe_moves(change: AgentChange, earlier: AgentChange, name_of: Callable
 
 
 def _join_names(names: Sequence[str]) -> str:
-    *head, last = sorted(names, key=natural_sort_key) or [""]
+    *head, last = sorted(names, key=natural_sort_key)
     return f"{', '.join(head)} and {last}" if head else last

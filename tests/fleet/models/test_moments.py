@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from django.db import connection
-from django.db.models import DateTimeField
+from django.db.models import DateTimeField, Min
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.models.alerting import Silence
+from fleet.models.history import AgentChange
 from fleet.models.moments import to_moment, to_seconds
+from fleet.vocabulary.verdicts import State
+from tests.fakes.history_rows import create_agent_change
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: A moment whose seconds have more digits than a microsecond.
@@ -53,3 +56,19 @@ def test_the_database_holds_dates_and_the_model_seconds() -> None:
     for ends_at in (silence.ends_at, row.ends_at):
         assert Silence.objects.filter(pk=row.pk, ends_at=ends_at).update(expiry_notified=True)
     assert not Silence.objects.filter(ends_at=row.ends_at + 1e-6).exists()
+
+
+@pytest.mark.django_db
+def test_compact_seconds_are_kept_to_the_millisecond() -> None:
+    """On both databases alike, also in filters and in the oldest of them; none is none."""
+    for at in (_NOW, _NOW + 1):
+        create_agent_change("a", at, State.HEALTHY, State.STRANDED)
+    assert AgentChange.objects.filter(at=_NOW).get().at == round(_NOW, 3)
+    assert AgentChange.objects.filter(at__gt=_NOW + 0.001, at__lte=_NOW + 1).count() == 1
+    assert AgentChange.objects.aggregate(oldest=Min("at"))["oldest"] == round(_NOW, 3)
+    assert AgentChange.objects.filter(agent=0).aggregate(oldest=Min("at"))["oldest"] is None
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT at FROM fleet_agentchange ORDER BY at")
+        stored = cursor.fetchone()[0]
+    is_sqlite = connection.vendor == "sqlite"
+    assert stored == (round(_NOW * 1000) if is_sqlite else to_moment(round(_NOW, 3)))

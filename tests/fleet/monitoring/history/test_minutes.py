@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.history import FleetMinute
+from fleet.monitoring.history import minutes
+from fleet.monitoring.history.minutes import (
+    count_changes_since,
+    downsample,
+    read_groups,
+    read_minutes,
+    save_minutes,
+)
+from fleet.monitoring.state.outbox import AGENT_CHANGE, GROUP_COUNT, GroupKind, RoundChanges
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
+
+pytestmark = pytest.mark.django_db
+
+#: Start of an hour.
+START = 1_700_006_400.0
+DAY = 86400.0
+#: Instance 2 has the key 22.
+KEYS = np.zeros(0x1_0000, np.int64)
+KEYS[2], KEYS[BACKEND_CAUSE] = 22, -1
+
+
+@pytest.fixture(autouse=True)
+def _cluster() -> None:
+    ensure_default_cluster()
+
+
+def _round(
+    at: float,
+    stranded: int,
+    *,
+    groups: Sequence[tuple[int, int, int, int]] | None = None,
+    change_count: int = 0,
+) -> RoundChanges:
+    counts = np.zeros(len(State), np.uint32)
+    counts[State.STRANDED], counts[State.HEALTHY] = stranded, 9
+    return RoundChanges(
+        1,
+        at,
+        agent_changes=np.zeros(change_count, AGENT_CHANGE),
+        state_counts=counts,
+        group_counts=None if groups is None else np.array(groups, GROUP_COUNT),
+    )
+
+
+def test_minute_has_the_counts_of_its_first_round_and_the_maxima_of_all() -> None:
+    """Also of rounds that are written later; a repeated round changes no count of agents."""
+    first = _round(START + 2, 1, groups=[(GroupKind.PROXY, State.HEALTHY, 2, 9)])
+    assert save_minutes("default", [first, _round(START + 7, 4, change_count=3)], KEYS)
+    assert not save_minutes("default", [_round(START + 59, 2, change_count=2)], KEYS)
+    assert save_minutes("default", [first], KEYS)
+    (counts,) = read_minutes("default", START, START + 60)
+    assert (counts.at, counts.resolution) == (START, 60)
+    assert (counts.states[State.STRANDED], counts.states[State.HEALTHY], counts.stranded_peak) == (1, 9, 4)
+    assert count_changes_since(START + 30) == 5
+
+
+def test_groups_have_keys_of_instances() -> None:
+    """By kind; the backend is a cause, and no instance has the key 0."""
+    groups = [
+        (GroupKind.PROXY, State.HEALTHY, 2, 9),
+        (GroupKind.CAUSE, State.STRANDED, BACKEND_CAUSE, 1),
+        (GroupKind.CAUSE, State.HEALTHY, 0xFFFF, 8),
+    ]
+    save_minutes("default", [_round(START, 1, groups=groups)], KEYS)
+    ((at, rows),) = read_groups("default", GroupKind.CAUSE, START, START + 60)
+    assert at == START
+    assert rows[["state", "instance", "count"]].tolist() == [(State.STRANDED, -1, 1), (State.HEALTHY, 0, 8)]
+    assert [len(rows) for _, rows in read_groups("default", GroupKind.AUTH, START, START + 60)] == [0]
+
+
+def test_minute_without_agents_is_recorded() -> None:
+    """A gap means that there is no data."""
+    save_minutes("default", [_round(START, 0, groups=[])], KEYS)
+    assert len(read_minutes("default", START, START + 1)) == 1
+    assert read_minutes("default", START + 60, START + 120) == []
+
+
+@pytest.mark.parametrize("row_limit", [2000, 12])
+def test_old_rows_become_coarser(row_limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 minutes after a week and an hour after 30 days: the last counts, the highest maxima; also in small batches."""
+    monkeypatch.setattr(minutes, "_ROW_LIMIT", row_limit)
+    Cluster.objects.create(id="other", name="Other")
+    for minute in range(25):
+        for cluster in ("default", "other"):
+            save_minutes(cluster, [_round(START + minute * 60, minute % 7, groups=[], change_count=1)], KEYS)
+    assert downsample(START + 7 * DAY + 600) == 20
+    rows = read_minutes("default", START, START + DAY)
+    assert [(row.at - START, row.resolution) for row in rows] == [
+        (0, 600),
+        *((m * 60, 60) for m in range(10, 25)),
+    ]
+    assert (rows[0].states[State.STRANDED], rows[0].stranded_peak) == (9 % 7, 6)
+    downsample(START + 31 * DAY)
+    (row,) = read_minutes("other", START, START + DAY)
+    assert (row.resolution, row.states[State.STRANDED], row.stranded_peak) == (3600, 24 % 7, 6)
+    assert FleetMinute.objects.get(cluster="other").change_count == 25
+    assert downsample(START + 31 * DAY) == 0
