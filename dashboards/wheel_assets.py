@@ -9,15 +9,7 @@ from typing import Any
 
 from django.contrib.staticfiles.finders import BaseFinder
 from django.core.files.storage import FileSystemStorage
-from servestatic.storage import CompressedManifestStaticFilesStorage
 from typing_extensions import override
-
-
-class CollectedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc] # servestatic is untyped
-    """Hashes the names in imports of scripts too, so that a new page never runs an old module."""
-
-    support_js_module_import_aggregation = True
-
 
 #: The full bundle draws heatmaps without 'unsafe-eval' (only scattergl needs it).
 BUNDLE = "plotly.min.js"
@@ -32,7 +24,7 @@ class PlotlyFinder(BaseFinder):
         assert spec is not None, "plotly is a dependency"
         assert spec.origin is not None, "plotly is a regular package"
         self.storage = FileSystemStorage(location=Path(spec.origin).parent / "package_data")
-        self.storage.prefix = "plotly"  # type: ignore[attr-defined] # collectstatic and ServeStatic read it
+        self.storage.prefix = "plotly"  # type: ignore[attr-defined] # dashboards.static_assets reads it
 
     @override
     def find(self, path: str, find_all: bool = False, **_: Any) -> Any:
@@ -44,5 +36,5 @@ class PlotlyFinder(BaseFinder):
 
     @override
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
-        """Yield the bundle, for collectstatic and ServeStatic."""
+        """Yield the bundle, for dashboards.static_assets."""
         yield BUNDLE, self.storage

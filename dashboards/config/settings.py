@@ -91,7 +91,6 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "servestatic",
     "django.contrib.staticfiles",
     "channels",
     "csp",
@@ -107,7 +106,8 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "servestatic.middleware.ServeStaticMiddleware",
+    "dashboards.static_assets.serve_static_assets",
+    "dashboards.compression.CompressionMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -248,26 +248,16 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 
-# Static files come directly from the installed packages (no copies, no CDN) or, with REFLOAT_STATIC_COLLECTED, from
-# STATIC_ROOT, compressed and with hashed names, as written by `collectstatic`.
-REFLOAT_STATIC_COLLECTED = env.switch("REFLOAT_STATIC_COLLECTED")
+# Static files come directly from the installed packages: no copies, no CDN.
 STATIC_URL = "/static/"
-STATIC_ROOT = REFLOAT_HOME / "static"
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "dashboards.wheel_assets.PlotlyFinder",
 ]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {
-        "BACKEND": "dashboards.wheel_assets.CollectedStorage"
-        if REFLOAT_STATIC_COLLECTED
-        else "django.contrib.staticfiles.storage.StaticFilesStorage",
-    },
+    "staticfiles": {"BACKEND": "dashboards.static_assets.HashedStorage"},
 }
-SERVESTATIC_USE_FINDERS = not REFLOAT_STATIC_COLLECTED
-SERVESTATIC_USE_MANIFEST = REFLOAT_STATIC_COLLECTED
-SERVESTATIC_ALLOW_ALL_ORIGINS = False
 
 # Sign-in: django-allauth with a second factor. An admin or the first OpenID Connect sign-in creates accounts.
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]

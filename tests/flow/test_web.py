@@ -78,6 +78,14 @@ async def _summary(http: aiohttp.ClientSession, headers: dict[str, str]) -> int:
 
 async def test_static_files_and_pages(console: Console, http: aiohttp.ClientSession) -> None:
     """One process serves the bundle out of the wheel, the sign-in page, and the API to a token."""
+    async with http.get("/accounts/login/", headers={"Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        script = re.search(r'src="(/static/[0-9a-f]{16}/dashboards/js/page.js)"', await answer.text())
+    assert script is not None
+    async with http.get(script[1]) as answer:
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert "export function" in await answer.text()
     async with http.get("/static/plotly/plotly.min.js") as answer:
         assert answer.status == 200
         assert len(await answer.read()) > 1_000_000
@@ -87,6 +95,16 @@ async def test_static_files_and_pages(console: Console, http: aiohttp.ClientSess
         "/api/v1/fleet/summary", headers={"Authorization": f"Bearer {console.token}"}
     ) as answer:
         assert (await answer.json())["counts"]["stranded"] == 1
+
+
+async def test_export_is_one_compressed_file(console: Console, http: aiohttp.ClientSession) -> None:
+    """The response is streamed, and a browser reads only the first file of a gzip response."""
+    await _sign_in(http)
+    async with http.get("/agents.csv", headers={"Accept-Encoding": "identity"}) as answer:
+        plain = await answer.read()
+    async with http.get("/agents.csv", headers={"Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert await answer.read() == plain
 
 
 async def test_sign_out_ends_the_socket(console: Console, http: aiohttp.ClientSession) -> None:

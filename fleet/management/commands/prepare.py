@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
-from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from typing_extensions import override
 
@@ -14,9 +12,9 @@ from fleet.management.console_processes import exit_on_error
 
 
 class Command(BaseCommand):
-    """Check the settings, migrate the database, create the default cluster, collect static files."""
+    """Check the settings, migrate the database, and create the default cluster."""
 
-    help = "Check the settings, migrate the database, create the default cluster, and collect static files."
+    help = "Check the settings, migrate the database, and create the default cluster."
     requires_system_checks = ()  # `handle` runs the checks, and reports problems on one line
     requires_migrations_checks = False
 
@@ -25,6 +23,4 @@ class Command(BaseCommand):
         with exit_on_error():
             startup_checks.check_settings()
             startup_checks.prepare_database()
-        if settings.REFLOAT_STATIC_COLLECTED:
-            call_command("collectstatic", interactive=False, verbosity=0)
         self.stdout.write("ready to start")
