@@ -77,7 +77,7 @@ async def test_stream_is_one_gzip_file() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", ["/", "/agents/", "/api/v1/agents", "/map/layout.json", "/metrics"])
+@pytest.mark.parametrize("path", ["/", "/agents/", "/api/v1/agents", "/metrics"])
 def test_pages_and_api_are_compressed(
     client: Client, fake_reader: FakeReader, person: MakeUser, path: str
 ) -> None:
