@@ -23,7 +23,7 @@ def test_equal_values_of_several_enums_have_one_tone() -> None:
 
 def test_style_sheet_reads_what_tones_set() -> None:
     """A custom property that no rule reads would leave tags as they are."""
-    sheet = (ROOT / "dashboards/static/dashboards/css/changes.css").read_text()
+    sheet = (ROOT / "dashboards/static/dashboards/css/parts.css").read_text()
     names = {part.partition(":")[0] for tone in Tone for part in tone.value.split("; ")}
     assert names == {"--edge", "--ground", "--dash", "--weight", "--word"}
     assert all(f"var({name}," in sheet for name in names)
