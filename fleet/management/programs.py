@@ -31,6 +31,7 @@ def create_web_program(host: str, port: int) -> Program:
             *("--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "3", "--no-server-header"),
             # Limits for unauthenticated clients: size and time of a request, size of a frame.
             *("--http", "fleet.transport.bounded_http:BoundedProtocol", "--ws-max-size", "4096"),
+            *("--ws", "fleet.transport.bounded_websocket:BoundedWebSocketProtocol"),
             # Trusted proxies are those of REFLOAT_TRUSTED_PROXIES, not every client on this machine.
             "--no-proxy-headers",
         ),
