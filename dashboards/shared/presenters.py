@@ -14,6 +14,7 @@ from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.protocol.destination.health import Health
 from fleet.protocol.durations import format_exact, format_readable
+from fleet.vocabulary import error_texts
 from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.numbers import SECONDS_UNIT, TypedDuration, ranges_of
@@ -75,6 +76,8 @@ class InstanceCard:
     unhealthy_counts: Counts
     #: Why its destination health is degraded or worse; empty if its state shows that already, or it is healthy.
     health_sentence: str
+    #: Original text of the last failed attempt while it does not respond, up to 300 characters; otherwise empty.
+    error_details: str
     #: Reason for draining; None if it does not drain.
     draining_reason: str | None
     #: Group and generation of a proxy, `blue 3`; empty if it reports none.
@@ -358,10 +361,15 @@ def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -
             (state, n) for state, n in order_counts(view.counts) if n and state is not State.HEALTHY
         ),
         health_sentence=view.health_sentence if view.state not in SICK_STATES else "",
+        error_details=_error_details_of(view),
         draining_reason=None if view.drain_request is None else view.drain_request.reason,
         heartbeat_path=_describe_heartbeat_path(view, names),
         generation=format_generation(facts),
     )
+
+
+def _error_details_of(view: InstanceView) -> str:
+    return error_texts.error_details(view.facts.last_error) if view.state is InstanceState.SILENT else ""
 
 
 def shown_state_of(view: InstanceView) -> ShownInstanceState:

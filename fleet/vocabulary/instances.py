@@ -180,6 +180,11 @@ class InstanceFacts(Poll):
     #: does not count. None: `expires_at` counts as it is.
     listed_at: float | None = None
 
+    @property
+    def last_error(self) -> str:
+        """Original text of the newest error of the last two attempts; empty if both succeeded."""
+        return next((attempt.error for attempt in self.attempts if attempt.error), "")
+
 
 def poll_fields_of(poll: Poll) -> dict[str, Any]:
     """Return the poll fields of a poll or of facts, by name."""

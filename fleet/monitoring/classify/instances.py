@@ -6,6 +6,7 @@ Destination health (the Degraded state machine) is separate and never delays thi
 from __future__ import annotations
 
 from fleet.monitoring.evidence import Timing
+from fleet.vocabulary.error_texts import summarize_error
 from fleet.vocabulary.instances import InstanceFacts, InstanceState, ServingStatus
 
 READY_CODE = 200
@@ -86,7 +87,7 @@ def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float, ca
     if state is InstanceState.GONE:
         return f"{name} was deregistered."
     if state is InstanceState.SILENT:
-        error = next((attempt.error for attempt in facts.attempts if attempt.error), "")
+        error = summarize_error(facts.last_error)
         return f"{name} is not responding: the last two attempts failed" + (f" ({error})." if error else ".")
     if state is InstanceState.EXPIRED:
         return f"{name} has expired: {cause_clause or 'its heartbeat did not reach the backend in time'}."

@@ -13,7 +13,7 @@ import grpc.aio
 _UNREACHABLE_CODES = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
-_MAX_DETAILS_LENGTH = 200
+_MAX_DETAILS_LENGTH = 300
 
 
 class SourceError(Exception):

@@ -11,3 +11,35 @@ from django.template import engines
 )
 def test_durations_have_units(seconds: float | None, text: str) -> None:
     assert engines["django"].from_string("{{ seconds|duration }}").render({"seconds": seconds}) == text
+
+
+_REFUSED = "unavailable: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: Connection refused"
+
+_DETAILS = '<details class="error-details"><summary>Details</summary><code>'
+_END = "</code></details>"
+
+
+@pytest.mark.parametrize(
+    ("context", "html"),
+    [
+        ({"text": "draining"}, "draining"),
+        ({"text": None}, ""),
+        (
+            {"text": f"No <answer> ({_REFUSED})."},
+            f"No &lt;answer&gt; (connection refused). {_DETAILS}No &lt;answer&gt; ({_REFUSED}).{_END}",
+        ),
+        (
+            {"text": "proxy-1 is silent.", "original": _REFUSED, "id": "error-1"},
+            "proxy-1 is silent. " + _DETAILS.replace(">", ' id="error-1">', 1) + _REFUSED + _END,
+        ),
+    ],
+)
+def test_error_texts_are_short_with_the_original_behind_details(context: dict[str, str], html: str) -> None:
+    """Escaped, and without details where there is nothing to add."""
+    assert engines["django"].get_template("_error.html").render(context) == html
+
+
+def test_original_of_an_error_is_capped() -> None:
+    """A library may write kilobytes."""
+    html = engines["django"].get_template("_error.html").render({"text": _REFUSED + "!" * 5000})
+    assert 300 < len(html) < 600
