@@ -14,7 +14,7 @@ _LIBRARY_TEXT = re.compile(
     r"(?:\b(?:unavailable|unknown|internal|cancelled): )?"
     r"(?:failed to connect to|dns resolution failed|cannot connect to host|connections to all backends failing"
     r"|ipv[46]:|unix:|recvmsg:|sendmsg:|socket closed|goaway|keepalive watchdog|ping timeout|stream removed"
-    r"|tcp handshaker|end of tcp stream|ssl_error|ssl handshak|handshaker).*?(?=\)?\.?$)",
+    r"|tcp handshaker|end of tcp stream|ssl_error|ssl handshak|handshaker).*$",
     re.IGNORECASE | re.DOTALL,
 )
 #: What is wrong, by words in a library's text; the first match wins.
@@ -40,7 +40,7 @@ def summarize_error(text: str) -> str:
 
     A text without one stays as it is, up to 160 characters.
     """
-    summary = _LIBRARY_TEXT.sub(lambda match: _words_of(match[0]), text, count=1)
+    summary = _LIBRARY_TEXT.sub(lambda match: _words_of(match[0]) + _sentence_end_of(match[0]), text, count=1)
     return summary if len(summary) <= _MAX_SUMMARY_LENGTH else f"{summary[: _MAX_SUMMARY_LENGTH - 1]}…"
 
 
@@ -53,3 +53,11 @@ def error_details(text: str) -> str:
 
 def _words_of(library_text: str) -> str:
     return next((words for pattern, words in _CAUSES if pattern.search(library_text)), "connection failed")
+
+
+def _sentence_end_of(library_text: str) -> str:
+    """Return the end of the sentence around a library's text: a parenthesis that the text did not open, a full stop."""
+    stop = "." if library_text.endswith(".") else ""
+    is_closed = library_text.removesuffix(".").endswith(")")
+    closes_sentence = is_closed and library_text.count(")") > library_text.count("(")
+    return f"){stop}" if closes_sentence else stop

@@ -17,6 +17,8 @@ REFUSED = (
         (REFUSED.removeprefix("unavailable: "), "connection refused"),
         (f"proxy-1 is not responding ({REFUSED}).", "proxy-1 is not responding (connection refused)."),
         (f"127.0.0.1:4000: {REFUSED}", "127.0.0.1:4000: connection refused"),
+        (f"{REFUSED} (111)", "connection refused"),
+        (f"proxy-1 is not responding ({REFUSED} (111)).", "proxy-1 is not responding (connection refused)."),
         ("unavailable: Socket closed", "connection closed"),
         ("unavailable: recvmsg:Connection reset by peer", "connection closed"),
         ("unavailable: GOAWAY received; Error code: 2; Debug Text: max_age", "connection closed"),
