@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from fleet import lease
 from fleet.alerts import digest, notifications, store
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
+from fleet.alerts.evidence_copies import EvidenceCopies
 from fleet.alerts.facts import (
     AffectedGroupCache,
     ClusterFacts,
@@ -31,12 +33,14 @@ from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receiver
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE_SECONDS, Silence, find_active_silences
 from fleet.alerts.steady_state import SteadyState, steady_state_of
+from fleet.isolation import isolate_errors
 from fleet.models import alerting
 from fleet.models import incidents as incident_models
 from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_moment
 from fleet.monitoring.state import StateError
 from fleet.monitoring.state.reader import Reader
+from fleet.monitoring.state.tables import NEWER_EVIDENCE_SENTENCE
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import (
     Incident,
@@ -110,9 +114,10 @@ class Evaluator:
         self._versions_by_cluster: dict[str, Mapping[str, tuple[str, str]]] = {}
         self._digest_checked_at: dict[str, float] = {}
         self._label_mask_cache: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
-        self._facts_cache: dict[str, tuple[tuple[object, ...], ClusterFacts]] = {}
+        self._facts_cache: dict[str, tuple[tuple[object, ...], ClusterFacts, FleetTable]] = {}
         self._group_caches: dict[str, AffectedGroupCache] = {}
         self._cluster_incidents: dict[str, _ClusterIncidents] = {}
+        self._evidence_copies: dict[str, EvidenceCopies] = {}
         self._leases: dict[str, ClusterLease] = {}
         self._open_counts: dict[str, Mapping[str, int]] = {}
 
@@ -128,12 +133,17 @@ class Evaluator:
         )
         facts = self.gather_facts(cluster, now, active_silences)
         cluster_incidents = self._load_incidents(cluster)
+        copies = self._evidence_copies.setdefault(cluster, EvidenceCopies())
         steady_state = cluster_incidents.steady_state
-        if steady_state is not None and steady_state.applies_to(
-            facts,
-            rules,
-            active_silences,
-            store.read_routes(cluster) if steady_state.routes is not None else None,
+        if (
+            steady_state is not None
+            and steady_state.applies_to(
+                facts,
+                rules,
+                active_silences,
+                store.read_routes(cluster) if steady_state.routes is not None else None,
+            )
+            and not copies.has_due_write(cluster_incidents.incidents, now)
         ):
             with self._fenced_transaction(cluster, now, started_at):
                 self._record_versions_and_digests(cluster, facts, now)
@@ -148,6 +158,8 @@ class Evaluator:
             active_silences,
             lambda key: store.read_previous_incident(cluster, key),
         )
+        if facts.is_fresh:
+            self._copy_evidence(cluster, outcome, incident_rows)
         can_escalate = _can_escalate(outcome)
         routes = store.read_routes(cluster) if outcome.notifications or can_escalate else ()
         _escalate_incidents(outcome, routes, now)
@@ -160,11 +172,16 @@ class Evaluator:
                 outcome.timeline_entries,
                 cluster_incidents.incidents,
             )
+            ended_incidents = [
+                incident for incident in outcome.changed_incidents if incident.state is IncidentState.RESOLVED
+            ]
+            saved_keys = copies.save((*outcome.incidents.values(), *ended_incidents), incident_rows, now)
             for notification in outcome.notifications:
                 self._enqueue_notification(
                     notification, incident_rows[notification.incident.key], routes, rules, now
                 )
             self._record_versions_and_digests(cluster, facts, now)
+        copies.mark_saved(saved_keys, outcome.incidents, now)
         update = self._make_live_update(cluster, outcome, incident_rows)
         unresolved_rows = {key: incident_rows[key] for key in outcome.incidents}
         self._cluster_incidents[cluster] = _ClusterIncidents(
@@ -174,6 +191,16 @@ class Evaluator:
             steady_state_of(outcome, facts, rules, active_silences, routes if can_escalate else None),
         )
         return update
+
+    def _copy_evidence(
+        self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, incident_models.Incident]
+    ) -> None:
+        """Copy the affected agents of the incidents that have grown. A fault here must not delay an alert."""
+        table = self._facts_cache[cluster][2]
+        copies = self._evidence_copies[cluster]
+        with isolate_errors("the evidence of incidents could not be copied"):
+            copies.load_marks(incident_rows)
+            copies.take(outcome.incidents.values(), table, partial(_describe_verdict, self._reader, table))
 
     def _load_incidents(self, cluster: str) -> _ClusterIncidents:
         """Return the unresolved incidents: those of the last evaluation, unless somebody changed one since."""
@@ -226,6 +253,7 @@ class Evaluator:
                     drifted_instances,
                     group_cache,
                 ),
+                table,
             )
             self._facts_cache[cluster] = cache_entry
         return replace(cache_entry[1], now=now)
@@ -319,6 +347,12 @@ class Evaluator:
         return LiveUpdate(
             cluster, open_counts, notifications.subject_of(worst_notification), severity, row.pk
         )
+
+
+def _describe_verdict(reader: Reader, table: FleetTable, index: int) -> str:
+    """Return why an agent has its state; empty if the evidence has changed since."""
+    sentence = reader.agent(table, index).verdict.sentence
+    return "" if sentence == NEWER_EVIDENCE_SENTENCE else sentence
 
 
 def _mark_unreceived(

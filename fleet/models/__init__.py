@@ -18,7 +18,7 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster, ClusterLease, ensure_default_cluster
 from fleet.models.drains import Drain
 from fleet.models.history import AgentChange, FleetMinute, InstanceChange, Keyframe
-from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.incidents import Incident, IncidentEvent, IncidentEvidence
 from fleet.models.inventory import Agent, Instance
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.models.tokens import ApiToken
@@ -44,6 +44,7 @@ __all__ = [
     "FleetMinute",
     "Incident",
     "IncidentEvent",
+    "IncidentEvidence",
     "Instance",
     "InstanceChange",
     "Keyframe",

@@ -116,3 +116,27 @@ class IncidentEvent(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.incident_id}: {self.kind}"
+
+
+class IncidentEvidence(models.Model):
+    """The affected agents of an incident when most agents were affected: `fleet.alerts.evidence`.
+
+    A row of its own, so that lists of incidents do not read it. It is deleted with its incident.
+    """
+
+    incident = models.OneToOneField(
+        Incident, on_delete=models.CASCADE, primary_key=True, related_name="evidence"
+    )
+    #: Time of the poll that the copy shows.
+    taken_at = SecondsField()
+    affected_count = models.PositiveIntegerField()
+    stranded_count = models.PositiveIntegerField()
+    #: Result of `evidence.pack_evidence`.
+    content = models.BinaryField()
+
+    class Meta:
+        default_permissions = ()
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.incident_id}: {self.affected_count} agents"

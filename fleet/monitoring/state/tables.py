@@ -29,7 +29,7 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery,
 _STALE_SENTENCE = (
     "Refloat has no recent data about this agent: no poll of the whole fleet has finished recently."
 )
-_NEWER_EVIDENCE_SENTENCE = (
+NEWER_EVIDENCE_SENTENCE = (
     "Newer evidence has come in since the last round concluded this; the next one will tell."
 )
 
@@ -209,7 +209,7 @@ def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, 
         sentence = (
             verdict.sentence
             if (verdict.state, verdict.reason) == (state, reason)
-            else _NEWER_EVIDENCE_SENTENCE
+            else NEWER_EVIDENCE_SENTENCE
         )
     return Verdict(
         state=state,
