@@ -143,7 +143,7 @@ class Evaluator:
                 active_silences,
                 store.read_routes(cluster) if steady_state.routes is not None else None,
             )
-            and not copies.has_due_write(cluster_incidents.incidents, now)
+            and not copies.is_evaluation_due(cluster_incidents.incidents, now)
         ):
             with self._fenced_transaction(cluster, now, started_at):
                 self._record_versions_and_digests(cluster, facts, now)

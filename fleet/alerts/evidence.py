@@ -127,17 +127,24 @@ def is_copy_due(incident: Incident, newest_mark: CopyMark | None, as_of: float) 
     )
 
 
-def copy_evidence(table: FleetTable, affected: Indices, describe: Callable[[int], str]) -> Evidence:
+def copy_evidence(
+    table: FleetTable,
+    affected: Indices,
+    describe: Callable[[int], str],
+    agent_count_by_pair: Mapping[tuple[int, int], int] | None = None,
+) -> Evidence:
     """Return a copy of the agents at the indices `affected` of a table with a time (`as_of`).
 
     `describe` returns the explanation of the verdict of the agent at an index; empty if it has none.
+    `agent_count_by_pair`: result of `count_agents_by_pair`, for several copies of one table.
     """
     is_stranded = table.verdicts["state"][affected] == State.STRANDED
     copied = affected[np.argsort(~is_stranded, kind="stable")][:MAX_AGENTS]
     rows = _copy_rows(table, copied)
     rows["sentence"], sentences = _describe_rows(rows, copied, describe)
     positions = copied.tolist()
-    agent_count_by_pair = count_agents_by_pair(table)
+    if agent_count_by_pair is None:
+        agent_count_by_pair = count_agents_by_pair(table)
     named_indices = {
         int(index)
         for field in ("cause", "auth", "proxies", "home_proxy", "last_auth")

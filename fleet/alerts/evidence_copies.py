@@ -11,11 +11,12 @@ from fleet.alerts.evidence import (
     CopyMark,
     Evidence,
     copy_evidence,
+    count_agents_by_pair,
     is_copy_due,
     pack_evidence,
     unpack_evidence,
 )
-from fleet.alerts.facts import affected_agents_of
+from fleet.alerts.facts import AffectedAgents
 from fleet.models.incidents import Incident as IncidentRow
 from fleet.models.incidents import IncidentEvidence
 from fleet.monitoring.views import FleetTable
@@ -36,6 +37,8 @@ class EvidenceCopies:
         self._saved_at: dict[str, float] = {}
         #: Ids of the incidents whose stored copy was looked up.
         self._loaded_ids: set[int] = set()
+        #: Incidents were left for the next evaluation.
+        self._has_remaining = False
 
     def load_marks(self, rows_by_key: Mapping[str, IncidentRow]) -> None:
         """Read the size of the stored copies of incidents that this process has not copied itself."""
@@ -55,18 +58,24 @@ class EvidenceCopies:
         due = [
             incident for incident in incidents if is_copy_due(incident, self._marks.get(incident.key), as_of)
         ]
+        self._has_remaining = len(due) > _MAX_COPIES
+        if not due:
+            return
         due.sort(key=lambda incident: -incident.affected_count)
+        affected_agents, agent_count_by_pair = AffectedAgents(table), count_agents_by_pair(table)
         for incident in due[:_MAX_COPIES]:
-            affected = affected_agents_of(table, incident.key)
+            affected = affected_agents.indices_of(incident.key)
             if not len(affected):
                 continue
-            evidence = copy_evidence(table, affected, describe)
+            evidence = copy_evidence(table, affected, describe, agent_count_by_pair)
             self._marks[incident.key] = evidence.mark
             self._unsaved[incident.key] = evidence
 
-    def has_due_write(self, incidents: Mapping[str, Incident], now: float) -> bool:
-        """Return whether a copy of one of these incidents should be written now."""
-        return any(self._is_write_due(incident, now) for incident in incidents.values())
+    def is_evaluation_due(self, incidents: Mapping[str, Incident], now: float) -> bool:
+        """Return whether a copy of one of these incidents should be taken or written now."""
+        return self._has_remaining or any(
+            self._is_write_due(incident, now) for incident in incidents.values()
+        )
 
     def save(
         self, incidents: Iterable[Incident], rows_by_key: Mapping[str, IncidentRow], now: float

@@ -2,15 +2,23 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from django.db import IntegrityError
 
 from fleet.alerts.alerting_loops import prune
 from fleet.alerts.evaluator import Evaluator
 from fleet.alerts.evidence import EvidenceError
-from fleet.alerts.evidence_copies import read_copy_mark, read_evidence
+from fleet.alerts.evidence_copies import EvidenceCopies, read_copy_mark, read_evidence
+from fleet.alerts.facts import AffectedAgents
 from fleet.models.incidents import Incident, IncidentEvidence
 from fleet.monitoring.state.reader import Reader
+from fleet.vocabulary import incidents as incident_values
+from fleet.vocabulary.incidents import IncidentState
+from fleet.vocabulary.verdicts import State
+from tests.fakes.alerting import AUTH, BACKEND, PROXY
+from tests.fakes.reader import FakeReader
 from tests.fleet.alerts.test_evaluator import EvaluatorScenario
 
 pytestmark = pytest.mark.django_db
@@ -111,3 +119,24 @@ def test_incident_has_one_copy() -> None:
         IncidentEvidence.objects.create(
             incident_id=stored.incident_id, taken_at=1.0, affected_count=1, stranded_count=1, content=b""
         )
+
+
+def test_copies_that_an_evaluation_left_are_taken_by_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nothing else changes meanwhile."""
+    monkeypatch.setattr("fleet.alerts.evidence_copies._MAX_COPIES", 1)
+    incidents = [
+        incident_values.Incident("default", cause, 1, IncidentState.PENDING, 1.0, affected_count=1)
+        for cause in (PROXY, AUTH, BACKEND)
+    ]
+    table = FakeReader([State.HEALTHY] * 4, as_of=1.0).table("default", 1.0)
+    copies, copied_keys = EvidenceCopies(), []
+
+    def copy(_: AffectedAgents, key: str) -> npt.NDArray[np.intp]:
+        copied_keys.append(key)
+        return np.array([0])
+
+    monkeypatch.setattr(AffectedAgents, "indices_of", copy)
+    for _ in incidents:
+        copies.take(incidents, table, str)
+    assert copied_keys == [incident.key for incident in incidents]
+    assert not copies.is_evaluation_due({}, 1.0)
