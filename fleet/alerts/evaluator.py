@@ -135,18 +135,19 @@ class Evaluator:
         cluster_incidents = self._load_incidents(cluster)
         copies = self._evidence_copies.setdefault(cluster, EvidenceCopies())
         steady_state = cluster_incidents.steady_state
-        if (
-            steady_state is not None
-            and steady_state.applies_to(
-                facts,
-                rules,
-                active_silences,
-                store.read_routes(cluster) if steady_state.routes is not None else None,
-            )
-            and not copies.is_evaluation_due(cluster_incidents.incidents, now)
+        if steady_state is not None and steady_state.applies_to(
+            facts,
+            rules,
+            active_silences,
+            store.read_routes(cluster) if steady_state.routes is not None else None,
         ):
+            unchanged_incidents, incident_rows = cluster_incidents.incidents, cluster_incidents.rows_by_key
+            if copies.has_remaining:
+                self._copy_evidence(cluster, unchanged_incidents.values(), incident_rows)
             with self._fenced_transaction(cluster, now, started_at):
+                saved_keys = copies.save(unchanged_incidents.values(), incident_rows, now)
                 self._record_versions_and_digests(cluster, facts, now)
+            copies.mark_saved(saved_keys, unchanged_incidents, now)
             return None
         # If anything fails from here on, the next evaluation reads the incidents again.
         del self._cluster_incidents[cluster]
@@ -159,7 +160,7 @@ class Evaluator:
             lambda key: store.read_previous_incident(cluster, key),
         )
         if facts.is_fresh:
-            self._copy_evidence(cluster, outcome, incident_rows)
+            self._copy_evidence(cluster, outcome.incidents.values(), incident_rows)
         can_escalate = _can_escalate(outcome)
         routes = store.read_routes(cluster) if outcome.notifications or can_escalate else ()
         _escalate_incidents(outcome, routes, now)
@@ -193,14 +194,17 @@ class Evaluator:
         return update
 
     def _copy_evidence(
-        self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, incident_models.Incident]
+        self,
+        cluster: str,
+        incidents: Iterable[Incident],
+        incident_rows: Mapping[str, incident_models.Incident],
     ) -> None:
         """Copy the affected agents of the incidents that have grown. A fault here must not delay an alert."""
         table = self._facts_cache[cluster][2]
         copies = self._evidence_copies[cluster]
         with isolate_errors("the evidence of incidents could not be copied"):
             copies.load_marks(incident_rows)
-            copies.take(outcome.incidents.values(), table, partial(_describe_verdict, self._reader, table))
+            copies.take(incidents, table, partial(_describe_verdict, self._reader, table))
 
     def _load_incidents(self, cluster: str) -> _ClusterIncidents:
         """Return the unresolved incidents: those of the last evaluation, unless somebody changed one since."""

@@ -103,25 +103,29 @@ class Evidence:
     #: Number of agents of the fleet by home proxy and auth.
     agent_count_by_pair: Mapping[tuple[int, int], int]
 
-    @property
-    def mark(self) -> CopyMark:
-        """Size and time of the copy."""
-        return CopyMark(self.affected_count, self.stranded_count, self.taken_at)
+
+def mark_of(incident: Incident, as_of: float) -> CopyMark:
+    """Return the size of an incident at the poll of `as_of`, without silenced agents."""
+    # The incident has the number of stranded agents only of its peak.
+    is_peak = incident.affected_count == incident.peak_count
+    return CopyMark(incident.affected_count, incident.worst_stranded_count if is_peak else 0, as_of)
+
+
+def has_grown(incident: Incident, newest_mark: CopyMark | None) -> bool:
+    """Return whether an incident affects more agents than its newest copy has, or strands more of them."""
+    if not incident.affected_count or incident.state is IncidentState.RESOLVED:
+        return False
+    mark = mark_of(incident, 0.0)
+    return newest_mark is None or (
+        (mark.affected_count, mark.stranded_count) > (newest_mark.affected_count, newest_mark.stranded_count)
+    )
 
 
 def is_copy_due(incident: Incident, newest_mark: CopyMark | None, as_of: float) -> bool:
-    """Return whether the affected agents of an incident should be copied at the poll of `as_of`: more than before."""
-    if not incident.affected_count or incident.state is IncidentState.RESOLVED:
-        return False
-    if newest_mark is None:
-        return True
-    # The incident has the number of stranded agents only of its peak.
-    is_peak = incident.affected_count == incident.peak_count
-    stranded_count = incident.worst_stranded_count if is_peak else 0
-    if (incident.affected_count, stranded_count) <= (newest_mark.affected_count, newest_mark.stranded_count):
-        return False
+    """Return whether an incident that has grown should be copied at the poll of `as_of`. Large copies are rare."""
     return (
-        incident.affected_count <= _ALWAYS_COPIED_COUNT
+        newest_mark is None
+        or incident.affected_count <= _ALWAYS_COPIED_COUNT
         or incident.affected_count >= _GROWTH_FACTOR * newest_mark.affected_count
         or as_of >= newest_mark.taken_at + _RECOPY_SECONDS
     )

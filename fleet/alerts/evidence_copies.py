@@ -12,7 +12,9 @@ from fleet.alerts.evidence import (
     Evidence,
     copy_evidence,
     count_agents_by_pair,
+    has_grown,
     is_copy_due,
+    mark_of,
     pack_evidence,
     unpack_evidence,
 )
@@ -37,8 +39,8 @@ class EvidenceCopies:
         self._saved_at: dict[str, float] = {}
         #: Ids of the incidents whose stored copy was looked up.
         self._loaded_ids: set[int] = set()
-        #: Incidents were left for the next evaluation.
-        self._has_remaining = False
+        #: Incidents that have grown were left for the next evaluation.
+        self.has_remaining = False
 
     def load_marks(self, rows_by_key: Mapping[str, IncidentRow]) -> None:
         """Read the size of the stored copies of incidents that this process has not copied itself."""
@@ -55,38 +57,31 @@ class EvidenceCopies:
     def take(self, incidents: Iterable[Incident], table: FleetTable, describe: Callable[[int], str]) -> None:
         """Copy the affected agents of incidents that have grown. `describe`: see `copy_evidence`."""
         as_of = table.as_of or 0.0
-        due = [
-            incident for incident in incidents if is_copy_due(incident, self._marks.get(incident.key), as_of)
-        ]
-        self._has_remaining = len(due) > _MAX_COPIES
+        grown = [incident for incident in incidents if has_grown(incident, self._marks.get(incident.key))]
+        due = [incident for incident in grown if is_copy_due(incident, self._marks.get(incident.key), as_of)]
+        due.sort(key=lambda incident: -incident.affected_count)
+        del due[_MAX_COPIES:]
+        self.has_remaining = len(grown) > len(due)
         if not due:
             return
-        due.sort(key=lambda incident: -incident.affected_count)
         affected_agents, agent_count_by_pair = AffectedAgents(table), count_agents_by_pair(table)
-        for incident in due[:_MAX_COPIES]:
+        for incident in due:
             affected = affected_agents.indices_of(incident.key)
-            if not len(affected):
-                continue
-            evidence = copy_evidence(table, affected, describe, agent_count_by_pair)
-            self._marks[incident.key] = evidence.mark
-            self._unsaved[incident.key] = evidence
-
-    def is_evaluation_due(self, incidents: Mapping[str, Incident], now: float) -> bool:
-        """Return whether a copy of one of these incidents should be taken or written now."""
-        return self._has_remaining or any(
-            self._is_write_due(incident, now) for incident in incidents.values()
-        )
+            if len(affected):
+                self._unsaved[incident.key] = copy_evidence(table, affected, describe, agent_count_by_pair)
+            self._marks[incident.key] = mark_of(incident, as_of)
 
     def save(
         self, incidents: Iterable[Incident], rows_by_key: Mapping[str, IncidentRow], now: float
     ) -> list[str]:
         """Write the copies that are due and return the keys of their incidents, for `mark_saved` after the commit."""
-        saved_keys = []
-        for incident in incidents:
-            if self._is_write_due(incident, now) and incident.key in rows_by_key:
-                save_evidence(rows_by_key[incident.key], self._unsaved[incident.key])
-                saved_keys.append(incident.key)
-        return saved_keys
+        evidence_by_key = {
+            incident.key: self._unsaved[incident.key]
+            for incident in incidents
+            if self._is_write_due(incident, now) and incident.key in rows_by_key
+        }
+        save_evidence((rows_by_key[key], evidence) for key, evidence in evidence_by_key.items())
+        return list(evidence_by_key)
 
     def mark_saved(self, saved_keys: Iterable[str], unresolved_keys: Iterable[str], now: float) -> None:
         """Drop the copies that were committed, and all of incidents that have ended."""
@@ -110,16 +105,22 @@ class EvidenceCopies:
         )
 
 
-def save_evidence(row: IncidentRow, evidence: Evidence) -> None:
-    """Store a copy as the evidence of an incident, in place of an earlier one."""
-    IncidentEvidence.objects.update_or_create(
-        incident=row,
-        defaults={
-            "taken_at": evidence.taken_at,
-            "affected_count": evidence.affected_count,
-            "stranded_count": evidence.stranded_count,
-            "content": pack_evidence(evidence),
-        },
+def save_evidence(evidence_by_row: Iterable[tuple[IncidentRow, Evidence]]) -> None:
+    """Store copies as the evidence of incidents, in place of earlier ones."""
+    IncidentEvidence.objects.bulk_create(
+        [
+            IncidentEvidence(
+                incident=row,
+                taken_at=evidence.taken_at,
+                affected_count=evidence.affected_count,
+                stranded_count=evidence.stranded_count,
+                content=pack_evidence(evidence),
+            )
+            for row, evidence in evidence_by_row
+        ],
+        update_conflicts=True,
+        unique_fields=("incident",),
+        update_fields=("taken_at", "affected_count", "stranded_count", "content"),
     )
 
 

@@ -13,6 +13,7 @@ from fleet.alerts.evidence import (
     agent_views_of,
     copy_evidence,
     count_agents_by_pair,
+    has_grown,
     is_copy_due,
     pack_evidence,
     table_of_evidence,
@@ -50,7 +51,7 @@ def test_copy_has_the_affected_agents_stranded_ones_first() -> None:
     table = _make_table(State.HEALTHY, State.AT_RISK, State.STRANDED, State.AT_RISK)
     evidence = copy_evidence(table, np.array([1, 2, 3]), lambda index: f"Agent {index} lost its proxy.")
     assert evidence.names == (table.names[2], table.names[1], table.names[3])
-    assert evidence.mark == CopyMark(3, 1, _NOW)
+    assert (evidence.affected_count, evidence.stranded_count, evidence.taken_at) == (3, 1, _NOW)
     view = next(agent_views_of(evidence, [0]))
     assert (view.id, view.state, view.verdict.reason) == (
         table.ids[2],
@@ -139,4 +140,5 @@ def test_copy_is_due_when_more_agents_are_affected(
     incident: Incident, newest_mark: CopyMark | None, expected: bool
 ) -> None:
     """Or more of them are stranded; a large incident is copied at noticeable growth only."""
-    assert is_copy_due(incident, newest_mark, _NOW) is expected
+    is_due = has_grown(incident, newest_mark) and is_copy_due(incident, newest_mark, _NOW)
+    assert is_due is expected

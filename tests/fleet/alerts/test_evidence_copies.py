@@ -139,4 +139,4 @@ def test_copies_that_an_evaluation_left_are_taken_by_the_next_ones(monkeypatch: 
     for _ in incidents:
         copies.take(incidents, table, str)
     assert copied_keys == [incident.key for incident in incidents]
-    assert not copies.is_evaluation_due({}, 1.0)
+    assert not copies.has_remaining
