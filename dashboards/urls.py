@@ -42,6 +42,11 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("incidents/", incidents.incidents, name=f"incidents{suffix}"),
         path("incidents/badge.json", incidents.badge, name=f"incident-badge{suffix}"),
         path("incidents/<int:incident_id>/", incidents.incident, name=f"incident{suffix}"),
+        path(
+            "incidents/<int:incident_id>/agents.csv",
+            incidents.incident_agents_csv,
+            name=f"incident-agents-csv{suffix}",
+        ),
         path("silences/", silences.silences, name=f"silences{suffix}"),
         path("silences/preview", silences.preview, name=f"silence-preview{suffix}"),
         path("alerts/rules/", rules.rules, name=f"alert-rules{suffix}"),

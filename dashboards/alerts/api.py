@@ -6,18 +6,23 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from django.conf import settings
 from django.http import HttpRequest
 from ninja import Query, Router, Status
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
+from dashboards.alerts.incident_figures import list_pairs
 from dashboards.alerts.presenters import (
     IncidentView,
+    find_common_attributes,
     next_notification_of,
     present_incident,
     read_active_silences,
 )
+from dashboards.fleet.api.responses import agent_items_of
+from dashboards.fleet.api.schemas import AgentItem
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -33,11 +38,14 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import find_write_refusal
 from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts import incident_actions, store
+from fleet.alerts.evidence import EvidenceError, agent_views_of, table_of_evidence
+from fleet.alerts.evidence_copies import read_copy_mark, read_evidence
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, filter_applicable_to
 from fleet.models.incidents import Incident
+from fleet.models.moments import to_moment
 from fleet.vocabulary.incidents import OPEN_STATES
 
 router = Router()
@@ -111,6 +119,85 @@ class IncidentItem(Schema):
     """Key of the incident that inhibits this incident: `proxy/<id>`; empty without one."""
     next_notification: NextNotification
     """Next notification."""
+
+
+class IncidentEvidenceItem(Schema):
+    """A copy of the evidence of an incident, taken when most agents were affected."""
+
+    taken_at: datetime
+    """Time of the poll that the copy shows."""
+    affected_count: int
+    """Number of affected agents."""
+    stranded_count: int
+    """How many of them were stranded."""
+
+
+class IncidentResponse(IncidentItem):
+    """An incident, with the size of the copy of its evidence."""
+
+    evidence: IncidentEvidenceItem | None
+    """Copy of the evidence; null without one: no agent was affected, or the incident is older than such copies."""
+
+
+class CommonAttributePart(Schema):
+    """One value of an attribute of the affected agents."""
+
+    name: str
+    """Value of the attribute: `proxy-1`."""
+    count: int
+    """Number of affected agents with this value."""
+    share: int
+    """Share of the affected agents, in percent."""
+
+
+class CommonAttribute(Schema):
+    """The most frequent values of one attribute of the affected agents."""
+
+    title: str
+    """Name of the attribute: `Home proxy`."""
+    parts: list[CommonAttributePart]
+    """The five most frequent values."""
+    more: int
+    """Number of other values."""
+
+
+class PairItem(Schema):
+    """The agents with one home proxy and one auth."""
+
+    home_proxy: str
+    """Name of the home proxy; `none` without one."""
+    auth: str
+    """Name of the auth of the last heartbeat; `none` without one."""
+    affected_count: int
+    """Number of affected agents."""
+    agent_count: int
+    """Number of agents of the fleet."""
+
+
+class IncidentEvidenceResponse(IncidentEvidenceItem):
+    """One page of the affected agents of an incident's copy, with what they have in common."""
+
+    number: int
+    """Number of the incident."""
+    common_attributes: list[CommonAttribute]
+    """Common attributes of all affected agents."""
+    pairs: list[PairItem]
+    """Affected agents by home proxy and auth: the data of the heat map. Pairs without affected agents are left out."""
+    listed_count: int
+    """Number of agents in the copy: fewer than `affected_count` if more than 100,000 agents were affected."""
+    next_offset: int | None
+    """Value of `offset` for the next page; null on the last page."""
+    agents: list[AgentItem]
+    """Agents on this page, stranded ones first. Times of heartbeats are not part of the copy."""
+
+
+class EvidencePage(QueryParameters):
+    """Query parameters of the evidence of an incident."""
+
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Number of agents to skip."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    """Most agents in the response."""
 
 
 class IncidentsResponse(Schema):
@@ -187,6 +274,62 @@ def list_incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFi
     return {"cluster": cluster, "incidents": _present_incidents(rows[: filters.limit], cluster, now)}
 
 
+@per_cluster.get("/incidents/{int:number}", auth=_VIEW, response={200: IncidentResponse, **REFUSAL_RESPONSES})
+def show_incident(request: HttpRequest, cluster: str, number: int) -> Any:
+    """Show an incident.
+
+    The incident says whether a copy of its evidence exists.
+    """
+    row = _require_incident(cluster, number)
+    (incident,) = _present_incidents([row], cluster, record_reader.current_time())
+    copy_mark = read_copy_mark(row.pk)
+    return {
+        **{name: getattr(incident, name) for name in IncidentItem.model_fields},
+        "evidence": None
+        if copy_mark is None
+        else IncidentEvidenceItem(
+            taken_at=to_moment(copy_mark.taken_at),
+            affected_count=copy_mark.affected_count,
+            stranded_count=copy_mark.stranded_count,
+        ),
+    }
+
+
+@per_cluster.get(
+    "/incidents/{int:number}/evidence",
+    auth=_VIEW,
+    response={200: IncidentEvidenceResponse, **REFUSAL_RESPONSES},
+)
+def show_evidence(request: HttpRequest, cluster: str, number: int, page: Query[EvidencePage]) -> Any:
+    """Show the evidence of an incident.
+
+    The response has the agents that were affected when most agents were, and what they had in common.
+    """
+    row = _require_incident(cluster, number)
+    try:
+        evidence = read_evidence(row.pk)
+    except EvidenceError as error:
+        raise HttpError(409, sentence_of(error)) from error
+    if evidence is None:
+        raise HttpError(404, f"Incident {number} has no copy of its evidence.")
+    table = table_of_evidence(evidence)
+    listed_count = len(evidence.ids)
+    all_positions = np.arange(listed_count)
+    end = min(page.offset + page.limit, listed_count)
+    views = agent_views_of(evidence, range(min(page.offset, listed_count), end))
+    return {
+        "number": row.pk,
+        "taken_at": to_moment(evidence.taken_at),
+        "affected_count": evidence.affected_count,
+        "stranded_count": evidence.stranded_count,
+        "common_attributes": find_common_attributes(table, all_positions),
+        "pairs": list_pairs(table, all_positions, evidence.agent_count_by_pair),
+        "listed_count": listed_count,
+        "next_offset": end if end < listed_count else None,
+        "agents": agent_items_of(views, table.instances.values()),
+    }
+
+
 @per_cluster.post(
     "/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSAL_RESPONSES}
 )
@@ -195,9 +338,7 @@ def acknowledge_incident(request: HttpRequest, cluster: str, number: int) -> Any
 
     The incident is not escalated and its notifications are not repeated while it is acknowledged.
     """
-    row = Incident.objects.filter(cluster=require_cluster(cluster), pk=_row_id_or_zero(number)).first()
-    if row is None:
-        raise HttpError(404, f"Incident {number} was not found in cluster {cluster}.")
+    row = _require_incident(cluster, number)
     now = record_reader.current_time()
     incident_actions.acknowledge(row, caller_of(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
@@ -280,6 +421,14 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
         raise HttpError(409, sentence_of(error)) from error
     row.refresh_from_db()
     return _silence_item_of(row)
+
+
+def _require_incident(cluster: str, number: int) -> Incident:
+    """Return an incident. Raises HttpError 404."""
+    row = Incident.objects.filter(cluster=require_cluster(cluster), pk=_row_id_or_zero(number)).first()
+    if row is None:
+        raise HttpError(404, f"Incident {number} was not found in cluster {cluster}.")
+    return row
 
 
 def _require_writable_silence(request: HttpRequest, cluster: str, number: int) -> Silence:

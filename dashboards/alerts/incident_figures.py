@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fleet.alerts.evidence import count_agents_by_pair
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.verdicts import Reason, State
 
 #: Rows and columns of the heat map: 800 cells at most.
 _MAX_ROWS, _MAX_COLUMNS = 40, 20
+#: Most columns whose cells have space for counts besides the share.
+_MAX_COLUMNS_WITH_COUNTS = 6
 #: Most distinct values in one column of the ribbons (the rest are "others"), and most ribbons.
 _MAX_ATTRIBUTE_VALUES = 6
 _MAX_RIBBONS = 400
@@ -28,17 +31,29 @@ _OTHERS_LABEL = "others"
 Indices = npt.NDArray[np.intp]
 
 
-def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
+def build_figures(
+    table: FleetTable,
+    indices: Indices,
+    agent_count_by_pair: Mapping[tuple[int, int], int] | None = None,
+    *,
+    is_past: bool = False,
+) -> dict[str, Any] | None:
     """Return both charts of the agents at `indices` as JSON; None without agents.
 
     `heat_map`: home proxies x auths, in percent, with its `table`; `ribbons`: plotly's parcats, with the list
-    `combinations`.
+    `combinations`. `agent_count_by_pair`: agents of the fleet by home proxy and auth, if the table has only some of
+    them. `is_past`: the incident is over, so nothing is red.
     """
     if not len(indices):
         return None
     return {
-        "heat_map": _build_heat_map(table, indices),
+        "heat_map": _build_heat_map(
+            table,
+            indices,
+            count_agents_by_pair(table) if agent_count_by_pair is None else agent_count_by_pair,
+        ),
         "ribbons": _build_ribbons(table, indices),
+        "is_past": is_past,
         # Two stops: amber for at risk, red for stranded.
         "colours": {
             name: [[0, State.AT_RISK.look.colours[theme]], [1, State.STRANDED.look.colours[theme]]]
@@ -47,25 +62,40 @@ def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     }
 
 
-def _build_heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
+def list_pairs(
+    table: FleetTable, indices: Indices, agent_count_by_pair: Mapping[tuple[int, int], int]
+) -> list[dict[str, Any]]:
+    """Return the affected agents by home proxy and auth, the pairs with most of them first, for the API."""
+    return [
+        {
+            "home_proxy": _instance_name_of(table, home),
+            "auth": _instance_name_of(table, auth),
+            "affected_count": affected_count,
+            "agent_count": agent_count_by_pair.get((home, auth), 0),
+        }
+        for (home, auth), affected_count in count_agents_by_pair(table, indices).most_common()
+    ]
+
+
+def _build_heat_map(
+    table: FleetTable, indices: Indices, total_count_by_pair: Mapping[tuple[int, int], int]
+) -> dict[str, Any]:
     """Return the number of agents per home proxy and auth, and how many of them are affected."""
-    states = table.verdicts["state"]
-    counted_indices = np.flatnonzero((states != State.RETIRED) & (states != State.NEVER))
-    affected_count_by_pair = _count_pairs(table, indices)
-    total_count_by_pair = _count_pairs(table, counted_indices)
+    affected_count_by_pair = count_agents_by_pair(table, indices)
     rows, columns = (
         _order_by_affected_count(affected_count_by_pair, total_count_by_pair, pair_position)
         for pair_position in (0, 1)
     )
     shown_rows, shown_columns = rows[:_MAX_ROWS], columns[:_MAX_COLUMNS]
     counts = [
-        [(affected_count_by_pair[row, column], total_count_by_pair[row, column]) for column in shown_columns]
+        [
+            (affected_count_by_pair[row, column], total_count_by_pair.get((row, column), 0))
+            for column in shown_columns
+        ]
         for row in shown_rows
     ]
-    text = [
-        [f"{affected_count} of {total_count}" if total_count else "" for affected_count, total_count in line]
-        for line in counts
-    ]
+    is_narrow = len(shown_columns) > _MAX_COLUMNS_WITH_COUNTS
+    text = [[_describe_cell(*cell, is_narrow=is_narrow) for cell in line] for line in counts]
     names = [_instance_name_of(table, row) for row in shown_rows]
     return {
         "rows": names,
@@ -78,23 +108,25 @@ def _build_heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
             for line in counts
         ],
         "text": text,
-        "table": [{"name": name, "cells": cells} for name, cells in zip(names, text, strict=True)],
+        "table": [
+            {"name": name, "cells": [_describe_cell(*cell) for cell in line]}
+            for name, line in zip(names, counts, strict=True)
+        ],
         "hidden_count": len(rows) - len(shown_rows) + len(columns) - len(shown_columns),
     }
 
 
-def _count_pairs(table: FleetTable, indices: Indices) -> Counter[tuple[int, int]]:
-    """Count agents by home proxy and auth."""
-    homes = table.memory["home_proxy"][indices].astype(np.int64)
-    auths = table.memory["last_auth"][indices].astype(np.int64)
-    packed_pairs, counts = np.unique(homes << 16 | auths, return_counts=True)
-    pairs = zip(packed_pairs.tolist(), counts.tolist(), strict=True)
-    return Counter({(packed_pair >> 16, packed_pair & 0xFFFF): count for packed_pair, count in pairs})
+def _describe_cell(affected_count: int, total_count: int, *, is_narrow: bool = False) -> str:
+    """Return the share of affected agents, with both counts if there is space; empty without agents."""
+    if not total_count:
+        return ""
+    share = f"{round(100 * affected_count / total_count)} %"
+    return share if is_narrow else f"{affected_count} of {total_count} ({share})"
 
 
 def _order_by_affected_count(
     affected_count_by_pair: Counter[tuple[int, int]],
-    total_count_by_pair: Counter[tuple[int, int]],
+    total_count_by_pair: Mapping[tuple[int, int], int],
     pair_position: int,
 ) -> list[int]:
     """Return the instances at one position of the pairs, those with most affected agents first."""

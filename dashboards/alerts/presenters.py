@@ -108,6 +108,16 @@ class IncidentView:
         return self.incident.peak_count
 
     @property
+    def is_resolved(self) -> bool:
+        """Whether the incident is over."""
+        return self.incident.state is IncidentState.RESOLVED
+
+    @property
+    def tone(self) -> str:
+        """CSS class of its colours, after `incident-`: its severity, or `resolved`, because red is for what lasts."""
+        return IncidentState.RESOLVED.value if self.is_resolved else self.severity
+
+    @property
     def recovers_at(self) -> datetime | None:
         """The latest time of automatic recovery; None if none is predicted."""
         return to_moment_or_none(self.incident.recovers_at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -45,6 +45,8 @@ class InstanceStateChangeRow:
     #: Labels of the states: `not responding`.
     old: str
     new: str
+    #: Name of the instance in a history of several; otherwise empty.
+    name: str = ""
 
 
 def read_backtest_history(cluster: str, now: float, days: float, *, with_instances: bool) -> BacktestHistory:
@@ -125,15 +127,23 @@ def _state_label_of(slug: str) -> str:
     return _STATE_LABELS.get(slug, slug)
 
 
-def read_instance_state_changes(cluster: str, instance: str, now: float) -> list[InstanceStateChangeRow]:
-    """Return the recent state changes of an instance, or of the backend, newest first."""
-    rows = InstanceChange.objects.filter(cluster=cluster, instance=instance).exclude(old=F("new"))
+def read_instance_state_changes(
+    cluster: str, name_by_instance: Mapping[str, str], now: float, until: float | None = None
+) -> list[InstanceStateChangeRow]:
+    """Return the recent state changes of instances, or of the backend, newest first.
+
+    `name_by_instance`: names by id, shown if there are several. `until`: without later changes.
+    """
+    rows = InstanceChange.objects.filter(cluster=cluster, instance__in=name_by_instance).exclude(old=F("new"))
+    if until is not None:
+        rows = rows.filter(at__lte=until)
     return [
         InstanceStateChangeRow(
             to_moment(row.at),
             presenters.age_ms_of(row.at, now),
             _state_label_of(row.old),
             _state_label_of(row.new),
+            name_by_instance[row.instance] if len(name_by_instance) > 1 else "",
         )
         for row in rows[:_INSTANCE_ROW_LIMIT]
     ]

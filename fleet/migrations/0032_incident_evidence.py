@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0028_fired_rule_names'),
+        ('fleet', '0031_delete_transitions'),
     ]
 
     operations = [

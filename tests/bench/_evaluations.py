@@ -120,7 +120,9 @@ class Fleet:
 
     def agent(self, table: FleetTable, index: int) -> Any:
         """See Reader."""
-        return SimpleNamespace(verdict=SimpleNamespace(sentence=f"proxy-{index % self._proxies} does not answer."))
+        return SimpleNamespace(
+            verdict=SimpleNamespace(sentence=f"proxy-{index % self._proxies} does not answer.")
+        )
 
     def _build_table(self, now: float) -> FleetTable:
         rows = np.zeros(self._agents, columns.VERDICT)

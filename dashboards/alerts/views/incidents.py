@@ -7,21 +7,23 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.db.models import Case, IntegerField, Value, When
-from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.alerts import incident_figures
+from dashboards.alerts import incident_evidence, incident_list
 from dashboards.alerts import presenters as alert_presenters
-from dashboards.fleet import history
+from dashboards.alerts.incident_list import IncidentTab
+from dashboards.fleet import agent_csv, history
 from dashboards.shared import presenters, record_reader, refusals
 from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, store
 from fleet.alerts.evaluator import count_open_incidents
+from fleet.alerts.evidence import EvidenceError, agent_views_of, instance_views_of
+from fleet.alerts.evidence_copies import read_copy_mark, read_evidence
 from fleet.alerts.facts import affected_agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import EvaluationContext
@@ -30,11 +32,16 @@ from fleet.models.access import Permission, has_cluster_limit, has_permission
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
+from fleet.models.inventory import Instance
+from fleet.models.moments import to_moment
 from fleet.monitoring.state import StateError
+from fleet.monitoring.views import FleetTable, Summary
+from fleet.vocabulary import incidents as incident_values
 from fleet.vocabulary.incidents import OPEN_STATES, CauseKind, IncidentState, TimelineKind
+from fleet.vocabulary.instances import InstanceKind
 
-_MAX_RESOLVED_INCIDENTS = 50
-_MAX_AGENTS = 50
+#: Most unresolved incidents that the list sorts.
+_MAX_UNRESOLVED_INCIDENTS = 5_000
 #: Labels of timeline entries whose kind is not a label by itself.
 _TIMELINE_LABELS = {
     TimelineKind.RECURRED.value: "firing again",
@@ -47,43 +54,65 @@ _TIMELINE_LABELS = {
 @requires(Permission.VIEW_FLEET)
 @require_safe
 def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List open and pending incidents, worst first, and resolved ones.
+    """List the incidents of one tab (`tab`), sorted (`sort`), one page (`page`) of them.
 
-    Template `dashboards/incidents.html`: `open`, `pending`, `resolved` (IncidentView), `muted_count`: how many of
-    `open` the badge does not count, `evaluated_at`, `evaluated_age_ms`: time of the last evaluation of the rules.
+    Template `dashboards/incidents.html`: `list_tab` (IncidentTab), `tab_links` (TabLink), `column_heads` by name,
+    `rows` (IncidentView), `total_count`, `list_page`, `page_count`, `previous_query`, `next_query`: of the other pages
+    or empty, `pending_count`: pending incidents of the tab *Open*, `evaluated_at`, `evaluated_age_ms`: time of the
+    last evaluation of the rules.
     """
     now = record_reader.current_time()
-    url_prefix = url_prefix_of(cluster)
-    rows = Incident.objects.filter(cluster=cluster)
-    unresolved_rows = rows.exclude(state=IncidentState.RESOLVED.value).annotate(
-        is_inhibited=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
-    )
-    current_rows = list(
-        unresolved_rows.order_by("is_inhibited", "-severity", "-affected_count", "-opened_at")[:500]
-    )
-    cause_names, active_silences = (
-        alert_presenters.cause_names_of(current_rows),
-        alert_presenters.read_active_silences(cluster, now),
-    )
-    current_views = [
-        alert_presenters.present_incident(row, now, url_prefix, cause_names, active_silences=active_silences)
-        for row in current_rows
-    ]
-    resolved_rows = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[
-        :_MAX_RESOLVED_INCIDENTS
-    ]
+    tab, sort = incident_list.read_tab(request.GET.get("tab", "")), request.GET.get("sort", "")
+    active_silences = alert_presenters.read_active_silences(cluster, now)
+    all_rows = Incident.objects.filter(cluster=cluster)
+    resolved_rows = all_rows.filter(state=IncidentState.RESOLVED.value)
+    unresolved_rows = list(all_rows.exclude(state=IncidentState.RESOLVED.value)[:_MAX_UNRESOLVED_INCIDENTS])
+    items_by_tab: dict[IncidentTab, list[tuple[Incident, incident_values.Incident]]] = {
+        IncidentTab.OPEN: [],
+        IncidentTab.SUPPRESSED: [],
+    }
+    for row in unresolved_rows:
+        value = alert_presenters.with_silence(row, active_silences)
+        items_by_tab[incident_list.tab_of(value)].append((row, value))
+    counts = {item_tab: len(items) for item_tab, items in items_by_tab.items()}
+    counts[IncidentTab.RESOLVED] = resolved_rows.count()
+    page, page_count = incident_list.locate_page(request.GET.get("page", ""), counts[tab])
+    page_slice = slice((page - 1) * incident_list.PAGE_SIZE, page * incident_list.PAGE_SIZE)
+    if tab is IncidentTab.RESOLVED:
+        page_rows = list(resolved_rows.order_by(*incident_list.resolved_order_of(sort))[page_slice])
+    else:
+        items = incident_list.sort_incidents(items_by_tab[tab], lambda item: item[1], sort)
+        page_rows = [row for row, _ in items[page_slice]]
+    cause_names = alert_presenters.cause_names_of(unresolved_rows)
+    rules, routes = store.read_rules(cluster), store.read_routes(cluster)
     clock = AlertClock.objects.filter(cluster=cluster).first()
-    open_views = [row for row in current_views if row.state != IncidentState.PENDING.value]
     context = {
         "page": "incidents",
         "tab": "incidents",
-        "open": open_views,
-        "muted_count": sum(1 for row in open_views if row.silenced_by or row.inhibited_by),
-        "pending": [row for row in current_views if row.state == IncidentState.PENDING.value],
-        "resolved": [
-            alert_presenters.present_incident(row, now, url_prefix, active_silences=active_silences)
-            for row in resolved_rows
+        "list_tab": tab,
+        "tab_links": incident_list.tab_links_of(counts, tab),
+        "column_heads": incident_list.sort_heads_of(tab, sort),
+        "rows": [
+            alert_presenters.present_incident(
+                row,
+                now,
+                url_prefix_of(cluster),
+                cause_names,
+                active_silences=active_silences,
+                next_notification=alert_presenters.next_notification_of(
+                    row, rules, now, routes, active_silences
+                ),
+            )
+            for row in page_rows
         ],
+        "total_count": counts[tab],
+        "list_page": page,
+        "page_count": page_count,
+        "previous_query": incident_list.page_query_of(tab, sort, page - 1) if page > 1 else "",
+        "next_query": incident_list.page_query_of(tab, sort, page + 1) if page < page_count else "",
+        "pending_count": sum(
+            value.state is IncidentState.PENDING for _, value in items_by_tab[IncidentTab.OPEN]
+        ),
         "evaluated_at": presenters.to_moment_or_none(clock.evaluated_at if clock else None),
         "evaluated_age_ms": presenters.age_ms_of(clock.evaluated_at if clock else None, now),
     }
@@ -115,10 +144,9 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
 
     Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
-    newest poll, `prior_changes` (PriorChange), `common_attributes`, `agents` (AgentRow), `more_agent_count`, `events`,
-    `deliveries`, `runbook`, `rule_names`, `figures` (incident_figures.build_figures); `reconnect_query`: of the
-    reconnect page, or `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list
-    the affected agents.
+    newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgents), `evidence_choice` (EvidenceChoice or None),
+    `map_link`, `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or
+    `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -149,15 +177,53 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         "runbook": strongest_rule.runbook
         or f"{url_prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
         "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
-        "state_history": history.read_instance_state_changes(cluster, _history_key_of(row), now),
-    } | _live_context_of(row, cluster, now)  # fmt: skip
+        "state_history": history.read_instance_state_changes(
+            cluster, _names_in_history_of(row), now, until=incident_value.resolved_at
+        ),
+    } | _fleet_context_of(request, row, incident_value, now)  # fmt: skip
     return render(request, "dashboards/incident.html", context)
 
 
-def _history_key_of(row: Incident) -> str:
-    """Return the id of a cause in the history of instances."""
-    is_cluster_wide = row.cause_kind in (CauseKind.BACKEND.value, CauseKind.CLUSTER.value)
-    return f"{row.cause_kind}/{row.cluster_id}" if is_cluster_wide else row.cause_id
+@requires(Permission.VIEW_FLEET)
+@require_safe
+def incident_agents_csv(
+    request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER
+) -> HttpResponseBase:
+    """Send the agents of an incident's copy of its evidence as CSV (agent_csv). Responds with 404 without a copy."""
+    row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
+    if row is None:
+        raise Http404(f"Incident {incident_id} was not found in cluster {cluster}.")
+    try:
+        evidence = read_evidence(row.pk)
+    except EvidenceError as error:
+        raise Http404(
+            f"The copy of the evidence of incident {incident_id} cannot be read: {error}."
+        ) from error
+    if evidence is None:
+        raise Http404(f"Incident {incident_id} has no copy of its evidence.")
+    chunks = agent_csv.iterate_csv_chunks(
+        agent_views_of(evidence, range(len(evidence.ids))), instance_views_of(evidence).values()
+    )
+    response = HttpResponse(chunks, content_type="text/csv; charset=utf-8; header=present")
+    taken_at = to_moment(evidence.taken_at)
+    response["Content-Disposition"] = (
+        f'attachment; filename="incident-{row.pk}-agents-{taken_at:%Y%m%dT%H%M%SZ}.csv"'
+    )
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+def _names_in_history_of(row: Incident) -> dict[str, str]:
+    """Return the names of the instances whose state history explains an incident, by id in that history."""
+    if row.cause_kind == CauseKind.CLUSTER.value:
+        return {f"{row.cause_kind}/{row.cluster_id}": row.cause_name}
+    if row.cause_kind == CauseKind.BACKEND.value:
+        auths = Instance.objects.filter(cluster=row.cluster_id, kind=InstanceKind.AUTH.value)
+        return {
+            f"{row.cause_kind}/{row.cluster_id}": row.cause_name,
+            **dict(auths.order_by().values_list("instance_id", "name")),
+        }
+    return {row.cause_id: row.cause_name}
 
 
 def _time_of_age(now: float, age_ms: int | None) -> float | None:
@@ -175,17 +241,49 @@ def _event_context_of(event_row: IncidentEvent, now: float) -> dict[str, Any]:
     }
 
 
-def _live_context_of(row: Incident, cluster: str, now: float) -> dict[str, Any]:
-    """Return the live data of an incident: agents, cause card, charts. `is_fleet_data_stale` if it cannot be read."""
+def _fleet_context_of(
+    request: HttpRequest, row: Incident, incident_value: incident_values.Incident, now: float
+) -> dict[str, Any]:
+    """Return whom an incident affects, and the live data of its cause if that can be read."""
+    cluster, copy_mark = row.cluster_id, read_copy_mark(row.pk)
+    is_resolved = incident_value.state is IncidentState.RESOLVED
     reader = record_reader.reader()
     try:
         table = reader.table(cluster, now)
         summary = reader.summary(cluster, now)
     except StateError:
-        return {"is_fleet_data_stale": row.state != IncidentState.RESOLVED.value}
+        table = None
+    is_stale = not is_resolved and (table is None or summary.stale)
+
+    def read_live() -> incident_evidence.AffectedAgents:
+        if table is None or is_stale:
+            return incident_evidence.show_no_agents(
+                "The affected agents are not known: the fleet data is out of date."
+            )
+        indices = affected_agents_of(table, row.key)
+        if incident_value.cause.kind is CauseKind.CLUSTER and not incident_value.affected_count:
+            # The cluster is reachable again, so its agents are not affected any more.
+            indices = indices[:0]
+        return incident_evidence.present_live_agents(reader, table, indices, now)
+
+    def read_peak() -> incident_evidence.AffectedAgents:
+        return incident_evidence.present_peak_agents(incident_value, row.pk, request.GET.get("page", ""), now)
+
+    affected, evidence_choice = incident_evidence.choose_evidence(
+        incident_value, copy_mark, request.GET.get("evidence", ""), read_live, read_peak
+    )
+    context = {
+        "affected": affected,
+        "evidence_choice": evidence_choice,
+        "map_link": incident_evidence.map_link_of(incident_value, copy_mark, url_prefix_of(cluster)),
+        "is_fleet_data_stale": is_stale,
+    }
+    return context if table is None else context | _cause_context_of(table, summary, row, now)
+
+
+def _cause_context_of(table: FleetTable, summary: Summary, row: Incident, now: float) -> dict[str, Any]:
+    """Return the live data of the cause of an incident: its card, and whether its agents can be moved."""
     views_by_id = {view.facts.id: view for view in table.instances.values()}
-    is_resolved = row.state == IncidentState.RESOLVED.value
-    indices = affected_agents_of(table, row.key)[:0] if is_resolved else affected_agents_of(table, row.key)
     view = views_by_id.get(row.cause_id)
     card = (
         None
@@ -198,21 +296,13 @@ def _live_context_of(row: Incident, cluster: str, now: float) -> dict[str, Any]:
         row, None if view is None else view.state, table
     )
     return presenters.live_page_context_of(summary, now, "incidents") | {
-        "agents": [
-            presenters.agent_row_of(reader.agent(table, int(index)), views_by_id, now)
-            for index in indices[:_MAX_AGENTS]
-        ],
-        "more_agent_count": max(0, len(indices) - _MAX_AGENTS),
         "reconnect_query": query,
         "reconnect_refusal": refusal_reason,
-        "common_attributes": alert_presenters.find_common_attributes(table, indices),
         "polled_at": presenters.to_moment_or_none(summary.as_of),
-        "is_fleet_data_stale": summary.stale and not is_resolved,
         "cause": card,
         "heartbeat_at": presenters.to_moment_or_none(
             None if card is None else _time_of_age(now, card.heartbeat_age_ms)
         ),
-        "figures": incident_figures.build_figures(table, indices),
     }
 
 

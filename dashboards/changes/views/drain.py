@@ -64,7 +64,7 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         "is_cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF_STATES,
         "is_last_of_kind": target_instance.is_last_of_kind,
         "form": form,
-        "state_history": history.read_instance_state_changes(cluster, instance_id, now),
+        "state_history": history.read_instance_state_changes(cluster, {instance_id: ""}, now),
     }
     page_context = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "fleet")
     return render(request, "dashboards/drain.html", page_context | context)

@@ -40,6 +40,17 @@ function ink(name) {
   return found;
 }
 
+/** Return plotly's colour scale of a share, as the legend has it: the largest has the strongest contrast. */
+function shareScale() {
+  return [0, 1, 2, 3, 4].map((step) => [step / 4, ink(`--scale-${step}`)]);
+}
+
+/** Return the colours of ribbons: those of the states, or calm ones once the incident is over. */
+function ribbonScale({ colours, is_past: isPast }) {
+  if (isPast) return [[0, ink("--scale-2")], [1, ink("--scale-4")]];
+  return colours[isDark() ? "dark" : "light"];
+}
+
 function layoutOf(width, height, margin) {
   return {
     template: "none",
@@ -59,7 +70,7 @@ async function drawCrossing({ rows, columns, z, text }) {
   await Plotly.react(
     crossing,
     [{
-      type: "heatmap", x: columns, y: rows, z, text, texttemplate: "%{text}", zmin: 0, zmax: 100, colorscale: "Cividis",
+      type: "heatmap", x: columns, y: rows, z, text, texttemplate: "%{text}", zmin: 0, zmax: 100, colorscale: shareScale(),
       xgap: 2, ygap: 2, hoverinfo: "skip", hoverongaps: false,
       // The caption explains the scale: plotly draws its own with style attributes, which the CSP forbids.
       showscale: false,
@@ -105,7 +116,7 @@ async function draw() {
   }
   const found = JSON.parse(data);
   await drawCrossing(found.heat_map);
-  await drawRibbons(found.ribbons, found.colours[isDark() ? "dark" : "light"]);
+  await drawRibbons(found.ribbons, ribbonScale(found));
   area.dataset.drawn = isDark() ? "dark" : "light";
 }
 
