@@ -51,7 +51,6 @@ class AffectedAgents:
     count: int | None
     #: When the copy was taken; None for live data.
     taken_at: datetime | None
-    taken_age_ms: int | None
     page: int
     page_count: int
     #: Agents that the copy counts but does not list.
@@ -99,7 +98,7 @@ class EvidenceChoice:
 
 def show_no_agents(reason: str) -> AffectedAgents:
     """Return that no agents can be listed, and why, as a sentence."""
-    return AffectedAgents((), None, None, None, 1, 1, 0, (), None, reason)
+    return AffectedAgents((), None, None, 1, 1, 0, (), None, reason)
 
 
 def present_live_agents(reader: Reader, table: FleetTable, indices: Indices, now: float) -> AffectedAgents:
@@ -112,7 +111,6 @@ def present_live_agents(reader: Reader, table: FleetTable, indices: Indices, now
         ],
         count=len(indices),
         taken_at=None,
-        taken_age_ms=None,
         page=1,
         page_count=1,
         unlisted_count=0,
@@ -148,7 +146,6 @@ def present_evidence(evidence: Evidence, page_text: str, now: float, *, is_past:
         ],
         count=evidence.affected_count,
         taken_at=presenters.to_moment_or_none(evidence.taken_at),
-        taken_age_ms=presenters.age_ms_of(evidence.taken_at, now),
         page=page,
         page_count=page_count,
         unlisted_count=evidence.affected_count - len(indices),

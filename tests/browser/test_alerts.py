@@ -61,6 +61,15 @@ async def page(only_page: Page, visit: Visit) -> Page:
     return only_page
 
 
+async def _open_incident(page: Page, visit: Visit) -> None:
+    """Open the page of the firing incident from its tab: an earlier test may have silenced it."""
+    link = page.locator("#incident-list a", has_text="207 agents stranded (proxy-1)")
+    await page.goto(f"{visit.url}/incidents/")
+    if await link.count() == 0:
+        await page.click("#incident-tabs a >> text=Suppressed")
+    await link.click()
+
+
 async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> None:
     """From the list to acknowledge, silence and note; the next notification and its reason are shown."""
     await page.goto(f"{visit.url}/incidents/")
@@ -97,9 +106,8 @@ async def test_incident_has_described_charts_and_lists_its_keys(page: Page, visi
     """Heat map and ribbons are drawn late, within the content policy, in both themes; `?` lists the keys."""
     states = [State.STRANDED, State.HEALTHY, State.AT_RISK, State.HEALTHY] * 5
     await visit.fill(states, cause=2)
-    await page.goto(f"{visit.url}/incidents/")
+    await _open_incident(page, visit)
     assert await page.evaluate("typeof Plotly") == "undefined"
-    await page.click("text=207 agents stranded (proxy-1)")
     await page.locator("#pictures").scroll_into_view_if_needed()
     await expect(page.locator("#pictures")).to_have_attribute("data-drawn", "light")
     await expect(page.locator("#crossing .heatmaplayer image")).to_have_count(1)
@@ -128,8 +136,7 @@ async def test_incident_has_described_charts_and_lists_its_keys(page: Page, visi
 async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, visit: Visit) -> None:
     """Names and states within the page's width, with a link to the list. A wide page shows every agent."""
     await visit.fill([State.STRANDED] * 14, cause=2)
-    await page.goto(f"{visit.url}/incidents/")
-    await page.click("text=207 agents stranded (proxy-1)")
+    await _open_incident(page, visit)
     rows, link = (
         page.locator("#agents tbody tr:visible"),
         page.locator("#agents a", has_text="View all affected agents"),
@@ -147,8 +154,68 @@ async def test_incident_on_a_phone_shows_ten_of_its_agents(page: Page, visit: Vi
     await link.click()
     await expect(page.locator("#matches")).to_contain_text("match")
     await page.goto(f"{visit.url}/incidents/")
-    assert await page.locator("#open").evaluate(hidden_width) == 0, "the last column is cut"
+    assert await page.locator("#incident-list").evaluate(hidden_width) == 0, "the last column is cut"
     await page.set_viewport_size(usual)
+
+
+#: The elements of the page's main part that have the colour of stranded agents.
+_RED_ELEMENTS = """() => {
+  const probe = document.createElement("span");
+  probe.style.color = "var(--stranded)";
+  document.body.append(probe);
+  const red = getComputedStyle(probe).color;
+  probe.remove();
+  const properties = ["color", "fill", "stroke", "backgroundColor", "borderLeftColor", "boxShadow"];
+  return [...document.querySelectorAll("main *")].filter((element) => {
+    const style = getComputedStyle(element);
+    return element.checkVisibility() && properties.some((name) => style[name].includes(red));
+  }).map((element) => element.outerHTML.slice(0, 120));
+}"""
+
+
+async def test_list_has_tabs_that_work_by_keyboard(page: Page, visit: Visit) -> None:
+    """Each tab has a URL, a count and the same columns; a column sorts; nothing is cut on a phone."""
+    await page.goto(f"{visit.url}/incidents/")
+    await page.locator("#incident-tabs a", has_text="Resolved").focus()
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile(r"tab=resolved"))
+    await expect(page.locator("#incident-tabs [aria-current]")).to_contain_text("Resolved 1")
+    await expect(page.locator("#incident-list tbody tr")).to_have_count(1)
+    await expect(page.locator("#incident-list tbody tr")).to_contain_text("was critical")
+    assert await page.evaluate(_RED_ELEMENTS) == []
+    await accessible(page)
+    await page.locator("#incident-list thead a", has_text="Affected").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#incident-list th[aria-sort=ascending]")).to_contain_text(
+        "Affected now / peak"
+    )
+    await page.click("#incident-tabs a >> text=Suppressed")
+    await expect(page.locator("#incident-list")).to_contain_text("inhibited by proxy-1")
+    await accessible(page)
+
+
+async def test_resolved_incident_shows_its_evidence_and_nothing_red(page: Page, visit: Visit) -> None:
+    """Agents and charts as of the peak, page by page, in calm colours in both themes."""
+    await page.goto(f"{visit.url}/incidents/?tab=resolved")
+    await page.locator("#incident-list a", has_text="All auths failed").click()
+    await expect(page.locator("#evidence")).to_contain_text("when most agents were affected")
+    await page.locator("#pictures").scroll_into_view_if_needed()
+    await expect(page.locator("#pictures")).to_have_attribute("data-drawn", "light")
+    assert await page.evaluate(_RED_ELEMENTS) == []
+    await accessible(page)
+    await page.emulate_media(color_scheme="dark")
+    await expect(page.locator("#pictures")).to_have_attribute("data-drawn", "dark")
+    assert await page.evaluate(_RED_ELEMENTS) == []
+    await page.emulate_media(color_scheme="light")
+    await expect(page.locator("#agents tbody tr")).to_have_count(50)
+    await page.click("#agents >> text=Next page")
+    await expect(page.locator("#agents tbody tr")).to_have_count(20)
+    await expect(page.locator("#agents")).to_contain_text("Agents 51 to 70 of 70")
+    map_link = page.locator("#acts a", has_text="View map at the peak")
+    await expect(map_link).to_have_attribute("href", re.compile(r"/map/\?at=20\d\d-[0-9T:.-]+Z$"))
+    async with page.expect_download() as download:
+        await page.click("text=Download CSV")
+    assert (await download.value).suggested_filename.startswith("incident-")
 
 
 async def test_silence_shows_matches_and_requires_confirmation_for_everything(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+
 from fleet.alerts import incident_actions
+from fleet.alerts.evidence import copy_evidence
+from fleet.alerts.evidence_copies import save_evidence
 from fleet.alerts.notifications import NotificationLinks, payload_of
 from fleet.alerts.store import incident_of
 from fleet.audit import CONSOLE_ACTOR
@@ -16,6 +20,7 @@ from fleet.models.inventory import Agent
 from fleet.vocabulary.incidents import Notification, NotificationKind
 from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.fakes.history_rows import create_agent_change
+from tests.fakes.reader import FakeReader
 
 #: Agents in the history, and those of them that were stranded for ten minutes.
 _AGENTS, _STRANDED = 20, 8
@@ -100,7 +105,7 @@ def _write_incidents(cluster: Cluster, now: float) -> Incident:
         inhibited_by="proxy/proxy-1-id",
         marks={"Few agents stranded": mark},
     )
-    Incident.objects.create(
+    resolved = Incident.objects.create(
         cluster=cluster,
         key="backend/default",
         cause_kind="backend",
@@ -118,7 +123,19 @@ def _write_incidents(cluster: Cluster, now: float) -> Incident:
         notification_count=2,
         trend=[[now - 9000, 400], [now - 8300, 0]],
     )
+    _write_copy(resolved, now - 8800)
     return firing
+
+
+def _write_copy(incident: Incident, taken_at: float) -> None:
+    """Write the evidence of an incident: 70 agents, two thirds of them stranded."""
+    states = [State.STRANDED, State.STRANDED, State.AT_RISK] * 23 + [State.STRANDED]
+    table = FakeReader(states, as_of=taken_at).table(incident.cluster_id, taken_at)
+    table.verdicts["since"] = taken_at - 5
+    evidence = copy_evidence(
+        table, np.arange(len(states)), lambda _: "No auth accepts the agent's heartbeats."
+    )
+    save_evidence([(incident, evidence)])
 
 
 def _write_channels() -> Channel:
