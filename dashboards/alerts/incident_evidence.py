@@ -43,7 +43,7 @@ Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class AffectedAgents:
+class AffectedAgentsPage:
     """One page of the affected agents, with the charts and common attributes of all of them."""
 
     agents: Sequence[AgentRow]
@@ -96,15 +96,17 @@ class EvidenceChoice:
     is_peak_shown: bool
 
 
-def show_no_agents(reason: str) -> AffectedAgents:
+def show_no_agents(reason: str) -> AffectedAgentsPage:
     """Return that no agents can be listed, and why, as a sentence."""
-    return AffectedAgents((), None, None, 1, 1, 0, (), None, reason)
+    return AffectedAgentsPage((), None, None, 1, 1, 0, (), None, reason)
 
 
-def present_live_agents(reader: Reader, table: FleetTable, indices: Indices, now: float) -> AffectedAgents:
+def present_live_agents(
+    reader: Reader, table: FleetTable, indices: Indices, now: float
+) -> AffectedAgentsPage:
     """Return the agents that an incident affects now: the first ones, because the list of agents has all."""
     views_by_id = {view.facts.id: view for view in table.instances.values()}
-    return AffectedAgents(
+    return AffectedAgentsPage(
         agents=[
             presenters.agent_row_of(reader.agent(table, int(index)), views_by_id, now)
             for index in indices[:PAGE_SIZE]
@@ -120,7 +122,9 @@ def present_live_agents(reader: Reader, table: FleetTable, indices: Indices, now
     )
 
 
-def present_peak_agents(incident: Incident, incident_id: int, page_text: str, now: float) -> AffectedAgents:
+def present_peak_agents(
+    incident: Incident, incident_id: int, page_text: str, now: float
+) -> AffectedAgentsPage:
     """Return the agents that an incident affected at its peak, from its copy."""
     try:
         evidence = read_evidence(incident_id)
@@ -133,14 +137,14 @@ def present_peak_agents(incident: Incident, incident_id: int, page_text: str, no
     return present_evidence(evidence, page_text, now, is_past=incident.state is IncidentState.RESOLVED)
 
 
-def present_evidence(evidence: Evidence, page_text: str, now: float, *, is_past: bool) -> AffectedAgents:
+def present_evidence(evidence: Evidence, page_text: str, now: float, *, is_past: bool) -> AffectedAgentsPage:
     """Return one page of a copy. A page that does not exist is the nearest one."""
     table = table_of_evidence(evidence)
     indices = np.arange(len(evidence.ids))
     page, page_count = locate_page(page_text, len(indices))
     positions = range((page - 1) * PAGE_SIZE, min(page * PAGE_SIZE, len(indices)))
     views_by_id = {view.facts.id: view for view in instance_views_of(evidence).values()}
-    return AffectedAgents(
+    return AffectedAgentsPage(
         agents=[
             presenters.agent_row_of(view, views_by_id, now) for view in agent_views_of(evidence, positions)
         ],
@@ -175,9 +179,9 @@ def choose_evidence(
     incident: Incident,
     copy_mark: CopyMark | None,
     choice_text: str,
-    read_live: Callable[[], AffectedAgents],
-    read_peak: Callable[[], AffectedAgents],
-) -> tuple[AffectedAgents, EvidenceChoice | None]:
+    read_live: Callable[[], AffectedAgentsPage],
+    read_peak: Callable[[], AffectedAgentsPage],
+) -> tuple[AffectedAgentsPage, EvidenceChoice | None]:
     """Return the agents to show, and the choice between live data and the copy if there is one.
 
     A resolved incident shows its copy. An open one shows live data, and offers a copy of more agents.

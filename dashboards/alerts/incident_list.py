@@ -17,7 +17,7 @@ from fleet.vocabulary.natural_order import natural_sort_key
 #: Incidents on one page.
 PAGE_SIZE = 50
 
-ItemT = TypeVar("ItemT")
+EntryT = TypeVar("EntryT")
 
 
 class IncidentTab(StrEnum):
@@ -86,15 +86,15 @@ def tab_of(incident: Incident) -> IncidentTab:
 
 
 def sort_incidents(
-    items: Sequence[ItemT], incident_of: Callable[[ItemT], Incident], sort_text: str
-) -> list[ItemT]:
+    entries: Sequence[EntryT], incident_of: Callable[[EntryT], Incident], sort_text: str
+) -> list[EntryT]:
     """Return unresolved incidents in the order of the parameter `sort`; without it the worst first, pending last."""
     name, is_reversed = read_sort(sort_text)
     # First the default order, which the next sort keeps among equals.
-    ordered = sorted(items, key=lambda item: _default_key_of(incident_of(item)))
+    sorted_entries = sorted(entries, key=lambda entry: _default_key_of(incident_of(entry)))
     if name:
-        ordered.sort(key=lambda item: _SORT_KEYS[name](incident_of(item)), reverse=is_reversed)
-    return ordered
+        sorted_entries.sort(key=lambda entry: _SORT_KEYS[name](incident_of(entry)), reverse=is_reversed)
+    return sorted_entries
 
 
 def _default_key_of(incident: Incident) -> tuple[bool, int, int, float]:

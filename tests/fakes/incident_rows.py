@@ -105,7 +105,7 @@ def _write_incidents(cluster: Cluster, now: float) -> Incident:
         inhibited_by="proxy/proxy-1-id",
         marks={"Few agents stranded": mark},
     )
-    resolved = Incident.objects.create(
+    resolved_incident = Incident.objects.create(
         cluster=cluster,
         key="backend/default",
         cause_kind="backend",
@@ -123,7 +123,7 @@ def _write_incidents(cluster: Cluster, now: float) -> Incident:
         notification_count=2,
         trend=[[now - 9000, 400], [now - 8300, 0]],
     )
-    _write_copy(resolved, now - 8800)
+    _write_copy(resolved_incident, now - 8800)
     return firing
 
 

@@ -67,22 +67,22 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     all_rows = Incident.objects.filter(cluster=cluster)
     resolved_rows = all_rows.filter(state=IncidentState.RESOLVED.value)
     unresolved_rows = list(all_rows.exclude(state=IncidentState.RESOLVED.value)[:_MAX_UNRESOLVED_INCIDENTS])
-    items_by_tab: dict[IncidentTab, list[tuple[Incident, incident_values.Incident]]] = {
+    entries_by_tab: dict[IncidentTab, list[tuple[Incident, incident_values.Incident]]] = {
         IncidentTab.OPEN: [],
         IncidentTab.SUPPRESSED: [],
     }
     for row in unresolved_rows:
         value = alert_presenters.with_silence(row, active_silences)
-        items_by_tab[incident_list.tab_of(value)].append((row, value))
-    counts = {item_tab: len(items) for item_tab, items in items_by_tab.items()}
+        entries_by_tab[incident_list.tab_of(value)].append((row, value))
+    counts = {entry_tab: len(entries) for entry_tab, entries in entries_by_tab.items()}
     counts[IncidentTab.RESOLVED] = resolved_rows.count()
     page, page_count = incident_list.locate_page(request.GET.get("page", ""), counts[tab])
     page_slice = slice((page - 1) * incident_list.PAGE_SIZE, page * incident_list.PAGE_SIZE)
     if tab is IncidentTab.RESOLVED:
         page_rows = list(resolved_rows.order_by(*incident_list.resolved_order_of(sort))[page_slice])
     else:
-        items = incident_list.sort_incidents(items_by_tab[tab], lambda item: item[1], sort)
-        page_rows = [row for row, _ in items[page_slice]]
+        entries = incident_list.sort_incidents(entries_by_tab[tab], lambda entry: entry[1], sort)
+        page_rows = [row for row, _ in entries[page_slice]]
     cause_names = alert_presenters.cause_names_of(unresolved_rows)
     rules, routes = store.read_rules(cluster), store.read_routes(cluster)
     clock = AlertClock.objects.filter(cluster=cluster).first()
@@ -111,7 +111,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "previous_query": incident_list.page_query_of(tab, sort, page - 1) if page > 1 else "",
         "next_query": incident_list.page_query_of(tab, sort, page + 1) if page < page_count else "",
         "pending_count": sum(
-            value.state is IncidentState.PENDING for _, value in items_by_tab[IncidentTab.OPEN]
+            value.state is IncidentState.PENDING for _, value in entries_by_tab[IncidentTab.OPEN]
         ),
         "evaluated_at": presenters.to_moment_or_none(clock.evaluated_at if clock else None),
         "evaluated_age_ms": presenters.age_ms_of(clock.evaluated_at if clock else None, now),
@@ -144,8 +144,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
 
     Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
-    newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgents), `evidence_choice` (EvidenceChoice or None),
-    `map_link`, `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or
+    newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgentsPage), `evidence_choice` (EvidenceChoice
+    or None), `map_link`, `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or
     `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
@@ -255,7 +255,7 @@ def _fleet_context_of(
         table = None
     is_stale = not is_resolved and (table is None or summary.stale)
 
-    def read_live() -> incident_evidence.AffectedAgents:
+    def read_live() -> incident_evidence.AffectedAgentsPage:
         if table is None or is_stale:
             return incident_evidence.show_no_agents(
                 "The affected agents are not known: the fleet data is out of date."
@@ -266,7 +266,7 @@ def _fleet_context_of(
             indices = indices[:0]
         return incident_evidence.present_live_agents(reader, table, indices, now)
 
-    def read_peak() -> incident_evidence.AffectedAgents:
+    def read_peak() -> incident_evidence.AffectedAgentsPage:
         return incident_evidence.present_peak_agents(incident_value, row.pk, request.GET.get("page", ""), now)
 
     affected, evidence_choice = incident_evidence.choose_evidence(

@@ -1,22 +1,33 @@
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
+import pytest
+from django.test import Client
 
 from dashboards.alerts.incident_evidence import (
-    AffectedAgents,
+    AffectedAgentsPage,
     choose_evidence,
     map_link_of,
     peak_time_of,
     present_evidence,
     show_no_agents,
 )
+from dashboards.shared.map_links import format_map_moment
 from fleet.alerts.evidence import CopyMark, copy_evidence
+from fleet.alerts.evidence_copies import save_evidence
+from fleet.models.incidents import Incident as IncidentRow
+from fleet.models.incidents import IncidentEvidence
 from fleet.vocabulary.incidents import Incident, IncidentState
 from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser
 from tests.fakes.alerting import PROXY
 from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
 
 _NOW = 1_800_000_000.0
 _MARK = CopyMark(9, 9, _NOW - 50)
@@ -24,7 +35,7 @@ _INCIDENT = Incident("default", PROXY, 1, IncidentState.FIRING, _NOW - 99, fired
 _RESOLVED = replace(_INCIDENT, state=IncidentState.RESOLVED)
 
 
-def _make_agents(count: int | None) -> AffectedAgents:
+def _make_agents(count: int | None) -> AffectedAgentsPage:
     return replace(show_no_agents(""), count=count)
 
 
@@ -77,3 +88,72 @@ def test_map_of_a_resolved_incident_is_that_of_its_peak() -> None:
     assert map_link_of(_RESOLVED, _MARK, "/c/eu")["url"] == "/c/eu/map/?at=2027-01-15T07:59:10.000Z"
     assert peak_time_of(_RESOLVED, None) == _NOW - 90
     assert peak_time_of(replace(_RESOLVED, trend=((1.0, 3), (2.0, 8), (3.0, 8))), None) == 2.0
+
+
+def _save_copy(incident: IncidentRow, *states: State) -> float:
+    """Store a copy of agents in these states as evidence, and return its time."""
+    at = time.time() - 50
+    table = FakeReader(list(states), as_of=at).table("default", at)
+    evidence = copy_evidence(table, np.arange(len(states)), lambda index: f"Agent {index} lost its proxy.")
+    save_evidence([(incident, evidence)])
+    return at
+
+
+def test_resolved_incident_shows_its_copy(
+    client: Client, person: MakeUser, incident: IncidentRow, fake_reader: FakeReader
+) -> None:
+    """Agents, charts and common attributes of the peak, page by page, also while the record is unreadable."""
+    at = _save_copy(incident, *[State.STRANDED] * 70)
+    IncidentRow.objects.update(state="resolved", resolved_at=time.time())
+    fake_reader.down = True
+    client.force_login(person("viewer"))
+    url = f"/incidents/{incident.pk}/"
+    response = client.get(url)
+    affected = response.context["affected"]
+    assert (affected.count, len(affected.agents), affected.page_count) == (70, 50, 2)
+    assert affected.figures["is_past"]
+    page = response.content.decode()
+    assert f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC" in page
+    assert "when most agents were affected" in page
+    assert "Agent 0 lost its proxy." in page
+    assert f"/map/?at={format_map_moment(at)}" in page
+    second = client.get(f"{url}?page=2").context["affected"]
+    assert (second.first_number, second.last_number) == (51, 70)
+    csv = client.get(f"{url}agents.csv")
+    lines = csv.content.decode().splitlines()
+    assert len(lines) == 71
+    assert lines[-1].startswith("id-69,agent-69,stranded,")
+    assert f"incident-{incident.pk}-agents-" in csv["Content-Disposition"]
+
+
+def test_open_incident_offers_a_larger_copy(
+    client: Client, person: MakeUser, incident: IncidentRow, fake_reader: FakeReader
+) -> None:
+    """Live data first; not a copy of fewer agents than are affected now."""
+    _save_copy(incident, *[State.STRANDED] * 5)
+    client.force_login(person("viewer"))
+    url = f"/incidents/{incident.pk}/"
+    response = client.get(url)
+    choice = response.context["evidence_choice"]
+    assert (choice.live_count, choice.peak_count, choice.is_peak_shown) == (3, 5, False)
+    assert response.context["affected"].taken_at is None
+    peak = client.get(f"{url}?evidence=peak").context["affected"]
+    assert [row.name for row in peak.agents] == [f"agent-{n}" for n in range(5)]
+    fake_reader.states[:] = [State.STRANDED] * 5
+    assert client.get(url).context["evidence_choice"] is None
+
+
+def test_incident_without_a_copy_says_so(client: Client, person: MakeUser, incident: IncidentRow) -> None:
+    """It is older than copies, or affected no agents; a damaged copy is no failed page."""
+    IncidentRow.objects.update(state="resolved", resolved_at=time.time())
+    client.force_login(person("viewer"))
+    url = f"/incidents/{incident.pk}/"
+    assert "has no copy of its evidence" in client.get(url).content.decode()
+    assert client.get(f"{url}agents.csv").status_code == 404
+    assert client.get("/incidents/999/agents.csv").status_code == 404
+    IncidentRow.objects.update(peak_count=0)
+    assert "This incident affected no agents." in client.get(url).content.decode()
+    _save_copy(incident, State.STRANDED)
+    IncidentEvidence.objects.update(content=b"damaged")
+    assert "The copy of the evidence cannot be read" in client.get(url).content.decode()
+    assert client.get(f"{url}agents.csv").status_code == 404

@@ -5,21 +5,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
-import numpy as np
 import pytest
 from django.test import Client
 
 from dashboards.alerts.presenters import find_prior_changes, reconnect_query_of
 from dashboards.changes.audit_text import describe_action
 from dashboards.changes.target_agents import select_campaign_targets
-from dashboards.shared.map_links import format_map_moment
-from fleet.alerts.evidence import copy_evidence
-from fleet.alerts.evidence_copies import save_evidence
 from fleet.models.access import Permission
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.changes import AuditEntry, Change
-from fleet.models.clusters import ensure_default_cluster
-from fleet.models.incidents import Incident, IncidentEvent, IncidentEvidence, VersionChange
+from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.inventory import Instance
 from fleet.models.networking import NetworkingRevision
 from fleet.vocabulary.instances import InstanceState
@@ -29,20 +24,6 @@ from tests.fakes.history_rows import create_instance_change
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def incident(fake_reader: FakeReader) -> Incident:
-    """Agents without a common cause, which is what the fake's stranded agents are."""
-    now = time.time()
-    fake_reader.states[0] = State.STRANDED
-    return Incident.objects.create(
-        cluster=ensure_default_cluster(), key="agents/none", cause_kind="agents", cause_id="none",
-        cause_name="agents without a common cause", generation=1, state="firing", severity=2, opened_at=now - 90,
-        fired_at=now - 60, affected_count=3, peak_count=207, agent_names=["agent-2"], summary="207 agents stranded.",
-        trend=[[now - 90, 10], [now - 60, 207], [now - 30, 3]], notification_count=1, notified_at=now - 60,
-        notified_severity=2, marks={"Agents stranded": [now - 90, 1.0, 2, 2, 207, "207 agents stranded.", True, False]},
-    )  # fmt: skip
 
 
 def test_list_shows_open_incidents_and_the_last_evaluation(
@@ -322,75 +303,6 @@ def test_resolved_incident_is_red_nowhere(client: Client, person: MakeUser, inci
         assert "incident-critical" not in content
         assert "severity-critical" not in content
         assert '<use href="#shape-healthy"/></svg> was critical' in content
-
-
-def _save_copy(incident: Incident, *states: State) -> float:
-    """Store a copy of agents in these states as evidence, and return its time."""
-    at = time.time() - 50
-    table = FakeReader(list(states), as_of=at).table("default", at)
-    evidence = copy_evidence(table, np.arange(len(states)), lambda index: f"Agent {index} lost its proxy.")
-    save_evidence([(incident, evidence)])
-    return at
-
-
-def test_resolved_incident_shows_its_copy(
-    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader
-) -> None:
-    """Agents, charts and common attributes of the peak, page by page, also while the record is unreadable."""
-    at = _save_copy(incident, *[State.STRANDED] * 70)
-    Incident.objects.update(state="resolved", resolved_at=time.time())
-    fake_reader.down = True
-    client.force_login(person("viewer"))
-    url = f"/incidents/{incident.pk}/"
-    response = client.get(url)
-    affected = response.context["affected"]
-    assert (affected.count, len(affected.agents), affected.page_count) == (70, 50, 2)
-    assert affected.figures["is_past"]
-    page = response.content.decode()
-    assert f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC" in page
-    assert "when most agents were affected" in page
-    assert "Agent 0 lost its proxy." in page
-    assert f"/map/?at={format_map_moment(at)}" in page
-    second = client.get(f"{url}?page=2").context["affected"]
-    assert (second.first_number, second.last_number) == (51, 70)
-    csv = client.get(f"{url}agents.csv")
-    lines = csv.content.decode().splitlines()
-    assert len(lines) == 71
-    assert lines[-1].startswith("id-69,agent-69,stranded,")
-    assert f"incident-{incident.pk}-agents-" in csv["Content-Disposition"]
-
-
-def test_open_incident_offers_a_larger_copy(
-    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader
-) -> None:
-    """Live data first; not a copy of fewer agents than are affected now."""
-    _save_copy(incident, *[State.STRANDED] * 5)
-    client.force_login(person("viewer"))
-    url = f"/incidents/{incident.pk}/"
-    response = client.get(url)
-    choice = response.context["evidence_choice"]
-    assert (choice.live_count, choice.peak_count, choice.is_peak_shown) == (3, 5, False)
-    assert response.context["affected"].taken_at is None
-    peak = client.get(f"{url}?evidence=peak").context["affected"]
-    assert [row.name for row in peak.agents] == [f"agent-{n}" for n in range(5)]
-    fake_reader.states[:] = [State.STRANDED] * 5
-    assert client.get(url).context["evidence_choice"] is None
-
-
-def test_incident_without_a_copy_says_so(client: Client, person: MakeUser, incident: Incident) -> None:
-    """It is older than copies, or affected no agents; a damaged copy is no failed page."""
-    Incident.objects.update(state="resolved", resolved_at=time.time())
-    client.force_login(person("viewer"))
-    url = f"/incidents/{incident.pk}/"
-    assert "has no copy of its evidence" in client.get(url).content.decode()
-    assert client.get(f"{url}agents.csv").status_code == 404
-    assert client.get("/incidents/999/agents.csv").status_code == 404
-    Incident.objects.update(peak_count=0)
-    assert "This incident affected no agents." in client.get(url).content.decode()
-    _save_copy(incident, State.STRANDED)
-    IncidentEvidence.objects.update(content=b"damaged")
-    assert "The copy of the evidence cannot be read" in client.get(url).content.decode()
-    assert client.get(f"{url}agents.csv").status_code == 404
 
 
 def test_unreachable_cluster_that_is_reachable_again_affects_no_agents(
