@@ -19,8 +19,8 @@ _LIBRARY_TEXT = re.compile(
 )
 #: What is wrong, by words in a library's text; the first match wins.
 _CAUSES = tuple(
-    (re.compile(pattern, re.IGNORECASE), words)
-    for pattern, words in (
+    (re.compile(pattern, re.IGNORECASE), summary)
+    for pattern, summary in (
         (r"connection refused", "connection refused"),
         (r"keepalive|ping timeout", "the connection stopped responding"),
         (r"dns|resol|c-ares|getaddrinfo|name or service not known", "the host name cannot be resolved"),
@@ -40,7 +40,9 @@ def summarize_error(text: str) -> str:
 
     A text without one stays as it is, up to 160 characters.
     """
-    summary = _LIBRARY_TEXT.sub(lambda match: _words_of(match[0]) + _sentence_end_of(match[0]), text, count=1)
+    summary = _LIBRARY_TEXT.sub(
+        lambda match: _summary_of(match[0]) + _sentence_end_of(match[0]), text, count=1
+    )
     return summary if len(summary) <= _MAX_SUMMARY_LENGTH else f"{summary[: _MAX_SUMMARY_LENGTH - 1]}…"
 
 
@@ -51,8 +53,10 @@ def error_details(text: str) -> str:
     return text if len(text) <= MAX_DETAILS_LENGTH else f"{text[: MAX_DETAILS_LENGTH - 1]}…"
 
 
-def _words_of(library_text: str) -> str:
-    return next((words for pattern, words in _CAUSES if pattern.search(library_text)), "connection failed")
+def _summary_of(library_text: str) -> str:
+    return next(
+        (summary for pattern, summary in _CAUSES if pattern.search(library_text)), "connection failed"
+    )
 
 
 def _sentence_end_of(library_text: str) -> str:

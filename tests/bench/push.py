@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import psutil
 
@@ -26,10 +26,7 @@ from fleet.processes import children
 from fleet.processes.valkey import find_free_port
 from tests.bench import _push_peer
 from tests.bench._push_browsers import Latencies, open_browsers, open_deaf_socket
-from tests.bench.measure import BenchError, Figure, Outcome, Target, percentile
-
-if TYPE_CHECKING:
-    from tests.flow.web import Console
+from tests.bench.measure import BenchError, Figure, Outcome, Target, percentile, sleep_for
 
 _ROOT = Path(__file__).resolve().parents[2]
 _BROWSERS, _AGENTS = 200, 2_000
@@ -90,7 +87,7 @@ def _set_up_django(home: str) -> None:
 
 
 @contextmanager
-def _start_peer(console: Console, folder: Path) -> Iterator[tuple[str, int]]:
+def _start_peer(console: Any, folder: Path) -> Iterator[tuple[str, int]]:
     """Start the bare hub with the flags of the console; yield its address and process id."""
     port = find_free_port()
     argv = (
@@ -121,7 +118,7 @@ def _cpu_of(process: psutil.Process) -> float:
     return float(cpu_times.user + cpu_times.system)
 
 
-def _create_sessions(console: Console, count: int) -> list[dict[str, str]]:
+def _create_sessions(console: Any, count: int) -> list[dict[str, str]]:
     """Sign the admin in `count` times; return the headers of each session."""
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
     from django.contrib.auth.models import User
@@ -145,7 +142,7 @@ def _create_sessions(console: Console, count: int) -> list[dict[str, str]]:
 class _Fleet:
     """The record, and rounds that change it: what workers do, with the same writer and the same publication."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Any) -> None:
         from fleet.vocabulary.verdicts import State
         from tests.fakes.record import fill
 
@@ -191,7 +188,7 @@ class _Fleet:
 class _Bench:
     """The console, the bare hub, and browsers for both."""
 
-    def __init__(self, console: Console, peer_url: str, peer: psutil.Process, *, quick: bool) -> None:
+    def __init__(self, console: Any, peer_url: str, peer: psutil.Process, *, quick: bool) -> None:
         self._console = console
         self._peer_url = peer_url
         self._peer = peer
@@ -280,15 +277,15 @@ class _Bench:
     ) -> _Turn:
         turn = _Turn(browsers=len(headers))
         async with open_browsers(url, headers, turn.latencies, origin=origin):
-            await asyncio.sleep(1)
+            await asyncio.to_thread(sleep_for, 1)
             # The record may have become stale: the first update then makes browsers start over.
             await publish_update(Latencies())
-            await asyncio.sleep(1)
+            await asyncio.to_thread(sleep_for, 1)
             cpu_before = _cpu_of(process)
             async for _ in _ticks(seconds):
                 await publish_update(turn.latencies)
                 turn.updates += 1
-            await asyncio.sleep(1)
+            await asyncio.to_thread(sleep_for, 1)
             turn.cpu_seconds = _cpu_of(process) - cpu_before
         return turn
 
@@ -313,7 +310,7 @@ class _Bench:
                     turn.updates += 1
                     if number % _UPDATES_PER_SECOND == 0:
                         resident_mb.append(self._web.memory_info().rss / 1e6)
-                await asyncio.sleep(1)
+                await asyncio.to_thread(sleep_for, 1)
                 # Only connections of browsers that read are left.
                 established = sum(
                     connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == self._web_port
@@ -322,10 +319,10 @@ class _Bench:
             finally:
                 for link in deaf_sockets:
                     link.close()
-        settled = resident_mb[min(_WARM_UP_SECONDS, len(resident_mb) // 2) :]
+        warm_mb = resident_mb[min(_WARM_UP_SECONDS, len(resident_mb) // 2) :]
         return {
-            "deaf_sockets_first_mb": round(settled[0], 1),
-            "deaf_sockets_growth_mb": round(max(settled) - settled[0], 1),
+            "deaf_sockets_first_mb": round(warm_mb[0], 1),
+            "deaf_sockets_growth_mb": round(max(warm_mb) - warm_mb[0], 1),
             "deaf_sockets_open": established - turn.browsers,
             "deaf_sockets_others_p95_ms": round(percentile(turn.latencies.milliseconds, 0.95), 1),
         }
@@ -340,7 +337,8 @@ async def _ticks(seconds: float) -> AsyncIterator[int]:
     start = time.perf_counter()
     for number in range(round(seconds * _UPDATES_PER_SECOND)):
         yield number
-        await asyncio.sleep(max(0.0, start + (number + 1) / _UPDATES_PER_SECOND - time.perf_counter()))
+        seconds_left = start + (number + 1) / _UPDATES_PER_SECOND - time.perf_counter()
+        await asyncio.to_thread(sleep_for, max(0.0, seconds_left))
 
 
 def _figures_of(turns: Sequence[_Turn]) -> dict[str, Figure]:
