@@ -27,8 +27,8 @@ def create_web_program(host: str, port: int) -> Program:
         (
             *(sys.executable, "-m", "uvicorn", "dashboards.config.asgi:application"),
             *("--host", host, "--port", str(port), "--log-level", "warning", "--no-access-log"),
-            # Measured: compression makes a delta of 85 agents 300 instead of 1,350 bytes, for 29 µs per socket, which is
-            # more than all else of its delivery.
+            # Measured: compression makes a delta of 85 agents 300 instead of 1,350 bytes, and takes 29 µs per socket;
+            # the whole delivery by a bare hub takes 22 µs.
             *("--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "3", "--no-server-header"),
             # Limits for unauthenticated clients: size and time of a request, size of a frame.
             *("--http", "fleet.transport.bounded_http:BoundedProtocol", "--ws-max-size", "4096"),
