@@ -41,6 +41,16 @@ _CLOSING_SETTINGS = (
 )
 
 
+#: Labels and versions of the agents: repeated keys and versions are shared out in turn, so that there is something to
+#: filter and to group.
+_AGENT_LABELS = (
+    *("role=web", "role=db"),
+    *("env=prod", "env=prod", "env=staging"),
+    *("site=berlin", "site=lisbon", "site=oslo"),
+)
+_AGENT_VERSIONS = (*("18.2.1",) * 6, *("18.2.0",) * 3, "17.5.4")
+
+
 class Command(BaseCommand):
     """Run the console with a local test fleet."""
 
@@ -133,6 +143,10 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
     argv += [] if options["regions"] is None else ["--regions", str(options["regions"])]
     argv += [] if options["connections"] is None else ["--connections", str(options["connections"])]
     argv += ["--service", "metrics={diag}"]
+    for label in _AGENT_LABELS:
+        argv += ["--label", label]
+    for version in _AGENT_VERSIONS:
+        argv += ["--report-version", version]
     for pair in _CLOSING_SETTINGS:
         argv += ["--networking", pair]
     if options["no_forwarder"]:

@@ -10,8 +10,8 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import grpc
 import grpc.aio
@@ -36,10 +36,12 @@ _DEREGISTER_TIMEOUT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Id and name of an agent."""
+    """How an agent identifies and describes itself."""
 
     id: str
     name: str
+    version: str = __version__
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Heartbeats:
@@ -195,7 +197,8 @@ class Heartbeats:
         resource = fleet_pb2.AgentResource(
             agent_id=self.identity.id,
             name=self.identity.name,
-            version=__version__,
+            version=self.identity.version,
+            labels=self.identity.labels,
             ttl_ms=int(self._ttl * 1000),
             via_proxy_id=channel.proxy_id,
             networking_revision=self.networking_revision,

@@ -14,6 +14,7 @@ import click
 import grpc.aio
 from prometheus_client import CollectorRegistry
 
+from fleet import __version__
 from fleet.nodes.agent import services as agent_services
 from fleet.nodes.agent import site as agent_site
 from fleet.nodes.agent import status as agent_status
@@ -24,9 +25,10 @@ from fleet.nodes.agent.networking import AgentNetworking
 from fleet.nodes.agent.proxy_choice import ProxyChoice
 from fleet.nodes.agent.services import AgentServices, Services
 from fleet.nodes.agent.tunnels import AgentTunnels
+from fleet.nodes.shared import agent_labels, lifecycle
 from fleet.nodes.shared import flags as node_flags
-from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
+from fleet.nodes.shared.agent_labels import Labels
 from fleet.nodes.shared.name_options import CLUSTER_NAME
 from fleet.nodes.shared.tunnel_counts import TunnelCountCollector, TunnelCounts
 from fleet.processes import background
@@ -78,6 +80,9 @@ class AgentFlags:
     auth_keep_alive_interval: float | None = None
     #: Services exposed to users of the proxies.
     services: Services = ()
+    #: Labels of the agents, and versions that they report instead of their own; several values in turn.
+    labels: Labels = ()
+    reported_versions: tuple[str, ...] = ()
     #: Seconds that sessions may last on a tunnel that is being closed; None: no limit.
     drain: float | None = None
     #: Protocol version of TCP over gRPC on the tunnels.
@@ -96,9 +101,15 @@ class AgentFlags:
 class Agent:
     """One agent: heartbeats to an auth, tunnels to proxies."""
 
-    def __init__(self, name: str, flags: AgentFlags, metrics: AgentMetrics) -> None:
+    def __init__(self, number: int, flags: AgentFlags, metrics: AgentMetrics) -> None:
         """Raises NodeStartError if the configuration cannot be used."""
-        self.identity = Identity(node_flags.host_id(flags.cluster, "agent", name), name)
+        name = f"{flags.name_prefix}-{number}"
+        self.identity = Identity(
+            node_flags.host_id(flags.cluster, "agent", name),
+            name,
+            agent_labels.version_of_agent(flags.reported_versions, number, __version__),
+            agent_labels.labels_of_agent(flags.labels, number),
+        )
         self._flags = flags
         self.networking = AgentNetworking(
             name, flags.overrides, metrics, self._apply_settings, self._request_config
@@ -260,9 +271,7 @@ class AgentGroup:
         numbers = range(flags.first_number, flags.first_number + flags.count)
         self.registry = registry or CollectorRegistry()
         metrics = AgentMetrics(self.registry)
-        self.agents: Sequence[Agent] = [
-            Agent(f"{flags.name_prefix}-{number}", flags, metrics) for number in numbers
-        ]
+        self.agents: Sequence[Agent] = [Agent(number, flags, metrics) for number in numbers]
         self.registry.register(TunnelCountCollector("refloat_agent_tunnels", self._tunnel_counts))
         self.registry.register(AgentAuthCollector("refloat_agent_auths", self._auths_and_modes))
         self._clock_task: asyncio.Task[None] | None = None
@@ -419,6 +428,8 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
 )
 @click.option("--diag-listen", type=ADDRESS, default=None, help="Listen address of /metrics. Default: none.")
 @agent_services.service_option
+@agent_labels.label_option
+@agent_labels.version_option
 @click.option(
     "--drain",
     type=node_flags.DURATION,
@@ -456,6 +467,7 @@ def command(
     tls: TLSFiles,
     tls_auth_name: str,
     services: Services,
+    labels: Labels,
     tunnel_wire: str,
     **options: Any,
 ) -> None:
@@ -466,6 +478,7 @@ def command(
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections cannot be used together")
     agent_services.check_unique_flags(services)
+    agent_labels.check_key_count(labels)
     if auth_via == "proxy" and tunnel_wire == WireVersion.V0_1.value:
         raise click.UsageError(
             "--auth-via proxy needs --tunnel-wire 0.2: version 0.1 cannot carry connections to auths"
@@ -486,6 +499,7 @@ def command(
         auth=auth or (),
         auth_via_proxy=auth_via == "proxy",
         services=services,
+        labels=labels,
         tunnel_wire=WireVersion(tunnel_wire),
         overrides=overrides,
         tls=replace(tls, auth_name=tls_auth_name),

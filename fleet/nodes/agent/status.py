@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fleet import __version__
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.tunnel import Tunnel
 from fleet.protocol.recovery import pick_healthy
@@ -29,7 +28,8 @@ def document(
     return {
         "agent_id": identity.id,
         "name": identity.name,
-        "version": __version__,
+        "version": identity.version,
+        "labels": dict(identity.labels),
         "tracker": _tracker_document(tracker, now),
         "policy": None if policy is None else _policy_document(policy, now),
         "auth_reconnect": {

@@ -17,7 +17,6 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet import __version__
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.services import AgentServices
 from fleet.processes import background
@@ -126,7 +125,7 @@ class Tunnel:
         hello = fleet_pb2.AgentHello(
             agent_id=identity.id,
             name=identity.name,
-            version=__version__,
+            version=identity.version,
             keep_alive_interval_ms=int(self._keep_alive.interval * 1000),
         )
         try:

@@ -53,6 +53,9 @@ class FleetPlan:
     agents_per_process: int = 500
     #: Services that each agent exposes, name=host:port.
     services: tuple[str, ...] = ()
+    #: Labels of agents, and versions that they report instead of their own; several values in turn.
+    labels: tuple[tuple[str, str], ...] = ()
+    reported_versions: tuple[str, ...] = ()
     #: Folder of the keys of a fleet with mutual TLS; None for a fleet without TLS.
     keys_folder: Path | None = None
     #: Folder that holds the data folders of instances; None: instances accept no policies.
@@ -165,6 +168,10 @@ def make_agents_argv(plan: FleetPlan, name: str, first: int, count: int, auth: s
     argv += ["--diag-listen", _ANY_PORT]
     for service in plan.services:
         argv += ["--service", service]
+    for key, label_value in plan.labels:
+        argv += ["--label", f"{key}={label_value}"]
+    for version in plan.reported_versions:
+        argv += ["--report-version", version]
     return argv + _tls_flags(plan, name)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from fleet.nodes.shared.agent_labels import labels_of_agent, version_of_agent
 from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet
 from fleet.protocol.instance_labels import DIAG_LABEL, GENERATION_LABEL, GROUP_ID_LABEL, TTL_LABEL
 from fleet.vocabulary.instances import InstanceKind
@@ -36,6 +37,13 @@ _MAX_PAGE_SIZE = 10_000
 #: Instances per page of a presence list.
 _SERVERS_PAGE_SIZE = 200
 _VERSION = "18.0.0-simulated"
+#: Labels and versions of agents, which take them in turn.
+_AGENT_LABELS = (
+    *(("role", "web"), ("role", "db")),
+    *(("env", "prod"), ("env", "prod"), ("env", "staging")),
+    *(("site", "berlin"), ("site", "lisbon"), ("site", "oslo")),
+)
+_AGENT_VERSIONS = (*("18.2.1",) * 6, *("18.2.0",) * 3, "17.5.4")
 
 Clock = Callable[[], float]
 #: (gRPC address, diag address) of every instance of the simulation, by name.
@@ -109,7 +117,8 @@ class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
         resource = fleet_pb2.AgentResource(
             agent_id=fleet.ids[agent],
             name=fleet.names[agent],
-            version=_VERSION,
+            version=version_of_agent(_AGENT_VERSIONS, agent, _VERSION),
+            labels=labels_of_agent(_AGENT_LABELS, agent),
             ttl_ms=_milliseconds(fleet.shape.agent_ttl),
             policy=policy,
             tracker=tracker,

@@ -52,6 +52,27 @@ def grpc_addresses(*nodes: Proxy | Auth) -> list[str]:
     return [node.instance.grpc_address for node in nodes]
 
 
+async def test_agents_report_their_labels_and_versions(plane: Plane) -> None:
+    """They take the values of a repeated label in turn, by their numbers."""
+    auth, proxy = await plane.auth(), await plane.proxy()
+    await plane.agents(
+        *(auth.instance.grpc_address, [proxy.instance.grpc_address]),
+        count=2,
+        labels=(("env", "prod"), ("env", "dev")),
+        reported_versions=("1.0", "2.0"),
+    )
+
+    async def are_registered() -> bool:
+        return len(await list_agent_entries(auth)) == 2
+
+    await eventually(are_registered)
+    entries = await list_agent_entries(auth)
+    assert {name: (entry.agent.version, dict(entry.agent.labels)) for name, entry in entries.items()} == {
+        "agent-1": ("2.0", {"env": "dev"}),
+        "agent-2": ("1.0", {"env": "prod"}),
+    }
+
+
 async def test_heartbeat_of_lost_connection_is_retried_at_once(
     plane: Plane, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -26,9 +26,11 @@ def test_document_contains_the_whole_tracker() -> None:
     tracker.track_expected([old, new], 0.0)
     lease.claim("p-new")
     policy = ChannelPolicy(PickHealthyMode.PICK_FIRST, health_check=False, auth_id="auth", received_at=1.0)
-    document = status.document(Identity("id", "agent-1"), tracker, policy, (), ("web",), 4.0)
+    identity = Identity("id", "agent-1", "1.2.3", {"env": "prod"})
+    document = status.document(identity, tracker, policy, (), ("web",), 4.0)
     assert json.loads(json.dumps(document)) == document
     assert (document["agent_id"], document["name"], document["services"]) == ("id", "agent-1", ["web"])
+    assert (document["version"], document["labels"]) == ("1.2.3", {"env": "prod"})
     assert document["policy"] == {
         "mode": "pick_first",
         "health_check": False,

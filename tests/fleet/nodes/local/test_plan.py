@@ -91,6 +91,15 @@ def test_agents_expose_services() -> None:
     assert services == list(plan.services)
 
 
+def test_agents_report_labels_and_versions() -> None:
+    """Both keep their order, which agents use in turn."""
+    plan = FleetPlan(labels=(("env", "prod"), ("env", "dev")), reported_versions=("2", "1"))
+    argv = fleet_plan.make_agents_argv(plan, "agents-1", 1, 5, "a:1", "p:1")
+    pairs = list(itertools.pairwise(argv))
+    assert [text for flag, text in pairs if flag == "--label"] == ["env=prod", "env=dev"]
+    assert [text for flag, text in pairs if flag == "--report-version"] == ["2", "1"]
+
+
 def test_gateway_has_certificates_for_callers_and_auths() -> None:
     """The server name of auths differs from the name in the routes."""
     plain_arguments = fleet_plan.make_gateway_argv(FleetPlan(), Path("r.yaml"), ["a:1", "b:2"])
