@@ -31,6 +31,7 @@ from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.evidence import Timing
+from fleet.monitoring.history.attributes import save_attributes
 from fleet.monitoring.history.minutes import downsample
 from fleet.monitoring.history.retention import create_partitions_ahead, delete_old_history
 from fleet.monitoring.history.store import flush_outbox, load_record_seed
@@ -141,6 +142,8 @@ def settle_history(cluster: str) -> None:
     writer = get_worker_resources().writer
     with isolate_errors(f"cluster {cluster}: the history was not written; the next round tries again"):
         while flush_outbox(writer, cluster):
+            pass
+        while save_attributes(writer, cluster):
             pass
 
 

@@ -52,6 +52,9 @@ class Agent(models.Model):
     lost_at = models.DateTimeField(null=True, blank=True)
     #: An operator retired the agent.
     is_retired = models.BooleanField(default=False)
+    #: Version and labels that the agent reported last.
+    version = models.CharField(max_length=256, blank=True, default="")
+    labels = models.JSONField(default=dict, blank=True)
     first_seen_at = models.DateTimeField(default=timezone.now)
     #: First change ever, and newest change that was deleted for its age, with the columns of AgentChange; None until
     #: changes of the agent are deleted. Both outlive the history.

@@ -100,6 +100,9 @@ PLACE = np.dtype(
     ]
 )
 
+#: Version and labels that an agent reported, one row per agent; 0: none. 8 bytes.
+ATTRIBUTE = np.dtype([("version", "<u4"), ("label_set", "<u4")])
+
 
 def blank_heartbeats(agent_count: int) -> npt.NDArray[np.void]:
     """Return HEARTBEAT rows of agents whose resource was never seen; zeros would name instance 0."""

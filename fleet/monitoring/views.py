@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fleet.monitoring.agent_attributes import AttributeTable
 from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode
 from fleet.protocol.destination.health import DrainRequest, Health
@@ -136,6 +137,9 @@ class AgentView:
     mode: ReconnectMode = ReconnectMode.UNKNOWN
     health_check: bool | None = None
     policy_read_at: float | None = None
+    #: Version and labels in the last heartbeat.
+    version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,5 +179,7 @@ class FleetTable:
     tunnel_proxies: npt.NDArray[np.uint16]
     #: Evidence I and F at that time, for the sentences of verdicts.
     fleet: FleetEvidence
+    #: Versions and labels of agents; they may be newer than the verdicts.
+    attributes: AttributeTable = field(default_factory=AttributeTable)
     #: Made from the history: without heartbeats, and without the evidence for states.
     is_past: bool = False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from fleet.monitoring.agent_attributes import AgentAttributes
 from fleet.monitoring.classify import places_of
 from fleet.monitoring.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
-from fleet.monitoring.evidence import FeedFreshness
+from fleet.monitoring.evidence import PRESENCE, FeedFreshness
 from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.writer import Conclusion, RecordSeed, Writer
 from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, ServingStatus
@@ -149,3 +151,19 @@ def conclude(
         spells={},
     )
     return writer.commit(cluster, before, conclusion)
+
+
+def write_attributes(writer: Writer, epoch: str, *attributes: AgentAttributes) -> bool:
+    """Write heartbeats of the agents `id-0`, `id-1`... with these versions and labels."""
+    cluster, now = "default", time.time()
+    agents = writer.intern_agents(cluster, epoch, [(f"id-{n}", f"agent-{n}") for n in range(len(attributes))])
+    return writer.write_heartbeats(
+        *(cluster, epoch),
+        feed_before=writer.feed(cluster, PRESENCE),
+        feed_after=FeedState(freshness=FeedFreshness(now, now), epoch="e", revision=time.monotonic_ns()),
+        indices=agents,
+        rows=blank_rows(HEARTBEAT, len(agents)),
+        removed_agents=np.zeros(0, np.uint32),
+        removed_at=now,
+        attributes=attributes,
+    )

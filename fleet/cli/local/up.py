@@ -17,7 +17,7 @@ from fleet.nodes.local import keys
 from fleet.nodes.local import local_fleet as fleet_up
 from fleet.nodes.local.plan import SIZE_LIMITS, FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord
-from fleet.nodes.shared.agent_labels import Labels, check_key_count, label_option, version_option
+from fleet.nodes.shared.agent_labels import attribute_options
 from fleet.nodes.shared.flags import POSITIVE_DURATION, TTL
 from fleet.nodes.shared.options import ParsedOption
 from fleet.protocol.networking import config
@@ -156,8 +156,7 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
     help="Field of the initial networking config, as for `refloat fleet config set` (repeatable).",
 )
 @service_option
-@label_option
-@version_option
+@attribute_options
 @click.option(
     "--auth-via",
     type=click.Choice(["direct", "proxy"]),
@@ -216,7 +215,6 @@ def up(
     auth_via: str,
     keep_alive_interval: str | None,
     services: Services,
-    labels: Labels,
     **shape: Any,
 ) -> None:
     """Run a fleet of real auths, proxies and agents.
@@ -226,7 +224,6 @@ def up(
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")
     check_unique_flags(services)
-    check_key_count(labels)
     plan = FleetPlan(
         connections=0 if mesh else connections or 1,
         has_forwarder=not no_forwarder,
@@ -234,7 +231,6 @@ def up(
         keys_folder=keys.folder_of(home, shape["cluster"]) if tls else None,
         keep_alive_interval=keep_alive_interval or "",
         services=tuple(f"{name}={address}" for name, address in services),
-        labels=labels,
         **shape,
     )
     try:

@@ -14,6 +14,7 @@ import numpy as np
 from fleet.models.history import AgentChange, InstanceChange
 from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment, to_seconds
+from fleet.monitoring.agent_attributes import AgentAttributes
 from fleet.monitoring.columns import HAD_TUNNEL, NO_INSTANCE, RETIRED, blank_memory
 from fleet.monitoring.history import keyframes
 from fleet.monitoring.history.change_rows import RowKeys, agent_change_rows_of, instance_change_rows_of
@@ -53,6 +54,7 @@ def load_record_seed(cluster: str) -> RecordSeed:
         agents=[(agent.agent_id, agent.name) for agent in agents],
         instances=[(instance.instance_id, instance.kind, instance.name) for instance in instances],
         memory=memory,
+        attributes=[AgentAttributes(agent.version, tuple(sorted(agent.labels.items()))) for agent in agents],
     )
 
 

@@ -140,6 +140,7 @@ def _record_agents(handle: RecordHandle, list_result: PollResult, changes: Agent
         removed_agents=removed_agents[removed_agents < row_count],
         removed_at=list_result.at,
         tracked_counts=tracked_counts,
+        attributes=[entry.attributes for entry in listed_agents.values()],
     )
 
 

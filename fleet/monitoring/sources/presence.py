@@ -8,6 +8,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
+from fleet.monitoring.agent_attributes import AgentAttributes
 from fleet.monitoring.evidence import LISTS, PRESENCE, ReconnectMode
 from fleet.monitoring.sources.changes import FeedChanges, read_changes, read_pages
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
@@ -20,7 +21,7 @@ from fleet.protocol.instance_labels import (
     REGION_LABEL,
     TTL_LABEL,
 )
-from fleet.protocol.text_limits import LONGEST_ID, cut
+from fleet.protocol.text_limits import LONGEST_ID, LONGEST_TEXT, MOST_LABELS, cut
 from fleet.vocabulary.instances import InstanceKind, InstanceResource
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
@@ -45,6 +46,7 @@ class ListedAgent(NamedTuple):
     claimed_count: int
     tracked_count: int
     ttl_seen: float
+    attributes: AgentAttributes
 
 
 #: Entry of the feed; None for an agent whose resource was deleted.
@@ -91,7 +93,27 @@ def listed_agent_of(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
         claimed_count=len(tracker.claimed),
         tracked_count=tracker.tracked,
         ttl_seen=durations.from_milliseconds(tracker.ttl_seen_ms),
+        attributes=_attributes_of(agent),
     )
+
+
+def _attributes_of(agent: fleet_pb2.AgentResource) -> AgentAttributes:
+    """Return version and labels: the first 64 labels by key. A label without a key is left out.
+
+    Auths of Refloat refuse what is changed here; others may not.
+    """
+    labels = agent.labels
+    if not labels:
+        return AgentAttributes(_clean(agent.version))
+    pairs = {_clean(key): _clean(text) for key, text in labels.items() if key}
+    return AgentAttributes(_clean(agent.version), tuple(sorted(pairs.items())[:MOST_LABELS]))
+
+
+def _clean(text: str) -> str:
+    """Return a text cut to its longest length, with a replacement character for each unprintable one."""
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return cut(text, LONGEST_TEXT)
 
 
 async def list_instances(context: SourceContext) -> tuple[ListedInstance, ...]:

@@ -55,7 +55,7 @@ class Batch:
     """Guards and writes that are applied together or not at all."""
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        self.redis = redis
         self._guards: list[Argument] = []
         self._guard_count = 0
         self._writes: list[Argument] = []
@@ -101,6 +101,6 @@ class Batch:
 
     def run(self) -> int:
         """Apply the batch. Returns 0, or the number of the first guard that failed. Raises StateUnavailableError."""
-        script = self._redis.register_script(_SCRIPT)
+        script = self.redis.register_script(_SCRIPT)
         with map_redis_errors():
             return int(script(keys=[], args=[self._guard_count, *self._guards, *self._writes]))

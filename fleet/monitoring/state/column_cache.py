@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from redis import Redis
 
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, PLACE, VERDICT
+from fleet.monitoring.state.attribute_store import AttributeCache
 from fleet.monitoring.state.codec import (
     HEADER_SIZE,
     FeedState,
@@ -75,6 +76,7 @@ class ColumnCache:
     verdicts: Rows = field(default_factory=lambda: blank_rows(VERDICT, 0))
     places: Rows = field(default_factory=lambda: blank_rows(PLACE, 0))
     tunnels: dict[int, bytes] = field(default_factory=dict)
+    attributes: AttributeCache = field(default_factory=AttributeCache)
     versions: ColumnVersions = ColumnVersions(_NO_VERSION, _NO_VERSION, _NO_VERSION, {})
 
     def refresh(self, redis: Redis, keys: Keys, new_versions: ColumnVersions) -> ColumnCache:

@@ -30,6 +30,15 @@ class Keys:
     instances = _Key("instances")
     #: String: HEARTBEAT rows.
     heartbeats = _Key("heartbeats")
+    #: String: ATTRIBUTE rows.
+    attributes = _Key("attributes")
+    #: Strings: distinct versions and label sets of agents, one JSON line each; numbers in ATTRIBUTE rows begin at 1.
+    versions = _Key("versions")
+    label_sets = _Key("label-sets")
+    #: Counter: raised by every write to these three.
+    attributes_version = _Key("attributes-version")
+    #: List: agents whose version or labels the database has not stored yet, as u4.
+    unsaved_attributes = _Key("unsaved-attributes")
     #: Hash: instance index of a proxy -> TUNNEL rows.
     tunnels = _Key("tunnels")
     #: Hash: instance index of a proxy -> TUNNEL rows of a full list that is not complete yet.
@@ -73,7 +82,8 @@ class Keys:
         return (
             *(self.epoch, self.agents, self.instances, self.heartbeats, self.tunnels, self.listings),
             *(self.memory, self.memory_version, self.verdicts, self.places, self.concluded_round),
-            self.resources,
+            *(self.attributes, self.versions, self.label_sets, self.attributes_version),
+            *(self.unsaved_attributes, self.resources),
             *(self.polls, self.spells, self.feeds, self.outbox, self.probe),
             *(self.report_requests, self.report_rows, self.agent_reports),
         )

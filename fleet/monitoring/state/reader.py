@@ -21,6 +21,7 @@ from fleet.monitoring.columns import MEMORY, NO_INSTANCE, PLACE, TUNNEL, VERDICT
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.agent_reports import unpack_agent_response
+from fleet.monitoring.state.attribute_store import AttributeCache
 from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
@@ -55,6 +56,7 @@ class Reader:
         self._redis = redis
         self._prefix = prefix
         self._rosters = Rosters(redis)
+        self._attributes: dict[str, AttributeCache] = {}
         # By cluster: (epoch, round, stale), the table of that moment, and its frame.
         self._tables: dict[str, tuple[tuple[str, int, bool], FleetTable, FleetFrame]] = {}
 
@@ -206,7 +208,11 @@ class Reader:
 
     def _build_table(self, cluster: str, now: float) -> tuple[FleetTable, FleetFrame]:
         try:
-            record = load_record(self._redis, self._rosters, self._keys(cluster), only_classified=True)
+            record = load_record(
+                *(self._redis, self._rosters, self._keys(cluster)),
+                only_classified=True,
+                attribute_cache=self._attributes.setdefault(cluster, AttributeCache()),
+            )
         except RecordLostError:
             if self._record_header(cluster).epoch:
                 raise

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
+from fleet.monitoring.agent_attributes import AttributeTable
 from fleet.monitoring.classify import find_degraded_instances
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, PLACE, VERDICT
 from fleet.monitoring.evidence import LISTS, PRESENCE, FleetEvidence, Timing
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.agent_reports import ReportRows, overlay_reports, report_rows_of
+from fleet.monitoring.state.attribute_store import AttributeCache
 from fleet.monitoring.state.codec import (
     FeedState,
     InstanceSpell,
@@ -62,6 +64,7 @@ class ClusterRecord:
     probed_at: float | None
     #: Agents that were recently asked through their tunnels; their responses are already in the columns.
     agent_report_rows: ReportRows = field(default_factory=ReportRows)
+    attributes: AttributeTable = field(default_factory=AttributeTable)
 
     def evidence(self, now: float, timing: Timing) -> FleetEvidence:
         """Return the evidence I and F for `classify`. `blind`: no self-probe has succeeded for `stale_after`."""
@@ -106,19 +109,25 @@ def load_record(
     *,
     only_classified: bool = False,
     cache: ColumnCache | None = None,
+    attribute_cache: AttributeCache | None = None,
 ) -> ClusterRecord:
     """Return the whole record; `only_classified` leaves out agents that no round has classified yet.
 
-    `cache` has columns of an earlier load by the same process: unchanged ones are not read again. Rows may be newer
+    `cache` has columns of an earlier load by the same process, `attribute_cache` only the versions and labels:
+    unchanged ones are not read again. Rows may be newer
     than their freshness, never older. Raises RecordLostError without a record, or when it was rebuilt meanwhile, and
     StateUnavailableError.
     """
     with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
-        for key in (keys.epoch, keys.memory_version, keys.concluded_round, keys.probe):
+        for key in (
+            *(keys.epoch, keys.memory_version, keys.attributes_version),
+            *(keys.concluded_round, keys.probe),
+        ):
             pipe.get(key)
         for key in (keys.feeds, keys.report_rows, keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
-        epoch, memory_version, concluded_round, probe, feeds, report_blobs, *hashes = pipe.execute()
+        epoch, memory_version, attributes_version, concluded_round, probe, *hashes = pipe.execute()
+    feeds, report_blobs, *instance_hashes = hashes
     feed_states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
     presence_feed, lists_feed = feed_states.pop(PRESENCE, FeedState()), feed_states.pop(LISTS, FeedState())
     tunnel_feeds = {int(name): state for name, state in feed_states.items()}
@@ -126,6 +135,9 @@ def load_record(
         epoch or b"", memory_version or b"", concluded_round or b"", presence_feed, tunnel_feeds
     )
     columns = (cache or ColumnCache()).refresh(redis, keys, versions)
+    attributes = (attribute_cache or columns.attributes).refresh(
+        redis, keys, epoch or b"", attributes_version or b""
+    )
     agents, instances = rosters.read_together(keys.epoch, keys.agents, keys.instances)
     if epoch is None or not agents.epoch == instances.epoch == epoch.decode():
         raise RecordLostError(f"cluster {keys.cluster} has no record, or a new one")
@@ -152,13 +164,14 @@ def load_record(
         places=resize_rows(columns.places, count),
         tunnel_agents=tunnel_agents,
         tunnel_proxies=tunnel_proxies,
-        instances=_instances_of(instances, hashes, lists_feed),
-        spells={int(index): unpack_spell(text) for index, text in hashes[2].items()},
+        instances=_instances_of(instances, instance_hashes, lists_feed),
+        spells={int(index): unpack_spell(text) for index, text in instance_hashes[2].items()},
         presence_feed=presence_feed,
         lists_feed=lists_feed,
         tunnel_feeds=tunnel_feeds,
         probed_at=None if probe is None else float(probe),
         agent_report_rows=report_rows,
+        attributes=attributes.table,
     )
 
 

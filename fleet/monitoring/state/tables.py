@@ -54,6 +54,7 @@ def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) 
         tunnel_agents=record.tunnel_agents,
         tunnel_proxies=record.tunnel_proxies,
         fleet=fleet,
+        attributes=record.attributes,
     )
 
 
@@ -170,6 +171,8 @@ def agent_view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView
         mode=heartbeat.mode if heartbeat else ReconnectMode.UNKNOWN,
         health_check=heartbeat.health_check if heartbeat else None,
         policy_read_at=heartbeat.policy_read_at if heartbeat else None,
+        version=table.attributes.version_of(index),
+        labels=table.attributes.labels_of(index),
     )
 
 

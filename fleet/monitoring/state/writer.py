@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
+from fleet.monitoring.agent_attributes import AgentAttributes
 from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, RETIRED, TUNNEL, VERDICT
 from fleet.monitoring.evidence import PRESENCE
 from fleet.monitoring.state import RecordLostError, StateError
 from fleet.monitoring.state.agent_reports import pack_agent_response, pack_report_row
+from fleet.monitoring.state.attribute_store import add_attributes, add_seed_attributes
 from fleet.monitoring.state.batch import Batch
 from fleet.monitoring.state.codec import (
     HEADER_SIZE,
@@ -61,6 +63,7 @@ class RecordSeed:
     instances: Sequence[tuple[str, str, str]] = ()
     #: MEMORY rows, one per agent.
     memory: Rows = field(default_factory=lambda: np.zeros(0, MEMORY))
+    attributes: Sequence[AgentAttributes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Writer:
         if seed.agents:
             batch.add_command("SET", keys.agents, encode_identities(seed.agents))
             batch.add_command("SET", keys.memory, seed.memory.tobytes())
+            add_seed_attributes(batch, keys, seed.attributes)
         if batch.run() == 0:
             return epoch
         existing_epoch = self.epoch(cluster)
@@ -240,8 +244,9 @@ class Writer:
         removed_agents: npt.NDArray[np.uint32],
         removed_at: float,
         tracked_counts: npt.NDArray[np.uint8] | None = None,
+        attributes: Sequence[AgentAttributes] = (),
     ) -> bool:
-        """Write HEARTBEAT rows and tracked counts of agents, and expire the rows of `removed_agents` at `removed_at`.
+        """Write HEARTBEAT rows, tracked counts, versions and labels; expire rows of `removed_agents` at `removed_at`.
 
         Returns False and writes nothing when another process changed the feed meanwhile.
         """
@@ -259,6 +264,8 @@ class Writer:
             batch.pad(keys.memory, blank_rows(MEMORY, 1).tobytes(), int(indices.max()) + 1)
             offset = MEMORY.fields["tracked_count"][1] if MEMORY.fields else 0
             batch.write_rows(keys.memory, offset, MEMORY.itemsize, indices, tracked_counts.tobytes())
+        cache = self._caches.setdefault(cluster, ColumnCache()).attributes
+        add_attributes(batch, keys, cache, epoch, indices, attributes)
         # An agent without any heartbeat has no row to expire: its index is beyond the column, or its row stays blank.
         batch.write_rows(
             keys.heartbeats,
@@ -456,9 +463,13 @@ class Writer:
             cache.versions = replace(cache.versions, verdicts=(record.epoch.encode(), concluded_round))
 
     def has_outbox_entries(self, cluster: str) -> bool:
-        """Return whether results of rounds wait for the database. Raises StateUnavailableError."""
+        """Return whether results of rounds, or versions and labels, wait for the database.
+
+        Raises StateUnavailableError.
+        """
+        keys = self.keys(cluster)
         with map_redis_errors():
-            return bool(self.redis.exists(self.keys(cluster).outbox))
+            return bool(self.redis.exists(keys.outbox, keys.unsaved_attributes))
 
     def read_outbox(self, cluster: str, count: int) -> list[bytes]:
         """Return the oldest `count` results that wait for the database. Raises StateUnavailableError."""

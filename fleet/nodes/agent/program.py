@@ -14,7 +14,6 @@ import click
 import grpc.aio
 from prometheus_client import CollectorRegistry
 
-from fleet import __version__
 from fleet.nodes.agent import services as agent_services
 from fleet.nodes.agent import site as agent_site
 from fleet.nodes.agent import status as agent_status
@@ -28,7 +27,6 @@ from fleet.nodes.agent.tunnels import AgentTunnels
 from fleet.nodes.shared import agent_labels, lifecycle
 from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
-from fleet.nodes.shared.agent_labels import Labels
 from fleet.nodes.shared.name_options import CLUSTER_NAME
 from fleet.nodes.shared.tunnel_counts import TunnelCountCollector, TunnelCounts
 from fleet.processes import background
@@ -81,7 +79,7 @@ class AgentFlags:
     #: Services exposed to users of the proxies.
     services: Services = ()
     #: Labels of the agents, and versions that they report instead of their own; several values in turn.
-    labels: Labels = ()
+    labels: agent_labels.Labels = ()
     reported_versions: tuple[str, ...] = ()
     #: Seconds that sessions may last on a tunnel that is being closed; None: no limit.
     drain: float | None = None
@@ -104,12 +102,8 @@ class Agent:
     def __init__(self, number: int, flags: AgentFlags, metrics: AgentMetrics) -> None:
         """Raises NodeStartError if the configuration cannot be used."""
         name = f"{flags.name_prefix}-{number}"
-        self.identity = Identity(
-            node_flags.host_id(flags.cluster, "agent", name),
-            name,
-            agent_labels.version_of_agent(flags.reported_versions, number, __version__),
-            agent_labels.labels_of_agent(flags.labels, number),
-        )
+        attributes = agent_labels.attributes_of(flags.labels, flags.reported_versions, number)
+        self.identity = Identity(node_flags.host_id(flags.cluster, "agent", name), name, *attributes)
         self._flags = flags
         self.networking = AgentNetworking(
             name, flags.overrides, metrics, self._apply_settings, self._request_config
@@ -219,12 +213,9 @@ class Agent:
                 self._auth_dial_addresses, flags.tls, flags.keepalive, flags.balancer_settings, **common
             )
         else:
-            tls = flags.tls.for_role("auth")
             channel = channel_factory.open_channel(
-                self._auth_dial_addresses,
-                tls,
-                flags.keepalive,
-                flags.balancer_settings,
+                *(self._auth_dial_addresses, flags.tls.for_role("auth")),
+                *(flags.keepalive, flags.balancer_settings),
                 order=self._auth_order,
                 **common,
             )
@@ -428,8 +419,7 @@ async def serve(flags: AgentFlags, diag_listen: tuple[str, int] | None = None) -
 )
 @click.option("--diag-listen", type=ADDRESS, default=None, help="Listen address of /metrics. Default: none.")
 @agent_services.service_option
-@agent_labels.label_option
-@agent_labels.version_option
+@agent_labels.attribute_options
 @click.option(
     "--drain",
     type=node_flags.DURATION,
@@ -467,7 +457,6 @@ def command(
     tls: TLSFiles,
     tls_auth_name: str,
     services: Services,
-    labels: Labels,
     tunnel_wire: str,
     **options: Any,
 ) -> None:
@@ -478,7 +467,6 @@ def command(
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections cannot be used together")
     agent_services.check_unique_flags(services)
-    agent_labels.check_key_count(labels)
     if auth_via == "proxy" and tunnel_wire == WireVersion.V0_1.value:
         raise click.UsageError(
             "--auth-via proxy needs --tunnel-wire 0.2: version 0.1 cannot carry connections to auths"
@@ -499,7 +487,6 @@ def command(
         auth=auth or (),
         auth_via_proxy=auth_via == "proxy",
         services=services,
-        labels=labels,
         tunnel_wire=WireVersion(tunnel_wire),
         overrides=overrides,
         tls=replace(tls, auth_name=tls_auth_name),

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from fleet.nodes.shared.options import ParsedOption
+from fleet import __version__
+from fleet.nodes.shared.options import ParsedOption, combine
 from fleet.protocol import text_limits
 
 #: (key, value) pairs as flags give them: agents take the values of a repeated key in turn.
@@ -40,13 +41,6 @@ def parse_version(text: str) -> str:
     return text
 
 
-def check_key_count(labels: Labels) -> None:
-    """Check the number of labels of an agent. Raises UsageError."""
-    key_count = len({key for key, _ in labels})
-    if key_count > text_limits.MOST_LABELS:
-        raise click.UsageError(f"--label: {key_count} keys; an agent has at most {text_limits.MOST_LABELS}")
-
-
 def labels_of_agent(labels: Labels, number: int) -> dict[str, str]:
     """Return the labels of agent `number`; neighbors have different combinations of values."""
     values_by_key: dict[str, list[str]] = {}
@@ -68,19 +62,36 @@ def version_of_agent(versions: Sequence[str], number: int, default: str) -> str:
     return versions[number % len(versions)] if versions else default
 
 
-label_option = click.option(
-    "--label",
-    "labels",
-    type=ParsedOption("key=value", parse_label),
-    multiple=True,
-    help="Label of the agents, such as env=prod. Repeatable; agents take the values of a repeated key in turn. "
-    "Default: none.",
-)
-version_option = click.option(
-    "--report-version",
-    "reported_versions",
-    type=ParsedOption("version", parse_version),
-    multiple=True,
-    help="Version that the agents report instead of their own, for tests of consoles. Repeatable; agents take the "
-    "versions in turn.",
+def attributes_of(
+    labels: Labels, reported_versions: Sequence[str], number: int
+) -> tuple[str, dict[str, str]]:
+    """Return version and labels of agent `number`."""
+    return version_of_agent(reported_versions, number, __version__), labels_of_agent(labels, number)
+
+
+def _check_key_count(context: click.Context, option: click.Parameter, labels: Labels) -> Labels:
+    key_count = len({key for key, _ in labels})
+    if key_count > text_limits.MOST_LABELS:
+        raise click.BadParameter(f"{key_count} keys; an agent has at most {text_limits.MOST_LABELS}")
+    return labels
+
+
+attribute_options = combine(
+    click.option(
+        "--label",
+        "labels",
+        type=ParsedOption("key=value", parse_label),
+        multiple=True,
+        callback=_check_key_count,
+        help="Label of the agents, such as env=prod. Repeatable; agents take the values of a repeated key in turn. "
+        "Default: none.",
+    ),
+    click.option(
+        "--report-version",
+        "reported_versions",
+        type=ParsedOption("version", parse_version),
+        multiple=True,
+        help="Version that the agents report instead of their own, for tests of consoles. Repeatable; agents take the "
+        "versions in turn.",
+    ),
 )

@@ -130,6 +130,24 @@ async def test_long_texts_of_agents_are_truncated(auth: FakeAuth, connections: C
     assert [len(text) for text in (agent.name, agent.auth_id, agent.via_proxy_id)] == [256, 128, 128]
 
 
+def test_version_and_labels_of_agents_are_limited() -> None:
+    """Keys and values are cut, unprintable characters are replaced, and the first 64 labels by key are kept."""
+    agent = fleet_pb2.AgentResource(
+        agent_id="a", version="v" * 300, labels={"env": "prod", "": "no key", "k" * 300: "x\0" * 200}
+    )
+    attributes = listed_agent_of(fleet_pb2.AgentEntry(agent=agent), 0.0).attributes
+    assert len(attributes.version) == 256
+    assert [key[:4] for key, _ in attributes.labels] == ["env", "kkkk"]
+    assert attributes.labels[1][1].startswith("x\ufffdx")
+    assert {len(text) for text in attributes.labels[1]} == {256}
+
+    many = fleet_pb2.AgentResource(agent_id="a", labels={f"k{number:03}": "" for number in range(100)})
+    labels = listed_agent_of(fleet_pb2.AgentEntry(agent=many), 0.0).attributes.labels
+    assert (len(labels), labels[0][0], labels[-1][0]) == (64, "k000", "k063")
+    empty = fleet_pb2.AgentEntry(agent=fleet_pb2.AgentResource(agent_id="a"))
+    assert listed_agent_of(empty, 0.0).attributes == ("", ())
+
+
 def test_long_texts_of_instances_are_truncated() -> None:
     """An invalid generation is read as 0."""
     server = types_pb2.ServerV2()

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from fleet.nodes.shared import agent_labels
-from fleet.protocol import text_limits
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,16 @@ def test_agents_take_reported_versions_in_turn() -> None:
 
 
 def test_too_many_keys_are_refused() -> None:
-    """Values of one key in turn do not count."""
-    agent_labels.check_key_count(tuple(("env", str(number)) for number in range(200)))
-    with pytest.raises(click.UsageError, match="at most 64"):
-        agent_labels.check_key_count(
-            tuple((f"k{number}", "") for number in range(text_limits.MOST_LABELS + 1))
-        )
+    """Values of one key in turn do not count. Errors name the option and the reason."""
+
+    @click.command()
+    @agent_labels.attribute_options
+    def command(labels: agent_labels.Labels, reported_versions: tuple[str, ...]) -> None:
+        click.echo(agent_labels.attributes_of(labels, reported_versions, 1))
+
+    def run(*texts: str) -> str:
+        return CliRunner().invoke(command, [part for text in texts for part in ("--label", text)]).output
+
+    assert run(*(f"env={number}" for number in range(200))).endswith("{'env': '1'})\n")
+    assert "'--label': 65 keys; an agent has at most 64" in run(*(f"k{number}=" for number in range(65)))
+    assert "'--label': 'env' is not KEY=VALUE, such as env=prod" in run("env")
