@@ -114,9 +114,9 @@ class AgentFilters(MomentParameters):
     auth: str = ""
     """Name or id of the auth of the agents."""
     q: str = ""
-    """Filter in the syntax of the Agents page."""
+    """Filter in the syntax of the Agents page: `state:stranded label.env:prod -version:1.2.* web`."""
     sort: str = ""
-    """Sort key: `name`, `state` or `since`; a leading minus reverses the order."""
+    """Sort key: `name`, `state`, `since` or `version`; a leading minus reverses the order."""
     cursor: str | None = None
     """Value of `next` in the previous page."""
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = PAGE_SIZE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dashboards.shared.presenters import to_moment_or_none
@@ -14,6 +15,7 @@ COLUMNS = (
     "id", "name", "state", "reason", "explanation", "cause", "since", "recovery", "recovers_at",
     "auth", "proxies", "home_proxy", "heartbeat_at", "expires_at",
     "mode", "health_check", "policy_read_at", "groups", "generations",
+    "version", "labels",
 )  # fmt: skip
 #: Characters that start a formula in a spreadsheet.
 _FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -28,7 +30,8 @@ def to_csv_cell(text: str) -> str:
 def to_csv_row(view: AgentView, facts_by_id: Mapping[str, InstanceFacts]) -> list[str]:
     """Return the cells of one agent, in the order of COLUMNS. Ids of instances become names.
 
-    Groups and generations are those of the proxies with a tunnel to the agent, without duplicates.
+    Labels are a JSON object. Groups and generations are those of the proxies with a tunnel to the agent, without
+    duplicates.
     """
 
     def name_of(instance: str | None) -> str:
@@ -59,6 +62,8 @@ def to_csv_row(view: AgentView, facts_by_id: Mapping[str, InstanceFacts]) -> lis
             _format_iso(view.policy_read_at),
             " ".join(sorted({facts.group for facts in proxy_facts} - {""})),
             " ".join(map(str, sorted({facts.generation for facts in proxy_facts}))),
+            view.version,
+            json.dumps(dict(view.labels), ensure_ascii=False) if view.labels else "",
         )
     ]
 

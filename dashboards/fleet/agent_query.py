@@ -1,20 +1,22 @@
 """Filters, order and pagination of the list of agents.
 
-`state:stranded -state:healthy proxy:proxy-1 -auth:auth-2 web`: words with a colon are filters, a minus negates a
-filter, the same key twice means either value, other words are searched in names and ids. Pages and API share this.
+`state:stranded -state:healthy proxy:proxy-1 label.env:prod -version:1.2.* web`: words with a colon are filters, a minus
+negates a filter, the same key twice means either value, other words are searched in names and ids. Versions and values
+of labels may have `*`, `?` and `[...]`. Pages and API share this.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.views import FleetTable
-from fleet.vocabulary.natural_order import natural_sort_key
+from fleet.vocabulary.natural_order import natural_sort_key, version_sort_key
 from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
 
 Mask = npt.NDArray[np.bool_]
@@ -25,10 +27,12 @@ PAGE_SIZE = 100
 MAX_LIMIT = 1000
 #: Words in one filter. Each is searched in every name: many words in a large fleet would block the process for minutes.
 MAX_SEARCH_TERMS = 20
+#: Filters by version or label in one filter. Each is compared with every distinct version or label set.
+MAX_ATTRIBUTE_FILTERS = 20
 #: Maximum digits of a number in a cursor. No key or index has more, and numpy cannot compare larger numbers.
 _MAX_DIGITS = 18
 #: Sort keys; a minus before a key reverses the order. The default is the order of the map.
-SORT_KEYS = ("name", "state", "since")
+SORT_KEYS = ("name", "state", "since", "version")
 #: Cache by cluster: the names that were ranked last, and their ranks. The tuple of names stays the same between polls.
 _name_ranks_by_cluster: dict[str, tuple[tuple[str, ...], SortKeys]] = {}
 
@@ -48,6 +52,12 @@ class AgentQuery:
     not_proxies: tuple[str, ...] = ()
     auths: tuple[str, ...] = ()
     not_auths: tuple[str, ...] = ()
+    #: Patterns of the version; an empty one is for agents that report none.
+    versions: tuple[str, ...] = ()
+    not_versions: tuple[str, ...] = ()
+    #: (key, pattern of the value). Labels with the same key mean *any of*, other keys must match too.
+    labels: tuple[tuple[str, str], ...] = ()
+    not_labels: tuple[tuple[str, str], ...] = ()
     #: Each word must occur in the name or the id.
     search_terms: tuple[str, ...] = ()
 
@@ -77,18 +87,30 @@ def parse(text: str) -> AgentQuery:
     except ValueError as error:
         raise QueryError(f"Invalid filter: {str(error).lower()}.") from error
     filters: dict[str, list[str]] = {}
+    labels: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
     terms: list[str] = []
     for token in tokens:
         is_negated = token.startswith("-")
         key, colon, filter_value = token.removeprefix("-").partition(":")
-        if colon and key in {"state", "proxy", "auth"}:
+        if colon and key in {"state", "proxy", "auth", "version"}:
             filters.setdefault(f"-{key}" if is_negated else key, []).append(filter_value)
+        elif colon and key.startswith("label.") and key != "label.":
+            labels[is_negated].append((key.removeprefix("label."), filter_value))
+        elif colon and key in {"label", "label."}:
+            raise QueryError("A filter by label names the key of the label: label.env:prod.")
         elif colon:
-            raise QueryError(f"Unknown filter {key!r}. Available filters: state, proxy, auth.")
+            raise QueryError(
+                f"Unknown filter {key!r}. Available filters: state, proxy, auth, version, label.KEY."
+            )
         else:
             terms.append(token.lower())
     if len(terms) > MAX_SEARCH_TERMS:
         raise QueryError(f"Too many words: a filter can contain up to {MAX_SEARCH_TERMS} words.")
+    versions, not_versions = filters.get("version", []), filters.get("-version", [])
+    if len(versions) + len(not_versions) + len(labels[False]) + len(labels[True]) > MAX_ATTRIBUTE_FILTERS:
+        raise QueryError(
+            f"Too many filters: a filter can contain up to {MAX_ATTRIBUTE_FILTERS} versions and labels."
+        )
     return AgentQuery(
         states=tuple(_parse_state(slug) for slug in filters.get("state", [])),
         not_states=tuple(_parse_state(slug) for slug in filters.get("-state", [])),
@@ -96,6 +118,10 @@ def parse(text: str) -> AgentQuery:
         not_proxies=tuple(filters.get("-proxy", [])),
         auths=tuple(filters.get("auth", [])),
         not_auths=tuple(filters.get("-auth", [])),
+        versions=tuple(versions),
+        not_versions=tuple(not_versions),
+        labels=tuple(labels[False]),
+        not_labels=tuple(labels[True]),
         search_terms=tuple(terms),
     )
 
@@ -129,6 +155,8 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
         mask &= _mask_by_auths(table, query.auths)
     if query.not_auths:
         mask &= ~_mask_by_auths(table, query.not_auths)
+    if query.versions or query.not_versions or query.labels or query.not_labels:
+        mask &= _mask_by_attributes(table, query)
     for term in query.search_terms:
         mask &= _mask_by_term(table, term)
     return np.flatnonzero(mask)
@@ -176,6 +204,8 @@ def _sort_keys_of(table: FleetTable, sort: str) -> SortKeys:
         rank = np.zeros(len(State), np.int64)
         rank[[int(state) for state in STATES_BY_URGENCY]] = np.arange(len(STATES_BY_URGENCY))
         keys = rank[table.verdicts["state"]]
+    elif column == "version":
+        keys = _rank_versions(table)
     elif column == "since":
         keys = np.round(table.verdicts["since"] * 1000).astype(np.int64)
     else:
@@ -193,6 +223,16 @@ def _rank_names(table: FleetTable) -> SortKeys:
         ranks[np.array(order, np.intp)] = np.arange(len(order))
         _name_ranks_by_cluster[table.cluster] = (table.names, ranks)
     return ranks
+
+
+def _rank_versions(table: FleetTable) -> SortKeys:
+    """Return the rank of each agent's version in natural order; agents without a version come first."""
+    versions = table.attributes.versions
+    ranks = np.empty(len(versions), np.int64)
+    ranks[sorted(range(len(versions)), key=lambda number: version_sort_key(versions[number]))] = np.arange(
+        len(versions)
+    )
+    return ranks[table.attributes.version_numbers(len(table.ids))]
 
 
 def _parse_cursor(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
@@ -235,6 +275,38 @@ def _mask_by_proxies(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
 def _mask_by_auths(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
     mask: Mask = np.isin(table.memory["last_auth"], _find_instance_indices(table, names_or_ids))
     return mask
+
+
+def _mask_by_attributes(table: FleetTable, query: AgentQuery) -> Mask:
+    """Return the mask of agents by version and labels; patterns are compared with the distinct ones only."""
+    agent_count, attributes = len(table.ids), table.attributes
+    mask = np.ones(agent_count, dtype=np.bool_)
+    if query.versions:
+        mask &= attributes.mask_by_version(_matcher_of(query.versions), agent_count)
+    if query.not_versions:
+        mask &= ~attributes.mask_by_version(_matcher_of(query.not_versions), agent_count)
+    for patterns, is_negated in ((query.labels, False), (query.not_labels, True)):
+        for key in dict.fromkeys(key for key, _ in patterns):
+            matches = _label_matcher_of(key, [pattern for other_key, pattern in patterns if other_key == key])
+            label_mask = attributes.mask_by_labels(matches, agent_count)
+            mask &= ~label_mask if is_negated else label_mask
+    return mask
+
+
+def _label_matcher_of(key: str, patterns: Iterable[str]) -> Callable[[Mapping[str, str]], bool]:
+    """Return whether labels have this key with a value that matches a pattern."""
+    matches = _matcher_of(patterns)
+    return lambda labels: key in labels and matches(labels[key])
+
+
+def _matcher_of(patterns: Iterable[str]) -> Callable[[str], bool]:
+    exact_texts, globs = set[str](), list[str]()
+    for pattern in patterns:
+        if any(mark in pattern for mark in "*?["):
+            globs.append(pattern)
+        else:
+            exact_texts.add(pattern)
+    return lambda text: text in exact_texts or any(fnmatchcase(text, glob) for glob in globs)
 
 
 def _mask_by_term(table: FleetTable, term: str) -> Mask:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from dashboards.shared.agent_filters import format_label_filter
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
 from fleet.models.moments import to_moment
 from fleet.models.tokens import ApiToken
@@ -27,6 +28,8 @@ Counts = tuple[tuple[State, int], ...]
 _MAX_ROWS_BY_NAME = 12
 #: Maximum number of proxy names on the card of an auth.
 _MAX_NAMED_PROXIES = 4
+#: Maximum number of labels of an agent in a list.
+_MAX_LISTED_LABELS = 5
 
 
 def to_moment_or_none(at: float | None) -> datetime | None:
@@ -89,6 +92,15 @@ class InstanceCard:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentLabel:
+    """A label of an agent: `env=prod`."""
+
+    text: str
+    #: Filter for the agents with the same label; empty if there is none.
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentRow:
     """One agent in a list, or at the top of its page."""
 
@@ -111,6 +123,19 @@ class AgentRow:
     home_proxy: str
     expires_at: datetime | None
     expires_age_ms: int | None
+    #: Version and labels that the agent reported last; the version is empty if it reported none.
+    version: str = ""
+    labels: tuple[AgentLabel, ...] = ()
+
+    @property
+    def first_labels(self) -> tuple[AgentLabel, ...]:
+        """The labels that a list shows."""
+        return self.labels[:_MAX_LISTED_LABELS]
+
+    @property
+    def more_label_count(self) -> int:
+        """Number of labels that a list does not show."""
+        return len(self.labels) - len(self.first_labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +232,10 @@ def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: fl
         home_proxy=name_of(view.home_proxy),
         expires_at=to_moment_or_none(view.expires_at),
         expires_age_ms=age_ms_of(view.expires_at, now),
+        version=view.version,
+        labels=tuple(
+            AgentLabel(f"{key}={text}", format_label_filter(key, text)) for key, text in view.labels.items()
+        ),
     )
 
 

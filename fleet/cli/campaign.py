@@ -58,7 +58,7 @@ def reconnect() -> None:
     "--search",
     default="",
     metavar="QUERY",
-    help="Target agents that match this search, such as 'state:stranded -proxy:proxy-1 web'.",
+    help="Target agents that match this search, such as 'state:stranded label.env:prod -version:18.2.* web'.",
 )
 @click.option(
     "--proxy",

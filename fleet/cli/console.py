@@ -71,6 +71,8 @@ def _format_agents(agents: list[dict[str, Any]]) -> str:
         (
             agent["name"],
             format_agent_state(agent["state"]),
+            agent["version"],
+            labels_of(agent),
             mode_of(agent),
             proxies_of(agent),
             agent["explanation"],
@@ -78,7 +80,7 @@ def _format_agents(agents: list[dict[str, Any]]) -> str:
         for agent in agents
     ]
     return (
-        format_table(("name", "state", "reconnect mode", "proxies", "reason"), rows)
+        format_table(("name", "state", "version", "labels", "reconnect mode", "proxies", "reason"), rows)
         if rows
         else "no matching agents"
     )
@@ -97,7 +99,7 @@ def _format_agents(agents: list[dict[str, Any]]) -> str:
     "--search",
     metavar="QUERY",
     default="",
-    help="Only agents that match this search, such as 'state:stranded -proxy:proxy-1 web'.",
+    help="Only agents that match this search, such as 'state:stranded label.env:prod -version:18.2.* web'.",
 )
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of agents."
@@ -118,6 +120,8 @@ def _format_agent(agent: dict[str, Any]) -> str:
         "recovery": _format_recovery(agent),
         "auth": names_of([agent["auth"]] if agent["auth"] else []),
         "mode": mode_of(agent),
+        "version": agent["version"],
+        "labels": labels_of(agent),
         "tunnels to": proxies_of(agent),
         "home proxy": names_of([agent["home_proxy"]] if agent["home_proxy"] else []),
         "last heartbeat": agent["heartbeat_at"] or "",
@@ -197,6 +201,11 @@ def mode_of(agent: dict[str, Any]) -> str:
     if agent["mode"] == "unknown":
         return ""
     return f"{agent['mode']}, health check" if agent["health_check"] else str(agent["mode"])
+
+
+def labels_of(agent: dict[str, Any]) -> str:
+    """Return the labels of an agent, `env=prod site=oslo`."""
+    return " ".join(f"{key}={label_value}" for key, label_value in agent["labels"].items())
 
 
 def generation_of(proxy: dict[str, Any]) -> str:

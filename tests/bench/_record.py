@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fleet.monitoring.agent_attributes import AgentAttributes
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
 from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness, ReconnectMode
 from fleet.monitoring.state.codec import FeedState, blank_rows
@@ -52,6 +53,7 @@ class FilledRecord:
             rows=self.heartbeats[indices],
             removed_agents=np.zeros(0, np.uint32),
             removed_at=now,
+            attributes=[_attributes_of(agent) for agent in indices.tolist()],
         )
         assert won, "nobody else writes"
 
@@ -110,6 +112,12 @@ def _names() -> list[tuple[str, str, str]]:
 def _uuid(kind: int, number: int) -> str:
     """Return a UUID of the usual length."""
     return f"{kind:08x}-0000-4000-8000-{number:012x}"
+
+
+def _attributes_of(agent: int) -> AgentAttributes:
+    """Return one of 4 versions and of 36 label sets."""
+    labels = (("env", f"env-{agent % 3}"), ("role", f"role-{agent % 4}"), ("site", f"site-{agent // 4 % 3}"))
+    return AgentAttributes(f"18.2.{agent % 4}", labels)
 
 
 def fill(writer: Writer, agents: int, now: float) -> FilledRecord:

@@ -108,6 +108,20 @@ def test_agents_filtered(viewer: Client, record: Writer, query: str, names: list
     assert answer.context["total_count"] == len(names)
 
 
+def test_agents_by_version_and_label(viewer: Client, fake_reader: FakeReader) -> None:
+    """The list suggests filters that exist; labels link to the agents with the same label, on the agent's page too."""
+    fake_reader.states = [State.HEALTHY] * 6
+    answer = viewer.get("/agents/?q=label.env%3Adev+-version%3A1.*&sort=version")
+    assert [row.name for row in answer.context["rows"]] == ["agent-2", "agent-5"]
+    page = answer.content.decode()
+    assert '<a href="/agents/?q=label.env%3Adev">env=dev</a>' in page
+    assert '<option value="version:18.10.0">' in page
+    assert "18.9.1" in page
+    agent_page = viewer.get("/agents/id-2/").content.decode()
+    assert '<a href="/agents/?q=label.site%3Aoslo">site=oslo</a>' in agent_page
+    assert "not reported" in viewer.get("/agents/id-0/").content.decode()
+
+
 def test_agents_wrong_filter_is_explained(viewer: Client, record: Writer) -> None:
     """A filter that cannot be read is a sentence on the page, not an empty list."""
     answer = viewer.get("/agents/?state=happy")

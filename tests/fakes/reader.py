@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fleet.monitoring import columns
+from fleet.monitoring.agent_attributes import AttributeTable
 from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.classify import places_of
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, ReconnectMode
@@ -27,6 +28,15 @@ from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceStat
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
 
 _STALE_AFTER = 10.0
+
+
+def attributes_of(agent_count: int) -> AttributeTable:
+    """Return versions and labels of three kinds in turn; the first kind has neither."""
+    rows = np.zeros(agent_count, columns.ATTRIBUTE)
+    rows["version"] = rows["label_set"] = np.arange(agent_count) % 3
+    return AttributeTable(
+        rows, ("", "18.10.0", "18.9.1"), ({}, {"env": "prod"}, {"env": "dev", "site": "oslo"})
+    )
 
 
 @dataclass
@@ -166,6 +176,7 @@ class FakeReader:
                 cluster=cluster,
                 instances={index: view.facts for index, view in self._instances(now).items()},
             ),
+            attributes=attributes_of(count),
         )
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
@@ -196,6 +207,8 @@ class FakeReader:
             mode=ReconnectMode.RECONNECT if index % 2 else ReconnectMode.UNKNOWN,
             health_check=True if index % 2 else None,
             policy_read_at=self.as_of if index % 2 else None,
+            version=table.attributes.version_of(index),
+            labels=table.attributes.labels_of(index),
         )
 
     def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:

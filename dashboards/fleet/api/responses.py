@@ -133,6 +133,8 @@ def _agent_fields_of(view: AgentView, views_by_id: Mapping[str, InstanceView]) -
         "policy_read_at": to_moment_or_none(view.policy_read_at),
         "proxies": [proxy_ref_of(instance_id) for instance_id in view.proxies],
         "home_proxy": ref_of(view.home_proxy),
+        "version": view.version,
+        "labels": dict(view.labels),
         "heartbeat_at": to_moment_or_none(view.heartbeat_at),
         "expires_at": to_moment_or_none(view.expires_at),
     }

@@ -98,6 +98,10 @@ class AgentItem(Schema):
     """Proxies with a live tunnel to the agent."""
     home_proxy: InstanceRef | None
     """First proxy that the agent was seen on; null before its first tunnel."""
+    version: str
+    """Version in the agent's last heartbeat; empty when it reports none."""
+    labels: dict[str, str]
+    """Labels in the agent's last heartbeat: `{"env": "prod"}`."""
     heartbeat_at: datetime | None
     """When the last heartbeat was written; null without one."""
     expires_at: datetime | None

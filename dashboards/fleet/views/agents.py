@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Qu
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from dashboards.fleet import agent_csv, agent_query
+from dashboards.fleet import agent_csv, agent_groups, agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
 from dashboards.fleet.agent_report import present_agent_report
@@ -26,6 +26,8 @@ from fleet.monitoring.views import FleetTable
 
 #: Maximum number of changes on the page of an agent.
 _CHANGE_LIMIT = 50
+#: Maximum number of suggestions of the search field.
+_SUGGESTION_LIMIT = 50
 
 
 @requires(Permission.VIEW_FLEET)
@@ -38,7 +40,8 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 
     Template `dashboards/agents.html`: presenters.live_page_context_of, `rows` (AgentRow), `selected_states` (slugs),
     `query`, `proxy`, `auth`, `total_count`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a
-    filter is invalid), `column_heads` (column headers by sort key), `sort`, `csv_url`.
+    filter is invalid), `column_heads` (column headers by sort key), `sort`, `suggestions` (filters for the
+    search field), `csv_url`.
     """
     moment = moment_of(request, cluster)
     reader, now = moment.reader, moment.now
@@ -61,6 +64,7 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         else "",
         "error": error,
         "sort": request.GET.get("sort", ""),
+        "suggestions": agent_groups.suggest_filters(table, _SUGGESTION_LIMIT),
         "column_heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORT_KEYS},
         "csv_url": f"{url_prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
     }

@@ -48,6 +48,17 @@ def test_policy_and_generations_have_columns() -> None:
     ]  # fmt: skip
 
 
+def test_version_and_labels_have_columns() -> None:
+    """Labels are a JSON object; cells of agents without them are empty."""
+    reader = FakeReader(states=[State.HEALTHY] * 3, as_of=1_700_000_000.25)
+    table = reader.table("default", 1_700_000_001.0)
+    text = "".join(agent_csv.iterate_csv_chunks(reader.agents(table, range(3)), table.instances.values()))
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [(row["version"], row["labels"]) for row in rows] == [
+        *(("", ""), ("18.10.0", '{"env": "prod"}'), ("18.9.1", '{"env": "dev", "site": "oslo"}'))
+    ]
+
+
 def test_agent_on_two_generations() -> None:
     """Each group and generation once, in order; a health check that is off is not one that nobody reported."""
     reader = FakeReader(states=[State.HEALTHY] * 2, as_of=1_700_000_000.25)

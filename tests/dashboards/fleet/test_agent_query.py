@@ -32,7 +32,7 @@ def test_parse_everything() -> None:
     assert agent_query.parse("  ") == AgentQuery()
 
 
-@pytest.mark.parametrize("text", ["state:happy", "color:red", "'open", "state:"])
+@pytest.mark.parametrize("text", ["state:happy", "color:red", "'open", "state:", "label:env", "label.:prod"])
 def test_parse_nonsense_is_a_sentence(text: str) -> None:
     """Invalid terms are reported, never ignored."""
     with pytest.raises(QueryError, match=r"\.$"):
@@ -49,6 +49,20 @@ def test_parse_nonsense_is_a_sentence(text: str) -> None:
         ("proxy:proxy-id-1 state:stranded", [4]),
         ("-auth:auth-1", [1, 3]),
         ("agent-4", [4]),
+        ("version:18.10.0", [1, 4]),
+        ("version:18.*", [1, 2, 4]),
+        ("-version:18.9.?", [0, 1, 3, 4]),
+        ("version:", [0, 3]),
+        ("version:18.1 version:18.9.1", [2]),
+        ("label.env:prod", [1, 4]),
+        ("label.env:*", [1, 2, 4]),
+        ("-label.env:*", [0, 3]),
+        ("label.env:prod label.env:dev", [1, 2, 4]),
+        ("label.env:prod label.site:oslo", []),
+        ("-label.env:prod -label.site:o*", [0, 3]),
+        ("label.env:Prod", []),
+        ("label.unknown:x", []),
+        ("label.env:prod state:stranded -version:17.*", [1, 4]),
         ("id-1 agent", [1]),
         ("nothing", []),
     ],
@@ -56,6 +70,33 @@ def test_parse_nonsense_is_a_sentence(text: str) -> None:
 def test_select(table: FleetTable, text: str, indices: list[int]) -> None:
     """Filters hold together, in map order."""
     assert agent_query.select(table, agent_query.parse(text)).tolist() == indices
+
+
+def test_errors_about_labels_name_the_form() -> None:
+    """Also that of an unknown filter."""
+    for text in ("label:env=prod", "-label.:prod"):
+        with pytest.raises(QueryError, match=r"label\.env:prod"):
+            agent_query.parse(text)
+    with pytest.raises(QueryError, match=r"state, proxy, auth, version, label\.KEY"):
+        agent_query.parse("color:red")
+
+
+def test_number_of_filters_by_version_and_label_is_limited() -> None:
+    """Each is compared with every distinct label set."""
+    agent_query.parse(" ".join(["label.env:a", "-version:1"] * 10))
+    with pytest.raises(QueryError, match="up to 20 versions and labels"):
+        agent_query.parse(" ".join(["label.env:a"] * 10 + ["-version:1"] * 11))
+
+
+def test_versions_sort_in_natural_order(table: FleetTable) -> None:
+    """18.9 comes before 18.10; agents without a version are first."""
+    assert agent_query.select_sorted(table, AgentQuery(), "version").tolist() == [0, 3, 2, 1, 4]
+    page = agent_query.select_page(table, AgentQuery(), cursor=None, limit=2, sort="-version")
+    assert page.indices == (1, 4)
+    next_page = agent_query.select_page(
+        table, AgentQuery(), cursor=page.next_cursor, limit=2, sort="-version"
+    )
+    assert next_page.indices == (2, 0)
 
 
 def test_select_remembers_the_last_proxy(table: FleetTable) -> None:

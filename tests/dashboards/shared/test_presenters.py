@@ -169,6 +169,22 @@ def test_rows_and_cards_show_mode_and_generation() -> None:
     assert [card.generation for card in cards] == ["", "blue 3"]
 
 
+def test_rows_show_version_and_labels() -> None:
+    """A list shows the first labels and how many more there are; a key with a colon has no filter."""
+    fake = FakeReader(states=[State.HEALTHY] * 3, as_of=NOW)
+    table = fake.table("default", NOW)
+    row = presenters.agent_row_of(fake.agent(table, 2), {}, NOW)
+    assert row.version == "18.9.1"
+    assert [(label.text, label.filter) for label in row.labels] == [
+        *(("env=dev", "label.env:dev"), ("site=oslo", "label.site:oslo"))
+    ]
+    assert (row.first_labels, row.more_label_count) == (row.labels, 0)
+
+    labels = {"a:b": "c", **{f"k{number}": "" for number in range(6)}}
+    row = presenters.agent_row_of(replace(fake.agent(table, 0), labels=labels), {}, NOW)
+    assert (len(row.first_labels), row.more_label_count, row.labels[0].filter) == (5, 2, "")
+
+
 def test_agent_page_names_instances() -> None:
     """Ids become names; the evidence is words."""
     fake = FakeReader(states=[State.HEALTHY, State.STRANDED], as_of=NOW)

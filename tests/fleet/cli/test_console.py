@@ -31,6 +31,8 @@ AGENT: dict[str, Any] = {
     "policy_read_at": None,
     "proxies": [PROXY],
     "home_proxy": PROXY,
+    "version": "18.2.1",
+    "labels": {"env": "prod", "site": "oslo"},
     "heartbeat_at": None,
     "expires_at": None,
 }
@@ -93,7 +95,10 @@ def test_summary_shows_that_data_is_stale(fake: FakeConsole) -> None:
 def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
     """One line each."""
     agents = " ".join(refloat(fake, "agents").output.split())
-    assert "agent-1 at risk reconnect, health check proxy-1 (blue 3) Its proxy does not answer." in agents
+    assert (
+        "agent-1 at risk 18.2.1 env=prod site=oslo reconnect, health check proxy-1 (blue 3) Its proxy does not answer."
+        in agents
+    )
     instances = " ".join(refloat(fake, "instances").output.split())
     assert "proxy-1 not responding 127.0.0.1:5 50 blue 3 kernel update It does not answer." in instances
 
@@ -105,6 +110,7 @@ def test_lists_leave_out_unknown_values(fake: FakeConsole) -> None:
     fake.responses["/api/v1/agents/a%2Fb"] = (200, silent)
     lines = refloat(fake, "agent", "a/b").output.splitlines()
     assert "tunnels to      proxy-1" in lines
+    assert {"version         18.2.1", "labels          env=prod site=oslo"} <= set(lines)
     assert not any(line.startswith("mode") for line in lines)
     fake.responses["/api/v1/agents/a%2Fb"] = (200, {**silent, "mode": "pick_first", "health_check": False})
     assert "mode            pick_first" in refloat(fake, "agent", "a/b").output.splitlines()
