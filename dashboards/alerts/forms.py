@@ -1,4 +1,4 @@
-"""Forms of alert rules, agent labels, silences, maintenance windows, notification channels and routes."""
+"""Forms of alert rules, agent sets, silences, maintenance windows, notification channels and routes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import MAX_WINDOW_LENGTH, WindowError, zone_of
 from fleet.alerts.store import window_of
 from fleet.models.alerting import (
-    AgentLabel,
+    AgentSet,
     AlertRule,
     Channel,
     MaintenanceWindow,
@@ -37,7 +37,7 @@ _MATCHERS_HELP_TEXT = format_html(
     "Example: <code>{}</code>, or <code>{}</code>. The character <code>*</code> matches any text; <code>!=</code> "
     "negates.",
     "cause=proxy-1 severity=critical",
-    "agent=web-* label=lab",
+    "agent=web-* agent_set=lab",
 )
 _CONFIRMATION_HELP_TEXT = "Required only if the matchers silence everything or almost everything."
 _SHORTEST_SILENCE_SECONDS = 180.0
@@ -69,7 +69,7 @@ class RuleForm(OwnedForm):
     class Meta:
         model = AlertRule
         fields = (
-            "name", "kind", "severity", "enabled", "min_count", "label", "cluster", "pending_rounds",
+            "name", "kind", "severity", "enabled", "min_count", "agent_set", "cluster", "pending_rounds",
             "pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds", "runbook",
         )  # fmt: skip
         field_classes = dict.fromkeys(
@@ -77,7 +77,7 @@ class RuleForm(OwnedForm):
             ReadableDurationField,
         )
         labels = {
-            "min_count": "Minimum number of agents", "label": "Only agents with label",
+            "min_count": "Minimum number of agents", "agent_set": "Only agents of agent set",
             "pending_rounds": "Consecutive polls before firing", "pending_seconds": "Pending time",
             "recover_seconds": "Resolve after", "group_wait": "Grouping wait",
             "group_interval": "Group interval", "repeat_seconds": "Repeat interval",
@@ -106,16 +106,16 @@ def _is_override(rule: AlertRule) -> bool:
     return bool(rule.pk and rule.cluster) and AlertRule.objects.filter(cluster="", name=rule.name).exists()
 
 
-class LabelForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
-    """Form of a label for the agents whose names match a pattern."""
+class AgentSetForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
+    """Form of a pattern of agent names in an agent set."""
 
     class Meta:
-        model = AgentLabel
-        fields = ("pattern", "label")
-        labels = {"pattern": "Agent name or pattern"}
+        model = AgentSet
+        fields = ("name", "pattern")
+        labels = {"name": "Agent set", "pattern": "Agent name or pattern"}
         help_texts = {
             "pattern": "Example: web-*",
-            "label": "One stranded agent labelled critical is enough for a critical incident.",
+            "name": "One stranded agent of the set critical is enough for a critical incident.",
         }
 
 
@@ -360,7 +360,7 @@ class RouteForm(OwnedForm):
             "quiet_zone": "Time zone of the quiet hours",
         }
         help_texts = {
-            "matchers": "Example: kind=proxy cause=proxy-1* label=critical. Leave empty to match all incidents.",
+            "matchers": "Example: kind=proxy cause=proxy-1* agent_set=critical. Leave empty to match all incidents.",
             "position": "Routes with the same parent are tried in ascending order.",
             "channels": "Leave empty to use the channels of the parent route.",
             "quiet_from": "Critical incidents are sent during quiet hours, too.",

@@ -15,7 +15,7 @@ _SUBJECT_TEXTS = {
     "policy": "policy change",
     "reconnect": "reconnect campaign",
     "alert-rule": "alert rule",
-    "agent-label": "agent label",
+    "agent-set": "agent set",
     "window": "maintenance window",
     "delivery": "notification",
     "token": "API token",

@@ -86,16 +86,16 @@ def run_backtest(
     agent_changes: Iterable[AgentStateChange],
     agent_count: int,
     until: float,
-    labelled_agents: Collection[str] | None = None,
+    agents_of_set: Collection[str] | None = None,
     instance_changes: Iterable[InstanceStateChange] = (),
 ) -> list[FiringPeriod]:
     """Return the times a rule would have fired up to `until`, oldest first.
 
-    `agent_changes` and `instance_changes` are sorted by time; `labelled_agents`: ids of the agents with the label
-    of the rule.
+    `agent_changes` and `instance_changes` are sorted by time; `agents_of_set`: ids of the agents of the
+    rule's agent set.
     """
-    if rule.label and labelled_agents is not None:
-        agent_changes = (change for change in agent_changes if change.agent in labelled_agents)
+    if rule.agent_set and agents_of_set is not None:
+        agent_changes = (change for change in agent_changes if change.agent in agents_of_set)
     if rule.kind in _HISTORY_ID_FILTERS:
         relevant_changes = (
             instance_change

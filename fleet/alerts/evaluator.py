@@ -113,7 +113,7 @@ class Evaluator:
         self._find_drifted_instances = find_drifted_instances
         self._versions_by_cluster: dict[str, Mapping[str, tuple[str, str]]] = {}
         self._digest_checked_at: dict[str, float] = {}
-        self._label_mask_cache: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
+        self._agent_set_mask_cache: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
         self._facts_cache: dict[str, tuple[tuple[object, ...], ClusterFacts, FleetTable]] = {}
         self._group_caches: dict[str, AffectedGroupCache] = {}
         self._cluster_incidents: dict[str, _ClusterIncidents] = {}
@@ -229,7 +229,7 @@ class Evaluator:
             return make_blind_facts(
                 cluster, now, None, f"Refloat monitoring cannot read the fleet state: {error}."
             )
-        patterns = store.read_label_patterns(cluster)
+        patterns = store.read_agent_set_patterns(cluster)
         agent_silence_matchers = [
             silence.matchers for silence in active_silences if are_agent_matchers(silence.matchers)
         ]
@@ -242,7 +242,7 @@ class Evaluator:
         )
         cache_entry = self._facts_cache.get(cluster)
         if cache_entry is None or cache_entry[0] != key or table.stale:
-            mask_by_label = self._compute_label_masks(table, patterns)
+            mask_by_agent_set = self._compute_agent_set_masks(table, patterns)
             drifted_instances = (
                 () if table.stale else self._find_drifted_instances(cluster, table.instances.values())
             )
@@ -252,8 +252,8 @@ class Evaluator:
                 facts_of_table(
                     table,
                     now,
-                    mask_by_label,
-                    match_silenced_agents(table, agent_silence_matchers, mask_by_label),
+                    mask_by_agent_set,
+                    match_silenced_agents(table, agent_silence_matchers, mask_by_agent_set),
                     drifted_instances,
                     group_cache,
                 ),
@@ -262,21 +262,21 @@ class Evaluator:
             self._facts_cache[cluster] = cache_entry
         return replace(cache_entry[1], now=now)
 
-    def _compute_label_masks(
+    def _compute_agent_set_masks(
         self, table: FleetTable, patterns: Mapping[str, Sequence[str]]
     ) -> dict[str, Mask]:
-        """Return the mask of agents per label. Recomputed only when names or labels changed, because that is slow."""
+        """Return the agents of each agent set. Computed only when names or agent sets changed, because that is slow."""
         key = (table.epoch, len(table.names), tuple(sorted(patterns.items())))
-        cache_entry = self._label_mask_cache.get(table.cluster)
+        cache_entry = self._agent_set_mask_cache.get(table.cluster)
         if cache_entry is None or cache_entry[0] != key:
             cache_entry = (
                 key,
                 {
-                    label: match_names(table.names, label_patterns)
-                    for label, label_patterns in patterns.items()
+                    agent_set: match_names(table.names, agent_set_patterns)
+                    for agent_set, agent_set_patterns in patterns.items()
                 },
             )
-            self._label_mask_cache[table.cluster] = cache_entry
+            self._agent_set_mask_cache[table.cluster] = cache_entry
         return cache_entry[1]
 
     @contextmanager
@@ -402,27 +402,29 @@ def count_open_incidents(incidents: Iterable[Incident]) -> dict[str, int]:
 
 
 def match_silenced_agents(
-    table: FleetTable, matcher_lists: Sequence[Sequence[Matcher]], mask_by_label: Mapping[str, Mask]
+    table: FleetTable, matcher_lists: Sequence[Sequence[Matcher]], mask_by_agent_set: Mapping[str, Mask]
 ) -> Mask | None:
     """Return the mask of silenced agents; None without silences of agents."""
     if not matcher_lists:
         return None
     silenced_mask = np.zeros(len(table.names), np.bool_)
     for matchers in matcher_lists:
-        silenced_mask |= match_agents(table, matchers, mask_by_label)
+        silenced_mask |= match_agents(table, matchers, mask_by_agent_set)
     return silenced_mask
 
 
-def match_agents(table: FleetTable, matchers: Sequence[Matcher], mask_by_label: Mapping[str, Mask]) -> Mask:
+def match_agents(
+    table: FleetTable, matchers: Sequence[Matcher], mask_by_agent_set: Mapping[str, Mask]
+) -> Mask:
     """Return the mask of agents that match all conditions."""
     mask = np.ones(len(table.names), np.bool_)
     for matcher in matchers:
         matcher_mask = np.zeros(len(table.names), np.bool_)
         if matcher.field == "agent":
             matcher_mask = match_names(table.names, [matcher.value])
-        for label, label_mask in mask_by_label.items():
-            if matcher.field == "label" and fnmatchcase(label, matcher.value):
-                matcher_mask |= label_mask
+        for agent_set, agent_set_mask in mask_by_agent_set.items():
+            if matcher.field == "agent_set" and fnmatchcase(agent_set, matcher.value):
+                matcher_mask |= agent_set_mask
         mask &= ~matcher_mask if matcher.is_negated else matcher_mask
     return mask
 

@@ -33,8 +33,8 @@ LOSS_RATE_SECONDS = 60.0
 _MAX_AGENT_NAMES = 10
 
 Mask = npt.NDArray[np.bool_]
-#: One shared object, because `AffectedGroupCache` compares labels by identity.
-_NO_LABELS: Mapping[str, Mask] = {}
+#: One shared object, because `AffectedGroupCache` compares agent sets by identity.
+_NO_AGENT_SETS: Mapping[str, Mask] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,28 @@ class AffectedGroup:
     cause: Cause
     stranded_count: int = 0
     at_risk_count: int = 0
-    #: Number of stranded agents by label, and of agents at risk.
-    stranded_by_label: Mapping[str, int] = field(default_factory=dict)
-    at_risk_by_label: Mapping[str, int] = field(default_factory=dict)
+    #: Number of stranded agents by agent set, and of agents at risk.
+    stranded_by_agent_set: Mapping[str, int] = field(default_factory=dict)
+    at_risk_by_agent_set: Mapping[str, int] = field(default_factory=dict)
     agent_names: tuple[str, ...] = ()
     #: Time at which the last agent recovers automatically; None if that is not known for every agent.
     recovers_at: float | None = None
     #: Some of the agents recover only after the cause recovers.
     is_stuck: bool = False
 
-    def count(self, *, is_stranded: bool, label: str = "") -> int:
-        """Return the number of stranded agents or agents at risk; with `label` only those with that label."""
-        if label:
-            return (self.stranded_by_label if is_stranded else self.at_risk_by_label).get(label, 0)
+    def count(self, *, is_stranded: bool, agent_set: str = "") -> int:
+        """Return the number of stranded agents or agents at risk; with `agent_set` only those of that set."""
+        if agent_set:
+            return (self.stranded_by_agent_set if is_stranded else self.at_risk_by_agent_set).get(
+                agent_set, 0
+            )
         return self.stranded_count if is_stranded else self.at_risk_count
 
     @property
-    def labels(self) -> frozenset[str]:
-        """Labels of the affected agents."""
-        label_counts = (*self.stranded_by_label.items(), *self.at_risk_by_label.items())
-        return frozenset(label for label, count in label_counts if count)
+    def agent_sets(self) -> frozenset[str]:
+        """Agent sets of the affected agents."""
+        agent_set_counts = (*self.stranded_by_agent_set.items(), *self.at_risk_by_agent_set.items())
+        return frozenset(agent_set for agent_set, count in agent_set_counts if count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,12 @@ def make_blind_facts(cluster: str, now: float, as_of: float | None, reason: str)
 def facts_of_table(
     table: FleetTable,
     now: float,
-    mask_by_label: Mapping[str, Mask] | None = None,
+    mask_by_agent_set: Mapping[str, Mask] | None = None,
     silenced_mask: Mask | None = None,
     drifted_instances: Sequence[str] = (),
     group_cache: AffectedGroupCache | None = None,
 ) -> ClusterFacts:
-    """Return the facts of one fleet table. `mask_by_label`: agents by label; `silenced_mask`: the silenced agents.
+    """Return the facts of one fleet table. `mask_by_agent_set`: agents by agent set; `silenced_mask`: silenced agents.
 
     `group_cache`: cache of the previous evaluation, if any.
     """
@@ -159,7 +161,7 @@ def facts_of_table(
         agent_count=int(np.count_nonzero(_mask_counted_agents(table, verdicts))),
         stranded_count=int(np.count_nonzero(states == State.STRANDED)),
         affected_groups=(group_cache or AffectedGroupCache()).groups_of(
-            table, verdicts, mask_by_label or _NO_LABELS
+            table, verdicts, mask_by_agent_set or _NO_AGENT_SETS
         ),
         sick_instances=tuple(
             _sick_instance_of(view) for view in table.instances.values() if view.state in FAULT_STATES
@@ -258,13 +260,13 @@ class AffectedGroupCache:
     """The affected agents by cause, kept while polls change nothing."""
 
     def __init__(self) -> None:
-        self._mask_by_label: Mapping[str, Mask] = {}
+        self._mask_by_agent_set: Mapping[str, Mask] = {}
         self._verdicts: npt.NDArray[np.void] | None = None
         self._table_key: tuple[object, ...] = ()
         self._groups: tuple[AffectedGroup, ...] = ()
 
     def groups_of(
-        self, table: FleetTable, verdicts: npt.NDArray[np.void], mask_by_label: Mapping[str, Mask]
+        self, table: FleetTable, verdicts: npt.NDArray[np.void], mask_by_agent_set: Mapping[str, Mask]
     ) -> tuple[AffectedGroup, ...]:
         """Return the affected agents of one table by cause. Within an epoch agents keep their index and name."""
         instances = (
@@ -275,11 +277,11 @@ class AffectedGroupCache:
         if (
             self._verdicts is None
             or table_key != self._table_key
-            or mask_by_label is not self._mask_by_label
+            or mask_by_agent_set is not self._mask_by_agent_set
             or not _are_equal_verdicts(verdicts, self._verdicts)
         ):
-            self._groups = _group_affected_agents(table, verdicts, mask_by_label)
-            self._verdicts, self._table_key, self._mask_by_label = verdicts, table_key, mask_by_label
+            self._groups = _group_affected_agents(table, verdicts, mask_by_agent_set)
+            self._verdicts, self._table_key, self._mask_by_agent_set = verdicts, table_key, mask_by_agent_set
         return self._groups
 
 
@@ -291,7 +293,7 @@ def _are_equal_verdicts(verdicts: npt.NDArray[np.void], other_verdicts: npt.NDAr
 
 
 def _group_affected_agents(
-    table: FleetTable, verdicts: npt.NDArray[np.void], mask_by_label: Mapping[str, Mask]
+    table: FleetTable, verdicts: npt.NDArray[np.void], mask_by_agent_set: Mapping[str, Mask]
 ) -> tuple[AffectedGroup, ...]:
     """Count agents by cause in one pass over the columns; `affected` is sorted by cause."""
     states = verdicts["state"]
@@ -321,21 +323,21 @@ def _group_affected_agents(
         np.nan,
     ).tolist()
     stuck_counts = count_by_group(is_stuck)
-    stranded_by_label = {
-        label: count_by_group(mask[affected] & is_stranded) for label, mask in mask_by_label.items()
+    stranded_by_agent_set = {
+        agent_set: count_by_group(mask[affected] & is_stranded)
+        for agent_set, mask in mask_by_agent_set.items()
     }
-    at_risk_by_label = {
-        label: count_by_group(mask[affected] & ~is_stranded) for label, mask in mask_by_label.items()
+    at_risk_by_agent_set = {
+        agent_set: count_by_group(mask[affected] & ~is_stranded)
+        for agent_set, mask in mask_by_agent_set.items()
     }
     return tuple(
         AffectedGroup(
             cause=_cause_of(table, cause_code),
             stranded_count=stranded_counts[index],
             at_risk_count=group_sizes[index] - stranded_counts[index],
-            stranded_by_label={
-                label: label_counts[index] for label, label_counts in stranded_by_label.items()
-            },
-            at_risk_by_label={label: label_counts[index] for label, label_counts in at_risk_by_label.items()},
+            stranded_by_agent_set={name: counts[index] for name, counts in stranded_by_agent_set.items()},
+            at_risk_by_agent_set={name: counts[index] for name, counts in at_risk_by_agent_set.items()},
             agent_names=_select_agent_names(
                 table,
                 affected[start : start + group_sizes[index]],

@@ -72,17 +72,17 @@ def _evaluate_rule(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, Rul
 def _find_agent_signals(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:
     min_count = rule.threshold(facts.agent_count)
     for group in facts.affected_groups:
-        count = group.count(is_stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
+        count = group.count(is_stranded=rule.kind is RuleKind.STRANDED, agent_set=rule.agent_set)
         if count >= min_count:
             yield group.cause, _make_signal(rule, count, _describe_count(rule, count, [group]))
 
 
 def _describe_count(rule: Rule, count: int, groups: Sequence[AffectedGroup]) -> str:
-    """Return the number of affected agents as a sentence; for a rule with a label only agents with that label."""
-    if not rule.label:
+    """Return the number of affected agents as a sentence; for a rule with an agent set only agents of that set."""
+    if not rule.agent_set:
         return describe_affected_agents(groups)
     state_text = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
-    return f"{count} {rule.label} agent{'s' if count != 1 else ''} {state_text}."
+    return f"{count} {rule.agent_set} agent{'s' if count != 1 else ''} {state_text}."
 
 
 def describe_affected_agents(groups: Sequence[AffectedGroup], *, past: bool = False) -> str:
@@ -200,7 +200,7 @@ def _finding_of(
         is_expired_only=sick_instance is not None and sick_instance.is_expired_only,
         heartbeat_auth_key="" if sick_instance is None else sick_instance.heartbeat_auth_key,
         root_cause_key="" if sick_instance is None else sick_instance.root_cause_key,
-        labels=frozenset(label for group in groups for label in group.labels),
+        agent_sets=frozenset(agent_set for group in groups for agent_set in group.agent_sets),
         past_summary=describe_affected_agents(groups, past=True),
         stranded_count=sum(group.stranded_count for group in groups),
         began_at=_began_at(member_keys, facts),
@@ -222,4 +222,4 @@ def _latest_recovers_at(groups: Sequence[AffectedGroup]) -> float | None:
 
 
 def _make_signal(rule: Rule, count: int, sentence: str) -> RuleSignal:
-    return RuleSignal(rule.name, rule.severity, count, sentence, is_label_scoped=bool(rule.label))
+    return RuleSignal(rule.name, rule.severity, count, sentence, is_agent_set_scoped=bool(rule.agent_set))

@@ -90,8 +90,8 @@ def _inhibits(
     if candidate_kind in (CauseKind.CLUSTER, CauseKind.BACKEND):
         return not _began_before(incident, candidate)
     if incident_kind in _FLEETWIDE_KINDS:
-        # Incidents of labelled agents are only inhibited by causes that affect the whole cluster.
-        return not _is_labelled(incident)
+        # Incidents of rules about an agent set are only inhibited by causes that affect the whole cluster.
+        return not _is_about_agent_set(incident)
     if candidate_kind is CauseKind.AUTH:
         # A proxy that does not respond has failed itself; no auth explains that.
         return finding is not None and _does_auth_block_heartbeat(candidate, incident, finding)
@@ -120,5 +120,5 @@ def _began_before(incident: Incident, candidate: Incident) -> bool:
     return incident.began_at < candidate.began_at
 
 
-def _is_labelled(incident: Incident) -> bool:
-    return any(mark.is_label_scoped for mark in incident.marks.values())
+def _is_about_agent_set(incident: Incident) -> bool:
+    return any(mark.is_agent_set_scoped for mark in incident.marks.values())

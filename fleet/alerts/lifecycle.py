@@ -275,7 +275,7 @@ def _with_marks(incident: Incident, finding: Finding, evaluation_context: Evalua
             signal.count,
             signal.summary,
             is_firing,
-            signal.is_label_scoped,
+            signal.is_agent_set_scoped,
         )
     if marks == incident.marks:
         return incident
@@ -311,7 +311,7 @@ def _with_measurements(
         "recovers_at": finding.recovers_at,
         "is_stuck": finding.is_stuck,
         "summary": summary,
-        "labels": tuple(sorted(finding.labels.union(incident.labels))),
+        "agent_sets": tuple(sorted(finding.agent_sets.union(incident.agent_sets))),
     }
     if _measurements_of(after) != tuple(measurements.values()):
         after = replace(after, **measurements)
@@ -321,7 +321,14 @@ def _with_measurements(
 #: The fields that `_with_measurements` compares, in its order, because copying an unchanged incident is the slowest
 #: step.
 _measurements_of = attrgetter(
-    "severity", "affected_count", "peak_count", "agent_names", "recovers_at", "is_stuck", "summary", "labels"
+    "severity",
+    "affected_count",
+    "peak_count",
+    "agent_names",
+    "recovers_at",
+    "is_stuck",
+    "summary",
+    "agent_sets",
 )
 
 

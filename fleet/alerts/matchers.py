@@ -15,16 +15,16 @@ from fleet.vocabulary.incidents import CauseKind, Incident, Severity
 
 #: Fields of incidents, and of agents, that matchers can use.
 INCIDENT_FIELDS = ("cause", "kind", "rule", "severity")
-AGENT_FIELDS = ("agent", "label")
-#: Fields that matchers of routes can use; `label` is a label of the affected agents.
-ROUTE_FIELDS = (*INCIDENT_FIELDS, "label")
+AGENT_FIELDS = ("agent", "agent_set")
+#: Fields that matchers of routes can use; `agent_set` is a set with an affected agent.
+ROUTE_FIELDS = (*INCIDENT_FIELDS, "agent_set")
 #: The values of an incident by field; it has none for `agent`.
 _VALUES_OF_FIELD: Mapping[str, Callable[[Incident], Iterable[str]]] = {
     "cause": lambda incident: (incident.cause.name, incident.cause.id, incident.cause.key),
     "kind": lambda incident: (incident.cause.kind.value,),
     "rule": lambda incident: incident.marks,
     "severity": lambda incident: (incident.severity.slug,),
-    "label": lambda incident: incident.labels,
+    "agent_set": lambda incident: incident.agent_sets,
     "agent": lambda incident: (),
 }
 #: All values of the fields that have only a few.
@@ -65,7 +65,7 @@ def parse_matchers(text: str, *, is_for_route: bool = False) -> tuple[Matcher, .
     are_agent_fields = {matcher.field in AGENT_FIELDS for matcher in matchers}
     if len(are_agent_fields) > 1 and not is_for_route:
         raise MatcherError(
-            "match either agents (agent=, label=) or incidents (cause=, kind=, rule=, severity=), not both"
+            "match either agents (agent=, agent_set=) or incidents (cause=, kind=, rule=, severity=), not both"
         )
     return matchers
 
@@ -99,6 +99,8 @@ def _parse_term(term: str, field_names: Sequence[str]) -> Matcher:
     field = field.removesuffix("!")
     if not equals or not value:
         raise MatcherError(f"expected field=value instead of {term}")
+    if field == "label":
+        raise MatcherError(f"the field label is now agent_set. Use agent_set={value}")
     if field not in field_names:
         raise MatcherError(f"unknown field {field}. Use {', '.join(field_names)}")
     return Matcher(field, value, is_negated)

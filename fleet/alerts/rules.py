@@ -27,7 +27,7 @@ class RuleKind(LabelledEnum):
     BLIND = "blind", "Refloat receives no monitoring data"
 
 
-#: Kinds that count agents by cause, so that a label and a share apply.
+#: Kinds that count agents by cause, so that an agent set and a share apply.
 AGENT_KINDS = frozenset({RuleKind.STRANDED, RuleKind.AT_RISK})
 #: Kinds with a threshold in agents.
 THRESHOLD_KINDS = AGENT_KINDS | {RuleKind.RATE, RuleKind.EXCESS, RuleKind.DRIFT}
@@ -44,8 +44,8 @@ class Rule:
     #: Minimum number and minimum share (0 to 1) of agents; both must be reached.
     min_count: int = 1
     min_share: float = 0.0
-    #: Only agents with this label count; empty: all agents.
-    label: str = ""
+    #: Only agents of this agent set count; empty: all agents.
+    agent_set: str = ""
     #: Cluster that owns the rule; empty: the whole installation.
     cluster: str = ""
     #: The rule fires after it has held in so many consecutive polls and for so many seconds.
@@ -72,7 +72,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Rule("Cluster unreachable", RuleKind.UNREACHABLE, Severity.CRITICAL),
     Rule("Auth backend down", RuleKind.BACKEND, Severity.CRITICAL),
     Rule("Agents stranded", RuleKind.STRANDED, Severity.CRITICAL, min_count=5, min_share=0.005),
-    Rule("Critical agent stranded", RuleKind.STRANDED, Severity.CRITICAL, label="critical"),
+    Rule("Critical agent stranded", RuleKind.STRANDED, Severity.CRITICAL, agent_set="critical"),
     Rule(
         "Few agents stranded", RuleKind.STRANDED, Severity.WARNING,
         pending_seconds=600.0, repeat_seconds=_WARNING_REPEAT_SECONDS,

@@ -72,6 +72,8 @@ def _parse_rule(number: int, entry: Any) -> Rule:
     if not isinstance(entry, dict):
         raise RulesError(f"{location} is not a mapping")
     unknown_keys = sorted(map(str, set(entry) - {"name", "kind", "severity", *_DEFAULT_OF_FIELD}))
+    if "label" in unknown_keys:
+        raise RulesError(f"{location}: the field label is now agent_set")
     if unknown_keys:
         raise RulesError(f"{location}: unknown field {', '.join(unknown_keys)}")
     try:

@@ -1,4 +1,4 @@
-"""Changes to rules, labels, channels, routes and maintenance windows, each with an audit log entry."""
+"""Changes to rules, agent sets, channels, routes and maintenance windows, each with an audit log entry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fleet.alerts.channels.kind import destination_of
 from fleet.alerts.rules import Rule
 from fleet.alerts.store import rule_of
 from fleet.audit import RequestActor, record_outcome
-from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route
+from fleet.models.alerting import AgentSet, AlertRule, Channel, MaintenanceWindow, Route
 from fleet.vocabulary.actions import AuditAction
 
 Setting = AlertRule | Channel | MaintenanceWindow | Route
@@ -73,16 +73,16 @@ def import_rules(rules: Sequence[Rule], actor: RequestActor) -> None:
             _write_rule(rule, rule.cluster)
 
 
-def add_label(cluster: str, pattern: str, label: str, actor: RequestActor) -> None:
-    """Label the agents of a cluster whose names match a pattern."""
-    row = AgentLabel(cluster_id=cluster, pattern=pattern, label=label)
-    with record_outcome(actor.create_attempt(AuditAction.LABEL_CREATE, cluster, str(row))):
-        AgentLabel.objects.get_or_create(cluster_id=cluster, pattern=pattern, label=label)
+def add_agent_set_pattern(cluster: str, pattern: str, agent_set: str, actor: RequestActor) -> None:
+    """Add the agents of a cluster whose names match a pattern to an agent set."""
+    row = AgentSet(cluster_id=cluster, pattern=pattern, name=agent_set)
+    with record_outcome(actor.create_attempt(AuditAction.AGENT_SET_CREATE, cluster, str(row))):
+        AgentSet.objects.get_or_create(cluster_id=cluster, pattern=pattern, name=agent_set)
 
 
-def remove_label(row: AgentLabel, actor: RequestActor) -> None:
-    """Remove a label from the agents that match its pattern."""
-    with record_outcome(actor.create_attempt(AuditAction.LABEL_DELETE, row.cluster_id, str(row))):
+def remove_agent_set_pattern(row: AgentSet, actor: RequestActor) -> None:
+    """Remove a pattern from its agent set."""
+    with record_outcome(actor.create_attempt(AuditAction.AGENT_SET_DELETE, row.cluster_id, str(row))):
         row.delete()
 
 

@@ -212,12 +212,14 @@ def window_of(row: alerting.MaintenanceWindow) -> Window:
     )
 
 
-def read_label_patterns(cluster: str) -> dict[str, tuple[str, ...]]:
-    """Return the patterns of agent names by label."""
-    patterns_by_label: dict[str, list[str]] = {}
-    for label, pattern in alerting.AgentLabel.objects.filter(cluster=cluster).values_list("label", "pattern"):
-        patterns_by_label.setdefault(label, []).append(pattern)
-    return {label: tuple(patterns) for label, patterns in patterns_by_label.items()}
+def read_agent_set_patterns(cluster: str) -> dict[str, tuple[str, ...]]:
+    """Return the patterns of agent names by agent set."""
+    patterns_by_agent_set: dict[str, list[str]] = {}
+    for agent_set, pattern in alerting.AgentSet.objects.filter(cluster=cluster).values_list(
+        "name", "pattern"
+    ):
+        patterns_by_agent_set.setdefault(agent_set, []).append(pattern)
+    return {agent_set: tuple(patterns) for agent_set, patterns in patterns_by_agent_set.items()}
 
 
 def read_routes(cluster: str) -> tuple[Route, ...]:
@@ -354,7 +356,7 @@ def _rule_mark_of(mark_parts: Sequence[Any]) -> RuleMark:
 #: Converters from column values to fields, where they differ.
 _FIELD_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
-    **dict.fromkeys(("agent_names", "fired_rule_names", "flap_times", "labels"), tuple),
+    **dict.fromkeys(("agent_names", "fired_rule_names", "flap_times", "agent_sets"), tuple),
     "state": IncidentState,
     "marks": lambda column_value: {name: _rule_mark_of(mark) for name, mark in column_value.items()},
     "trend": lambda column_value: tuple(map(tuple, column_value)),

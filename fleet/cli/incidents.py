@@ -135,7 +135,7 @@ def add(
     """Silence incidents, or agents: those that match all MATCHERS.
 
     Matchers of incidents: cause=proxy-1, kind=proxy, rule='Agents at risk', severity=warning. Matchers of agents:
-    agent=web-*, label=lab; alerts do not count these agents. One silence cannot have both.
+    agent=web-*, agent_set=lab; alerts do not count these agents. One silence cannot have both.
     """
     body: dict[str, Any] = {
         "matchers": " ".join(_quote_matcher(matcher) for matcher in matchers),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleet.models.access import Access, ClusterLimit
 from fleet.models.actions import CampaignAgent, DesiredPolicy, RolloutStep
 from fleet.models.alerting import (
-    AgentLabel,
+    AgentSet,
     AlertClock,
     AlertRule,
     Channel,
@@ -27,7 +27,7 @@ __all__ = [
     "Access",
     "Agent",
     "AgentChange",
-    "AgentLabel",
+    "AgentSet",
     "AlertClock",
     "AlertRule",
     "ApiToken",

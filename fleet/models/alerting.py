@@ -1,4 +1,4 @@
-"""Settings of alerting (rules, labels, silences, windows, channels, routes) and the outbox of deliveries.
+"""Settings of alerting (rules, agent sets, silences, windows, channels, routes) and the outbox of deliveries.
 
 docs/reference/alerts.md.
 """
@@ -51,7 +51,7 @@ class AlertRule(OwnedModel):
     enabled = models.BooleanField(default=True)
     min_count = models.PositiveIntegerField(default=1)
     min_share = models.FloatField(default=0.0)
-    label = models.CharField(max_length=64, blank=True, default="")
+    agent_set = models.CharField(max_length=64, blank=True, default="")
     pending_rounds = models.PositiveIntegerField(default=2)
     pending_seconds = models.FloatField(default=0.0)
     recover_seconds = models.FloatField(default=300.0)
@@ -76,24 +76,27 @@ class AlertRule(OwnedModel):
         return f"{self.min_share * 100:g}" if self.min_share else ""
 
 
-class AgentLabel(models.Model):
-    """A label for the agents whose names match a pattern, for example `critical`."""
+class AgentSet(models.Model):
+    """A pattern of agent names in an agent set, for example `critical`. A set has a row for each of its patterns."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="agent_labels")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="agent_sets")
     #: Agent name, or pattern with `*` and `?`.
     pattern = models.CharField(max_length=255)
-    label = models.SlugField(max_length=64)
+    #: Name of the set.
+    name = models.SlugField(max_length=64)
 
     class Meta:
         default_permissions = ()
-        ordering = ("label", "pattern")
+        ordering = ("name", "pattern")
         constraints = (
-            models.UniqueConstraint(fields=("cluster", "pattern", "label"), name="one_label_per_pattern"),
+            models.UniqueConstraint(
+                fields=("cluster", "pattern", "name"), name="one_row_per_set_and_pattern"
+            ),
         )
 
     @override
     def __str__(self) -> str:
-        return f"{self.pattern}: {self.label}"
+        return f"{self.pattern}: {self.name}"
 
 
 class Silence(OwnedModel):

@@ -59,8 +59,8 @@ class AuditAction(StrEnum):
     RULE_OVERRIDE = "alert-rule.override"
     RULE_DELETE = "alert-rule.delete"
     RULES_IMPORT = "alert-rules.import"
-    LABEL_CREATE = "agent-label.create"
-    LABEL_DELETE = "agent-label.delete"
+    AGENT_SET_CREATE = "agent-set.create"
+    AGENT_SET_DELETE = "agent-set.delete"
     TOKEN_CREATE = "token.create"  # noqa: S105 - an action, not a secret
     TOKEN_REVOKE = "token.revoke"  # noqa: S105
     USER_CREATE = "user.create"

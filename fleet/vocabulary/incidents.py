@@ -99,8 +99,8 @@ class RuleSignal:
     severity: Severity
     count: int
     summary: str
-    #: The rule only counts agents with a label.
-    is_label_scoped: bool = False
+    #: The rule only counts agents of an agent set.
+    is_agent_set_scoped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class Finding:
     #: Key of the auth that gets the heartbeats of the proxy, and key of the cause behind its failure, if another one.
     heartbeat_auth_key: str = ""
     root_cause_key: str = ""
-    #: Labels of the affected agents.
-    labels: frozenset[str] = frozenset()
+    #: Agent sets of the affected agents.
+    agent_sets: frozenset[str] = frozenset()
     #: Summary in the past tense, for when no agents are affected any more.
     past_summary: str = ""
     #: Number of stranded agents.
@@ -145,7 +145,7 @@ class RuleMark:
     summary: str
     #: The rule has held long enough to fire.
     is_firing: bool = False
-    is_label_scoped: bool = False
+    is_agent_set_scoped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,8 @@ class Incident:
     #: Key of the inhibiting cause, and name of the silence; with either nothing is sent.
     inhibited_by: str = ""
     silenced_by: str = ""
-    #: Labels of all agents that were ever affected, sorted.
-    labels: tuple[str, ...] = ()
+    #: Agent sets of all agents that were ever affected, sorted.
+    agent_sets: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

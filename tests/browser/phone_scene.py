@@ -30,7 +30,7 @@ from fleet.audit import CONSOLE_ACTOR, RequestActor  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
 from fleet.changes.policies import desired_state, planner  # noqa: E402
 from fleet.models.alerting import (  # noqa: E402
-    AgentLabel,
+    AgentSet,
     AlertRule,
     Channel,
     Delivery,
@@ -163,7 +163,7 @@ def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
 
 
 def _alerting_objects(cluster: Cluster, now: float) -> dict[str, int]:
-    """Channels with messages, routes in three levels, a rule, a label and a maintenance window."""
+    """Channels with messages, routes in three levels, a rule, an agent set and a maintenance window."""
     hook = Channel.objects.create(
         name=f"webhook{SUFFIX}", kind="webhook", config={"url": f"https://hooks{SUFFIX}.example.com/path"}
     )
@@ -189,7 +189,7 @@ def _alerting_objects(cluster: Cluster, now: float) -> dict[str, int]:
             **{"next_attempt_at": now - 200} | state,
         )  # fmt: skip
     rule = AlertRule.objects.order_by("pk")[0]
-    AgentLabel.objects.create(cluster=cluster, pattern=f"agent-*{SUFFIX}", label=SUFFIX.strip("_")[:64])
+    AgentSet.objects.create(cluster=cluster, pattern=f"agent-*{SUFFIX}", name=SUFFIX.strip("_")[:64])
     MaintenanceWindow.objects.create(
         name=f"window{SUFFIX}", matchers=f"cause=proxy*{SUFFIX}", rule="FREQ=WEEKLY;BYDAY=SU", reason=REASON,
         start_time="02:00", length=timedelta(hours=2), creator=f"night_shift{SUFFIX}",

@@ -24,12 +24,12 @@ def healthy_facts(now: float = 0.0) -> ClusterFacts:
     return ClusterFacts("default", now, now, is_fresh=True, agent_count=AGENTS)
 
 
-def stranded_facts(count: int, cause: Cause = PROXY, **count_by_label: int) -> ClusterFacts:
+def stranded_facts(count: int, cause: Cause = PROXY, **count_by_agent_set: int) -> ClusterFacts:
     """Return the facts of a cluster where a cause strands `count` agents; a cause that is an instance is sick."""
     group = AffectedGroup(
         cause,
         stranded_count=count,
-        stranded_by_label=count_by_label,
+        stranded_by_agent_set=count_by_agent_set,
         agent_names=tuple(f"agent-{n}" for n in range(min(count, 10))),
     )
     instance = cause.kind in (CauseKind.PROXY, CauseKind.AUTH)

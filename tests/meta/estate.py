@@ -15,7 +15,7 @@ from fleet.audit import Attempt, write_entry
 from fleet.models.access import Permission
 from fleet.models.actions import DesiredPolicy
 from fleet.models.alerting import (
-    AgentLabel,
+    AgentSet,
     AlertRule,
     Channel,
     Delivery,
@@ -106,7 +106,7 @@ def _of_cluster(cluster: str, own: Ids, installation_ids: Ids) -> dict[str, int]
     VersionChange.objects.create(cluster_id=cluster, instance_id=text, name=text, old="1", new="2", at=at - 9)
     delivery = _delivery(own["channel"], cluster, text, text, incident)
     _delivery(installation_ids["channel"], cluster, text, "installation-address refused it", incident)
-    label = AgentLabel.objects.create(cluster_id=cluster, pattern=text, label="critical")
+    agent_set = AgentSet.objects.create(cluster_id=cluster, pattern=text, name="critical")
     change = Change.objects.create(
         cluster_id=cluster,
         kind=ChangeKind.RECONNECT.value,
@@ -120,7 +120,7 @@ def _of_cluster(cluster: str, own: Ids, installation_ids: Ids) -> dict[str, int]
     Drain.objects.create(cluster_id=cluster, instance=text, name=text, is_drained=True, actor_name=text)
     Agent.objects.create(cluster_id=cluster, agent_id=text, name=text, position=0)
     write_entry(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "succeeded", now)
-    return {"incident": incident.pk, "delivery": delivery.pk, "label": label.pk, "change": change.pk}
+    return {"incident": incident.pk, "delivery": delivery.pk, "agent_set": agent_set.pk, "change": change.pk}
 
 
 def _of_installation(own: Ids) -> dict[str, int]:
@@ -130,13 +130,13 @@ def _of_installation(own: Ids) -> dict[str, int]:
     write_entry(Attempt(SYSTEM_ACTOR, "token.create", subject="installation-address"), "succeeded", now)
     owner = User.objects.create_user("installation-address")
     token, _ = create_token(owner, "installation-address", [Permission.VIEW_FLEET], lifetime=None, now=now)
-    return {"delivery": test.pk, "token": token.pk, "incident": 0, "label": 0, "change": 0}
+    return {"delivery": test.pk, "token": token.pk, "incident": 0, "agent_set": 0, "change": 0}
 
 
 def _foreign() -> Iterator[QuerySet[Any]]:
     of_owner: tuple[type[Model], ...] = (Channel, Route, AlertRule, Silence, MaintenanceWindow, Delivery)
     of_cluster: tuple[type[Model], ...] = (
-        AgentLabel, Incident, Change, NetworkingRevision, DesiredPolicy, Drain, Agent,
+        AgentSet, Incident, Change, NetworkingRevision, DesiredPolicy, Drain, Agent,
     )  # fmt: skip
     for model in (*of_owner, *of_cluster):
         yield model._default_manager.exclude(cluster=OWN).order_by("pk")

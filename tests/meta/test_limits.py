@@ -67,8 +67,8 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
             {"do": "delete", "confirm": "yes"},
         ],
         "alert-rules": [
-            {"do": "label", "pattern": "x", "label": "critical"},
-            {"do": "unlabel", "label_id": ids["label"]},
+            {"do": "add-agent-set", "pattern": "x", "name": "critical"},
+            {"do": "remove-agent-set", "agent_set_id": ids["agent_set"]},
             {"do": "import", "document": wrong_rules},
         ],
         "alert-rule": [

@@ -1,4 +1,4 @@
-"""Alert rules with their backtest, agent labels, and rules as YAML. docs/reference/alerts.md, "Alert rules"."""
+"""Alert rules with their backtest, agent sets, and rules as YAML. docs/reference/alerts.md, "Alert rules"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.alerts.forms import LabelForm, RuleForm
+from dashboards.alerts.forms import AgentSetForm, RuleForm
 from dashboards.fleet import history as fleet_history
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
@@ -30,7 +30,7 @@ from fleet.alerts.facts import backend_cause_of, cluster_cause_of, match_names
 from fleet.alerts.rules import THRESHOLD_KINDS, Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, has_permission
-from fleet.models.alerting import AgentLabel, AlertRule, filter_applicable_to
+from fleet.models.alerting import AgentSet, AlertRule, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment
@@ -45,16 +45,16 @@ _BACKTEST_DAYS = 7
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List alert rules and agent labels; POST with `do`: label, unlabel, import.
+    """List alert rules and agent sets; POST with `do`: add-agent-set, remove-agent-set, import.
 
     Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `is_overridden`, `severity`, `has_threshold`:
     the rule has a threshold in agents; `pending_time`: polls and duration as text; `group_wait`, `repeat_interval`:
-    durations as text), `labels`, `label_form`, `can_change`.
+    durations as text), `agent_sets`, `agent_set_form`, `can_change`.
     """
-    form = LabelForm()
+    form = AgentSetForm()
     if request.method == "POST":
         require_write(request, Permission.CHANGE_CONFIG, cluster)
-        form = LabelForm(request.POST)
+        form = AgentSetForm(request.POST)
         response = _handle_post(request, signed_in_user_of(request), cluster, form)
         if response is not None:
             return response
@@ -62,8 +62,8 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "page": "incidents",
         "tab": "rules",
         "rules": _rule_rows_of(cluster),
-        "labels": AgentLabel.objects.filter(cluster=cluster),
-        "label_form": form,
+        "agent_sets": AgentSet.objects.filter(cluster=cluster),
+        "agent_set_form": form,
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/rules.html", context)
@@ -161,18 +161,20 @@ def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
     return response
 
 
-def _handle_post(request: HttpRequest, user: User, cluster: str, form: LabelForm) -> HttpResponseBase | None:
+def _handle_post(
+    request: HttpRequest, user: User, cluster: str, form: AgentSetForm
+) -> HttpResponseBase | None:
     form_action, list_url = request.POST.get("do"), f"{url_prefix_of(cluster)}/alerts/rules/"
-    if form_action == "unlabel":
+    if form_action == "remove-agent-set":
         row = get_object_or_404(
-            AgentLabel, cluster=cluster, pk=parse_row_id(request.POST.get("label_id", ""))
+            AgentSet, cluster=cluster, pk=parse_row_id(request.POST.get("agent_set_id", ""))
         )
-        setup_actions.remove_label(row, signed_in_actor_of(request))
+        setup_actions.remove_agent_set_pattern(row, signed_in_actor_of(request))
         return redirect(list_url)
-    if form_action == "label" and form.is_valid():
+    if form_action == "add-agent-set" and form.is_valid():
         form_data = form.cleaned_data
-        setup_actions.add_label(
-            cluster, form_data["pattern"], form_data["label"], signed_in_actor_of(request)
+        setup_actions.add_agent_set_pattern(
+            cluster, form_data["pattern"], form_data["name"], signed_in_actor_of(request)
         )
         return redirect(list_url)
     if form_action == "import":
@@ -261,7 +263,7 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
         history.agent_changes,
         agent_count,
         now,
-        _find_agents_with_label(rule, cluster),
+        _find_agents_of_set(rule, cluster),
         history.instance_changes,
     )
     names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
@@ -278,10 +280,10 @@ def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
     return backtest.summary_of(firing_periods, history.days), lines[:20]
 
 
-def _find_agents_with_label(rule: Rule, cluster: str) -> set[str] | None:
-    if not rule.label:
+def _find_agents_of_set(rule: Rule, cluster: str) -> set[str] | None:
+    if not rule.agent_set:
         return None
-    patterns = store.read_label_patterns(cluster).get(rule.label, ())
+    patterns = store.read_agent_set_patterns(cluster).get(rule.agent_set, ())
     agents = list(Agent.objects.filter(cluster=cluster).values_list("agent_id", "name"))
     mask = match_names([name for _, name in agents], patterns)
     return {agent_id for (agent_id, _), is_match in zip(agents, mask.tolist(), strict=True) if is_match}

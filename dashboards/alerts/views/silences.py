@@ -128,11 +128,11 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
         return match_preview | {"error": f"The fleet state cannot be read: {error}."}
     rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
     if are_agent_matchers(parsed_matchers):
-        labels = {
+        agent_sets = {
             name: match_names(table.names, patterns)
-            for name, patterns in store.read_label_patterns(cluster).items()
+            for name, patterns in store.read_agent_set_patterns(cluster).items()
         }
-        mask = match_agents(table, parsed_matchers, labels)
+        mask = match_agents(table, parsed_matchers, agent_sets)
         matched_rows = [row for row in rows if mask[affected_agents_of(table, row.key)].any()]
         return match_preview | {
             "agents": int(np.count_nonzero(mask)),

@@ -71,12 +71,12 @@ def test_ongoing_outage_ends_now_and_causes_are_separate() -> None:
     assert run_backtest(_RULE, distinct_causes, 100, 500.0) == []
 
 
-def test_label_and_rate_rules_are_supported() -> None:
-    """A label rule counts agents with the label; a rate rule counts losses within a minute."""
+def test_agent_set_and_rate_rules_are_supported() -> None:
+    """A rule about an agent set counts agents of the set; a rate rule counts losses within a minute."""
     changes = _outage(0, 100, 3)
-    label_rule = replace(_RULE, label="critical", min_count=1)
-    assert len(run_backtest(label_rule, changes, 100, 500.0, {"a1"})) == 1
-    assert run_backtest(label_rule, changes, 100, 500.0, set()) == []
+    agent_set_rule = replace(_RULE, agent_set="critical", min_count=1)
+    assert len(run_backtest(agent_set_rule, changes, 100, 500.0, {"a1"})) == 1
+    assert run_backtest(agent_set_rule, changes, 100, 500.0, set()) == []
     rate = Rule("rate", RuleKind.RATE, Severity.CRITICAL, min_count=3)
     assert [firing.peak_count for firing in run_backtest(rate, changes, 100, 500.0)] == [3]
     slow_losses = [replace(change, at=n * 50.0) for n, change in enumerate(changes[:3])]

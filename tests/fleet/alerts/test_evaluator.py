@@ -15,7 +15,7 @@ from fleet.alerts.incident_actions import notify_silence_end
 from fleet.alerts.outbox import select_due_deliveries
 from fleet.lease import LeaseHeldError, LeaseLostError
 from fleet.models import Cluster
-from fleet.models.alerting import AgentLabel, AlertClock, Channel, Delivery, Route, Silence
+from fleet.models.alerting import AgentSet, AlertClock, Channel, Delivery, Route, Silence
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable
@@ -166,10 +166,10 @@ def test_process_paused_past_its_lease_writes_nothing() -> None:
 
 
 def test_silenced_agents_are_not_counted() -> None:
-    """Silenced by name and by label."""
+    """Silenced by name and by agent set."""
     scenario = EvaluatorScenario()
-    AgentLabel.objects.create(cluster_id="default", pattern="agent-[0-9]", label="lab")
-    for matchers in ("label=lab", "agent=agent-1*"):
+    AgentSet.objects.create(cluster_id="default", pattern="agent-[0-9]", name="lab")
+    for matchers in ("agent_set=lab", "agent=agent-1*"):
         Silence.objects.create(
             matchers=matchers,
             reason="tests",
@@ -180,7 +180,7 @@ def test_silenced_agents_are_not_counted() -> None:
     scenario.run(60, stranded_count=20)
     row = Incident.objects.get(cause_kind="proxy")
     assert (row.affected_count, scenario.delivery_kinds) == (0, [])
-    Silence.objects.filter(matchers="label=lab").update(matchers="label=l?b")
+    Silence.objects.filter(matchers="agent_set=lab").update(matchers="agent_set=l?b")
     scenario.run(10, stranded_count=20)
     assert Incident.objects.get(cause_kind="proxy").affected_count == 0
 
@@ -233,16 +233,16 @@ def test_resolved_notification_of_a_warning_waits_for_the_end_of_quiet_hours() -
     assert resolve.next_attempt_at == pytest.approx(ends_at, abs=5)
 
 
-def test_route_by_label_matches_incidents_that_affect_such_agents() -> None:
-    """The label comes from a name pattern."""
+def test_route_by_agent_set_matches_incidents_that_affect_such_agents() -> None:
+    """The agent set comes from a name pattern."""
     scenario = EvaluatorScenario()
-    AgentLabel.objects.create(cluster_id="default", pattern="agent-3", label="bank")
+    AgentSet.objects.create(cluster_id="default", pattern="agent-3", name="bank")
     bank = Channel.objects.create(name="bank", kind="webhook")
     root = Route.objects.get(name="Everything")
-    Route.objects.create(name="banks", parent=root, matchers="label=bank").channels.add(bank)
+    Route.objects.create(name="banks", parent=root, matchers="agent_set=bank").channels.add(bank)
     scenario.run(60, stranded_count=20)
     assert list(Delivery.objects.values_list("channel__name", flat=True)) == ["bank"]
-    assert Incident.objects.get(cause_kind="proxy").labels == ["bank"]
+    assert Incident.objects.get(cause_kind="proxy").agent_sets == ["bank"]
 
 
 def test_instances_with_policy_drift_become_an_incident() -> None:

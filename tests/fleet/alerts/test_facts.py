@@ -29,15 +29,15 @@ def _table(states: list[State], causes: list[int], *, as_of: float | None = _NOW
 
 
 def test_gather_groups_agents_by_cause() -> None:
-    """Stranded agents and agents at risk per cause, with names, labels and recovery time."""
+    """Stranded agents and agents at risk per cause, with names, agent sets and recovery time."""
     states = [State.STRANDED, State.STRANDED, State.AT_RISK, State.HEALTHY, State.STRANDED, State.RETIRED]
     table = _table(states, [2, 2, 2, NO_CAUSE, NO_CAUSE, NO_CAUSE])
-    labels = {"critical": np.array([True, False, True, False, False, False])}
-    facts = facts_of_table(table, _NOW, labels)
+    agent_sets = {"critical": np.array([True, False, True, False, False, False])}
+    facts = facts_of_table(table, _NOW, agent_sets)
     by_key = {group.cause.key: group for group in facts.affected_groups}
     proxy = by_key["proxy/proxy-id-1"]
-    assert (proxy.stranded_count, proxy.at_risk_count, proxy.stranded_by_label) == (2, 1, {"critical": 1})
-    assert (proxy.at_risk_by_label, proxy.labels) == ({"critical": 1}, {"critical"})
+    assert (proxy.stranded_count, proxy.at_risk_count, proxy.stranded_by_agent_set) == (2, 1, {"critical": 1})
+    assert (proxy.at_risk_by_agent_set, proxy.agent_sets) == ({"critical": 1}, {"critical"})
     assert proxy.agent_names == ("agent-0", "agent-1", "agent-2")
     assert proxy.recovers_at == _NOW + 60
     assert by_key["agents/no-tunnel"].stranded_count == 1

@@ -29,8 +29,8 @@ def test_rules_of_one_cause_make_one_finding() -> None:
     findings = evaluate_rules(stranded_facts(207, critical=2), DEFAULT_RULES)
     assert list(findings) == [PROXY.key, "fleet/rate"]
     assert findings[PROXY.key].affected_count == 207
-    label_signals = [signal for signal in findings[PROXY.key].signals if signal.is_label_scoped]
-    assert [(signal.count, signal.summary) for signal in label_signals] == [
+    agent_set_signals = [signal for signal in findings[PROXY.key].signals if signal.is_agent_set_scoped]
+    assert [(signal.count, signal.summary) for signal in agent_set_signals] == [
         (2, "2 critical agents stranded.")
     ]
 
@@ -54,15 +54,15 @@ def test_fleet_rules_count_the_fleet() -> None:
     assert findings["fleet/rate"].affected_count == 200
 
 
-def test_label_rule_counts_agents_at_risk() -> None:
+def test_agent_set_rule_counts_agents_at_risk() -> None:
     """Not all agents at risk."""
-    rule = Rule("r", RuleKind.AT_RISK, Severity.WARNING, label="critical")
-    group = AffectedGroup(PROXY, at_risk_count=50, at_risk_by_label={"critical": 2})
+    rule = Rule("r", RuleKind.AT_RISK, Severity.WARNING, agent_set="critical")
+    group = AffectedGroup(PROXY, at_risk_count=50, at_risk_by_agent_set={"critical": 2})
     (finding,) = evaluate_rules(replace(healthy_facts(), affected_groups=(group,)), [rule]).values()
     assert [signal.summary for signal in finding.signals] == ["2 critical agents at risk."]
-    assert finding.labels == {"critical"}
+    assert finding.agent_sets == {"critical"}
     assert not evaluate_rules(
-        replace(healthy_facts(), affected_groups=(replace(group, at_risk_by_label={}),)), [rule]
+        replace(healthy_facts(), affected_groups=(replace(group, at_risk_by_agent_set={}),)), [rule]
     )
 
 
@@ -79,7 +79,7 @@ def test_instances_that_do_not_match_desired_policies_are_drift() -> None:
 
 def test_sentences_of_a_finding_match_its_counts() -> None:
     """Stranded agents and agents at risk, in the present and in the past tense."""
-    group = AffectedGroup(PROXY, stranded_count=60, at_risk_count=55, stranded_by_label={"critical": 1})
+    group = AffectedGroup(PROXY, stranded_count=60, at_risk_count=55, stranded_by_agent_set={"critical": 1})
     finding = evaluate_rules(replace(healthy_facts(), affected_groups=(group,)), DEFAULT_RULES)[PROXY.key]
     sentences = {signal.summary for signal in finding.signals}
     assert sentences == {"60 agents stranded and 55 at risk.", "1 critical agent stranded."}

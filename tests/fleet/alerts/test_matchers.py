@@ -48,11 +48,17 @@ def test_invalid_matchers_raise_an_error(text: str) -> None:
         parse_matchers(text)
 
 
-def test_route_matchers_support_labels_of_affected_agents() -> None:
+def test_old_name_of_a_field_is_an_error_with_the_new_one() -> None:
+    """Labels are what agents report."""
+    with pytest.raises(MatcherError, match=r"label is now agent_set\. Use agent_set=lab"):
+        parse_matchers("label=lab")
+
+
+def test_route_matchers_support_agent_sets_of_affected_agents() -> None:
     """Matchers by agent name are for silences only."""
-    labelled_incident = replace(_INCIDENT, labels=("critical", "lab"))
-    matchers = parse_matchers("label=crit* kind=proxy", is_for_route=True)
-    assert matches_incident(matchers, labelled_incident)
+    incident_of_sets = replace(_INCIDENT, agent_sets=("critical", "lab"))
+    matchers = parse_matchers("agent_set=crit* kind=proxy", is_for_route=True)
+    assert matches_incident(matchers, incident_of_sets)
     assert not matches_incident(matchers, _INCIDENT)
     with pytest.raises(MatcherError, match="unknown field agent"):
         parse_matchers("agent=web-1", is_for_route=True)
@@ -69,7 +75,7 @@ def test_matchers_of_everything_are_recognised() -> None:
     assert not matches_everything(parse_matchers("severity=w*"))
     assert not matches_everything(parse_matchers("kind=proxy*"))
     assert not matches_everything(parse_matchers("agent=web-*"))
-    assert are_agent_matchers(parse_matchers("label=critical"))
+    assert are_agent_matchers(parse_matchers("agent_set=critical"))
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,12 @@ def test_invalid_document_raises_an_error(text: str) -> None:
         load(text)
 
 
+def test_old_name_of_a_field_is_an_error_with_the_new_one() -> None:
+    """Labels are what agents report."""
+    with pytest.raises(RulesError, match="rule 1: the field label is now agent_set"):
+        load(_document(label="critical"))
+
+
 def _document(**fields: str) -> str:
     values = {"name": "a", "kind": "stranded", "severity": "info", **fields}
     return f"rules: [{{{', '.join(f'{key}: {value}' for key, value in values.items())}}}]"
@@ -54,9 +60,9 @@ def _document(**fields: str) -> str:
         _document(pending_seconds=".nan"),
         _document(enabled="1"),
         _document(enabled="'yes'"),
-        _document(label="5"),
-        _document(label="x" * 65),
-        _document(label='"a\\nb"'),
+        _document(agent_set="5"),
+        _document(agent_set="x" * 65),
+        _document(agent_set='"a\\nb"'),
         _document(runbook="javascript:alert(1)"),
         _document(runbook="https://" + "x" * 200),
         _document(name="x" * 101),

@@ -9,7 +9,7 @@ import pytest
 from fleet.alerts import setup_actions
 from fleet.alerts.store import rule_of
 from fleet.audit import CONSOLE_ACTOR
-from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route
+from fleet.models.alerting import AgentSet, AlertRule, Channel, MaintenanceWindow, Route
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 
@@ -67,19 +67,19 @@ def test_failed_save_is_in_the_audit_log() -> None:
     assert _audit_rows() == [("alert-rule.create", "failed", "mine")]
 
 
-def test_rules_and_labels_of_a_cluster() -> None:
-    """An override is created once; an import logs its rules; a label is removed."""
+def test_rules_and_agent_sets_of_a_cluster() -> None:
+    """An override is created once; an import logs its rules; an agent set is removed."""
     cluster = ensure_default_cluster().pk
     rule = AlertRule.objects.get(name="Agents stranded")
     cluster_rule = setup_actions.override_rule(rule, cluster, CONSOLE_ACTOR)
     assert (cluster_rule.cluster, cluster_rule.min_count) == (cluster, rule.min_count)
     assert setup_actions.override_rule(rule, cluster, CONSOLE_ACTOR) == cluster_rule
     setup_actions.import_rules([rule_of(cluster_rule)], CONSOLE_ACTOR)
-    setup_actions.add_label(cluster, "web-*", "lab", CONSOLE_ACTOR)
-    label = AgentLabel.objects.get()
-    setup_actions.remove_label(label, CONSOLE_ACTOR)
+    setup_actions.add_agent_set_pattern(cluster, "web-*", "lab", CONSOLE_ACTOR)
+    agent_set = AgentSet.objects.get()
+    setup_actions.remove_agent_set_pattern(agent_set, CONSOLE_ACTOR)
     assert [action for action, _, _ in _audit_rows()] == [
-        "alert-rule.override", "alert-rules.import", "agent-label.create", "agent-label.delete",
+        "alert-rule.override", "alert-rules.import", "agent-set.create", "agent-set.delete",
     ]  # fmt: skip
     assert AuditEntry.objects.get(action="alert-rules.import").after == ["Agents stranded"]
     assert AuditEntry.objects.filter(cluster=cluster).count() == 4

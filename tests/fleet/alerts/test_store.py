@@ -9,7 +9,7 @@ from fleet.alerts import store
 from fleet.alerts.matchers import Matcher
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.models import Cluster
-from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Route
+from fleet.models.alerting import AgentSet, AlertRule, Channel, Delivery, Route
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.vocabulary import incidents as incident_values
 from fleet.vocabulary.incidents import IncidentState, NotificationKind, Severity
@@ -131,11 +131,11 @@ def test_enqueue_creates_one_delivery_per_key_and_channel() -> None:
     assert not IncidentEvent.objects.exists()
 
 
-def test_labels_are_patterns_by_label() -> None:
-    """Labels are sorted patterns by label."""
+def test_agent_sets_are_patterns_by_name() -> None:
+    """Patterns are sorted."""
     for pattern in ("web-*", "db-1"):
-        AgentLabel.objects.create(cluster_id="default", pattern=pattern, label="critical")
-    assert store.read_label_patterns("default") == {"critical": ("db-1", "web-*")}
+        AgentSet.objects.create(cluster_id="default", pattern=pattern, name="critical")
+    assert store.read_agent_set_patterns("default") == {"critical": ("db-1", "web-*")}
 
 
 def test_version_changes_are_recorded() -> None:

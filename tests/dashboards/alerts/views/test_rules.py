@@ -5,7 +5,7 @@ import time
 import pytest
 from django.test import Client
 
-from fleet.models.alerting import AgentLabel, AlertRule
+from fleet.models.alerting import AgentSet, AlertRule
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.inventory import Agent, Instance
@@ -31,7 +31,7 @@ _DAY_SECONDS = 86400.0
 
 
 def _form(rule: AlertRule, **changes: object) -> dict[str, object]:
-    names = ("name", "kind", "severity", "min_count", "label", "cluster", "pending_rounds", "runbook")
+    names = ("name", "kind", "severity", "min_count", "agent_set", "cluster", "pending_rounds", "runbook")
     seconds = ("pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds")
     return (
         {name: getattr(rule, name) for name in names}
@@ -133,7 +133,7 @@ def test_rule_durations_are_typed_and_shown_with_units(config_admin: Client) -> 
     assert 'value="1 h 30 min"' in page
 
 
-def test_rules_are_exported_imported_and_labels_kept(config_admin: Client) -> None:
+def test_rules_are_exported_imported_and_agent_sets_kept(config_admin: Client) -> None:
     """Out as YAML and in again; nonsense changes nothing."""
     document = config_admin.get("/alerts/rules.yaml").content.decode()
     AlertRule.objects.update(min_count=77)
@@ -144,11 +144,11 @@ def test_rules_are_exported_imported_and_labels_kept(config_admin: Client) -> No
     assert AlertRule.objects.filter(min_count=77).exists()
     config_admin.post("/alerts/rules/", {"do": "import", "document": document})
     assert not AlertRule.objects.filter(min_count=77).exists()
-    config_admin.post("/alerts/rules/", {"do": "label", "pattern": "web-*", "label": "critical"})
-    label = AgentLabel.objects.get()
+    config_admin.post("/alerts/rules/", {"do": "add-agent-set", "pattern": "web-*", "name": "critical"})
+    agent_set = AgentSet.objects.get()
     assert "web-*" in config_admin.get("/alerts/rules/").content.decode()
-    config_admin.post("/alerts/rules/", {"do": "unlabel", "label_id": label.pk})
-    assert not AgentLabel.objects.exists()
+    config_admin.post("/alerts/rules/", {"do": "remove-agent-set", "agent_set_id": agent_set.pk})
+    assert not AgentSet.objects.exists()
 
 
 def test_operator_sees_rules_and_may_not_change_them(
@@ -160,7 +160,9 @@ def test_operator_sees_rules_and_may_not_change_them(
     assert client.get("/alerts/rules/").status_code == 200
     assert client.post(f"/alerts/rules/{rule.pk}/", _form(rule, do="try")).status_code == 200
     assert client.post(f"/alerts/rules/{rule.pk}/", _form(rule)).status_code == 403
-    assert client.post("/alerts/rules/", {"do": "label", "pattern": "x", "label": "y"}).status_code == 403
+    assert (
+        client.post("/alerts/rules/", {"do": "add-agent-set", "pattern": "x", "name": "y"}).status_code == 403
+    )
 
 
 def test_pending_time_joins_polls_and_duration(config_admin: Client) -> None:

@@ -123,7 +123,8 @@ def test_help_of_matchers_marks_what_to_type(operator: Client) -> None:
     """Without the marks, the asterisk after an example looked like a part of it."""
     page = operator.get("/silences/").content.decode()
     assert (
-        page.count("<code>agent=web-* label=lab</code>. The character <code>*</code> matches any text") == 2
+        page.count("<code>agent=web-* agent_set=lab</code>. The character <code>*</code> matches any text")
+        == 2
     )
 
 
