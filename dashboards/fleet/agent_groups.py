@@ -32,17 +32,17 @@ class AgentGroups:
     numbers: npt.NDArray[np.uint32]
 
 
-def group_of_agents(table: FleetTable, by: str) -> AgentGroups:
+def group_of_agents(table: FleetTable, grouping: str) -> AgentGroups:
     """Return the groups of agents by `version` or `label.KEY`; each group has an agent. Raises GroupingError."""
     attributes, agent_count = table.attributes, len(table.ids)
-    if by == BY_VERSION:
+    if grouping == BY_VERSION:
         names, numbers = attributes.versions, attributes.version_numbers(agent_count)
-    elif by.startswith(LABEL_PREFIX) and by != LABEL_PREFIX:
-        key = by.removeprefix(LABEL_PREFIX)
+    elif grouping.startswith(LABEL_PREFIX) and grouping != LABEL_PREFIX:
+        key = grouping.removeprefix(LABEL_PREFIX)
         names = tuple(labels.get(key, "") for labels in attributes.label_sets)
         numbers = attributes.label_set_numbers(agent_count)
     else:
-        raise GroupingError(f"Unknown grouping {by!r}. Available groupings: version, label.KEY.")
+        raise GroupingError(f"Unknown grouping {grouping!r}. Available groupings: version, label.KEY.")
     return _merge_groups(names, numbers)
 
 
@@ -63,8 +63,8 @@ def suggest_filters(table: FleetTable, limit: int) -> tuple[str, ...]:
         for key, label_value in labels.items():
             if label_filter := format_label_filter(key, label_value):
                 counts[label_filter] += agent_count
-    ordered = sorted(counts, key=lambda text: (-counts[text], version_sort_key(text)))
-    return tuple(ordered[:limit])
+    sorted_filters = sorted(counts, key=lambda text: (-counts[text], version_sort_key(text)))
+    return tuple(sorted_filters[:limit])
 
 
 def _label_sets_in_use(table: FleetTable) -> list[tuple[dict[str, str], int]]:

@@ -321,13 +321,7 @@ def _with_measurements(
 #: The fields that `_with_measurements` compares, in its order, because copying an unchanged incident is the slowest
 #: step.
 _measurements_of = attrgetter(
-    "severity",
-    "affected_count",
-    "peak_count",
-    "agent_names",
-    "recovers_at",
-    "is_stuck",
-    "summary",
+    *("severity", "affected_count", "peak_count", "agent_names", "recovers_at", "is_stuck", "summary"),
     "agent_sets",
 )
 

@@ -22,7 +22,7 @@ def table() -> FleetTable:
 
 
 @pytest.mark.parametrize(
-    ("by", "names", "numbers"),
+    ("grouping", "names", "numbers"),
     [
         ("version", ("18.9.1", "18.10.0", ""), [2, 1, 0, 2, 1]),
         ("label.env", ("dev", "prod", ""), [2, 1, 0, 2, 1]),
@@ -31,10 +31,10 @@ def table() -> FleetTable:
     ],
 )
 def test_groups_in_natural_order(
-    table: FleetTable, by: str, names: tuple[str, ...], numbers: list[int]
+    table: FleetTable, grouping: str, names: tuple[str, ...], numbers: list[int]
 ) -> None:
     """Agents without the version or label are the last group."""
-    groups = agent_groups.group_of_agents(table, by)
+    groups = agent_groups.group_of_agents(table, grouping)
     assert (groups.names, groups.numbers.tolist()) == (names, numbers)
 
 
@@ -50,10 +50,10 @@ def test_values_of_no_agent_have_no_group(table: FleetTable) -> None:
     assert agent_groups.suggest_filters(table, 10) == (*("label.env:prod", "version:2.0", "label.site:oslo"),)
 
 
-@pytest.mark.parametrize("by", ["", "label.", "label", "auth"])
-def test_unknown_grouping_is_a_sentence(table: FleetTable, by: str) -> None:
+@pytest.mark.parametrize("grouping", ["", "label.", "label", "auth"])
+def test_unknown_grouping_is_a_sentence(table: FleetTable, grouping: str) -> None:
     with pytest.raises(GroupingError, match=r"Available groupings: version, label\.KEY"):
-        agent_groups.group_of_agents(table, by)
+        agent_groups.group_of_agents(table, grouping)
 
 
 def test_table_without_agents_has_no_groups() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -34,24 +33,33 @@ def test_labels_become_agent_sets(migrate: Callable[[str], Apps]) -> None:
     agent = create_row(apps, "Agent", cluster=cluster, agent_id="a", name="n", position=0)
     rules = apps.get_model("fleet", "AlertRule").objects
     rule = rules.create(name="Labelled", kind="stranded", severity=2, label="critical")
+    cause = {"cause_kind": "proxy", "cause_id": "p", "cause_name": "p"}
+    spell = {"generation": 1, "state": "firing", "severity": 2, "opened_at": 1.0}
     incident = create_row(
-        *(apps, "Incident"), cluster=cluster, key="proxy/p", cause_kind="proxy", cause_id="p", labels=["critical"]
+        *(apps, "Incident"), cluster=cluster, key="proxy/p", labels=["critical"], **cause, **spell
     )
-    now = datetime.now(UTC)
     silences = {
         create_row(
-            *(apps, "Silence"), cluster=cluster.pk, matchers=text, reason="r", starts_at=now,
-            ends_at=now + timedelta(hours=1),
+            *(apps, "Silence"), cluster=cluster.pk, matchers=text, reason="r", starts_at=1.0,
+            ends_at=2.0,
         ).pk: migrated
         for text, migrated in _MATCHERS.items()
     }  # fmt: skip
     create_row(
-        *(apps, "AuditEntry"), actor_name="w", actor_kind="person", action="agent-label.create", outcome="succeeded"
+        *(apps, "AuditEntry"),
+        actor_name="w",
+        actor_kind="person",
+        action="agent-label.create",
+        outcome="succeeded",
     )
 
     for _ in range(2):
         migrate(newest_migration())
-        assert AgentSet.objects.values_list("cluster_id", "pattern", "name").get() == ("default", "web-*", "critical")
+        assert AgentSet.objects.values_list("cluster_id", "pattern", "name").get() == (
+            "default",
+            "web-*",
+            "critical",
+        )
         assert AlertRule.objects.get(pk=rule.pk).agent_set == "critical"
         assert Incident.objects.get(pk=incident.pk).agent_sets == ["critical"]
         stored = dict(Silence.objects.values_list("pk", "matchers"))
