@@ -1,4 +1,4 @@
-"""Labels of agents become agent sets, with the settings that name them: `fleet/migrations/0041_agent_sets.py`."""
+"""Labels of agents become agent sets, with the settings that name them: `fleet/migrations/0034_agent_sets.py`."""
 
 from __future__ import annotations
 
