@@ -25,9 +25,10 @@ from typing_extensions import override
 from dashboards.alerts import api as alerts
 from dashboards.changes.api import changes, degrade, drain, networking, policies, reconnect
 from dashboards.fleet import agent_query
+from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.fleet.api import responses, retire, schemas
-from dashboards.shared import refusals
+from dashboards.fleet.api import history, responses, retire, schemas
+from dashboards.shared import record_reader, refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.parameters import QueryParameters
@@ -40,6 +41,7 @@ from dashboards.shared.rewind import MomentError, open_moment
 from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.moments import to_seconds
 from fleet.monitoring.state import StateError
 
 logger = logging.getLogger(__name__)
@@ -175,6 +177,30 @@ def get_agent(request: HttpRequest, cluster: str, agent_id: str, parameters: Que
     if explanation is None:
         raise HttpError(404, change_responses.describe_unknown_id("Agent", agent_id, cluster))
     return responses.agent_response_of(cluster, explanation)
+
+
+@per_cluster.get(
+    "/agents/{agent_id}/history",
+    auth=_VIEW,
+    response={200: history.AgentHistoryResponse, **_PROBLEM_RESPONSES},
+)
+def get_agent_history(
+    request: HttpRequest, cluster: str, agent_id: str, filters: Query[history.AgentHistoryFilters]
+) -> Any:
+    """Get the history of an agent.
+
+    The response has the changes of its state and its moves to other auths and proxies, newest first.
+    """
+    rows = read_agent_changes(
+        change_responses.require_cluster(cluster),
+        agent_id,
+        record_reader.current_time(),
+        filters.limit,
+        None if filters.before is None else to_seconds(filters.before),
+    )
+    if rows is None:
+        raise HttpError(404, change_responses.describe_unknown_id("Agent", agent_id, cluster))
+    return history.agent_history_response_of(cluster, agent_id, rows, filters.limit)
 
 
 @per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesResponse, **_PROBLEM_RESPONSES})

@@ -49,14 +49,14 @@ class AgentChangeRow:
 
 def read_agent_changes(
     cluster: str, agent_id: str, now: float, limit: int, before: float | None = None
-) -> list[AgentChangeRow]:
-    """Return the newest changes of an agent before a time (seconds since the epoch), newest first.
+) -> list[AgentChangeRow] | None:
+    """Return the newest changes of an agent before a time (seconds since the epoch), newest first; None: no such agent.
 
     After the last of them come the first and last change of state that the agent's row keeps of the deleted history.
     """
     agent = Agent.objects.filter(cluster=cluster, agent_id=agent_id).first()
     if agent is None:
-        return []
+        return None
     query = AgentChange.objects.filter(agent=agent)
     # One more, because a move shows only in the difference to the change before it.
     changes = list((query if before is None else query.filter(at__lt=before))[: limit + 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -38,13 +38,15 @@ class BacktestHistory:
 
 @dataclass(frozen=True, slots=True)
 class InstanceStateChangeRow:
-    """One state change of an instance, as a page shows it."""
+    """One change of an instance, as a page shows it."""
 
     at: datetime
     age_ms: int | None
-    #: Labels of the states: `not responding`.
+    #: Labels of the states: `not responding`; `old` is empty if the state did not change.
     old: str
     new: str
+    #: Other changes in words: `destination health degraded`.
+    details: tuple[str, ...]
     #: Name of the instance in a history of several; otherwise empty.
     name: str = ""
 
@@ -130,20 +132,45 @@ def _state_label_of(slug: str) -> str:
 def read_instance_state_changes(
     cluster: str, name_by_instance: Mapping[str, str], now: float, until: float | None = None
 ) -> list[InstanceStateChangeRow]:
-    """Return the recent state changes of instances, or of the backend, newest first.
+    """Return the recent changes of instances, or of the backend, newest first.
 
     `name_by_instance`: names by id, shown if there are several. `until`: without later changes.
     """
-    rows = InstanceChange.objects.filter(cluster=cluster, instance__in=name_by_instance).exclude(old=F("new"))
+    query = InstanceChange.objects.filter(cluster=cluster, instance__in=name_by_instance)
     if until is not None:
-        rows = rows.filter(at__lte=until)
+        query = query.filter(at__lte=until)
+    # One more of each, because health and drain show only in the difference to the change before it.
+    rows = list(query[: _INSTANCE_ROW_LIMIT + len(name_by_instance)])
     return [
         InstanceStateChangeRow(
             to_moment(row.at),
             presenters.age_ms_of(row.at, now),
-            _state_label_of(row.old),
+            "" if row.old == row.new else _state_label_of(row.old),
             _state_label_of(row.new),
+            tuple(_describe_details(row, earlier)),
             name_by_instance[row.instance] if len(name_by_instance) > 1 else "",
         )
-        for row in rows[:_INSTANCE_ROW_LIMIT]
-    ]
+        for row, earlier in _pair_with_earlier(rows)
+    ][:_INSTANCE_ROW_LIMIT]
+
+
+def _pair_with_earlier(
+    rows: Sequence[InstanceChange],
+) -> list[tuple[InstanceChange, InstanceChange | None]]:
+    """Return each row, newest first, with the one before it of the same instance."""
+    newest_by_instance: dict[str, InstanceChange] = {}
+    pairs = []
+    for row in reversed(rows):
+        pairs.append((row, newest_by_instance.get(row.instance)))
+        newest_by_instance[row.instance] = row
+    return pairs[::-1]
+
+
+def _describe_details(row: InstanceChange, earlier: InstanceChange | None) -> Iterator[str]:
+    """Yield what changed besides the state, in words; nothing after a change that was recorded without it."""
+    if earlier is None or not row.health or not earlier.health:
+        return
+    if row.health != earlier.health:
+        yield f"destination health {row.health}"
+    if row.is_draining != earlier.is_draining:
+        yield "draining started" if row.is_draining else "draining ended"

@@ -15,6 +15,7 @@ from fleet.models.tokens import create_token
 from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.history_rows import create_agent_change
 from tests.fakes.reader import FakeReader
 
 
@@ -122,6 +123,21 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
     assert agent["report"] is None
     assert _get(client, "agents/agent-2", bearer, 404)["detail"] == (
         "Agent agent-2 was not found in cluster default: paths take ids. GET /api/v1/agents lists ids and names."
+    )
+
+
+def test_history_of_an_agent(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
+    """By pages, also when the record does not have the agent any more; an unknown agent and a time without zone are
+    refused."""
+    for second in range(3):
+        create_agent_change("id-gone", 1_700_000_000.0 + second, State.HEALTHY, State.STRANDED)
+    history = _get(client, "agents/id-gone/history?limit=2", bearer)
+    assert [change["at"] for change in history["changes"]] == ["2023-11-14T22:13:22Z", "2023-11-14T22:13:21Z"]
+    rest = _get(client, f"agents/id-gone/history?before={history['next']}", bearer)
+    assert ([change["at"] for change in rest["changes"]], rest["next"]) == (["2023-11-14T22:13:20Z"], None)
+    assert "was not found" in _get(client, "agents/nobody/history", bearer, 404)["detail"]
+    assert _get(client, "agents/id-gone/history?before=2023-11-14T22:13:20", bearer, 400)["detail"].endswith(
+        "."
     )
 
 

@@ -61,6 +61,8 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
                 "tests/dashboards/changes/api",
                 "tests/dashboards/changes/views",
                 "tests/dashboards/fleet/api",
+                "tests/dashboards/fleet/test_agent_history.py",
+                "tests/dashboards/fleet/test_history.py",
                 "tests/dashboards/fleet/views",
                 "tests/dashboards/shared/api",
                 "tests/dashboards/system",

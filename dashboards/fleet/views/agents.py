@@ -124,13 +124,16 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
     context["retirement"] = retirement_of(cluster, explanation, now)
-    context["history"] = read_agent_changes(
-        cluster,
-        agent_id,
-        now,
-        _CHANGE_LIMIT,
-        # Up to and with the moment; times are kept to the millisecond.
-        before=None if moment.past_at is None else moment.past_at + 0.001,
+    context["history"] = (
+        read_agent_changes(
+            cluster,
+            agent_id,
+            now,
+            _CHANGE_LIMIT,
+            # Up to and with the moment; times are kept to the millisecond.
+            before=None if moment.past_at is None else moment.past_at + 0.001,
+        )
+        or []
     )
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agent.html", page_context | context)

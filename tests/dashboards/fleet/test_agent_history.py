@@ -21,7 +21,9 @@ def _move(ago: float, proxies: list[str] | None, auth: str | None = "auth-1-id")
 
 
 def _read(limit: int = 50, before: float | None = None) -> list[AgentChangeRow]:
-    return read_agent_changes("default", "a", NOW, limit, before)
+    rows = read_agent_changes("default", "a", NOW, limit, before)
+    assert rows is not None
+    return rows
 
 
 def test_change_of_state_has_its_reason_and_recovery() -> None:
@@ -104,4 +106,4 @@ def test_first_and_last_change_outlive_the_history() -> None:
 
 def test_unknown_agent_has_no_history() -> None:
     """And no error."""
-    assert read_agent_changes("default", "nobody", NOW, 9) == []
+    assert read_agent_changes("default", "nobody", NOW, 9) is None

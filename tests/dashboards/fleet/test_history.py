@@ -5,6 +5,7 @@ import pytest
 from dashboards.fleet import history
 from fleet.alerts.backtest import AgentStateChange, InstanceStateChange
 from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.history import InstanceChange
 from fleet.vocabulary.verdicts import State
 from tests.fakes.history_rows import create_agent_change, create_instance_change
 
@@ -78,3 +79,25 @@ def test_turns_of_an_instance_newest_first() -> None:
     lines = history.read_instance_state_changes("default", "p", NOW)
     assert len(lines) == 8
     assert (lines[0].new, lines[0].age_ms) == ("OK", 991_000)
+
+
+def test_health_and_drain_of_an_instance_are_described() -> None:
+    """What differs from the change before; earlier versions recorded neither."""
+    for ago, health, is_draining in (
+        (90, "", None),
+        (80, "healthy", False),
+        (70, "degraded", False),
+        (60, "healthy", True),
+        (50, "healthy", False),
+    ):
+        create_instance_change("p", NOW - ago, "ok", "ok", ago)
+        InstanceChange.objects.filter(round=ago).update(health=health, is_draining=is_draining)
+    rows = history.read_instance_state_changes("default", "p", NOW)
+    assert [row.details for row in rows] == [
+        ("draining ended",),
+        ("destination health healthy", "draining started"),
+        ("destination health degraded",),
+        (),
+        (),
+    ]
+    assert {(row.old, row.new) for row in rows} == {("", "OK")}

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import QuerySet
 from redis import Redis
 
-from fleet.models import Agent, AgentChange, Cluster, Instance, InstanceChange
+from fleet.models import Agent, AgentChange, Cluster, FleetMinute, Instance, InstanceChange, Keyframe
 from fleet.models.history import NO_CAUSE_KEY
 from fleet.monitoring.columns import HAD_TUNNEL, NO_INSTANCE, RETIRED
 from fleet.monitoring.history.store import flush_outbox, load_record_seed
@@ -17,6 +17,7 @@ from fleet.monitoring.state.outbox import (
     AGENT_CHANGE,
     BACKEND_INDEX,
     CLUSTER_INDEX,
+    GROUP_COUNT,
     INSTANCE_CHANGE,
     RoundChanges,
     pack_round_changes,
@@ -166,3 +167,26 @@ def test_timeline_query_uses_an_index(rows: QuerySet[AgentChange | InstanceChang
     plan = rows[:50].explain()
     assert index in plan
     assert "TEMP B-TREE" not in plan
+
+
+def test_flush_writes_moves_minutes_and_a_keyframe(writer: Writer) -> None:
+    """The first minute of a new installation has the first keyframe; a move is a change with the same state."""
+    fill(writer, STATES)
+    rows = np.array([(1, 0.0, NO_CAUSE, 0, 3, State.HEALTHY, State.HEALTHY, 0, 2)], AGENT_CHANGE)
+    changes = RoundChanges(
+        1,
+        AS_OF,
+        agent_changes=rows,
+        proxies=np.array([2, 3], np.uint16),
+        agents_to_save=np.arange(3, dtype=np.uint32),
+        state_counts=np.arange(len(State), dtype=np.uint32),
+        group_counts=np.zeros(0, GROUP_COUNT),
+    )
+    writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(changes))
+    flush_outbox(writer, "default")
+    move = AgentChange.objects.get()
+    keys = dict(Instance.objects.values_list("name", "pk"))
+    assert (move.old, move.new, move.auth) == (State.HEALTHY, State.HEALTHY, keys["auth-1"])
+    assert np.frombuffer(move.proxies or b"", "<u4").tolist() == [keys["proxy-2"], keys["proxy-1"]]
+    assert FleetMinute.objects.get().stranded_peak == State.STRANDED
+    assert Keyframe.objects.get().at == AS_OF

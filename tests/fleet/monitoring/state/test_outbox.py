@@ -7,6 +7,7 @@ import numpy as np
 from fleet.monitoring.columns import NO_INSTANCE
 from fleet.monitoring.state.outbox import (
     AGENT_CHANGE,
+    GROUP_COUNT,
     HEALTH_NUMBERS,
     INSTANCE_CHANGE,
     RoundChanges,
@@ -37,6 +38,20 @@ def test_round_changes_round_trip() -> None:
             assert getattr(unpacked, name).tolist() == getattr(original, name).tolist(), name
 
 
+def test_counts_round_trip() -> None:
+    """A minute without agents is one nevertheless; a round within a minute has no groups."""
+    counts = np.arange(3, dtype=np.uint32)
+    for groups in (None, np.zeros(0, GROUP_COUNT), np.array([(1, 2, 3, 4)], GROUP_COUNT)):
+        original = RoundChanges(7, 1.5, agents_to_save=counts, state_counts=counts, group_counts=groups)
+        unpacked = unpack_round_changes(pack_round_changes(original))
+        assert unpacked.state_counts.tolist() == [0, 1, 2]
+        assert unpacked.has_places
+        assert (None if unpacked.group_counts is None else unpacked.group_counts.tolist()) == (
+            None if groups is None else groups.tolist()
+        )
+    assert pack_round_changes(RoundChanges(7, 1.5, group_counts=np.zeros(0, GROUP_COUNT)))
+
+
 def test_no_changes_are_packed_as_no_bytes() -> None:
     """A poll without changes writes nothing."""
     assert pack_round_changes(_round_changes(0, 0, 0)) == b""
@@ -51,6 +66,7 @@ def test_entries_of_the_earlier_version_are_readable() -> None:
     assert (unpacked.round, unpacked.concluded_at) == (7, 1.5)
     assert unpacked.agent_changes.tolist() == [(4, 0.0, 2, NO_INSTANCE, NO_INSTANCE, 9, 3, 5, 0)]
     assert unpacked.agents_to_save.tolist() == [1, 4]
+    assert not unpacked.has_places
     assert unpacked.proxies.tolist() == unpacked.instance_changes.tolist() == []
     with_instance = unpack_round_changes(earlier + struct.pack("<HBB", 6, 1, 2))
     assert with_instance.instance_changes.tolist() == [(6, 1, 2, 0, False)]
