@@ -28,7 +28,7 @@ from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
 from dashboards.fleet.api import history, responses, retire, schemas
-from dashboards.shared import record_reader, refusals
+from dashboards.shared import headlines, record_reader, refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.parameters import QueryParameters
@@ -43,6 +43,7 @@ from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
 from fleet.monitoring.state import StateError
+from fleet.monitoring.state.tables import summary_of
 
 logger = logging.getLogger(__name__)
 
@@ -129,10 +130,13 @@ class AgentFilters(MomentParameters):
 def get_fleet_summary(request: HttpRequest, cluster: str, parameters: Query[MomentParameters]) -> Any:
     """Get the fleet summary.
 
-    The response has the number of agents by state.
+    The response has the number of agents by state, and the headline: why agents are affected, since when, whether they
+    recover automatically, and what helps. All of it is of one round.
     """
     moment = open_moment(parameters.at, change_responses.require_cluster(cluster))
-    return responses.summary_response_of(moment.reader.summary(cluster, moment.now), moment.now)
+    table = moment.reader.table(cluster, moment.now)
+    headline = headlines.headline_at(moment, cluster)
+    return responses.summary_response_of(summary_of(table), headline, moment.now)
 
 
 @per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsResponse, **_PROBLEM_RESPONSES})

@@ -20,6 +20,7 @@ from dashboards.changes.audit_text import FLEET_ACTION_SUBJECTS, describe_action
 from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store
+from fleet.alerts.headline_actions import has_other_auth, has_reachable_tunnel
 from fleet.alerts.lifecycle import EvaluationContext, plan_notification
 from fleet.alerts.notifications import (
     agents_path,
@@ -52,7 +53,7 @@ from fleet.vocabulary.incidents import (
     NotificationKind,
     is_console_cause,
 )
-from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import Reason
 
@@ -176,7 +177,7 @@ def present_incident(
         acknowledged_by=row.acknowledged_by,
         inhibition_text=_describe_inhibition(incident.inhibited_by, cause_names or {}),
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
-        recovery_text=describe_recovery(incident)
+        recovery_text=describe_recovery(incident, now)
         if incident.affected_count and cause.kind is not CauseKind.FLEET
         else "",
         trend_points=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
@@ -418,20 +419,15 @@ def reconnect_query_of(
     agent_indices = agent_query.select(table, agent_query.parse(text))
     if not len(agent_indices):
         return "", ""
-    if not _has_any_reachable_tunnel(table, agent_indices):
+    cause = store.incident_of(row).cause
+    if not has_other_auth(table, cause):
+        return (
+            "",
+            f"Refloat cannot move the agents of {row.cause_name}: no other auth is OK. Repair {row.cause_name}.",
+        )
+    if not has_reachable_tunnel(table, agent_indices):
         return "", f"Refloat cannot move the agents of {row.cause_name}: none of them has a reachable tunnel."
     return urlencode({"connection": ConnectionKind.AUTH.value, "auth": row.cause_name}), ""
-
-
-def _has_any_reachable_tunnel(table: FleetTable, indices: Indices) -> bool:
-    """Return whether any of these agents has a tunnel to a proxy that responds and is registered."""
-    proxies = [
-        index
-        for index, view in table.instances.items()
-        if view.facts.kind is InstanceKind.PROXY and view.state not in CUT_OFF_STATES
-    ]
-    reachable = table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]
-    return bool(np.isin(indices, reachable).any())
 
 
 def delivery_row_of(row: Delivery, now: float, *, is_limited_user: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing_extensions import override
 from dashboards.live.hub import (
     Delta,
     Feed,
+    HeadlineMessage,
     Hint,
     ResyncRequest,
     SocketQueue,
@@ -75,6 +76,8 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         self._seq = 0
         self._layout_version = ""
         self._stale: bool | None = None
+        #: The newest headline that this socket was sent.
+        self._headline: HeadlineMessage | None = None
         # At the last tick, the header named newer events, which have not arrived.
         self._is_behind = False
         self._last_beat_at = 0.0
@@ -187,6 +190,8 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
                     await self._on_tick(event)
                 elif isinstance(event, Hint):
                     await self._on_hint(event)
+                elif isinstance(event, HeadlineMessage):
+                    await self._send_headline(event)
                 else:
                     await self._resync()
         except OSError:
@@ -207,6 +212,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             await self._send_stale(None)
             return
         self._epoch, self._seq, self._stale = snapshot.epoch, snapshot.seq, snapshot.stale
+        self._headline = None
         self._layout_version, self._is_behind = snapshot.layout_version, False
         await self._send_message(
             {
@@ -223,6 +229,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             }
         )
         await self.send(bytes_data=snapshot.states)
+        await self._send_headline(await self._feed.headline(snapshot))
         self._last_beat_at = time.monotonic()
 
     async def _on_delta(self, delta: Delta) -> None:
@@ -233,6 +240,11 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             return
         self._seq, self._is_behind = delta.seq, False
         await self.send(text_data=delta.text)
+
+    async def _send_headline(self, message: HeadlineMessage | None) -> None:
+        if message is not None and message is not self._headline:
+            self._headline = message
+            await self.send(text_data=message.text)
 
     async def _on_hint(self, hint: Hint) -> None:
         if hint.layout_version:

@@ -16,12 +16,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
-from dashboards.shared import record_reader
+from dashboards.shared import headlines, record_reader
 from dashboards.shared.presenters import age_ms_of
+from fleet.alerts.headline import Headline, describe_stale_fleet
+from fleet.alerts.notifications import format_iso
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.publish import group_of
+from fleet.monitoring.publish import group_of, key_by_slug
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.views import Snapshot, StreamHeader
@@ -57,6 +60,20 @@ class Hint:
     layout_version: str = ""
 
 
+_HeadlineKey = tuple[str, float | None, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlineMessage:
+    """The headline of a round with the counts of that round, encoded once for all sockets."""
+
+    #: Epoch and end of the round, and whether its data was too old: what identifies a headline of the same incidents.
+    key: _HeadlineKey
+    text: str
+    #: `text` without the round, to notice a change.
+    content: str
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """The current header, with age applied; None if none was ever read."""
@@ -69,7 +86,7 @@ class ResyncRequest:
     """Request to send a snapshot: items were dropped, or the client requested it."""
 
 
-FeedEvent = Delta | Hint | Tick | ResyncRequest
+FeedEvent = Delta | Hint | HeadlineMessage | Tick | ResyncRequest
 
 
 class SocketQueue:
@@ -102,12 +119,16 @@ class Feed:
         self._header: StreamHeader | None = None
         self._snapshot: tuple[float, Snapshot] | None = None
         self._snapshot_lock = asyncio.Lock()
+        self._headline: HeadlineMessage | None = None
+        self._headline_lock = asyncio.Lock()
+        self._headline_due = asyncio.Event()
         self._group_joined = asyncio.Event()
         self._channel: str | None = None
         self._tick_interval = tick_interval
         self._tasks = [
             background.start(self._listen(), name=f"live events of {cluster}"),
             background.start(self._broadcast_ticks(), name=f"clock of {cluster}"),
+            background.start(self._keep_headline(), name=f"headline of {cluster}"),
         ]
 
     async def subscribe(self, join_timeout: float = 2.0) -> SocketQueue:
@@ -139,6 +160,17 @@ class Feed:
             snapshot = await asyncio.to_thread(record_reader.reader().snapshot, self.cluster, now)
             self._snapshot = (now, snapshot)
             return snapshot
+
+    async def headline(self, snapshot: Snapshot) -> HeadlineMessage | None:
+        """Return the headline of the round of a snapshot, or of a newer one; None if it cannot be read."""
+        message = self._headline
+        if message is not None:
+            epoch, as_of, is_stale = message.key
+            if (epoch, is_stale) == (snapshot.epoch, snapshot.stale) and (as_of or 0.0) >= (
+                snapshot.as_of or 0.0
+            ):
+                return message
+        return await self._refresh_headline()
 
     async def stop(self) -> None:
         """Leave the group and end all tasks."""
@@ -199,11 +231,53 @@ class Feed:
                 header = None if self._header is None else mark_stale_if_old(self._header, now)
             if header is None or self._snapshot is None or self._snapshot[1].stale != header.stale:
                 self._snapshot = None
+            is_current = (
+                self._headline is not None
+                and header is not None
+                and (self._headline.key == (header.epoch, header.as_of, header.stale))
+            )
+            if not is_current:
+                self._headline_due.set()
             self._broadcast(Tick(header))
             await asyncio.sleep(self._tick_interval)
 
+    async def _keep_headline(self) -> None:
+        """Make the headline again after each round and each change of incidents; several at once count as one."""
+        while True:
+            await self._headline_due.wait()
+            self._headline_due.clear()
+            await self._refresh_headline()
+
+    async def _refresh_headline(self) -> HeadlineMessage | None:
+        """Make the headline of the newest round, off the event loop, and send it to all sockets if it has changed.
+
+        Returns None if nothing was ever read.
+        """
+        async with self._headline_lock:
+            now = record_reader.current_time()
+            try:
+                incidents = await database_sync_to_async(headlines.read_open_incidents)(self.cluster)
+                table = await asyncio.to_thread(record_reader.reader().table, self.cluster, now)
+                headline = await asyncio.to_thread(headlines.headline_of, table, incidents, now)
+            except Exception as error:
+                # The next tick tries again. Until then the age of the data shows what sockets know.
+                if not isinstance(error, StateUnavailableError):
+                    logger.exception("cluster %s: the headline cannot be made", self.cluster)
+                if self._header is None:
+                    return None
+                headline = describe_stale_fleet(mark_stale_if_old(self._header, now), now)
+                if not headline.is_stale:
+                    return self._headline
+            previous_content = None if self._headline is None else self._headline.content
+            message = self._headline = create_headline_message(headline, self.cluster)
+            if message.content != previous_content:
+                self._broadcast(message)
+            return message
+
     def _handle_event(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
+        if kind != "layout":
+            self._headline_due.set()
         if kind == "delta":
             self._epoch, self._seq = event["epoch"], event["seq"]
             self._broadcast(
@@ -309,6 +383,20 @@ def format_delta(event: Mapping[str, Any], now: float) -> str:
             "counts": event["counts"],
         },
         separators=(",", ":"),
+    )
+
+
+def create_headline_message(headline: Headline, cluster: str) -> HeadlineMessage:
+    """Return a headline as sockets send it: with the round and the counts that it is about."""
+    content = {
+        "counts": key_by_slug(headline.counts),
+        **headlines.present_headline(headline, cluster),
+    }
+    position = {"epoch": headline.epoch, "seq": headline.seq, "as_of": format_iso(headline.as_of)}
+    return HeadlineMessage(
+        key=(headline.epoch, headline.as_of, headline.is_stale),
+        text=json.dumps({"type": "headline", **position, **content}, separators=(",", ":")),
+        content=json.dumps(content),
     )
 
 

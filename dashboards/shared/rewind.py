@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from threading import Lock
 from urllib.parse import urlencode
 
-import numpy as np
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
@@ -23,10 +22,9 @@ from fleet.models.moments import to_moment
 from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.history.past_table import NotRecordedError, read_past_table
 from fleet.monitoring.state.reader import Reader
-from fleet.monitoring.state.tables import agent_view_of, explanation_of
+from fleet.monitoring.state.tables import agent_view_of, explanation_of, summary_of
 from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView, Summary
 from fleet.vocabulary.natural_order import natural_sort_key
-from fleet.vocabulary.verdicts import State
 
 #: Name of the parameter in URLs.
 AT_PARAMETER = "at"
@@ -57,16 +55,7 @@ class PastReader:
 
     def summary(self, cluster: str, now: float) -> Summary:
         """Return the number of agents by state."""
-        counts = np.bincount(self._table.verdicts["state"], minlength=len(State)).tolist()
-        return Summary(
-            cluster=self._table.cluster,
-            as_of=self._table.as_of,
-            interval=self._table.fleet.timing.round_interval,
-            stale=self._table.stale,
-            counts={state: counts[state] for state in State},
-            agent_count=len(self._table.ids),
-            instance_count=len(self._table.instances),
-        )
+        return summary_of(self._table)
 
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
         """Return every instance that was known, auths first, by name."""

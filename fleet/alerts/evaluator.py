@@ -26,6 +26,7 @@ from fleet.alerts.facts import (
     make_blind_facts,
     match_names,
 )
+from fleet.alerts.headline import find_actions
 from fleet.alerts.lifecycle import EvaluationContext, with_notification
 from fleet.alerts.matchers import Matcher, are_agent_matchers
 from fleet.alerts.notifications import NotificationLinks
@@ -319,13 +320,24 @@ class Evaluator:
         runbook = strongest_rule.runbook or notifications.runbook_url(
             self._console_url, incident.cluster, strongest_rule.kind.value
         )
-        payload = notifications.payload_of(
-            notification, NotificationLinks(self._console_url, runbook, row.pk)
+        links = NotificationLinks(
+            self._console_url, runbook, row.pk, self._find_actions(incident, notification.at)
         )
+        payload = notifications.payload_of(notification, links)
         planned_receivers = plan_receivers(match_routes(routes, incident), incident, notification.kind, now)
         if notification.kind is NotificationKind.RESOLVED:
             planned_receivers = store.plan_resolved_receivers(row, planned_receivers, now)
         store.enqueue_deliveries(row, notification.kind, notification.key, payload, planned_receivers, now)
+
+    def _find_actions(self, incident: Incident, now: float) -> tuple[tuple[str, str], ...]:
+        """Return label and path of the actions that help the affected agents of an incident now."""
+        if not incident.affected_count:
+            return ()
+        try:
+            table = self._reader.table(incident.cluster, now)
+        except StateError:
+            return ()
+        return tuple((action.label, action.path) for action in find_actions(table, incident.key))
 
     def _make_live_update(
         self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, incident_models.Incident]

@@ -14,6 +14,13 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from fleet.alerts.failure_clauses import (
+    CLUSTER_CLAUSE,
+    FailureClause,
+    clause_of_backend,
+    clause_of_instance,
+    clause_of_reason,
+)
 from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.views import FleetTable, InstanceView
@@ -48,10 +55,13 @@ class AffectedGroup:
     stranded_by_agent_set: Mapping[str, int] = field(default_factory=dict)
     at_risk_by_agent_set: Mapping[str, int] = field(default_factory=dict)
     agent_names: tuple[str, ...] = ()
-    #: Time at which the last agent recovers automatically; None if that is not known for every agent.
+    #: When the last of the agents that recover automatically has recovered; None without them, or if the recovery of
+    #: an agent is not known.
     recovers_at: float | None = None
     #: Some of the agents recover only after the cause recovers.
     is_stuck: bool = False
+    #: When the first stranded agent became stranded; without one, when the first agent came at risk.
+    since: float | None = None
 
     def count(self, *, is_stranded: bool, agent_set: str = "") -> int:
         """Return the number of stranded agents or agents at risk; with `agent_set` only those of that set."""
@@ -113,6 +123,12 @@ class ClusterFacts:
     members_by_cause: Mapping[Cause, tuple[str, ...]] = field(default_factory=dict)
     #: Start of the failure of each failing instance, by key; for backend and cluster the earliest possible time.
     sick_since: Mapping[str, float] = field(default_factory=dict)
+    #: What failed, by key of the cause: instances, backend, cluster, and reasons without an instance.
+    clauses: Mapping[str, FailureClause] = field(default_factory=dict)
+    #: When the first agent became unknown because no instance responds; None if an instance responds.
+    unreachable_since: float | None = None
+    #: Start of the failure of the auth backend; None if it does not fail.
+    backend_down_since: float | None = None
 
 
 def make_blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> ClusterFacts:
@@ -179,7 +195,35 @@ def facts_of_table(
         },
         members_by_cause=group_instances(table.instances.values()),
         sick_since=sick_since_by_key(table, frame),
+        clauses=_clauses_by_key(table, frame),
+        unreachable_since=_find_unknown_since(verdicts) if frame.cluster_unreachable else None,
+        backend_down_since=frame.backend_down_since,
     )
+
+
+def _clauses_by_key(table: FleetTable, frame: FleetFrame) -> dict[str, FailureClause]:
+    """Return what failed, by key of the cause; causes of several instances are left out."""
+    clauses = {
+        f"{CauseKind.AGENTS.value}/{reason.slug}": clause
+        for reason in Reason
+        if (clause := clause_of_reason(reason)) is not None
+    }
+    for view in table.instances.values():
+        instance_clause = clause_of_instance(view)
+        if instance_clause is not None:
+            clauses[cause_of_instance(view).key] = instance_clause
+    if frame.backend_down:
+        clauses[backend_cause_of(table.cluster).key] = clause_of_backend(table)
+    if frame.cluster_unreachable:
+        clauses[cluster_cause_of(table.cluster).key] = CLUSTER_CLAUSE
+    return clauses
+
+
+def _find_unknown_since(verdicts: npt.NDArray[np.void]) -> float | None:
+    """Return when the first of the agents in state unknown entered it."""
+    times = verdicts["since"][verdicts["state"] == State.UNKNOWN]
+    known_times = times[times > 0]
+    return float(known_times.min()) if len(known_times) else None
 
 
 def match_names(names: Sequence[str], patterns: Iterable[str]) -> Mask:
@@ -226,13 +270,13 @@ class AffectedAgents:
     def __init__(self, table: FleetTable) -> None:
         self._table = table
         affected = np.flatnonzero(np.isin(table.verdicts["state"], AFFECTED_STATES))
-        cause_codes = _cause_codes_of(table.verdicts, affected)
+        cause_codes = cause_codes_of(table.verdicts, affected)
         order = np.argsort(cause_codes, kind="stable")
         distinct_codes, starts = np.unique(cause_codes[order], return_index=True)
         self._parts_by_key: dict[str, list[npt.NDArray[np.intp]]] = {}
         ends = [*starts[1:].tolist(), len(affected)]
         for cause_code, start, end in zip(distinct_codes.tolist(), starts.tolist(), ends, strict=False):
-            key = _cause_of(table, cause_code).key
+            key = cause_of_code(table, cause_code).key
             self._parts_by_key.setdefault(key, []).append(affected[order[start:end]])
         self._keys_by_joint_key = {
             cause.key: keys for cause, keys in group_instances(table.instances.values()).items()
@@ -300,12 +344,13 @@ def _group_affected_agents(
     affected = np.flatnonzero(np.isin(states, AFFECTED_STATES))
     if not len(affected):
         return ()
-    cause_codes = _cause_codes_of(verdicts, affected)
+    cause_codes = cause_codes_of(verdicts, affected)
     order = np.argsort(cause_codes, kind="stable")
     affected = affected[order]
     distinct_codes, group_starts = np.unique(cause_codes[order], return_index=True)
     is_stranded = states[affected] == State.STRANDED
     recovers_at = verdicts["recovers_at"][affected]
+    since = np.where(verdicts["since"][affected] > 0, verdicts["since"][affected], np.inf)
     is_stuck = (
         verdicts["reason_and_recovery"][affected] >> RECOVERY_SHIFT
     ) == Recovery.ONLY_IF_CAUSE_RECOVERS
@@ -317,11 +362,18 @@ def _group_affected_agents(
         count_by_group(is_stranded),
         np.diff(group_starts, append=len(affected)).tolist(),
     )
+    is_unpredicted = ~is_stuck & (recovers_at <= 0)
     recovers_at_by_group = np.where(
-        np.minimum.reduceat(recovers_at, group_starts) > 0,
-        np.maximum.reduceat(recovers_at, group_starts),
+        np.logical_or.reduceat(is_unpredicted, group_starts)
+        | (np.maximum.reduceat(recovers_at, group_starts) <= 0),
         np.nan,
+        np.maximum.reduceat(recovers_at, group_starts),
     ).tolist()
+    stranded_since, at_risk_since = (
+        np.minimum.reduceat(np.where(selected, since, np.inf), group_starts)
+        for selected in (is_stranded, ~is_stranded)
+    )
+    since_by_group = np.where(np.isinf(stranded_since), at_risk_since, stranded_since).tolist()
     stuck_counts = count_by_group(is_stuck)
     stranded_by_agent_set = {
         agent_set: count_by_group(mask[affected] & is_stranded)
@@ -333,7 +385,7 @@ def _group_affected_agents(
     }
     return tuple(
         AffectedGroup(
-            cause=_cause_of(table, cause_code),
+            cause=cause_of_code(table, cause_code),
             stranded_count=stranded_counts[index],
             at_risk_count=group_sizes[index] - stranded_counts[index],
             stranded_by_agent_set={name: counts[index] for name, counts in stranded_by_agent_set.items()},
@@ -345,6 +397,7 @@ def _group_affected_agents(
             ),
             recovers_at=None if math.isnan(recovers_at_by_group[index]) else recovers_at_by_group[index],
             is_stuck=bool(stuck_counts[index]),
+            since=None if math.isinf(since_by_group[index]) else since_by_group[index],
         )
         for index, (cause_code, start) in enumerate(
             zip(distinct_codes.tolist(), group_starts.tolist(), strict=True)
@@ -364,14 +417,15 @@ def _select_agent_names(
     return tuple(table.names[index] for index in first.tolist())
 
 
-def _cause_codes_of(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+def cause_codes_of(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
     """Return the cause index of each agent, or 2^16 plus the reason for agents without a cause."""
     causes = verdicts["cause"][rows].astype(np.int64)
     reasons = (verdicts["reason_and_recovery"][rows] & REASON_BITS).astype(np.int64)
     return np.where(causes >= 0xFFFF, 0x10000 + reasons, causes)
 
 
-def _cause_of(table: FleetTable, cause_code: int) -> Cause:
+def cause_of_code(table: FleetTable, cause_code: int) -> Cause:
+    """Return the cause of agents with this code (`cause_codes_of`)."""
     if cause_code == BACKEND_CAUSE:
         return backend_cause_of(table.cluster)
     view = table.instances.get(cause_code)
@@ -414,6 +468,11 @@ def _mask_counted_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Return the mask of agents that count as the fleet: neither retired nor never connected."""
     states = verdicts["state"]
     return cast("Mask", (states != State.RETIRED) & (states != State.NEVER))
+
+
+def _mask_unknown_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+    """Return the mask of agents in state unknown."""
+    return cast("Mask", verdicts["state"] == State.UNKNOWN)
 
 
 def _mask_recently_lost_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:

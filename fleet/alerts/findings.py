@@ -15,6 +15,9 @@ from fleet.alerts.facts import (
     cluster_cause_of,
     is_joint_failure,
 )
+from fleet.alerts.failure_clauses import CLUSTER_CLAUSE, FailureClause, as_sentence, clause_of_members
+from fleet.alerts.headline_words import AffectedCounts, describe_counts, format_since
+from fleet.alerts.inhibition import JOINT_KINDS
 from fleet.alerts.rules import AGENT_KINDS, Rule, RuleKind
 from fleet.vocabulary.incidents import Cause, CauseKind, Finding, RuleSignal
 
@@ -58,12 +61,17 @@ def _evaluate_rule(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, Rul
         yield from _find_agent_signals(rule, facts)
     elif rule.kind is RuleKind.INSTANCE:
         for sick_instance in facts.sick_instances:
-            yield sick_instance.cause, _make_signal(rule, sick_instance.agent_count, sick_instance.summary)
+            cause = sick_instance.cause
+            groups = [group for group in facts.affected_groups if group.cause == cause]
+            clause = facts.clauses.get(cause.key)
+            sentence = describe_affected_agents(groups, clause, facts.now)
+            if not sentence and clause is not None:
+                sentence = f"{clause.describe(facts.sick_since.get(cause.key), facts.now)}."
+            yield cause, _make_signal(rule, sick_instance.agent_count, sentence or sick_instance.summary)
     elif rule.kind is RuleKind.BACKEND and facts.backend_down:
-        sentence = "All auths failed at the same time."
-        yield backend_cause_of(facts.cluster), _make_signal(rule, 0, sentence)
+        yield backend_cause_of(facts.cluster), _make_signal(rule, 0, _describe_backend_failure(facts))
     elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
-        sentence = "No instance responds, although Refloat's connection test to itself (self-probe) succeeds."
+        sentence = describe_unknown_agents(facts.unreachable_since, facts.now)
         yield cluster_cause_of(facts.cluster), _make_signal(rule, facts.agent_count, sentence)
     else:
         yield from _find_fleet_signals(rule, facts)
@@ -74,32 +82,61 @@ def _find_agent_signals(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause
     for group in facts.affected_groups:
         count = group.count(is_stranded=rule.kind is RuleKind.STRANDED, agent_set=rule.agent_set)
         if count >= min_count:
-            yield group.cause, _make_signal(rule, count, _describe_count(rule, count, [group]))
+            clause = facts.clauses.get(group.cause.key)
+            yield (
+                group.cause,
+                _make_signal(rule, count, _describe_count(rule, count, [group], clause, facts.now)),
+            )
 
 
-def _describe_count(rule: Rule, count: int, groups: Sequence[AffectedGroup]) -> str:
+def _describe_count(
+    rule: Rule, count: int, groups: Sequence[AffectedGroup], clause: FailureClause | None, now: float
+) -> str:
     """Return the number of affected agents as a sentence; for a rule with an agent set only agents of that set."""
     if not rule.agent_set:
-        return describe_affected_agents(groups)
-    state_text = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
-    return f"{count} {rule.agent_set} agent{'s' if count != 1 else ''} {state_text}."
+        return describe_affected_agents(groups, clause, now)
+    counts = (
+        AffectedCounts(stranded=count) if rule.kind is RuleKind.STRANDED else AffectedCounts(at_risk=count)
+    )
+    because = f" because {clause.present}" if clause is not None else ""
+    return f"{describe_counts(counts, agent_set=rule.agent_set)}{because}."
 
 
-def describe_affected_agents(groups: Sequence[AffectedGroup], *, past: bool = False) -> str:
-    """Return `12 agents stranded and 55 at risk.` or (`past`) `12 agents were stranded ...`; empty without agents."""
-    parts: list[str] = []
-    for state_text, count in (
-        ("stranded", sum(group.stranded_count for group in groups)),
-        ("at risk", sum(group.at_risk_count for group in groups)),
-    ):
-        if not count:
-            continue
-        if parts:
-            parts.append(f"{count} {state_text}")
-            continue
-        verb = ("were " if count != 1 else "was ") if past else ""
-        parts.append(f"{count} agent{'s' if count != 1 else ''} {verb}{state_text}")
-    return f"{' and '.join(parts)}." if parts else ""
+def _describe_backend_failure(facts: ClusterFacts) -> str:
+    key = backend_cause_of(facts.cluster).key
+    clause = facts.clauses.get(key)
+    groups = [group for group in facts.affected_groups if group.cause.key == key]
+    if sentence := describe_affected_agents(groups, clause, facts.now):
+        return sentence
+    if clause is None:
+        return "All auths failed at the same time."
+    return as_sentence(clause.describe(facts.backend_down_since, facts.now))
+
+
+def describe_unknown_agents(since: float | None, now: float) -> str:
+    """Return that no state is known because no instance responds, as a sentence."""
+    when = "" if since is None else f" since {format_since(since, now)}"
+    return f"Agent states are unknown{when} because {CLUSTER_CLAUSE.present}."
+
+
+def describe_affected_agents(
+    groups: Sequence[AffectedGroup], clause: FailureClause | None, now: float, *, is_past: bool = False
+) -> str:
+    """Return `12 agents stranded and 55 at risk since 10:14 UTC because auth-1 lost its backend.`; without agents "".
+
+    In the past tense without the start: `12 agents were stranded and 55 at risk because auth-1 lost its backend.`
+    """
+    counts = AffectedCounts(
+        sum(group.stranded_count for group in groups), sum(group.at_risk_count for group in groups)
+    )
+    text = describe_counts(counts, is_past=is_past)
+    if not text:
+        return ""
+    leading_groups = [group for group in groups if group.stranded_count] or groups
+    known_times = [group.since for group in leading_groups if group.since is not None]
+    when = f" since {format_since(min(known_times), now)}" if known_times and not is_past else ""
+    because = "" if clause is None else f" because {clause.past if is_past else clause.present}"
+    return f"{text}{when}{because}."
 
 
 def _find_fleet_signals(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:
@@ -150,7 +187,13 @@ def _fold_joint_causes(
                 signals_by_rule.setdefault(signal.rule_name, {})[causes[key].name] = signal
         groups = [group for group in facts.affected_groups if group.cause.key in member_keys]
         joint_signals_by_key[cause.key] = [
-            _joint_signal_of(rules[rule], signal_by_instance, groups, len(member_keys))
+            _joint_signal_of(
+                rules[rule],
+                signal_by_instance,
+                groups,
+                clause_of_members(cause.name, len(sick_keys), len(member_keys)),
+                facts.now,
+            )
             for rule, signal_by_instance in signals_by_rule.items()
         ]
     signals_by_key.update(joint_signals_by_key)
@@ -160,18 +203,15 @@ def _joint_signal_of(
     rule: Rule,
     signal_by_instance: Mapping[str, RuleSignal],
     groups: Sequence[AffectedGroup],
-    member_count: int,
+    clause: FailureClause,
+    now: float,
 ) -> RuleSignal:
     """Return one signal for what a rule found at several instances, given by name."""
     count = sum(signal.count for signal in signal_by_instance.values())
-    if rule.kind is RuleKind.INSTANCE:
+    sentence = _describe_count(rule, count, groups, clause, now)
+    if not sentence:
         more = " and others" if len(signal_by_instance) > _MAX_NAMES else ""
-        sentence = (
-            f"{len(signal_by_instance)} of {member_count} instances are failing: "
-            f"{', '.join([*signal_by_instance][:_MAX_NAMES])}{more}."
-        )
-    else:
-        sentence = _describe_count(rule, count, groups)
+        sentence = f"{clause.present}: {', '.join([*signal_by_instance][:_MAX_NAMES])}{more}."
     return _make_signal(rule, count, sentence)
 
 
@@ -190,6 +230,11 @@ def _finding_of(
         affected_count = max(signal.count for signal in signals)
     if cause.kind is CauseKind.CLUSTER:
         affected_count = facts.agent_count
+    clause = facts.clauses.get(key)
+    if clause is None and cause.kind in JOINT_KINDS:
+        sick_keys = {sick_instance.cause.key for sick_instance in facts.sick_instances}
+        sick_count = len(sick_keys.intersection(member_keys))
+        clause = clause_of_members(cause.name, sick_count, len(member_keys))
     return Finding(
         cause=cause,
         signals=tuple(signals),
@@ -201,10 +246,16 @@ def _finding_of(
         heartbeat_auth_key="" if sick_instance is None else sick_instance.heartbeat_auth_key,
         root_cause_key="" if sick_instance is None else sick_instance.root_cause_key,
         agent_sets=frozenset(agent_set for group in groups for agent_set in group.agent_sets),
-        past_summary=describe_affected_agents(groups, past=True),
+        past_summary=_describe_past(groups, clause, facts.now),
         stranded_count=sum(group.stranded_count for group in groups),
         began_at=_began_at(member_keys, facts),
     )
+
+
+def _describe_past(groups: Sequence[AffectedGroup], clause: FailureClause | None, now: float) -> str:
+    """Return the failure and its agents as a sentence in the past tense; empty without either."""
+    sentence = describe_affected_agents(groups, clause, now, is_past=True)
+    return sentence or (as_sentence(clause.past) if clause is not None else "")
 
 
 def _began_at(member_keys: Sequence[str], facts: ClusterFacts) -> float | None:

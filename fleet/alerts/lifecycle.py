@@ -455,7 +455,8 @@ def _describe_past(incident: Incident, evaluation_context: EvaluationContext) ->
         if rule_name in evaluation_context.rules
     }
     is_about_instance = fired_kinds == {RuleKind.INSTANCE} and incident.peak_count
-    return f"{incident.cause.name} was failing: {summary}" if is_about_instance else summary
+    is_named = incident.cause.name in summary
+    return f"{incident.cause.name} was failing: {summary}" if is_about_instance and not is_named else summary
 
 
 def next_change_at(incident: Incident, evaluation_context: EvaluationContext) -> float:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from fleet.alerts import headline_words
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import (
     Cause,
@@ -36,6 +37,8 @@ class NotificationLinks:
     runbook_url: str = ""
     #: Number of the incident in URLs; None before it is stored.
     incident_number: int | None = None
+    #: Actions that help the affected agents now: label, and path below the prefix of the cluster.
+    actions: tuple[tuple[str, str], ...] = ()
 
 
 def subject_of(notification: Notification) -> str:
@@ -57,11 +60,11 @@ def subject_of(notification: Notification) -> str:
         NotificationKind.ACKNOWLEDGED: "ACKNOWLEDGED",
         NotificationKind.SILENCE_ENDS: "SILENCE ENDS SOON",
     }.get(notification.kind, severity_word)
-    return f"{lead} {cluster}: {headline_of(incident)}{_format_recovery_suffix(incident)}"
+    return f"{lead} {cluster}: {headline_of(incident)}{_format_recovery_suffix(notification)}"
 
 
 def headline_of(incident: Incident) -> str:
-    """Return the summary of an incident, without times: `207 agents stranded (proxy-1)`."""
+    """Return the summary of an incident: `207 agents stranded since 10:14 UTC because proxy-1 is not responding`."""
     # Drop details in brackets: they are on the page of the instance. They are errors of others and may nest brackets.
     summary = re.sub(r" \(.*\)$", "", incident.summary.rstrip("."), flags=re.DOTALL)
     name = incident.cause.name
@@ -81,7 +84,10 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
     if notification.kind is NotificationKind.RESOLVED:
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
     elif incident.affected_count:
-        body_lines.append(f"Recovery: {describe_recovery(incident)}.")
+        body_lines.append(f"Recovery: {describe_recovery(incident, notification.at)}")
+        body_lines += [
+            f"Action: {label}{f': {url}' if url else ''}" for label, url in _actions_of(incident, links)
+        ]
     elif incident.peak_count:
         body_lines.append("Recovery: no agents are affected now.")
     if incident.agent_names:
@@ -100,6 +106,12 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
 def text_of(notification: Notification, links: NotificationLinks) -> str:
     """Return the body of a notification as one text."""
     return "\n".join(_body_lines_of(notification, links)) + "\n"
+
+
+def _actions_of(incident: Incident, links: NotificationLinks) -> list[tuple[str, str]]:
+    """Return label and URL of each action; an empty URL without a public URL of the console."""
+    prefix = links.console_url and cluster_base_url(links.console_url, incident.cluster)
+    return [(label, f"{prefix}{path}" if prefix else "") for label, path in links.actions]
 
 
 def _link_urls_of(incident: Incident, links: NotificationLinks) -> dict[str, str]:
@@ -173,6 +185,7 @@ def payload_of(notification: Notification, links: NotificationLinks) -> dict[str
             "recovers_at": format_iso(incident.recovers_at),
             "is_flapping": incident.flapping_since is not None,
         },
+        "actions": [{"label": label, "url": url} for label, url in _actions_of(incident, links)],
         "links": _link_urls_of(incident, links),
     }
 
@@ -191,16 +204,11 @@ def make_test_notification(channel: str, now: float) -> Notification:
     return Notification(NotificationKind.TEST, incident, now, 1)
 
 
-def describe_recovery(incident: Incident) -> str:
-    """Return whether the affected agents recover automatically, and by when."""
-    if incident.is_stuck:
-        if incident.cause.kind is CauseKind.AGENTS:
-            return "needs action"
-        alternative = " or a campaign must move the agents" if incident.cause.kind is CauseKind.AUTH else ""
-        return f"not automatic, {incident.cause.name} must recover{alternative}"
-    if incident.recovers_at is None:
-        return "not known yet"
-    return f"automatic by {format_utc(incident.recovers_at)}"
+def describe_recovery(incident: Incident, now: float) -> str:
+    """Return whether the affected agents recover automatically, and by when, as one sentence."""
+    return headline_words.describe_recovery(
+        incident.cause, incident.recovers_at, now, is_stuck=incident.is_stuck
+    )
 
 
 def format_utc(at: float | None) -> str:
@@ -217,11 +225,12 @@ def _format_agent_count(count: int) -> str:
     return f"{count} agent{'s' if count != 1 else ''}"
 
 
-def _format_recovery_suffix(incident: Incident) -> str:
+def _format_recovery_suffix(notification: Notification) -> str:
+    incident = notification.incident
     if incident.peak_count and not incident.affected_count:
         return " - no agents affected now"
     if incident.is_stuck:
-        return " - no automatic recovery"
+        return " - no automatic recovery" + (" of some agents" if incident.recovers_at is not None else "")
     if incident.recovers_at is None:
         return ""
-    return f" - automatic recovery by {datetime.fromtimestamp(incident.recovers_at, UTC):%H:%M} UTC"
+    return f" - automatic recovery by {headline_words.format_by(incident.recovers_at, notification.at)}"

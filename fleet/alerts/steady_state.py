@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from fleet.alerts.evaluation import EvaluationOutcome
 from fleet.alerts.facts import ClusterFacts
+from fleet.alerts.headline_words import find_next_midnight
 from fleet.alerts.lifecycle import EvaluationContext, next_change_at
 from fleet.alerts.routes import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
@@ -79,4 +80,6 @@ def _valid_until(
         at = escalates_at(match_routes(routes or (), incident), incident)
         if at is not None:
             times.append(at)
+    if incidents:
+        times.append(find_next_midnight(facts.now))
     return min(times, default=float("inf"))

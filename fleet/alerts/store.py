@@ -17,6 +17,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Q
 
 from fleet.alerts.evaluation import PreviousIncident
+from fleet.alerts.headline import OpenIncident
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.routes import QUIET_HOURS_REASON_PREFIX, QuietHours, Route
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, select_effective_rules
@@ -25,6 +26,7 @@ from fleet.models import alerting
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.vocabulary import incidents as incident_values
 from fleet.vocabulary.incidents import (
+    OPEN_STATES,
     Cause,
     CauseKind,
     IncidentState,
@@ -61,6 +63,21 @@ def load_incident_rows(cluster: str) -> dict[str, Incident]:
     """Return the rows of all unresolved incidents of a cluster, by key."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return {row.key: row for row in rows}
+
+
+def read_open_incidents(cluster: str) -> tuple[OpenIncident, ...]:
+    """Return the open incidents of a cluster, for its headline."""
+    rows = Incident.objects.filter(cluster=cluster, state__in=[state.value for state in OPEN_STATES])
+    return tuple(OpenIncident(number, key) for number, key in rows.order_by("pk").values_list("pk", "key"))
+
+
+def read_incidents_open_at(cluster: str, at: float) -> tuple[OpenIncident, ...]:
+    """Return the incidents that were open at a past moment, in seconds since the epoch."""
+    rows = Incident.objects.filter(cluster=cluster, opened_at__lte=at).exclude(
+        state=IncidentState.PENDING.value
+    )
+    rows = rows.filter(Q(resolved_at=None) | Q(resolved_at__gt=at))
+    return tuple(OpenIncident(number, key) for number, key in rows.order_by("pk").values_list("pk", "key"))
 
 
 def read_acknowledgement_fingerprint(cluster: str) -> AcknowledgementFingerprint:

@@ -55,15 +55,38 @@ def console_options(command: Command) -> Command:
 
 def _format_counts(response: dict[str, Any]) -> str:
     rows = [(state.label, str(response["counts"].get(state.slug, 0))) for state in State]
-    return f"{format_table(('state', 'agents'), rows)}\n{format_age(response)}"
+    return "\n".join(
+        [
+            *format_headline(response.get("headline")),
+            format_table(("state", "agents"), rows),
+            format_age(response),
+        ]
+    )
 
 
 @click.command()
 @console_options
 @prints_response(_format_counts)
 def summary(console: api.ConsoleClient, cluster: str) -> Any:
-    """Show the number of agents in each state."""
+    """Show what is wrong, what helps, and the number of agents in each state."""
     return console.get("/fleet/summary", cluster=cluster)
+
+
+def format_headline(headline: dict[str, Any] | None) -> list[str]:
+    """Return the lines of a headline, with an empty one at the end; none for a console that sends no headline."""
+    if headline is None:
+        return []
+    state = State.parse(headline["state"])
+    glyph = f"{state.look.glyph} " if state.look.glyph else ""
+    lines = [click.style(f"{glyph}{headline['text']}", fg=state.look.terminal, bold=True)]
+    lines += [f"Action: {action['label']} ({action['path']})" for action in headline["actions"]]
+    lines += [
+        f"To prevent the next failure: {action['label']} ({action['path']})"
+        for action in headline["preventions"]
+    ]
+    if headline["incidents"]:
+        lines.append(f"Open incidents: {', '.join(map(str, headline['incidents']))}")
+    return [*lines, ""]
 
 
 def _format_agents(agents: list[dict[str, Any]]) -> str:

@@ -8,7 +8,7 @@ import time
 import click
 
 from fleet.cli import api
-from fleet.cli.console import console_options, format_age, format_instances
+from fleet.cli.console import console_options, format_age, format_headline, format_instances
 from fleet.cli.output import Failure
 from fleet.nodes.shared.numbers import FiniteRange
 from fleet.vocabulary.verdicts import State
@@ -43,11 +43,14 @@ def watch(console: api.ConsoleClient, cluster: str, interval: float, once: bool)
 
 
 def render_screen(console: api.ConsoleClient, cluster: str, columns: int) -> str:
-    """Return the counts, with a bar for every state that has agents, and the table of instances. Raises Failure."""
+    """Return headline, counts with a bar per state that has agents, and the table of instances. Raises Failure."""
     summary = console.get("/fleet/summary", cluster=cluster)
     instances = console.get("/instances", cluster=cluster)["instances"]
     bar_width = max(columns - 27, 10)
-    lines = [f"{cluster}: {summary['agent_count']} agents, {format_age(summary)}", ""]
+    lines = [
+        f"{cluster}: {summary['agent_count']} agents, {format_age(summary)}",
+        *format_headline(summary.get("headline")),
+    ]
     for state in State:
         count = summary["counts"].get(state.slug, 0)
         if count:

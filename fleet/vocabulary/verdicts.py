@@ -43,6 +43,8 @@ class VerdictLook:
     cell_colours: tuple[str, str] | None = None
     #: Colour in a terminal.
     terminal: str | None = None
+    #: Symbol in the title of a tab and in a terminal; empty: the state is not shown there.
+    glyph: str = ""
 
 
 class State(NumberedEnum):
@@ -52,7 +54,8 @@ class State(NumberedEnum):
 
     # fmt: off
     UNKNOWN = VerdictLook(
-        0, "unknown", ("#4b4c4e", "#c6c9cc"), "quiet", page_order=90, headline_order=3, mark=("M-1 1 1-1", ""),
+        0, "unknown", ("#4b4c4e", "#c6c9cc"), "quiet", page_order=90, headline_order=3, glyph="?",
+        mark=("M-1 1 1-1", ""),
         shape=(
             Stroke(_circle(5.7), 1.5, "2.6 1.9"),
             Stroke("m4.6 11.4 6.8-6.8M7.4 12.2l4.8-4.8M3.8 8.6l4.8-4.8", 1.2),
@@ -66,15 +69,15 @@ class State(NumberedEnum):
         page_order=80, cell_colours=("#d3d8dc", "#2d3641"),
     )
     STRANDED = VerdictLook(
-        3, "stranded", ("#a81e0b", "#ec2313"), "stranded", page_order=10, headline_order=1, terminal="red",
+        3, "stranded", ("#a81e0b", "#ec2313"), "stranded", page_order=10, headline_order=1, terminal="red", glyph="✖",
         shape=(Stroke("m3 3 10 10M13 3 3 13", 3.2),), mark=("M-1-1 1 1M1-1-1 1", ""),
     )
     OFFLINE = VerdictLook(
-        4, "offline", _GREY, "quiet", page_order=40, headline_order=4,
+        4, "offline", _GREY, "quiet", page_order=40, headline_order=4, glyph="⊖",
         shape=(Stroke(_circle(5.5), 1.8), Stroke("M4.2 8h7.6", 2)), mark=(_circle(1, 0) + "M-.6 0H.6", ""),
     )
     AT_RISK = VerdictLook(
-        5, "at risk", _AMBER, "warn", page_order=20, headline_order=2, terminal="yellow",
+        5, "at risk", _AMBER, "warn", page_order=20, headline_order=2, terminal="yellow", glyph="▲",
         shape=(Stroke("M8 1.8 14.8 13.6H1.2z"),), mark=("", "M0-1 1.1.85H-1.1z"),
     )
     WORKING = VerdictLook(
@@ -82,7 +85,7 @@ class State(NumberedEnum):
         shape=(Stroke("M2 8h9M7.5 3.5 12.5 8l-5 4.5", 2.4),), mark=("M-1 0H1M.1-.8 1 0M.1.8 1 0", ""),
     )
     DEGRADED = VerdictLook(
-        7, "degraded", _AMBER, "warn", page_order=30, headline_order=5, terminal="yellow",
+        7, "degraded", _AMBER, "warn", page_order=30, headline_order=5, terminal="yellow", glyph="◐",
         shape=(Stroke(_circle(5.25), 1.5), Stroke("M8 2.75a5.25 5.25 0 0 0 0 10.5z")),
         mark=(_circle(1, 0), "M0-1A1 1 0 0 0 0 1z"),
     )

@@ -12,7 +12,7 @@ from fleet.monitoring import columns
 from fleet.monitoring.agent_attributes import AttributeTable
 from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.classify import places_of
-from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, ReconnectMode
+from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, ReconnectMode, Timing
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import (
     AgentView,
@@ -174,6 +174,7 @@ class FakeReader:
             tunnel_proxies=tunnel_proxies,
             fleet=FleetEvidence(
                 cluster=cluster,
+                timing=Timing(round_interval=header.interval),
                 instances={index: view.facts for index, view in self._instances(now).items()},
             ),
             attributes=attributes_of(count),

@@ -16,7 +16,7 @@ from dashboards.alerts import incident_evidence, incident_list
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.incident_list import IncidentTab
 from dashboards.fleet import agent_csv, history
-from dashboards.shared import presenters, record_reader, refusals
+from dashboards.shared import headlines, presenters, record_reader, refusals
 from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
@@ -123,7 +123,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @require_safe
 @never_cache
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Return the number of open incidents and the newest notification, for pages without a live connection."""
+    """Return what the frame of a page shows: open incidents, the newest notification, and the headline."""
     rows = Incident.objects.filter(cluster=cluster, state__in=OPEN_STATES)
     notification_events = IncidentEvent.objects.filter(
         incident__cluster=cluster, kind=TimelineKind.NOTIFICATION.value
@@ -132,8 +132,26 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     active_silences = alert_presenters.read_active_silences(cluster, record_reader.current_time())
     open_counts = count_open_incidents(alert_presenters.with_silence(row, active_silences) for row in rows)
     return JsonResponse(
-        {"open": open_counts, "newest": alert_presenters.newest_notification_of(newest_event)}
+        {
+            "open": open_counts,
+            "newest": alert_presenters.newest_notification_of(newest_event),
+            "headline": _read_tab_headline(cluster),
+        }
     )
+
+
+def _read_tab_headline(cluster: str) -> dict[str, Any] | None:
+    """Return what tabs and the navigation show of the headline; None while the record cannot be read."""
+    try:
+        headline = headlines.read_headline(cluster, record_reader.current_time())
+    except StateError:
+        return None
+    return {
+        "tab_title": headline.tab_title,
+        "state": headline.state.slug,
+        "count": headline.count,
+        "text": headline.text,
+    }
 
 
 @requires(Permission.VIEW_FLEET)

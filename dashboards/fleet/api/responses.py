@@ -8,7 +8,9 @@ from typing import Any
 
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.api import schemas
+from dashboards.shared.headlines import present_headline
 from dashboards.shared.presenters import to_moment_or_none
+from fleet.alerts.headline import Headline
 from fleet.monitoring.evidence import Heartbeat
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.vocabulary.instances import poll_fields_of
@@ -26,14 +28,15 @@ def count_by_slug(counts: Mapping[State, int], *, include_zero: bool = True) -> 
     return {state.slug: counts.get(state, 0) for state in State if include_zero or counts.get(state)}
 
 
-def summary_response_of(summary: Summary, now: float) -> schemas.SummaryResponse:
-    """Return the response with the fleet summary."""
+def summary_response_of(summary: Summary, headline: Headline, now: float) -> schemas.SummaryResponse:
+    """Return the response with the fleet summary and the headline of the same round."""
     return schemas.SummaryResponse(
         **build_dated_fields(summary.cluster, summary.as_of, now, is_stale=summary.stale),
         interval_ms=round(summary.interval * 1000),
         agent_count=summary.agent_count,
         instance_count=summary.instance_count,
         counts=count_by_slug(summary.counts),
+        headline=schemas.HeadlineItem.model_validate(present_headline(headline, summary.cluster)),
     )
 
 

@@ -30,8 +30,65 @@ class DatedResponse(Schema):
     """Whether the data is too old to use. Then every state except `retired` is `unknown`."""
 
 
+class HeadlineCauseItem(Schema):
+    """A cause that the headline names."""
+
+    key: str
+    """Key of the cause: `auth/<id>`, `proxy/<id>`, `backend/<cluster>`, `proxy-group/<name>` …"""
+    name: str
+    """Name of the cause: `auth-1`."""
+    description: str
+    """What failed, as a clause: `auth-1 lost its backend`."""
+    since: datetime | None
+    """When the cause began to fail; null if that is not known."""
+    counts: dict[str, int]
+    """Number of its agents by state; only states that are not healthy and have agents."""
+    incident: int | None
+    """Number of its open incident; null without one."""
+
+
+class HeadlineActionItem(Schema):
+    """An action that the headline offers."""
+
+    label: str
+    """What to do: `Move agents off auth-1`."""
+    path: str
+    """Path of its page in the console."""
+    permission: str
+    """Permission that the page needs: `view_fleet`, `act_on_fleet` or `change_config`."""
+
+
+class HeadlineItem(Schema):
+    """What is wrong, whom it affects, since when, whether it recovers automatically, and what helps."""
+
+    state: str
+    """Most urgent state of agents; `healthy` if nothing is wrong."""
+    count: int
+    """Number of agents in this state; 0 if no agent is affected."""
+    text: str
+    """The headline: `67 agents stranded since 10:14 UTC because auth-1 lost its backend. No automatic recovery.`"""
+    tab_title: str
+    """Symbol and number for titles: `✖67`; empty if nothing is wrong."""
+    summary: str
+    """First part of the text: how many agents, since when and why."""
+    recovery: str
+    """Part of the text about the recovery; empty without affected agents."""
+    since: datetime | None
+    """When the first of the agents entered the state; without agents, when the first cause began to fail."""
+    recovers_at: datetime | None
+    """Latest time of automatic recovery from the first cause; null when none is predicted."""
+    causes: list[HeadlineCauseItem]
+    """Causes, the one with the most agents first."""
+    actions: list[HeadlineActionItem]
+    """Actions that help the agents that are affected now."""
+    preventions: list[HeadlineActionItem]
+    """Actions that only prevent the next failure: agents notice them when they connect."""
+    incidents: list[int]
+    """Numbers of the open incidents of the causes."""
+
+
 class SummaryResponse(DatedResponse):
-    """Number of agents by state."""
+    """Number of agents by state, and the headline of the same round."""
 
     interval_ms: int
     """Interval between two polls of the whole fleet in milliseconds."""
@@ -41,6 +98,8 @@ class SummaryResponse(DatedResponse):
     """Number of auths and proxies."""
     counts: dict[str, int]
     """Number of agents by state; every state is present."""
+    headline: HeadlineItem
+    """What is wrong and what helps, as all pages show it."""
 
 
 class InstanceRef(Schema):

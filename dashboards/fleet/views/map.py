@@ -9,11 +9,12 @@ from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet import figures
-from dashboards.shared import presenters, record_reader
+from dashboards.shared import headlines, presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.monitoring.state.tables import summary_of
 
 
 @requires(Permission.VIEW_FLEET)
@@ -22,11 +23,17 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the page of the map; the states come by the socket.
 
-    Template `dashboards/map.html`: presenters.live_page_context_of, `figure` (figures.build_map_figure).
+    Template `dashboards/map.html`: presenters.live_page_context_of, `figure` (figures.build_map_figure), `headline`
+    (fleet.alerts.headline.Headline).
     """
     now = record_reader.current_time()
-    page_context = presenters.live_page_context_of(record_reader.reader().summary(cluster, now), now, "map")
-    return render(request, "dashboards/map.html", page_context | {"figure": figures.build_map_figure()})
+    table = record_reader.reader().table(cluster, now)
+    context = {
+        **presenters.live_page_context_of(summary_of(table), now, "map"),
+        "figure": figures.build_map_figure(),
+        "headline": headlines.headline_of(table, headlines.read_open_incidents(cluster), now),
+    }
+    return render(request, "dashboards/map.html", context)
 
 
 @requires(Permission.VIEW_FLEET)

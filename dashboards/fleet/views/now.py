@@ -9,14 +9,13 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from dashboards.fleet.status_line import describe_status
-from dashboards.shared import presenters
+from dashboards.shared import headlines, presenters
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
 from dashboards.shared.rewind import moment_of, shows_moment
-from fleet.alerts.causes import find_causes
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.monitoring.state.tables import summary_of
 
 
 @requires(Permission.VIEW_FLEET)
@@ -26,18 +25,15 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show agents by state, auths, proxies and current causes, now or at `?at=`.
 
-    Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `causes`
-    (UninhibitedCause), `status_line` (StatusLine) and `can_act`.
+    Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `headline`
+    (fleet.alerts.headline.Headline) and `can_act`. All of them are of one round.
     """
     moment = moment_of(request, cluster)
-    reader, now = moment.reader, moment.now
-    table = reader.table(cluster, now)
-    summary, causes = reader.summary(cluster, now), find_causes(table)
+    table, now = moment.reader.table(cluster, moment.now), moment.now
     context = {
-        **presenters.live_page_context_of(summary, now, "fleet"),
+        **presenters.live_page_context_of(summary_of(table), now, "fleet"),
         **presenters.instance_cards_of(tuple(table.instances.values()), now),
-        "causes": causes,
-        "status_line": describe_status(summary, causes),
+        "headline": headlines.headline_at(moment, cluster),
         "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fleet.monitoring.classify import (
     FleetFrame,
     classify_in,
+    count_states,
     evidence_of,
     health_of,
     health_sentence,
@@ -20,7 +21,7 @@ from fleet.monitoring.columns import NO_INSTANCE, PLACE_PROXY_COUNT, REASON_BITS
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode, Timing
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.record import ClusterRecord
-from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView
+from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView, Summary
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
@@ -139,6 +140,19 @@ def _count_by_state(
     has_owner = owners < size
     cells = owners[has_owner].astype(np.int64) * len(State) + states[has_owner]
     return np.bincount(cells, minlength=size * len(State)).reshape(size, len(State))
+
+
+def summary_of(table: FleetTable) -> Summary:
+    """Return the fleet summary of the same round as a table."""
+    return Summary(
+        cluster=table.cluster,
+        as_of=table.as_of,
+        interval=table.fleet.timing.round_interval,
+        stale=table.stale,
+        counts=count_states(table.verdicts["state"]),
+        agent_count=len(table.ids),
+        instance_count=len(table.instances),
+    )
 
 
 def evidence_at(table: FleetTable, index: int) -> AgentEvidence:

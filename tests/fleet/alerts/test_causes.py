@@ -58,20 +58,20 @@ def with_verdicts(table: FleetTable, *verdicts: tuple[State, int]) -> FleetTable
 
 
 def agent_states_by_name(table: FleetTable) -> dict[str, frozenset[State]]:
-    """Return the states of the affected agents by the first word of each description."""
-    return {cause.description.split()[0]: cause.agent_states for cause in find_causes(table)}
+    """Return the states of the affected agents by the first word of each clause."""
+    return {cause.clause.present.split()[0]: frozenset(cause.groups) for cause in find_causes(table)}
 
 
 def describe_causes(table: FleetTable) -> list[str]:
     """Return the descriptions of the causes."""
-    return [cause.description for cause in find_causes(table)]
+    return [cause.clause.present for cause in find_causes(table)]
 
 
 def test_sick_instances_are_listed_in_natural_order() -> None:
     """Auths first, proxy-2 before proxy-10; a deregistered instance is not listed."""
     table = table_of(("proxy-10", SILENT), auth_1=UNHEALTHY, proxy_1=DEREGISTERED, proxy_2=SILENT)
     assert describe_causes(table) == [
-        "auth-1 is unhealthy",
+        "auth-1 lost its backend",
         "proxy-2 is not responding",
         "proxy-10 is not responding",
     ]
@@ -85,14 +85,17 @@ def test_backend_explains_instances_that_fail_after_it() -> None:
     table_with_expired_proxy = table_of(proxy_1=EXPIRED, **auths_unhealthy)
     (backend,) = find_causes(table_with_expired_proxy)
     assert backend.key == "backend/default"
-    assert backend.description == "both auths failed at the same time, probably because of the auth backend"
+    assert backend.clause.present == "both auths lost their backend"
     table_with_earlier_failure = table_of(proxy_1={**SILENT, "sick_since": NOW - 300}, **auths_unhealthy)
-    assert describe_causes(table_with_earlier_failure) == [backend.description, "proxy-1 is not responding"]
+    assert describe_causes(table_with_earlier_failure) == [
+        backend.clause.present,
+        "proxy-1 is not responding",
+    ]
 
 
 def test_proxy_that_only_expired_is_explained_by_a_sick_auth() -> None:
     """The proxy responds but could not write its heartbeat; without a sick auth it is a cause."""
-    assert describe_causes(table_of(auth_1=UNHEALTHY, proxy_1=EXPIRED)) == ["auth-1 is unhealthy"]
+    assert describe_causes(table_of(auth_1=UNHEALTHY, proxy_1=EXPIRED)) == ["auth-1 lost its backend"]
     assert describe_causes(table_of(proxy_1=EXPIRED)) == ["proxy-1 has expired"]
 
 
@@ -102,10 +105,10 @@ def test_auth_explains_proxies_that_heartbeat_through_it() -> None:
     table = table_of(
         auth_1=UNHEALTHY, proxy_1={**UNHEALTHY, **heartbeat_path}, proxy_2={**EXPIRED, **heartbeat_path}
     )
-    assert describe_causes(table) == ["auth-1 is unhealthy"]
+    assert describe_causes(table) == ["auth-1 lost its backend"]
     other_path = {**EXPIRED, "heartbeat_auth": "uuid-auth-2"}
     assert describe_causes(table_of(auth_1=UNHEALTHY, proxy_1=other_path)) == [
-        "auth-1 is unhealthy",
+        "auth-1 lost its backend",
         "proxy-1 has expired",
     ]
 
@@ -161,6 +164,7 @@ def test_agents_of_an_inhibited_cause_count_for_its_inhibitor() -> None:
     group = table_of(proxy_1={"group": "eu", **SILENT}, proxy_2={"group": "eu", **SILENT})
     assert agent_states_by_name(with_verdicts(group, stranded_by_proxy)) == {"2": {State.STRANDED}}
     unreachable = table_of(auth_1=SILENT, auth_2=SILENT, proxy_1=SILENT, proxy_2=SILENT)
+    unreachable = with_verdicts(unreachable, (State.UNKNOWN, NO_CAUSE))
     assert agent_states_by_name(unreachable) == {"no": {State.UNKNOWN}}
 
 
@@ -169,10 +173,10 @@ def test_instances_without_incident_are_listed_for_their_agents_only() -> None:
     table = table_of(auth_1=UNHEALTHY, proxy_1=DEREGISTERED)
     views = {**table.instances, PROXY_2: replace(table.instances[PROXY_2], health=Health.DEGRADED)}
     table = replace(table, instances=views)
-    assert describe_causes(table) == ["auth-1 is unhealthy"]
+    assert describe_causes(table) == ["auth-1 lost its backend"]
     table = with_verdicts(table, (State.DEGRADED, PROXY_2), (State.AT_RISK, PROXY_1))
     assert describe_causes(table) == [
-        "auth-1 is unhealthy",
+        "auth-1 lost its backend",
         "proxy-1 was deregistered",
         "proxy-2 is degraded",
     ]

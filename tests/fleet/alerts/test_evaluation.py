@@ -281,7 +281,9 @@ def test_failing_proxies_of_a_group_are_one_incident() -> None:
         (notification.incident.key, notification.incident.affected_count)
         for _, notification in simulation.notifications
     ] == [("proxy-group/eu", 200)]
-    assert simulation.incidents["proxy-group/eu"].summary == "200 agents stranded.", "of all its proxies"
+    assert simulation.incidents["proxy-group/eu"].summary == (
+        "200 agents stranded because 2 of 3 instances of proxy group eu are failing."
+    ), "of all its proxies"
 
 
 def test_failing_instances_of_a_region_are_one_incident() -> None:
@@ -319,7 +321,7 @@ def test_region_without_affected_agents_lists_its_sick_instances() -> None:
     simulation = AlertSimulation()
     simulation.run(300, facts)
     (sentence,) = {notification.incident.summary for _, notification in simulation.notifications}
-    assert sentence == "3 of 4 instances are failing: auth-1, proxy-0, proxy-1."
+    assert sentence == "3 of 4 instances of region eu are failing: auth-1, proxy-0, proxy-1."
 
 
 def test_unexplained_loss_rate_notifies_once() -> None:

@@ -284,7 +284,9 @@ def test_silence_end_notifies_channels_of_the_silenced_incidents() -> None:
     assert notify_silence_end(row, scenario.now) == 1
     (delivery,) = Delivery.objects.all()
     assert (delivery.channel.name, delivery.kind) == ("ops", "silence-ends")
-    assert delivery.payload["subject"].startswith("SILENCE ENDS SOON default: 20 agents stranded (proxy-1)")
+    assert delivery.payload["subject"].startswith(
+        "SILENCE ENDS SOON default: 20 agents stranded because proxy-1 is not responding"
+    )
     assert IncidentEvent.objects.filter(kind="silence ends", text__endswith="new disks").exists()
     notify_silence_end(row, scenario.now)
     assert Delivery.objects.count() == 1

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleet.alerts.facts import AffectedGroup, SickInstance
+from fleet.alerts.facts import AffectedGroup, SickInstance, backend_cause_of
+from fleet.alerts.failure_clauses import FailureClause
 from fleet.alerts.findings import describe_affected_agents, evaluate_rules
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind
 from fleet.vocabulary.incidents import Cause, CauseKind, Severity
@@ -79,17 +80,64 @@ def test_instances_that_do_not_match_desired_policies_are_drift() -> None:
 
 def test_sentences_of_a_finding_match_its_counts() -> None:
     """Stranded agents and agents at risk, in the present and in the past tense."""
-    group = AffectedGroup(PROXY, stranded_count=60, at_risk_count=55, stranded_by_agent_set={"critical": 1})
-    finding = evaluate_rules(replace(healthy_facts(), affected_groups=(group,)), DEFAULT_RULES)[PROXY.key]
-    sentences = {signal.summary for signal in finding.signals}
-    assert sentences == {"60 agents stranded and 55 at risk.", "1 critical agent stranded."}
-    assert (finding.affected_count, finding.past_summary) == (115, "60 agents were stranded and 55 at risk.")
-    assert (
-        describe_affected_agents([AffectedGroup(PROXY, stranded_count=1)], past=True)
-        == "1 agent was stranded."
+    group = AffectedGroup(
+        PROXY, stranded_count=60, at_risk_count=55, stranded_by_agent_set={"critical": 1}, since=36_000.0
     )
-    assert describe_affected_agents([AffectedGroup(PROXY, at_risk_count=2)]) == "2 agents at risk."
-    assert describe_affected_agents([]) == ""
+    clause = FailureClause("proxy-1 is not responding", "proxy-1 was not responding")
+    facts = replace(healthy_facts(36_600.0), affected_groups=(group,), clauses={PROXY.key: clause})
+    finding = evaluate_rules(facts, DEFAULT_RULES)[PROXY.key]
+    sentences = {signal.summary for signal in finding.signals}
+    assert sentences == {
+        "60 agents stranded and 55 at risk since 10:00 UTC because proxy-1 is not responding.",
+        "1 critical agent stranded because proxy-1 is not responding.",
+    }
+    assert (finding.affected_count, finding.past_summary) == (
+        115,
+        "60 agents were stranded and 55 at risk because proxy-1 was not responding.",
+    )
+    (one,), two_at_risk = [AffectedGroup(PROXY, stranded_count=1)], [AffectedGroup(PROXY, at_risk_count=2)]
+    assert describe_affected_agents([one], None, 0.0, is_past=True) == "1 agent was stranded."
+    assert describe_affected_agents(two_at_risk, None, 0.0) == "2 agents at risk."
+    assert describe_affected_agents([], clause, 0.0) == ""
+
+
+def test_sentence_of_a_failing_instance_names_what_failed() -> None:
+    """Without affected agents its start follows; with some, all rules say the same."""
+    clause = FailureClause(
+        "proxy-1 is not responding", "proxy-1 was not responding", "proxy-1 has not responded since"
+    )
+    facts = replace(
+        healthy_facts(36_600.0),
+        sick_instances=(SickInstance(PROXY, "", 0),),
+        sick_since={PROXY.key: 36_000.0},
+        clauses={PROXY.key: clause},
+    )
+    finding = evaluate_rules(facts, DEFAULT_RULES)[PROXY.key]
+    assert [signal.summary for signal in finding.signals] == ["proxy-1 has not responded since 10:00 UTC."]
+    assert finding.past_summary == "proxy-1 was not responding."
+
+
+def test_sentence_of_an_unreachable_cluster_is_that_of_the_headline() -> None:
+    """With the time at which the first agent became unknown."""
+    facts = replace(healthy_facts(36_600.0), unreachable=True, unreachable_since=36_000.0)
+    (finding,) = evaluate_rules(facts, DEFAULT_RULES).values()
+    (signal,) = finding.signals
+    assert signal.summary == (
+        "Agent states are unknown since 10:00 UTC because no instance of the cluster responds."
+    )
+
+
+def test_sentence_of_the_backend_names_what_is_known() -> None:
+    """The auths, and since when they fail."""
+    clause = FailureClause("both auths lost their backend", "", "both auths lost their backend at")
+    facts = replace(
+        healthy_facts(36_600.0),
+        backend_down=True,
+        backend_down_since=36_000.0,
+        clauses={backend_cause_of("default").key: clause},
+    )
+    (finding,) = evaluate_rules(facts, DEFAULT_RULES).values()
+    assert [signal.summary for signal in finding.signals] == ["Both auths lost their backend at 10:00 UTC."]
 
 
 def test_finding_contains_when_its_cause_fell_sick() -> None:

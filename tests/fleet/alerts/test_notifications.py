@@ -43,7 +43,7 @@ def test_text_has_six_lines_and_three_links() -> None:
     assert "proxy=proxy-1" in lines[-2]
     assert "agent-0" in lines[5]
     assert "and 197 more" in lines[5]
-    assert lines[4] == "Recovery: not known yet."
+    assert lines[4] == "Recovery: The recovery time is not known."
 
 
 def test_every_line_of_the_text_has_a_label() -> None:
@@ -82,12 +82,12 @@ def test_text_counts_the_omitted_names_among_currently_affected_agents() -> None
 def test_recovery_is_a_sentence() -> None:
     """An automatic recovery with its time, or one that depends on its cause."""
     incident = _notifications()[0].incident
-    assert (
-        describe_recovery(replace(incident, recovers_at=1_790_000_600.0))
-        == "automatic by 2026-09-21 14:23:20 UTC"
-    )
-    assert describe_recovery(replace(incident, is_stuck=True)) == "not automatic, proxy-1 must recover"
-    assert describe_recovery(replace(incident, is_stuck=True, cause=NO_TUNNEL)) == "needs action"
+    now = 1_790_000_000.0
+    recovering = replace(incident, recovers_at=1_790_000_600.0)
+    assert describe_recovery(recovering, now) == "Automatic recovery by 14:24 UTC."
+    stuck = replace(incident, is_stuck=True)
+    assert describe_recovery(stuck, now) == "No automatic recovery: proxy-1 must recover first."
+    assert describe_recovery(replace(stuck, cause=NO_TUNNEL), now) == "No automatic recovery."
 
 
 def test_payload_is_json_with_a_key_per_notification() -> None:

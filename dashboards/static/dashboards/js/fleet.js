@@ -1,24 +1,19 @@
-/* Fleet now: live counts, status line and instances. */
+/* Fleet now: headline, live counts and instances. */
 
-import { HEADLINES, STATES } from "./fleet-state.js";
+import { STATES } from "./fleet-state.js";
+import { showHeadline } from "./headline.js";
 import { Live } from "./live.js";
-import { announce, CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, swap, throttled } from "./page.js";
-import { describeStatus } from "./status-line.js";
-import { Strandings } from "./stranding.js";
+import { CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, showFreshness, swap, throttled } from "./page.js";
 
 /** Interval of requests for the instances without a hint: their ages come from the server. */
 const INSTANCES_EVERY_MS = 10_000;
 /** Minimum time between two requests for the instances: the hints of one incident arrive in a burst. */
 const INSTANCES_AT_MOST_EVERY_MS = 1_000;
 
-/** Time until the causes arrive after a change of the counts: they come with the instances. */
-const CAUSE_COMES_WITHIN_MS = 2_500;
-const strandings = new Strandings({ settleMs: CAUSE_COMES_WITHIN_MS });
-
 const live = new Live({ ...document.body.dataset, cells: false });
 
 function paintCounts() {
-  const counts = live.state.counts;
+  const counts = live.counts;
   const retired = counts.retired ?? 0;
   const total = STATES.reduce((sum, slug) => sum + (counts[slug] ?? 0), 0) - retired;
   for (const slug of STATES) {
@@ -32,7 +27,6 @@ function paintCounts() {
   document.getElementById("total").textContent = formatCount(total);
   document.getElementById("total-retired").textContent = retired > 0 ? `, plus ${formatCount(retired)} retired` : "";
   paintShare(counts);
-  markTab(counts.stranded ?? 0);
 }
 
 /** Paint the bar of shares: every state with at least one agent stays visible. */
@@ -49,46 +43,6 @@ function readCounts() {
   const counts = {};
   for (const part of document.querySelectorAll("[data-share]")) counts[part.dataset.share] = Number(part.dataset.n);
   return counts;
-}
-
-/** Return the current causes, as rendered by the server: the same causes as in incidents. */
-function currentCauses() {
-  return [...document.querySelectorAll("#causes [data-cause]")].map((cause) => ({
-    key: cause.dataset.cause,
-    description: cause.textContent,
-    states: cause.dataset.states.split(" "),
-  }));
-}
-
-/** Paint the status line: the most urgent state, its number of agents, and the causes. */
-function paintStatusLine() {
-  const counts = live.state.counts;
-  const distrust = live.distrust;
-  const causes = currentCauses();
-  const { state, text } = describeStatus({
-    counts, causes, headlines: HEADLINES, hasData: live.ageMs !== null, isStale: distrust !== null,
-  });
-  if (distrust === null && live.state.ready) {
-    const strandingKeys = causes.filter(({ states }) => states.includes("stranded")).map(({ key }) => key);
-    const news = strandings.isNews(counts.stranded ?? 0, strandingKeys, performance.now());
-    if (news) interrupt(text);
-    else announce(text);
-  }
-  const age = live.ageMs;
-  const tail = age === null || distrust !== null ? "" : ` Last poll ${formatAge(age)} ago.`;
-  writeStatus(state, text, tail);
-}
-
-function writeStatus(shape, text, tail) {
-  const line = document.getElementById("status-line");
-  if (line.querySelector("svg") === null) {
-    line.innerHTML = '<span class="state"><svg class="shape" aria-hidden="true"><use/></svg> <span></span></span><span></span>';
-  }
-  const [verdict, rest] = line.children;
-  verdict.className = `state state-${shape}`;
-  verdict.querySelector("use").setAttribute("href", `#shape-${shape}`);
-  verdict.lastElementChild.textContent = text;
-  rest.textContent = tail;
 }
 
 /** Return the state of the live updates in words. An open link alone does not mean that new data arrives. */
@@ -156,7 +110,6 @@ async function fetchInstances() {
   swap(document.getElementById("instances"), fresh);
   adoptBeats();
   paintBeats();
-  paintStatusLine();
 }
 
 function requestInstances() {
@@ -166,7 +119,6 @@ function requestInstances() {
 
 const paint = throttled(() => {
   paintCounts();
-  paintStatusLine();
   paintFoot();
 }, 250);
 
@@ -174,7 +126,7 @@ live.state.counts = readCounts();
 paintCounts();
 adoptBeats();
 paintBeats();
-live.addEventListener("change", paint);
+live.addEventListener("headline", paint);
 live.addEventListener("change", requestInstances);
 live.addEventListener("instances", requestInstances);
 live.addEventListener("link", paintFoot);
@@ -182,8 +134,8 @@ setInterval(() => {
   if (document.hidden) return;
   paintBeats();
   paintFoot();
-  paintStatusLine();
   if (performance.now() - fetchedAt > INSTANCES_EVERY_MS) requestInstances();
 }, 500);
 showFreshness(live);
+showHeadline(live);
 live.start();

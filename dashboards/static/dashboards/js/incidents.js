@@ -1,7 +1,8 @@
 /* Incidents on every page: the badge in the navigation, and a toast when an incident opens or resolves. Pages with a
    live link get them at once ("refloat-incidents" on the window); the other pages poll. */
 
-import { interrupt } from "./page.js";
+import { label, STATES } from "./fleet-state.js";
+import { interrupt, markTab } from "./page.js";
 
 const EVERY_MS = 15_000;
 const STAYS_MS = 15_000;
@@ -22,6 +23,18 @@ function showBadge(open) {
   badge.hidden = critical + warning === 0;
   badge.dataset.severity = critical > 0 ? "critical" : "warning";
   badge.firstElementChild.textContent = String(critical + warning);
+}
+
+const headlineBadge = document.getElementById("headline-badge");
+
+/** Show symbol and number of the headline beside *Fleet now*, with its text. */
+function showHeadlineBadge({ tab_title, state, count, text }) {
+  if (headlineBadge === null) return;
+  headlineBadge.hidden = tab_title === "";
+  headlineBadge.className = `badge headline-badge state-${state}`;
+  headlineBadge.firstElementChild.textContent = tab_title;
+  headlineBadge.lastElementChild.textContent = ` ${count} ${label(STATES.indexOf(state))}`;
+  headlineBadge.title = text;
 }
 
 /** Time of the last toast by incident: the live link and polling must not both show one. */
@@ -76,8 +89,13 @@ async function ask() {
   try {
     const answer = await fetch(`${prefix}/incidents/badge.json`, { headers: { Accept: "application/json" } });
     if (!answer.ok || answer.redirected) return;
-    const { open, newest } = await answer.json();
+    const { open, newest, headline } = await answer.json();
     showBadge(open);
+    // A live page has a newer one.
+    if (headline && document.body.dataset.live === undefined) {
+      showHeadlineBadge(headline);
+      markTab(headline);
+    }
     tellNewest(newest);
   } catch {
     // The console is unreachable: other parts of the page show that.
@@ -99,6 +117,7 @@ window.addEventListener("refloat-incidents", (event) => {
   showBadge(event.detail.open);
   if (event.detail.text) showToast(event.detail);
 });
+window.addEventListener("refloat-headline", (event) => showHeadlineBadge(event.detail));
 offerChoice("toast-sound", "sound");
 offerChoice("toast-desktop", "desktop");
 if (badge !== null) {

@@ -17,13 +17,15 @@ const NOT_ALLOWED = 4403;
 
 /**
  * Events: "change" (detail.kind "snapshot", "delta", "stale" or "counts"; detail.changes of a delta),
- * "instances", "layout", "link".
+ * "headline", "instances", "layout", "link".
  */
 export class Live extends EventTarget {
   /** prefix: "" or "/c/<cluster>"; cells: whether the page shows individual agents, not only counts. */
   constructor({ prefix, cluster, cells }) {
     super();
     this.state = new FleetState();
+    /** The newest message `headline`, or null. Its counts belong to its text; those of `state` may be newer. */
+    this.headline = null;
     this.cells = cells;
     /** "connecting", "open", "waiting" (for the next attempt), "signed-out" or "not-allowed". */
     this.link = "connecting";
@@ -48,6 +50,11 @@ export class Live extends EventTarget {
     document.addEventListener("visibilitychange", () => this.wake());
     window.addEventListener("pageshow", (event) => event.persisted && this.wake());
     window.addEventListener("online", () => this.wake());
+  }
+
+  /** Number of agents by state, of the same round as the headline. */
+  get counts() {
+    return this.headline?.counts ?? this.state.counts;
   }
 
   /** Age of the data in ms, or null before the first data. */
@@ -129,10 +136,17 @@ export class Live extends EventTarget {
         this.emit("layout", { version: message.layout_version });
         this.resync();
         break;
+      case "headline": this.receiveHeadline(message); break;
       case "instances": this.emit("instances"); break;
       case "incidents": window.dispatchEvent(new CustomEvent("refloat-incidents", { detail: message })); break;
       default: // Messages of a newer server are ignored.
     }
+  }
+
+  receiveHeadline(message) {
+    this.headline = message;
+    this.emit("headline");
+    window.dispatchEvent(new CustomEvent("refloat-headline", { detail: message }));
   }
 
   receiveSnapshot(buffer) {
@@ -186,6 +200,8 @@ export class Live extends EventTarget {
       this.concludedAt = performance.now() - Math.max(0, serverNow - asOf);
     }
     this.state.counts = summary.counts;
+    const { headline, counts, as_of } = summary;
+    this.receiveHeadline({ ...headline, counts, as_of });
     this.emit("change", { kind: "counts" });
   }
 

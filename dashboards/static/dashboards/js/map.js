@@ -2,13 +2,13 @@
    Deltas only change bytes; one frame paints all deltas that arrived since the last one. */
 
 import { HEALTHY, STATES, label } from "./fleet-state.js";
+import { showHeadline } from "./headline.js";
 import { Live } from "./live.js";
 import { Panel, Tip, agentUrl } from "./map-inspect.js";
 import { arrange, groupByHome, step } from "./map-layout.js";
 import { Marks } from "./map-marks.js";
 import { Plot, strandedByBlock } from "./map-plot.js";
-import { announce, formatCount, interrupt, isDark, markTab, showFreshness, throttled } from "./page.js";
-import { Strandings } from "./stranding.js";
+import { announce, formatCount, isDark, showFreshness, throttled } from "./page.js";
 
 /** Minimum time between two frames. */
 const PAINT_EVERY_MS = 250;
@@ -27,9 +27,6 @@ const plot = new Plot(byId("plot"), figure);
 const marks = new Marks(byId("marks"), figure);
 const tip = new Tip(byId("tip"), prefix);
 const panel = new Panel(byId("panel"), byId("panel-body"), prefix, () => close());
-
-// The map has no causes: it announces only the beginning of a stranding.
-const strandings = new Strandings({ settleMs: 0 });
 
 let layout = null;
 let groups = [];
@@ -137,7 +134,7 @@ function paintOver() {
 }
 
 function paintLegend() {
-  const { counts } = live.state;
+  const { counts } = live;
   for (const chip of byId("legend").querySelectorAll("[data-state]")) {
     const slug = chip.dataset.state;
     const n = counts[slug] ?? 0;
@@ -146,11 +143,6 @@ function paintLegend() {
     chip.setAttribute("aria-pressed", String(filter.has(slug)));
   }
   byId("show-all").hidden = filter.size === 0;
-  markTab(counts.stranded ?? 0);
-  if (live.distrust !== null || !live.state.ready) return;
-  const text = `Agents: ${formatCount(counts.stranded ?? 0)} stranded, ${formatCount(counts.at_risk ?? 0)} at risk`;
-  if (strandings.isNews(counts.stranded ?? 0, [], performance.now())) interrupt(text);
-  else announce(text);
 }
 
 /* Legend */
@@ -301,6 +293,7 @@ live.addEventListener("change", (event) => {
   const touched = kind !== "delta" || changes.some(([agent]) => agent === chosen);
   if (touched && chosen !== null) panel.changed();
 });
+live.addEventListener("headline", requestPaint);
 document.addEventListener("themechange", redraw);
 
 let drawnWidth = map.clientWidth;
@@ -313,4 +306,5 @@ new ResizeObserver(() => {
 
 applyFilter();
 showFreshness(live, { paused: () => paused });
+showHeadline(live, { paused: () => paused });
 live.start();

@@ -170,12 +170,14 @@ function retryWords(live) {
   return ` Reconnecting in ${Math.max(1, Math.ceil((live.retryAt - performance.now()) / 1000))} s.`;
 }
 
-/** Title and icon of the tab: the number of stranded agents, and whether the data is too old. */
-const tab = { stranded: 0, stale: false };
+/** Title and icon of the tab: symbol and number of the headline, and whether the data is too old. */
+const tab = { title: "", state: "healthy", count: 0, stale: false };
+/** What `paintTab` writes before the title of the page. */
+const TAB_MARK = /^(\(\? old data\) |[✖▲?⊖◐][\d,]* )/;
 
-/** Show the number of stranded agents in the title and the icon of the tab. */
-export function markTab(stranded) {
-  tab.stranded = stranded;
+/** Show the headline in the title and the icon of the tab. */
+export function markTab({ tab_title, state, count }) {
+  Object.assign(tab, { title: tab_title, state, count });
   paintTab();
 }
 
@@ -188,17 +190,18 @@ function markStale(stale) {
 }
 
 function paintTab() {
-  const bare = document.title.replace(/^\((✖ [\d,]+|\? old data)\) /, "");
-  const marked = tab.stale ? "(? old data) " : tab.stranded > 0 ? `(✖ ${formatCount(tab.stranded)}) ` : "";
-  document.title = `${marked}${bare}`;
+  const mark = tab.stale ? "(? old data) " : tab.title && `${tab.title} `;
+  const title = `${mark}${document.title.replace(TAB_MARK, "")}`;
+  if (document.title !== title) document.title = title;
   const icon = document.getElementById("favicon");
   icon.dataset.calm ??= icon.getAttribute("href");
-  const href = tab.stale ? markedIcon("?", colour("unknown")) : tab.stranded > 0 ? strandedIcon(tab.stranded) : icon.dataset.calm;
+  const isMarked = ["stranded", "at_risk"].includes(tab.state) && tab.count > 0;
+  const href = tab.stale ? markedIcon("?", colour("unknown")) : isMarked ? countIcon(tab) : icon.dataset.calm;
   if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
 }
 
-function strandedIcon(stranded) {
-  return markedIcon(stranded > 99 ? "99+" : String(stranded), colour("stranded"));
+function countIcon({ count, state }) {
+  return markedIcon(count > 99 ? "99+" : String(count), colour(state));
 }
 
 function markedIcon(words, colour) {

@@ -1,0 +1,82 @@
+/* The headline on pages: the text, counts and title of one round, as the server made them (docs/reference/headline.md).
+   Pages only paint them. While the data is not current, the page says so itself. */
+
+import { announce, formatAge, interrupt, markTab } from "./page.js";
+import { Strandings } from "./stranding.js";
+
+/** Maximum time from the first stranded agent to its cause: a round may find the agent before the cause. */
+const CAUSE_COMES_WITHIN_MS = 2_500;
+
+/** Maximum number of linked incidents. */
+const MAX_INCIDENTS = 3;
+
+/** What a page says while its data is not current, before the last known text. */
+const OUTDATED = {
+  link: "Out of date, because the console does not respond. Last known:",
+  pollers: "Out of date, because polling has stopped. Last known:",
+};
+
+function link(href, text) {
+  const element = document.createElement("a");
+  element.href = href;
+  element.textContent = text;
+  return element;
+}
+
+/** Paint the actions that the user may take, and the incidents. */
+function paintActions(place, { actions, preventions, incidents }, permissions) {
+  const prefix = document.body.dataset.prefix;
+  const isAllowed = ({ permission }) => permissions.includes(permission);
+  const parts = actions.filter(isAllowed).map(({ path, label }) => link(path, label));
+  parts.push(...incidents.slice(0, MAX_INCIDENTS).map((number) => link(`${prefix}/incidents/${number}/`, `Open incident ${number}`)));
+  for (const { path, label } of preventions.filter(isAllowed)) {
+    const prevention = document.createElement("span");
+    prevention.className = "headline-prevention";
+    prevention.append("To prevent the next failure: ", link(path, label));
+    parts.push(prevention);
+  }
+  // Equal links stay: a click or the focus on one of them must not get lost.
+  const fresh = document.createElement("p");
+  fresh.append(...parts);
+  if (fresh.innerHTML !== place.innerHTML) place.replaceChildren(...fresh.childNodes);
+}
+
+/** Announce the headline to screen readers; a new stranding interrupts them. */
+function tell({ headline, distrust }, strandings) {
+  if (headline === null || distrust !== null || document.hidden) return;
+  const strandingKeys = headline.causes.filter((cause) => cause.counts.stranded > 0).map(({ key }) => key);
+  if (strandings.isNews(headline.counts.stranded ?? 0, strandingKeys, performance.now())) interrupt(headline.text);
+  else announce(headline.text);
+}
+
+/** Show the headline of a live page: now, and whenever it changes or its data is no longer current. */
+export function showHeadline(live, { paused = () => false } = {}) {
+  const strandings = new Strandings({ settleMs: CAUSE_COMES_WITHIN_MS });
+  const box = document.getElementById("headline");
+  const [text, age, actions] = ["text", "age", "actions"].map((part) => document.getElementById(`headline-${part}`));
+  const permissions = box.dataset.permissions.split(" ");
+  const rendered = { state: box.className.match(/state-(\S+)/)[1], text: text.textContent };
+  const paint = () => {
+    tell(live, strandings);
+    if (document.hidden || paused()) return;
+    const { distrust } = live;
+    const message = live.headline ?? rendered;
+    // The server says itself that polling has stopped.
+    const isOutdated = distrust !== null && !(distrust === "pollers" && live.headline?.state === "unknown");
+    const shown = isOutdated ? `${OUTDATED[distrust]} ${message.text}` : message.text;
+    const state = isOutdated ? "unknown" : message.state;
+    if (text.textContent !== shown) text.textContent = shown;
+    box.className = `headline state-${state}`;
+    box.querySelector("use").setAttribute("href", `#shape-${state}`);
+    age.textContent = distrust !== null || live.ageMs === null ? "" : `Last poll ${formatAge(live.ageMs)} ago.`;
+    if (live.headline === null) return;
+    box.dataset.asOf = live.headline.as_of ?? "";
+    paintActions(actions, live.headline, permissions);
+    markTab(live.headline);
+  };
+  live.addEventListener("headline", paint);
+  live.addEventListener("link", paint);
+  document.addEventListener("visibilitychange", paint);
+  setInterval(paint, 500);
+  paint();
+}

@@ -1,0 +1,289 @@
+"""The headline of a fleet: how many agents are cut off, why, since when, when they recover, and what helps now. Pure.
+
+Pages, API, CLI, tab titles and live updates show this one text. docs/reference/headline.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fleet.alerts.causes import HEADLINE_STATES, ActiveCause, AgentGroup, find_causes, merge_groups
+from fleet.alerts.headline_actions import BLIND_ACTIONS, HeadlineAction, select_actions, select_preventions
+from fleet.alerts.headline_words import (
+    AffectedCounts,
+    describe_counts,
+    describe_recovery,
+    format_agents,
+    format_since,
+)
+from fleet.monitoring.classify import count_states, prepare_frame
+from fleet.monitoring.views import FleetTable, StreamHeader
+from fleet.vocabulary.verdicts import AFFECTED_STATES, State
+
+#: Maximum number of causes that the sentence names after the first one.
+_MAX_OTHER_CAUSES = 2
+_NO_DATA = "No data yet: Refloat has not completed a poll of the fleet."
+_NONE_STRANDED = "No stranded agents."
+#: States of agents that do not show whether the state of the fleet is known.
+_UNCOUNTED_STATES = (State.UNKNOWN, State.RETIRED, State.NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIncident:
+    """An open incident: number in URLs, and key of the cause."""
+
+    number: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlineCause:
+    """One cause that a headline names."""
+
+    #: Key of the cause: `auth/<id>`.
+    key: str
+    name: str
+    #: What failed, as a clause: `auth-1 lost its backend`.
+    description: str
+    #: Start of the failure, seconds since the epoch; None if not known.
+    since: float | None
+    #: Number of its agents by state; only states of harmed agents that have some.
+    counts: Mapping[State, int]
+    #: Number of its open incident; None without one.
+    incident: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The state of a fleet in one round. Times are seconds since the epoch."""
+
+    #: The most urgent state of agents: symbol and colours.
+    state: State
+    #: Number of agents in this state; 0 if no agent is harmed.
+    count: int
+    #: How many agents, since when and why; whether they recover; other causes. One sentence each, or empty.
+    summary: str
+    recovery: str
+    also: str
+    #: Since when agents are in this state; without such agents, start of the first cause; None if not known.
+    since: float | None
+    #: When the agents of the first cause have recovered automatically; None if they do not, or it is not known.
+    recovers_at: float | None
+    #: Causes, the one with the most agents first.
+    causes: tuple[HeadlineCause, ...]
+    #: What helps the agents that are affected now.
+    actions: tuple[HeadlineAction, ...]
+    #: What only prevents the next failure, because agents notice it when they connect.
+    preventions: tuple[HeadlineAction, ...]
+    #: Round: epoch and place in the event stream, end of the round, and number of agents by state; every state.
+    epoch: str
+    seq: int
+    as_of: float | None
+    is_stale: bool
+    counts: Mapping[State, int]
+
+    @property
+    def text(self) -> str:
+        """Return the whole text."""
+        return " ".join(sentence for sentence in (self.summary, self.recovery, self.also) if sentence)
+
+    @property
+    def tab_title(self) -> str:
+        """Return the beginning of the title of a tab: symbol and number, `✖67`; empty if all is well."""
+        count = f"{self.count:,}" if self.count else ""
+        return f"{self.state.look.glyph}{count}" if self.state.look.glyph else ""
+
+    @property
+    def incidents(self) -> tuple[int, ...]:
+        """Return the numbers of the open incidents of the causes, in their order."""
+        return tuple(cause.incident for cause in self.causes if cause.incident is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """What a headline says."""
+
+    state: State
+    summary: str
+    recovery: str = ""
+    also: str = ""
+    since: float | None = None
+    recovers_at: float | None = None
+    causes: tuple[ActiveCause, ...] = ()
+    actions: tuple[HeadlineAction, ...] = ()
+    preventions: tuple[HeadlineAction, ...] = ()
+
+
+def describe_fleet(table: FleetTable, incidents: Iterable[OpenIncident], now: float) -> Headline:
+    """Return the headline of a fleet. `now` only decides which times have a date."""
+    counts = count_states(table.verdicts["state"])
+    return _headline_of(_tell(table, counts, now), table, counts, incidents)
+
+
+def describe_stale_fleet(header: StreamHeader, now: float) -> Headline:
+    """Return the headline of a fleet whose data is too old, without its table."""
+    return _headline_of(_tell_without_polls(header.as_of, now), header, header.counts, ())
+
+
+def _headline_of(
+    story: _Story,
+    position: FleetTable | StreamHeader,
+    counts: Mapping[State, int],
+    incidents: Iterable[OpenIncident],
+) -> Headline:
+    number_by_key = {incident.key: incident.number for incident in incidents}
+    return Headline(
+        state=story.state,
+        count=counts[story.state] if story.state in HEADLINE_STATES else 0,
+        summary=story.summary,
+        recovery=story.recovery,
+        also=story.also,
+        since=story.since,
+        recovers_at=story.recovers_at,
+        causes=tuple(
+            HeadlineCause(
+                key=cause.key,
+                name=cause.cause.name,
+                description=cause.clause.present,
+                since=cause.since,
+                counts={state: group.count for state, group in cause.groups.items()},
+                incident=number_by_key.get(cause.key),
+            )
+            for cause in story.causes
+        ),
+        actions=story.actions,
+        preventions=story.preventions,
+        epoch=position.epoch,
+        seq=position.seq,
+        as_of=position.as_of,
+        is_stale=position.stale,
+        counts=counts,
+    )
+
+
+def find_actions(table: FleetTable, cause_key: str) -> tuple[HeadlineAction, ...]:
+    """Return what helps the agents that the cause with this key affects now; nothing for an inhibited cause."""
+    for cause in find_causes(table):
+        if cause.key == cause_key:
+            worst = next((state for state in HEADLINE_STATES if cause.count(state)), State.HEALTHY)
+            return select_actions(table, cause, _recovery_group_of(cause, worst))
+    return ()
+
+
+def _tell_without_polls(as_of: float | None, now: float) -> _Story:
+    """Return what a headline says without current data; `as_of`: when the newest round was concluded."""
+    if as_of is None:
+        return _Story(State.UNKNOWN, _NO_DATA, actions=BLIND_ACTIONS)
+    summary = f"Agent states are unknown since {format_since(as_of, now)} because polling has stopped."
+    return _Story(State.UNKNOWN, summary, since=as_of, actions=BLIND_ACTIONS)
+
+
+def _tell(table: FleetTable, counts: Mapping[State, int], now: float) -> _Story:
+    if table.as_of is None or table.stale:
+        return _tell_without_polls(table.as_of, now)
+    causes = find_causes(table)
+    worst = next((state for state in HEADLINE_STATES if counts[state]), None)
+    if worst is None:
+        return _tell_without_agents(causes, now)
+    causes = tuple(sorted(causes, key=lambda cause: [-cause.count(state) for state in HEADLINE_STATES]))
+    first = causes[0] if causes and causes[0].count(worst) else None
+    since = _find_since(table, worst)
+    recovery_group = _recovery_group_of(first, worst)
+    is_blind = worst is State.UNKNOWN and prepare_frame(table.fleet, table.as_of).blind
+    return _Story(
+        worst,
+        _summarize(worst, counts, first, since, now, is_blind=is_blind),
+        _describe_recovery_of(first, recovery_group, now),
+        _describe_others(causes if first is None else causes[1:], now),
+        since,
+        recovery_group.recovers_at if recovery_group is not None and not recovery_group.stuck_count else None,
+        causes,
+        BLIND_ACTIONS if is_blind else select_actions(table, first, recovery_group),
+        select_preventions(table, first),
+    )
+
+
+def _tell_without_agents(causes: tuple[ActiveCause, ...], now: float) -> _Story:
+    if not causes:
+        return _Story(State.HEALTHY, _NONE_STRANDED)
+    first, *others = causes
+    summary = f"No stranded agents, but {first.clause.describe(first.since, now)}."
+    return _Story(
+        State.AT_RISK, summary, also=_describe_others(others, now), since=first.since, causes=causes
+    )
+
+
+def _find_since(table: FleetTable, state: State) -> float | None:
+    """Return when the first of the agents in a state entered it."""
+    times = table.verdicts["since"][table.verdicts["state"] == state]
+    known_times = times[times > 0]
+    return float(known_times.min()) if len(known_times) else None
+
+
+def _summarize(
+    worst: State,
+    counts: Mapping[State, int],
+    first: ActiveCause | None,
+    since: float | None,
+    now: float,
+    *,
+    is_blind: bool,
+) -> str:
+    """Return the first sentence: how many agents, since when, and why."""
+    when = "" if since is None else f" since {format_since(since, now)}"
+    because = "" if first is None else f" because {first.clause.present}"
+    if worst in AFFECTED_STATES:
+        affected = AffectedCounts(*(counts[state] for state in AFFECTED_STATES))
+        lead = (
+            describe_counts(affected)
+            if affected.stranded
+            else f"No stranded agents, but {describe_counts(affected)}"
+        )
+        if first is not None and first.affected_counts.total < affected.total:
+            because = f", {first.affected_counts.total:,} of them{because}"
+        return f"{lead}{when}{because}."
+    if worst is State.UNKNOWN:
+        if is_blind:
+            because = " because Refloat's own pollers missed polls or failed their self-test"
+        if not any(count for state, count in counts.items() if state not in _UNCOUNTED_STATES):
+            return f"Agent states are unknown{when}{because}."
+        return f"{format_agents(counts[worst])} unknown{when}{because}. No other agents are stranded."
+    return f"No stranded agents, but {format_agents(counts[worst])} {worst.label}{when}{because}."
+
+
+def _recovery_group_of(cause: ActiveCause | None, worst: State) -> AgentGroup | None:
+    """Return the agents whose recovery is predicted: all affected ones, or those in the worst state."""
+    if cause is None or worst in (State.UNKNOWN, State.OFFLINE):
+        return None
+    states = AFFECTED_STATES if worst in AFFECTED_STATES else (worst,)
+    return merge_groups([cause.groups[state] for state in states if state in cause.groups])
+
+
+def _describe_recovery_of(cause: ActiveCause | None, group: AgentGroup | None, now: float) -> str:
+    if cause is None or group is None:
+        return ""
+    is_unpredicted = group.automatic_count + group.stuck_count < group.count
+    recovers_at = None if is_unpredicted else group.recovers_at
+    recovery = describe_recovery(cause.cause, recovers_at, now, is_stuck=bool(group.stuck_count))
+    has_deadline = (
+        cause.count(State.AT_RISK) and not cause.count(State.STRANDED) and group.strands_at is not None
+    )
+    if not has_deadline or group.strands_at is None:
+        return recovery
+    return f"The first become stranded at {format_since(group.strands_at, now)}. {recovery}"
+
+
+def _describe_others(causes: Sequence[ActiveCause], now: float) -> str:
+    clauses = [_describe_other(cause, now) for cause in causes[:_MAX_OTHER_CAUSES]]
+    more_count = len(causes) - len(clauses)
+    if more_count:
+        clauses.append("1 more cause" if more_count == 1 else f"{more_count} more causes")
+    return f"Also: {'; '.join(clauses)}." if clauses else ""
+
+
+def _describe_other(cause: ActiveCause, now: float) -> str:
+    affected = describe_counts(cause.affected_counts)
+    if affected:
+        return f"{affected} because {cause.clause.present}"
+    return cause.clause.describe(cause.since, now)

@@ -1,0 +1,162 @@
+"""Actions that help the agents that a cause affects now, and those that only prevent the next failure. Pure.
+
+docs/explanation/recovery.md has the mechanisms; docs/reference/headline.md, "Actions", has the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.alerts.causes import ActiveCause, AgentGroup
+from fleet.alerts.facts import cause_codes_of
+from fleet.alerts.failure_clauses import has_lost_backend
+from fleet.alerts.rules import RuleKind
+from fleet.monitoring.columns import HEALTH_CHECK
+from fleet.monitoring.evidence import ReconnectMode
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.campaigns import ConnectionKind
+from fleet.vocabulary.incidents import Cause, CauseKind
+from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.verdicts import AFFECTED_STATES, State
+
+#: Permissions that actions need (fleet.models.access.Permission).
+VIEW, ACT, CONFIGURE = "view_fleet", "act_on_fleet", "change_config"
+
+Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlineAction:
+    """An action that a headline offers."""
+
+    #: Verb and noun: `Move agents off auth-1`.
+    label: str
+    #: Path of its page below the prefix of the cluster.
+    path: str
+    #: Codename of the permission that the page needs.
+    permission: str = VIEW
+
+
+def _repair(subject: str, kind: RuleKind) -> HeadlineAction:
+    return HeadlineAction(f"Repair {subject}", _runbook_path(kind))
+
+
+def _runbook_path(kind: RuleKind) -> str:
+    return f"/alerts/runbooks/{kind.value}/"
+
+
+#: Refloat cannot see the fleet.
+BLIND_ACTIONS = (HeadlineAction("Check the pollers of Refloat", _runbook_path(RuleKind.BLIND)),)
+_RECONNECT_MODE = HeadlineAction("Switch agents to reconnect mode", "/policies/", CONFIGURE)
+
+
+def select_actions(
+    table: FleetTable, cause: ActiveCause | None, recovery_group: AgentGroup | None
+) -> tuple[HeadlineAction, ...]:
+    """Return what helps the agents of a cause now; nothing if all of them recover automatically.
+
+    `recovery_group`: those of them whose recovery is predicted.
+    """
+    if cause is None:
+        return ()
+    if recovery_group is not None and recovery_group.automatic_count == recovery_group.count:
+        return ()
+    affected = _affected_agents_of(table, cause)
+    match cause.cause.kind:
+        case CauseKind.CLUSTER:
+            return (
+                HeadlineAction(
+                    "Check the network between Refloat and the cluster", _runbook_path(RuleKind.UNREACHABLE)
+                ),
+            )
+        case CauseKind.BACKEND:
+            auths = [view for view in table.instances.values() if _is_registered_auth(view)]
+            return (
+                _repair("the auth backend" if has_lost_backend(auths) else "the auths", RuleKind.BACKEND),
+            )
+        case CauseKind.AUTH if can_move_off_auth(table, cause.cause, affected):
+            return (move_off_auth(cause.cause.name),)
+        case CauseKind.PROXY if can_move_off_proxy(table, cause.cause):
+            return (move_off_proxy(cause.cause.name),)
+        case CauseKind.AGENTS:
+            query = urlencode([("state", state.slug) for state in AFFECTED_STATES if cause.count(state)])
+            return (HeadlineAction("View the affected agents", f"/agents/?{query}"),) if query else ()
+        case _:
+            kind = RuleKind.STRANDED if cause.count(State.STRANDED) else RuleKind.INSTANCE
+            return (_repair(cause.cause.name, kind),)
+
+
+def select_preventions(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineAction, ...]:
+    """Return what prevents that the next failure of this kind affects agents.
+
+    Agents read the policy of their auth connection when they connect, so it does not help those that are stuck now.
+    """
+    if cause is None or cause.cause.kind is not CauseKind.AUTH:
+        return ()
+    affected = _affected_agents_of(table, cause)
+    modes, flags = table.heartbeats["mode"][affected], table.heartbeats["flags"][affected]
+    keeps_connection = (modes == ReconnectMode.PICK_FIRST) | (
+        (modes == ReconnectMode.RECONNECT) & ((flags & HEALTH_CHECK) == 0)
+    )
+    return (_RECONNECT_MODE,) if keeps_connection.any() else ()
+
+
+def move_off_auth(name: str) -> HeadlineAction:
+    """Return the campaign that moves the auth connections of agents to another auth."""
+    query = urlencode({"connection": ConnectionKind.AUTH.value, "auth": name})
+    return HeadlineAction(f"Move agents off {name}", f"/reconnect/?{query}", ACT)
+
+
+def move_off_proxy(name: str) -> HeadlineAction:
+    """Return the campaign that moves the tunnels of agents to another proxy."""
+    return HeadlineAction(f"Move agents off {name}", f"/reconnect/?{urlencode({'proxy': name})}", ACT)
+
+
+def can_move_off_auth(table: FleetTable, cause: Cause, agents: Indices) -> bool:
+    """Return whether a campaign can move any of these agents: another auth is OK, and a tunnel carries the advice."""
+    return has_other_auth(table, cause) and has_reachable_tunnel(table, agents)
+
+
+def has_other_auth(table: FleetTable, cause: Cause) -> bool:
+    """Return whether an auth other than the cause is OK."""
+    return any(
+        _is_registered_auth(view) and view.facts.id != cause.id and view.state is InstanceState.OK
+        for view in table.instances.values()
+    )
+
+
+def can_move_off_proxy(table: FleetTable, cause: Cause) -> bool:
+    """Return whether agents can leave a proxy: another proxy is OK, and this one responds, because it advises them."""
+    proxies = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
+    is_reachable = any(
+        view.facts.id == cause.id and view.state not in CUT_OFF_STATES and view.agent_count
+        for view in proxies
+    )
+    return is_reachable and any(
+        view.facts.id != cause.id and view.state is InstanceState.OK for view in proxies
+    )
+
+
+def has_reachable_tunnel(table: FleetTable, agents: Indices) -> bool:
+    """Return whether any of these agents has a tunnel to a proxy that responds and is registered."""
+    proxies = [
+        index
+        for index, view in table.instances.items()
+        if view.facts.kind is InstanceKind.PROXY and view.state not in CUT_OFF_STATES
+    ]
+    reachable = table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]
+    return bool(np.isin(agents, reachable).any())
+
+
+def _affected_agents_of(table: FleetTable, cause: ActiveCause) -> Indices:
+    """Return the indices of the agents that the cause strands or puts at risk."""
+    affected = np.flatnonzero(np.isin(table.verdicts["state"], AFFECTED_STATES))
+    return affected[np.isin(cause_codes_of(table.verdicts, affected), list(cause.codes))]
+
+
+def _is_registered_auth(view: InstanceView) -> bool:
+    return view.facts.kind is InstanceKind.AUTH and view.state is not InstanceState.GONE

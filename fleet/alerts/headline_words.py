@@ -1,0 +1,89 @@
+"""Words that headlines, incidents and notifications share: numbers of agents, times, predicted recovery. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fleet.vocabulary.incidents import Cause, CauseKind
+
+#: Sentences about the recovery of the affected agents.
+NO_RECOVERY = "No automatic recovery."
+UNKNOWN_RECOVERY = "The recovery time is not known."
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedCounts:
+    """Number of agents that a failure strands, and that it puts at risk."""
+
+    stranded: int = 0
+    at_risk: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return the number of affected agents."""
+        return self.stranded + self.at_risk
+
+
+def format_since(at: float, now: float) -> str:
+    """Return a start to the minute, `10:14 UTC`; with its date if that is not today's."""
+    return _format_minute(datetime.fromtimestamp(at, UTC), now)
+
+
+def format_by(at: float, now: float) -> str:
+    """Return a latest time as the first full minute after it, `10:31 UTC`; with its date if that is not today's."""
+    return _format_minute(datetime.fromtimestamp(math.ceil(at / 60) * 60, UTC), now)
+
+
+def find_next_midnight(now: float) -> float:
+    """Return when today ends in UTC: from then on, texts have the date of today's times."""
+    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (today + timedelta(days=1)).timestamp()
+
+
+def _format_minute(moment: datetime, now: float) -> str:
+    is_today = moment.date() == datetime.fromtimestamp(now, UTC).date()
+    return f"{moment:%H:%M} UTC" if is_today else f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def format_agents(count: int) -> str:
+    """Return a number of agents: `1,200 agents`."""
+    return f"{count:,} agent{'' if count == 1 else 's'}"
+
+
+def describe_counts(counts: AffectedCounts, *, agent_set: str = "", is_past: bool = False) -> str:
+    """Return `12 agents stranded and 55 at risk`; `agent_set`: only agents of that set are counted."""
+    parts: list[str] = []
+    for state_text, count in (("stranded", counts.stranded), ("at risk", counts.at_risk)):
+        if not count:
+            continue
+        if parts:
+            parts.append(f"{count:,} {state_text}")
+            continue
+        agents = format_agents(count).replace(" ", f" {agent_set} ", 1) if agent_set else format_agents(count)
+        verb = ("was " if count == 1 else "were ") if is_past else ""
+        parts.append(f"{agents} {verb}{state_text}")
+    return " and ".join(parts)
+
+
+def describe_recovery(cause: Cause, recovers_at: float | None, now: float, *, is_stuck: bool) -> str:
+    """Return whether the agents of a cause recover automatically, and by when, as one sentence.
+
+    `is_stuck`: some of them recover only after the cause; `recovers_at`: when the last of the others has recovered.
+    """
+    by = "" if recovers_at is None else format_by(recovers_at, now)
+    name = _name_in_sentence(cause)
+    if not is_stuck:
+        return f"Automatic recovery by {by}." if by else UNKNOWN_RECOVERY
+    if by:
+        return f"Some agents recover automatically by {by}, the others only after {name or 'the cause'}."
+    # A campaign may move the agents of an auth: the actions beside the sentence say what helps.
+    must_recover = name and cause.kind is not CauseKind.AUTH
+    return f"No automatic recovery: {name} must recover first." if must_recover else NO_RECOVERY
+
+
+def _name_in_sentence(cause: Cause) -> str:
+    if cause.kind is CauseKind.BACKEND:
+        return "the auth backend"
+    return "" if cause.kind in (CauseKind.AGENTS, CauseKind.FLEET) else cause.name
