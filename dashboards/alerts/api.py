@@ -17,6 +17,7 @@ from dashboards.alerts.incident_figures import list_pairs
 from dashboards.alerts.presenters import (
     IncidentView,
     find_common_attributes,
+    find_describer,
     next_notification_of,
     present_incident,
     read_active_silences,
@@ -460,12 +461,13 @@ def _row_id_or_zero(number: int) -> int:
 
 def _present_incidents(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentView]:
     rules, tree = store.read_rules(cluster), store.read_routes(cluster)
-    active_silences = read_active_silences(cluster, now)
+    active_silences, describer = read_active_silences(cluster, now), find_describer(cluster, now)
     return [
         present_incident(
             row,
             now,
             active_silences=active_silences,
+            describer=describer,
             next_notification=next_notification_of(row, rules, now, tree, active_silences),
         )
         for row in rows

@@ -18,9 +18,11 @@ from django.db.models import Q
 
 from dashboards.changes.audit_text import FLEET_ACTION_SUBJECTS, describe_action
 from dashboards.fleet import agent_query
+from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store
-from fleet.alerts.headline_actions import has_other_auth, has_reachable_tunnel
+from fleet.alerts.headline import IncidentDescriber
+from fleet.alerts.headline_actions import VIEW, HeadlineAction, has_other_auth, has_reachable_tunnel
 from fleet.alerts.lifecycle import EvaluationContext, plan_notification
 from fleet.alerts.notifications import (
     agents_path,
@@ -40,6 +42,7 @@ from fleet.models.moments import to_moment
 from fleet.models.networking import NetworkingRevision
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.evidence import ReconnectMode
+from fleet.monitoring.state import StateError
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary import incidents as incident_values
@@ -92,6 +95,9 @@ class IncidentView:
     inhibition_text: str
     #: Recovery as text; empty if no agents are affected.
     recovery_text: str
+    #: Actions that help the affected agents now, and those that only prevent the next failure.
+    actions: tuple[HeadlineAction, ...]
+    preventions: tuple[HeadlineAction, ...]
     #: Points of the trend line for an SVG polyline.
     trend_points: str
     agents_url: str
@@ -117,6 +123,11 @@ class IncidentView:
     def tone(self) -> str:
         """CSS class of its colours, after `incident-`: its severity, or `resolved`, because red is for what lasts."""
         return IncidentState.RESOLVED.value if self.is_resolved else self.severity
+
+    @property
+    def repairs(self) -> list[HeadlineAction]:
+        """The actions that are no campaign: the page has its own button for a campaign."""
+        return [action for action in self.actions if action.permission == VIEW]
 
     @property
     def recovers_at(self) -> datetime | None:
@@ -145,6 +156,15 @@ def with_silence(row: Incident, active_silences: Sequence[Silence]) -> incident_
     )
 
 
+def find_describer(cluster: str, now: float) -> IncidentDescriber | None:
+    """Return what describes incidents as of the newest round; None while the record cannot be read."""
+    try:
+        table = record_reader.reader().table(cluster, now)
+    except StateError:
+        return None
+    return IncidentDescriber(table, now)
+
+
 def present_incident(
     row: Incident,
     now: float,
@@ -153,19 +173,24 @@ def present_incident(
     *,
     active_silences: Sequence[Silence],
     next_notification: Mapping[str, Any] | None = None,
+    describer: IncidentDescriber | None = None,
 ) -> IncidentView:
     """Present one incident.
 
-    `cause_names`: by key, for inhibition; `active_silences`: result of `read_active_silences`.
+    `cause_names`: by key, for inhibition; `active_silences`: result of `read_active_silences`; `describer`: of the
+    newest round, whose agents an open incident shows; None: those of the last evaluation.
     """
     incident = with_silence(row, active_silences)
+    headline = describer.describe(incident.cause) if describer is not None and incident.is_open else None
+    if headline is not None:
+        incident = replace(incident, affected_count=headline.affected_count)
     cause, duration = incident.cause, incident.duration_seconds(now)
     is_resolved = incident.state is IncidentState.RESOLVED
     return IncidentView(
         incident=incident,
         number=row.pk,
         severity=incident.severity.slug,
-        summary=headline_of(incident),
+        summary=headline_of(incident) if headline is None else headline.summary.removesuffix("."),
         cause_kind=cause.kind.value,
         cause=cause.name,
         agent_names=list(incident.agent_names),
@@ -177,13 +202,19 @@ def present_incident(
         acknowledged_by=row.acknowledged_by,
         inhibition_text=_describe_inhibition(incident.inhibited_by, cause_names or {}),
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
-        recovery_text=describe_recovery(incident, now)
-        if incident.affected_count and cause.kind is not CauseKind.FLEET
-        else "",
+        recovery_text=headline.recovery if headline is not None else _describe_recovery_of(incident, now),
+        actions=() if headline is None else headline.actions,
+        preventions=() if headline is None else headline.preventions,
         trend_points=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
         agents_url=f"{url_prefix}{agents_path(cause)}",
         next_notification=next_notification,
     )
+
+
+def _describe_recovery_of(incident: incident_values.Incident, now: float) -> str:
+    """Return the recovery as of the last evaluation; an incident of the whole fleet has no single cause, so none."""
+    has_cause = incident.cause.kind is not CauseKind.FLEET
+    return describe_recovery(incident, now) if incident.affected_count and has_cause else ""
 
 
 def _describe_inhibition(key: str, cause_names: Mapping[str, str]) -> str:

@@ -24,11 +24,10 @@ from fleet.alerts.facts import (
     Mask,
     facts_of_table,
     make_blind_facts,
-    match_names,
 )
 from fleet.alerts.headline import find_actions
 from fleet.alerts.lifecycle import EvaluationContext, with_notification
-from fleet.alerts.matchers import Matcher, are_agent_matchers
+from fleet.alerts.matchers import Matcher, are_agent_matchers, match_names
 from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule

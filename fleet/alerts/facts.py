@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import cast
 
 import numpy as np
@@ -224,22 +223,6 @@ def _find_unknown_since(verdicts: npt.NDArray[np.void]) -> float | None:
     times = verdicts["since"][verdicts["state"] == State.UNKNOWN]
     known_times = times[times > 0]
     return float(known_times.min()) if len(known_times) else None
-
-
-def match_names(names: Sequence[str], patterns: Iterable[str]) -> Mask:
-    """Return the mask of names that match any of the patterns: exact, or with `*`, `?` and `[...]`."""
-    mask = np.zeros(len(names), np.bool_)
-    exact, globs = set(), []
-    for pattern in patterns:
-        if any(mark in pattern for mark in "*?["):
-            globs.append(pattern)
-        else:
-            exact.add(pattern)
-    if exact or globs:
-        for index, name in enumerate(names):
-            if name in exact or any(fnmatchcase(name, glob) for glob in globs):
-                mask[index] = True
-    return mask
 
 
 def cause_of_instance(view: InstanceView) -> Cause:

@@ -6,6 +6,7 @@ docs/reference/alerts.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from fleet.alerts.facts import (
     AffectedGroup,
@@ -39,10 +40,9 @@ def evaluate_rules(facts: ClusterFacts, rules: Iterable[Rule]) -> dict[str, Find
             causes.setdefault(cause.key, cause)
             signals_by_key.setdefault(cause.key, []).append(signal)
     _fold_joint_causes(facts, signals_by_key, causes, {rule.name: rule for rule in rules})
-    groups_by_key = {group.cause.key: group for group in facts.affected_groups}
     sick_instance_by_key = {sick_instance.cause.key: sick_instance for sick_instance in facts.sick_instances}
     return {
-        key: _finding_of(key, causes[key], signals, facts, groups_by_key, sick_instance_by_key.get(key))
+        key: _finding_of(causes[key], signals, facts, sick_instance_by_key.get(key))
         for key, signals in signals_by_key.items()
     }
 
@@ -215,40 +215,66 @@ def _joint_signal_of(
     return _make_signal(rule, count, sentence)
 
 
-def _finding_of(
-    key: str,
-    cause: Cause,
-    signals: Sequence[RuleSignal],
-    facts: ClusterFacts,
-    groups_by_key: Mapping[str, AffectedGroup],
-    sick_instance: SickInstance | None,
-) -> Finding:
-    member_keys = facts.members_by_cause.get(cause, (key,))
-    groups = [groups_by_key[member_key] for member_key in member_keys if member_key in groups_by_key]
+@dataclass(frozen=True, slots=True)
+class CauseSummary:
+    """The agents that one cause affects, counted and described."""
+
+    #: The agents by failing instance.
+    groups: tuple[AffectedGroup, ...]
+    affected_count: int
+    #: The agents as a sentence; empty without affected agents.
+    summary: str
+    #: The agents, or else the failure, as a sentence in the past tense; empty without either.
+    past_summary: str
+    #: As in `AffectedGroup`, for all of the agents.
+    recovers_at: float | None
+    is_stuck: bool
+
+
+def summarize_cause(cause: Cause, facts: ClusterFacts) -> CauseSummary:
+    """Return the agents that a cause affects in one round. Causes of the whole fleet affect none."""
+    member_keys = facts.members_by_cause.get(cause, (cause.key,))
+    groups = tuple(group for group in facts.affected_groups if group.cause.key in member_keys)
     affected_count = sum(group.stranded_count + group.at_risk_count for group in groups)
-    if not groups and cause.kind is CauseKind.FLEET and cause.id != INSTANCE_DRIFT_CAUSE_ID:
-        affected_count = max(signal.count for signal in signals)
-    if cause.kind is CauseKind.CLUSTER:
-        affected_count = facts.agent_count
-    clause = facts.clauses.get(key)
+    clause = facts.clauses.get(cause.key)
     if clause is None and cause.kind in JOINT_KINDS:
         sick_keys = {sick_instance.cause.key for sick_instance in facts.sick_instances}
-        sick_count = len(sick_keys.intersection(member_keys))
-        clause = clause_of_members(cause.name, sick_count, len(member_keys))
+        clause = clause_of_members(cause.name, len(sick_keys.intersection(member_keys)), len(member_keys))
+    summary = describe_affected_agents(groups, clause, facts.now)
+    if cause.kind is CauseKind.CLUSTER and facts.unreachable:
+        affected_count = facts.agent_count
+        summary = describe_unknown_agents(facts.unreachable_since, facts.now)
+    return CauseSummary(
+        groups,
+        affected_count,
+        summary,
+        _describe_past(groups, clause, facts.now),
+        _latest_recovers_at(groups),
+        any(group.is_stuck for group in groups),
+    )
+
+
+def _finding_of(
+    cause: Cause, signals: Sequence[RuleSignal], facts: ClusterFacts, sick_instance: SickInstance | None
+) -> Finding:
+    cause_summary = summarize_cause(cause, facts)
+    groups, affected_count = cause_summary.groups, cause_summary.affected_count
+    if not groups and cause.kind is CauseKind.FLEET and cause.id != INSTANCE_DRIFT_CAUSE_ID:
+        affected_count = max(signal.count for signal in signals)
     return Finding(
         cause=cause,
         signals=tuple(signals),
         affected_count=affected_count,
         agent_names=tuple(name for group in groups for name in group.agent_names)[:_MAX_NAMES],
-        recovers_at=_latest_recovers_at(groups),
-        is_stuck=any(group.is_stuck for group in groups),
+        recovers_at=cause_summary.recovers_at,
+        is_stuck=cause_summary.is_stuck,
         is_expired_only=sick_instance is not None and sick_instance.is_expired_only,
         heartbeat_auth_key="" if sick_instance is None else sick_instance.heartbeat_auth_key,
         root_cause_key="" if sick_instance is None else sick_instance.root_cause_key,
         agent_sets=frozenset(agent_set for group in groups for agent_set in group.agent_sets),
-        past_summary=_describe_past(groups, clause, facts.now),
+        past_summary=cause_summary.past_summary,
         stranded_count=sum(group.stranded_count for group in groups),
-        began_at=_began_at(member_keys, facts),
+        began_at=_began_at(facts.members_by_cause.get(cause, (cause.key,)), facts),
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.alerts.causes import HEADLINE_STATES, ActiveCause, AgentGroup, find_causes, merge_groups
+from fleet.alerts.facts import facts_of_table
+from fleet.alerts.findings import summarize_cause
 from fleet.alerts.headline_actions import BLIND_ACTIONS, HeadlineAction, select_actions, select_preventions
 from fleet.alerts.headline_words import (
     AffectedCounts,
@@ -19,6 +21,7 @@ from fleet.alerts.headline_words import (
 )
 from fleet.monitoring.classify import count_states, prepare_frame
 from fleet.monitoring.views import FleetTable, StreamHeader
+from fleet.vocabulary.incidents import Cause, CauseKind
 from fleet.vocabulary.verdicts import AFFECTED_STATES, State
 
 #: Maximum number of causes that the sentence names after the first one.
@@ -121,6 +124,49 @@ def describe_fleet(table: FleetTable, incidents: Iterable[OpenIncident], now: fl
     return _headline_of(_tell(table, counts, now), table, counts, incidents)
 
 
+@dataclass(frozen=True, slots=True)
+class IncidentHeadline:
+    """What an incident is about in one round, in the words of the headline."""
+
+    #: Number of agents that its cause affects, these agents as a sentence, and whether they recover.
+    affected_count: int
+    summary: str
+    recovery: str
+    actions: tuple[HeadlineAction, ...]
+    preventions: tuple[HeadlineAction, ...]
+
+
+class IncidentDescriber:
+    """Describes the incidents of a cluster in one round: what they share is computed once."""
+
+    def __init__(self, table: FleetTable, now: float) -> None:
+        self._table = table
+        self._now = now
+        self._facts = facts_of_table(table, now)
+        self._active_cause_by_key = {cause.key: cause for cause in find_causes(table)}
+
+    def describe(self, cause: Cause) -> IncidentHeadline | None:
+        """Return what an incident of this cause is about; None if it affects no agents, or that is not known."""
+        if not self._facts.is_fresh or cause.kind in (CauseKind.CONSOLE, CauseKind.FLEET):
+            return None
+        cause_summary = summarize_cause(cause, self._facts)
+        if not cause_summary.affected_count:
+            return None
+        recovery = ""
+        if cause.kind is not CauseKind.CLUSTER:
+            recovery = describe_recovery(
+                cause, cause_summary.recovers_at, self._now, is_stuck=cause_summary.is_stuck
+            )
+        active_cause = self._active_cause_by_key.get(cause.key)
+        return IncidentHeadline(
+            cause_summary.affected_count,
+            cause_summary.summary,
+            recovery,
+            _actions_of(self._table, active_cause),
+            select_preventions(self._table, active_cause),
+        )
+
+
 def describe_stale_fleet(header: StreamHeader, now: float) -> Headline:
     """Return the headline of a fleet whose data is too old, without its table."""
     return _headline_of(_tell_without_polls(header.as_of, now), header, header.counts, ())
@@ -164,11 +210,12 @@ def _headline_of(
 
 def find_actions(table: FleetTable, cause_key: str) -> tuple[HeadlineAction, ...]:
     """Return what helps the agents that the cause with this key affects now; nothing for an inhibited cause."""
-    for cause in find_causes(table):
-        if cause.key == cause_key:
-            worst = next((state for state in HEADLINE_STATES if cause.count(state)), State.HEALTHY)
-            return select_actions(table, cause, _recovery_group_of(cause, worst))
-    return ()
+    return _actions_of(table, next((cause for cause in find_causes(table) if cause.key == cause_key), None))
+
+
+def _actions_of(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineAction, ...]:
+    worst = next((state for state in HEADLINE_STATES if cause is not None and cause.count(state)), None)
+    return () if worst is None else select_actions(table, cause, _recovery_group_of(cause, worst))
 
 
 def _tell_without_polls(as_of: float | None, now: float) -> _Story:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import numpy as np
+import numpy.typing as npt
+
 from fleet.vocabulary.incidents import CauseKind, Incident, Severity
 
 #: Fields of incidents, and of agents, that matchers can use.
@@ -104,3 +107,19 @@ def _parse_term(term: str, field_names: Sequence[str]) -> Matcher:
     if field not in field_names:
         raise MatcherError(f"unknown field {field}. Use {', '.join(field_names)}")
     return Matcher(field, value, is_negated)
+
+
+def match_names(names: Sequence[str], patterns: Iterable[str]) -> npt.NDArray[np.bool_]:
+    """Return the mask of names that match any of the patterns: exact, or with `*`, `?` and `[...]`."""
+    mask = np.zeros(len(names), np.bool_)
+    exact, globs = set(), []
+    for pattern in patterns:
+        if any(mark in pattern for mark in "*?["):
+            globs.append(pattern)
+        else:
+            exact.add(pattern)
+    if exact or globs:
+        for index, name in enumerate(names):
+            if name in exact or any(fnmatchcase(name, glob) for glob in globs):
+                mask[index] = True
+    return mask

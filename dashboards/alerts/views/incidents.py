@@ -85,6 +85,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         page_rows = [row for row, _ in entries[page_slice]]
     cause_names = alert_presenters.cause_names_of(unresolved_rows)
     rules, routes = store.read_rules(cluster), store.read_routes(cluster)
+    describer = alert_presenters.find_describer(cluster, now)
     clock = AlertClock.objects.filter(cluster=cluster).first()
     context = {
         "page": "incidents",
@@ -102,6 +103,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
                 next_notification=alert_presenters.next_notification_of(
                     row, rules, now, routes, active_silences
                 ),
+                describer=describer,
             )
             for row in page_rows
         ],
@@ -180,7 +182,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     context: dict[str, Any] = {
         "page": "incidents",
         "incident": alert_presenters.present_incident(
-            row, now, url_prefix_of(cluster), active_silences=active_silences
+            row, now, url_prefix_of(cluster), active_silences=active_silences,
+            describer=alert_presenters.find_describer(cluster, now),
         ),
         "next_notification": alert_presenters.next_notification_of(
             row, rules, now, store.read_routes(cluster), active_silences

@@ -22,12 +22,13 @@ from dashboards.shared.permissions import require_write, requires, writable_owne
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, setup_actions, store
 from fleet.alerts.evaluator import match_agents
-from fleet.alerts.facts import affected_agents_of, match_names
+from fleet.alerts.facts import affected_agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.matchers import (
     CONFIRMATION_WORD,
     MatcherError,
     are_agent_matchers,
+    match_names,
     matches_everything,
     matches_incident,
     parse_matchers,

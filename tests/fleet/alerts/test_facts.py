@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.alerts.facts import affected_agents_of, facts_of_table, match_names
+from fleet.alerts.facts import affected_agents_of, facts_of_table
 from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.monitoring.views import FleetTable
@@ -108,13 +108,6 @@ def test_facts_of_old_data_are_blind() -> None:
         assert not facts.is_fresh
         assert facts.blind_reason
         assert not facts.affected_groups
-
-
-def test_match_names_supports_exact_names_and_globs() -> None:
-    """Matching is case-sensitive; an empty list matches nothing."""
-    names = ["web-1", "web-2", "db-1", "Web-3"]
-    assert match_names(names, ["db-1", "web-*"]).tolist() == [True, True, True, False]
-    assert not match_names(names, []).any()
 
 
 def test_gather_returns_when_each_cause_fell_sick() -> None:

@@ -7,6 +7,7 @@ import pytest
 from fleet.alerts.matchers import (
     MatcherError,
     are_agent_matchers,
+    match_names,
     matches_everything,
     matches_incident,
     parse_matchers,
@@ -85,3 +86,10 @@ def test_character_sets_count_as_everything(text: str) -> None:
     """Otherwise nobody would have to confirm that everything is meant."""
     assert matches_everything(parse_matchers(text))
     assert not matches_everything(parse_matchers("agent=agent-[12]"))
+
+
+def test_match_names_supports_exact_names_and_globs() -> None:
+    """Matching is case-sensitive; an empty list matches nothing."""
+    names = ["web-1", "web-2", "db-1", "Web-3"]
+    assert match_names(names, ["db-1", "web-*"]).tolist() == [True, True, True, False]
+    assert not match_names(names, []).any()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleet.alerts.headline import describe_fleet
+from fleet.alerts.headline_actions import ACT, CONFIGURE, VIEW
+from fleet.models.access import Permission
+from fleet.monitoring.evidence import ReconnectMode
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
+from tests.fakes.headline_fleets import HarmedAgents, table_with
+from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, SILENT, UNHEALTHY
+
+STUCK, AUTOMATIC = Recovery.ONLY_IF_CAUSE_RECOVERS, Recovery.BY_ITSELF
+NOT_SERVING = {**UNHEALTHY, "readyz": 200}
+
+
+def _labels(
+    cause: int,
+    recovery: Recovery,
+    mode: ReconnectMode = ReconnectMode.RECONNECT,
+    **changes: Mapping[str, Any],
+) -> tuple[list[str], list[str]]:
+    agents = HarmedAgents(3, State.STRANDED, cause, recovery, Reason.NO_TUNNEL, recovers_at=NOW + 9)
+    headline = describe_fleet(table_with(agents, mode=mode, **changes), (), NOW)
+    return [action.label for action in headline.actions], [action.label for action in headline.preventions]
+
+
+def test_permissions_exist() -> None:
+    assert {VIEW, ACT, CONFIGURE} <= {permission.value for permission in Permission}
+
+
+@pytest.mark.parametrize(
+    ("cause", "recovery", "changes", "labels"),
+    [
+        (AUTH_1, STUCK, {"auth_1": UNHEALTHY}, ["Move agents off auth-1"]),
+        (AUTH_1, AUTOMATIC, {"auth_1": UNHEALTHY}, []),
+        (AUTH_1, STUCK, {"auth_1": UNHEALTHY, "auth_2": {"gone_at": NOW}}, ["Repair auth-1"]),
+        (AUTH_1, STUCK, {"auth_1": UNHEALTHY, "proxy_1": SILENT, "proxy_2": SILENT}, ["Repair auth-1"]),
+        (PROXY_1, STUCK, {"proxy_1": SILENT}, ["Repair proxy-1"]),
+        (PROXY_1, STUCK, {"proxy_1": NOT_SERVING}, ["Move agents off proxy-1"]),
+        (PROXY_1, STUCK, {"proxy_1": NOT_SERVING, "proxy_2": {"gone_at": NOW}}, ["Repair proxy-1"]),
+        (BACKEND_CAUSE, STUCK, {"auth_1": UNHEALTHY, "auth_2": UNHEALTHY}, ["Repair the auth backend"]),
+        (BACKEND_CAUSE, STUCK, {"auth_1": SILENT, "auth_2": SILENT}, ["Repair the auths"]),
+        (NO_CAUSE, STUCK, {}, ["View the affected agents"]),
+    ],
+)
+def test_action_helps_the_agents_that_are_affected_now(
+    cause: int, recovery: Recovery, changes: Mapping[str, Any], labels: list[str]
+) -> None:
+    """A campaign only where another instance is OK and a tunnel carries the advice; nothing where agents recover."""
+    assert _labels(cause, recovery, **changes)[0] == labels
+
+
+def test_reconnect_mode_is_offered_as_prevention_only() -> None:
+    """To agents that kept their connection to a failing auth; the policy does not help those that are stuck."""
+    offered = ["Switch agents to reconnect mode"]
+    assert _labels(AUTH_1, STUCK, ReconnectMode.PICK_FIRST, auth_1=UNHEALTHY)[1] == offered
+    # FakeReader's agents have no health check.
+    assert _labels(AUTH_1, STUCK, ReconnectMode.RECONNECT, auth_1=UNHEALTHY)[1] == offered
+    assert _labels(AUTH_1, STUCK, ReconnectMode.UNKNOWN, auth_1=UNHEALTHY)[1] == []
+    assert _labels(PROXY_1, STUCK, ReconnectMode.PICK_FIRST, proxy_1=SILENT)[1] == []
+
+
+def test_agents_with_health_check_need_no_prevention() -> None:
+    agents = HarmedAgents(3, State.STRANDED, AUTH_1, AUTOMATIC, recovers_at=NOW + 9)
+    table = table_with(agents, auth_1=UNHEALTHY)
+    table.heartbeats["flags"] = np.uint8(1)
+    assert describe_fleet(table, (), NOW).preventions == ()
