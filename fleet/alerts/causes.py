@@ -25,6 +25,7 @@ from fleet.alerts.facts import (
 )
 from fleet.alerts.failure_clauses import (
     CLUSTER_CLAUSE,
+    PAST_BACKEND_CLAUSE,
     FailureClause,
     clause_of_backend,
     clause_of_instance,
@@ -100,8 +101,8 @@ _Part = tuple[int, Mapping[State, AgentGroup]]
 def find_causes(table: FleetTable) -> tuple[ActiveCause, ...]:
     """Return the current causes, the strongest first, without those that a stronger cause inhibits.
 
-    The last ones have no incident, but agents: instances that are degraded or deregistered, and reasons without an
-    instance.
+    The last ones have agents, but no failure with an incident: instances that are degraded, deregistered or OK again,
+    and reasons without an instance.
     """
     if table.as_of is None or table.stale:
         return ()
@@ -165,9 +166,8 @@ def _find_failures(table: FleetTable, frame: FleetFrame) -> tuple[list[ActiveCau
             sick_views = _drop_inhibited(sick_views, inhibitor_by_key)
     inhibitor_by_key |= _find_inhibiting_auths(sick_views)
     for view in sorted(_drop_inhibited(sick_views, inhibitor_by_key), key=_sort_key_of):
-        clause_or_none, cause = clause_of_instance(view), cause_of_instance(view)
-        assert clause_or_none is not None, "a failing instance has a clause"
-        causes.append(ActiveCause(cause, clause_or_none, sick_since.get(cause.key)))
+        cause = cause_of_instance(view)
+        causes.append(ActiveCause(cause, clause_of_instance(view), sick_since.get(cause.key)))
     return causes, inhibitor_by_key
 
 
@@ -245,22 +245,13 @@ def _with_agents(cause: ActiveCause, parts: Iterable[_Part]) -> ActiveCause:
 
 
 def _find_causes_without_incident(table: FleetTable, keys: set[str]) -> list[ActiveCause]:
-    """Return deregistered and degraded instances with these keys."""
-    views = [
-        view
-        for view in table.instances.values()
-        if cause_of_instance(view).key in keys
-        and (
-            view.state is InstanceState.GONE
-            or (view.state not in FAULT_STATES and view.health is Health.DEGRADED)
-        )
-    ]
-    causes = []
+    """Return the backend and the instances with these keys: agents still depend on or recover from them."""
+    backend_cause = backend_cause_of(table.cluster)
+    causes = [ActiveCause(backend_cause, PAST_BACKEND_CLAUSE)] if backend_cause.key in keys else []
+    views = [view for view in table.instances.values() if cause_of_instance(view).key in keys]
     for view in sorted(views, key=_sort_key_of):
-        since = view.facts.gone_at if view.state is InstanceState.GONE else view.health_since
-        clause = clause_of_instance(view)
-        assert clause is not None, "a degraded or deregistered instance has a clause"
-        causes.append(ActiveCause(cause_of_instance(view), clause, since))
+        since = view.health_since if view.health is Health.DEGRADED else view.facts.gone_at
+        causes.append(ActiveCause(cause_of_instance(view), clause_of_instance(view), since))
     return causes
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fleet.alerts.failure_clauses import (
     CLUSTER_CLAUSE,
+    PAST_BACKEND_CLAUSE,
     FailureClause,
     clause_of_backend,
     clause_of_instance,
@@ -126,7 +127,7 @@ class ClusterFacts:
     clauses: Mapping[str, FailureClause] = field(default_factory=dict)
     #: When the first agent became unknown because no instance responds; None if an instance responds.
     unreachable_since: float | None = None
-    #: Start of the failure of the auth backend; None if it does not fail.
+    #: Start of the failure of the auth backend; None if the backend does not fail.
     backend_down_since: float | None = None
 
 
@@ -168,6 +169,9 @@ def facts_of_table(
     if verdicts is not table.verdicts and silenced_mask is not None:
         verdicts["state"][silenced_mask] = State.HEALTHY
     states = verdicts["state"]
+    affected_groups = (group_cache or AffectedGroupCache()).groups_of(
+        table, verdicts, mask_by_agent_set or _NO_AGENT_SETS
+    )
     return ClusterFacts(
         cluster=table.cluster,
         now=now,
@@ -175,9 +179,7 @@ def facts_of_table(
         is_fresh=True,
         agent_count=int(np.count_nonzero(_mask_counted_agents(table, verdicts))),
         stranded_count=int(np.count_nonzero(states == State.STRANDED)),
-        affected_groups=(group_cache or AffectedGroupCache()).groups_of(
-            table, verdicts, mask_by_agent_set or _NO_AGENT_SETS
-        ),
+        affected_groups=affected_groups,
         sick_instances=tuple(
             _sick_instance_of(view) for view in table.instances.values() if view.state in FAULT_STATES
         ),
@@ -194,25 +196,25 @@ def facts_of_table(
         },
         members_by_cause=group_instances(table.instances.values()),
         sick_since=sick_since_by_key(table, frame),
-        clauses=_clauses_by_key(table, frame),
+        clauses=_clauses_by_key(table, frame, {group.cause.key for group in affected_groups}),
         unreachable_since=_find_unknown_since(verdicts) if frame.cluster_unreachable else None,
         backend_down_since=frame.backend_down_since,
     )
 
 
-def _clauses_by_key(table: FleetTable, frame: FleetFrame) -> dict[str, FailureClause]:
-    """Return what failed, by key of the cause; causes of several instances are left out."""
+def _clauses_by_key(table: FleetTable, frame: FleetFrame, keys: set[str]) -> dict[str, FailureClause]:
+    """Return what failed, by key of the cause: of the failing instances, and of those with one of these keys."""
     clauses = {
         f"{CauseKind.AGENTS.value}/{reason.slug}": clause
         for reason in Reason
         if (clause := clause_of_reason(reason)) is not None
     }
     for view in table.instances.values():
-        instance_clause = clause_of_instance(view)
-        if instance_clause is not None:
-            clauses[cause_of_instance(view).key] = instance_clause
-    if frame.backend_down:
-        clauses[backend_cause_of(table.cluster).key] = clause_of_backend(table)
+        if view.state in FAULT_STATES or cause_of_instance(view).key in keys:
+            clauses[cause_of_instance(view).key] = clause_of_instance(view)
+    clauses[backend_cause_of(table.cluster).key] = (
+        clause_of_backend(table) if frame.backend_down else PAST_BACKEND_CLAUSE
+    )
     if frame.cluster_unreachable:
         clauses[cluster_cause_of(table.cluster).key] = CLUSTER_CLAUSE
     return clauses
@@ -220,9 +222,8 @@ def _clauses_by_key(table: FleetTable, frame: FleetFrame) -> dict[str, FailureCl
 
 def _find_unknown_since(verdicts: npt.NDArray[np.void]) -> float | None:
     """Return when the first of the agents in state unknown entered it."""
-    times = verdicts["since"][verdicts["state"] == State.UNKNOWN]
-    known_times = times[times > 0]
-    return float(known_times.min()) if len(known_times) else None
+    times = verdicts["since"][(verdicts["state"] == State.UNKNOWN) & (verdicts["since"] > 0)]
+    return float(times.min()) if len(times) else None
 
 
 def cause_of_instance(view: InstanceView) -> Cause:

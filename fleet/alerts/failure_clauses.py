@@ -58,7 +58,9 @@ _CLAUSE_BY_REASON = {
         "they have fewer tunnels than desired", "they had fewer tunnels than desired"
     ),
 }
-#: The agents' states that a cluster without a response has.
+#: The backend, for agents that still recover from its failure.
+PAST_BACKEND_CLAUSE = FailureClause("the auth backend was failing", "the auth backend was failing")
+#: Why all states are unknown.
 CLUSTER_CLAUSE = FailureClause("no instance of the cluster responds", "no instance of the cluster responded")
 
 
@@ -67,8 +69,11 @@ def clause_of_reason(reason: Reason) -> FailureClause | None:
     return _CLAUSE_BY_REASON.get(reason)
 
 
-def clause_of_instance(view: InstanceView) -> FailureClause | None:
-    """Return the failure of an auth or proxy, or that it was deregistered or is degraded; None if it is OK."""
+def clause_of_instance(view: InstanceView) -> FailureClause:
+    """Return the failure of an auth or proxy, or that it was deregistered or is degraded.
+
+    Of an instance that is OK: that it was failing, because agents may still recover from that.
+    """
     name = view.facts.name
     match view.state:
         case InstanceState.SILENT if _refuses_connections(view.facts):
@@ -99,8 +104,10 @@ def clause_of_instance(view: InstanceView) -> FailureClause | None:
             return FailureClause(
                 f"{name} is degraded", f"{name} was degraded", f"{name} has been degraded since"
             )
+        case InstanceState.UNKNOWN:
+            return FailureClause(f"the state of {name} is unknown", f"the state of {name} was unknown")
         case _:
-            return None
+            return FailureClause(f"{name} was failing", f"{name} was failing")
 
 
 def _heartbeat_clause_of(view: InstanceView) -> FailureClause:

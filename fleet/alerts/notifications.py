@@ -68,7 +68,8 @@ def headline_of(incident: Incident) -> str:
     # Drop details in brackets: they are on the page of the instance. They are errors of others and may nest brackets.
     summary = re.sub(r" \(.*\)$", "", incident.summary.rstrip("."), flags=re.DOTALL)
     name = incident.cause.name
-    return summary if name in summary or incident.cause.kind is CauseKind.FLEET else f"{summary} ({name})"
+    has_cause = name in summary or " because " in summary or incident.cause.kind is CauseKind.FLEET
+    return summary if has_cause else f"{summary} ({name})"
 
 
 def _body_lines_of(notification: Notification, links: NotificationLinks) -> list[str]:

@@ -67,6 +67,16 @@ def test_headline_of_agents_that_recover_needs_no_action() -> None:
     assert (headline.actions, headline.recovers_at) == ((), NOW + 60)
 
 
+def test_headline_of_agents_that_recover_from_a_past_failure() -> None:
+    """The cause stays named while they recover."""
+    table = table_with(HarmedAgents(3, State.STRANDED, AUTH_1))
+    assert _describe(table).text == (
+        "3 agents stranded since 13:45 UTC because auth-1 was failing. The recovery time is not known."
+    )
+    table = table_with(HarmedAgents(3, State.STRANDED, BACKEND_CAUSE))
+    assert "because the auth backend was failing." in _describe(table).text
+
+
 def test_headline_of_a_failure_without_agents() -> None:
     """The failure itself, with its start."""
     headline = _describe(table_with(proxy_1=SILENT))
