@@ -3,7 +3,7 @@
 import { STATES } from "./fleet-state.js";
 import { showHeadline } from "./headline.js";
 import { Live } from "./live.js";
-import { CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, showFreshness, swap, throttled } from "./page.js";
+import { CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, showFreshness, swap } from "./page.js";
 
 /** Interval of requests for the instances without a hint: their ages come from the server. */
 const INSTANCES_EVERY_MS = 10_000;
@@ -117,16 +117,11 @@ function requestInstances() {
   fetchTimer = setTimeout(fetchInstances, Math.max(0, INSTANCES_AT_MOST_EVERY_MS - (performance.now() - fetchedAt)));
 }
 
-const paint = throttled(() => {
-  paintCounts();
-  paintFoot();
-}, 250);
-
 live.state.counts = readCounts();
 paintCounts();
 adoptBeats();
 paintBeats();
-live.addEventListener("headline", paint);
+live.addEventListener("change", paintFoot);
 live.addEventListener("change", requestInstances);
 live.addEventListener("instances", requestInstances);
 live.addEventListener("link", paintFoot);
@@ -137,5 +132,5 @@ setInterval(() => {
   if (performance.now() - fetchedAt > INSTANCES_EVERY_MS) requestInstances();
 }, 500);
 showFreshness(live);
-showHeadline(live);
+showHeadline(live, { paintCounts });
 live.start();

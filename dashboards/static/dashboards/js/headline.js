@@ -49,8 +49,11 @@ function tell({ headline, distrust }, strandings) {
   else announce(headline.text);
 }
 
-/** Show the headline of a live page: now, and whenever it changes or its data is no longer current. */
-export function showHeadline(live, { paused = () => false } = {}) {
+/**
+ * Show the headline of a live page: now, and whenever it changes or its data is no longer current. `paintCounts` paints
+ * the counts in the same step, so that the page never shows the counts of one round and the text of another.
+ */
+export function showHeadline(live, { paintCounts, paused = () => false }) {
   const strandings = new Strandings({ settleMs: CAUSE_COMES_WITHIN_MS });
   const box = document.getElementById("headline");
   const [text, age, actions] = ["text", "age", "actions"].map((part) => document.getElementById(`headline-${part}`));
@@ -72,6 +75,7 @@ export function showHeadline(live, { paused = () => false } = {}) {
     if (live.headline === null) return;
     box.dataset.asOf = live.headline.as_of ?? "";
     paintActions(actions, live.headline, permissions);
+    paintCounts();
     markTab(live.headline);
   };
   live.addEventListener("headline", paint);

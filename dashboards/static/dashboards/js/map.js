@@ -137,9 +137,12 @@ function paintLegend() {
   const { counts } = live;
   for (const chip of byId("legend").querySelectorAll("[data-state]")) {
     const slug = chip.dataset.state;
-    const n = counts[slug] ?? 0;
-    chip.querySelector("[data-count]").textContent = formatCount(n);
-    chip.toggleAttribute("data-zero", n === 0);
+    // Until the first headline, the counts and the text are those that the server rendered.
+    if (live.headline !== null) {
+      const n = counts[slug] ?? 0;
+      chip.querySelector("[data-count]").textContent = formatCount(n);
+      chip.toggleAttribute("data-zero", n === 0);
+    }
     chip.setAttribute("aria-pressed", String(filter.has(slug)));
   }
   byId("show-all").hidden = filter.size === 0;
@@ -293,7 +296,6 @@ live.addEventListener("change", (event) => {
   const touched = kind !== "delta" || changes.some(([agent]) => agent === chosen);
   if (touched && chosen !== null) panel.changed();
 });
-live.addEventListener("headline", requestPaint);
 document.addEventListener("themechange", redraw);
 
 let drawnWidth = map.clientWidth;
@@ -306,5 +308,5 @@ new ResizeObserver(() => {
 
 applyFilter();
 showFreshness(live, { paused: () => paused });
-showHeadline(live, { paused: () => paused });
+showHeadline(live, { paintCounts: paintLegend, paused: () => paused });
 live.start();

@@ -1,0 +1,103 @@
+"""The headline while agents recover: page, map, API, CLI and socket say the same of one round."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from playwright.async_api import Page, expect
+from websockets.asyncio.client import ClientConnection, connect
+
+from fleet.cli.main import main
+from fleet.vocabulary.verdicts import State
+from tests.browser.conftest import Visiting
+from tests.browser.visits import DEADLINE_MS, Visit
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+#: What a page shows: round, text, counts by state, title, and the badge of the navigation.
+READ = """() => ({
+  asOf: document.getElementById("headline").dataset.asOf,
+  text: document.getElementById("headline-text").textContent,
+  counts: Object.fromEntries([...document.querySelectorAll("[data-count]")].map(
+    (count) => [count.dataset.count, Number(count.textContent.replaceAll(",", ""))])),
+  title: document.title.split(" ")[0],
+  badge: document.querySelector("#headline-badge > span").textContent,
+})"""
+#: Collects, at every frame, what the page shows where its stranded count is not the number in its text.
+WATCH = f"""() => {{
+  const read = {READ};
+  window.disagreements = [];
+  const look = () => {{
+    const shown = read();
+    const inText = Number((shown.text.match(/^([\\d,]+) agents? stranded/) ?? [0, "0"])[1].replaceAll(",", ""));
+    if (inText !== shown.counts.stranded) window.disagreements.push(shown);
+    requestAnimationFrame(look);
+  }};
+  look();
+}}"""
+
+
+async def _open(visit: Visit, path: str) -> Page:
+    page = await visit.open(path)
+    await expect(page.locator("#headline[data-as-of]")).to_be_visible()
+    await page.evaluate(WATCH)
+    return page
+
+
+def _read_cli(visit: Visit) -> tuple[str, dict[str, Any]]:
+    """Return the first line of `refloat summary`, and its JSON."""
+    environment = {"REFLOAT_URL": visit.console.url, "REFLOAT_TOKEN": visit.console.token}
+    arguments = ["summary", "--cluster", visit.cluster]
+    runner = CliRunner(env=environment)
+    text = runner.invoke(main, arguments).output
+    return text.splitlines()[0], json.loads(runner.invoke(main, [*arguments, "--json"]).output)
+
+
+async def _collect_until(socket: ClientConnection, as_of: str) -> dict[str, Any]:
+    """Return the headline of the round that ended at this time, which the API names more exactly."""
+    async with asyncio.timeout(DEADLINE_MS / 1000):
+        while True:
+            frame = await socket.recv()
+            message: dict[str, Any] = json.loads(frame) if isinstance(frame, str) else {}
+            if message.get("type") == "headline" and _moment_of(message["as_of"]) == _moment_of(as_of):
+                return message
+
+
+def _moment_of(text: str) -> str:
+    return datetime.fromisoformat(text).isoformat(timespec="milliseconds")
+
+
+async def test_all_say_the_same_while_agents_recover(visiting: Visiting) -> None:
+    """A frozen proxy, then rounds in which some of its agents recover, the last one with none left."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    now_page, map_page = await _open(visit, "/"), await _open(visit, "/map/")
+    address = visit.console.url.replace("http", "ws") + f"/ws{visit.prefix}/fleet/"
+    headers = {"Authorization": f"Bearer {visit.console.token}"}
+    async with connect(address, additional_headers=headers, open_timeout=DEADLINE_MS / 1000) as socket:
+        await visit.fleet.silence(0)
+        stranded_agents = visit.fleet.block(0)
+        while stranded_agents:
+            line, response = await asyncio.to_thread(_read_cli, visit)
+            headline, counts = response["headline"], response["counts"]
+            assert line.endswith(headline["text"])
+            assert counts["stranded"] == len(stranded_agents)
+            assert headline["text"].startswith(f"{len(stranded_agents)} agent")
+            message = await _collect_until(socket, response["as_of"])
+            assert (message["text"], message["counts"]) == (headline["text"], counts)
+            for page in (now_page, map_page):
+                await expect(page.locator("#headline-text")).to_have_text(headline["text"])
+                shown = await page.evaluate(READ)
+                assert shown["asOf"] == message["as_of"]
+                assert shown["counts"] == counts
+                assert (shown["title"], shown["badge"]) == (headline["tab_title"], headline["tab_title"])
+            recovering, stranded_agents = stranded_agents[:20], stranded_agents[20:]
+            await visit.fleet.change(dict.fromkeys(recovering, State.HEALTHY))
+        for page in (now_page, map_page):
+            await expect(page.locator('[data-count="stranded"]')).to_have_text("0")
+            assert await page.evaluate("window.disagreements") == []
