@@ -50,7 +50,7 @@ HEADLINE_STATES = sorted(
 
 
 @dataclass(frozen=True, slots=True)
-class AgentGroup:
+class CauseAgents:
     """The agents of one cause in one state. Times are seconds since the epoch."""
 
     count: int
@@ -74,7 +74,7 @@ class ActiveCause:
     #: Start of the failure; None if not known.
     since: float | None = None
     #: Agents by state, those of inhibited causes included; only states of `HEADLINE_STATES`.
-    groups: Mapping[State, AgentGroup] = field(default_factory=dict)
+    groups: Mapping[State, CauseAgents] = field(default_factory=dict)
     #: Causes of these agents as in `facts.cause_codes_of`.
     codes: frozenset[int] = frozenset()
 
@@ -95,7 +95,7 @@ class ActiveCause:
 
 
 #: The agents with one code (`facts.cause_codes_of`): code, and groups by state.
-_Part = tuple[int, Mapping[State, AgentGroup]]
+_Part = tuple[int, Mapping[State, CauseAgents]]
 
 
 def find_causes(table: FleetTable) -> tuple[ActiveCause, ...]:
@@ -175,7 +175,7 @@ def _drop_inhibited(views: Sequence[InstanceView], inhibitor_by_key: Mapping[str
     return [view for view in views if cause_of_instance(view).key not in inhibitor_by_key]
 
 
-def _group_agents(table: FleetTable) -> dict[int, dict[State, AgentGroup]]:
+def _group_agents(table: FleetTable) -> dict[int, dict[State, CauseAgents]]:
     """Return the harmed agents by cause (`facts.cause_codes_of`) and state, in one pass over the columns."""
     verdicts = table.verdicts
     rows = np.flatnonzero(np.isin(verdicts["state"], HEADLINE_STATES))
@@ -209,16 +209,16 @@ def _group_agents(table: FleetTable) -> dict[int, dict[State, AgentGroup]]:
         earliest_by_group(verdicts["strands_at"][rows]),
         strict=True,
     )
-    groups_by_code: dict[int, dict[State, AgentGroup]] = {}
+    groups_by_code: dict[int, dict[State, CauseAgents]] = {}
     for pair, *group_fields in columns:
         code, state = divmod(pair, 1 << 8)
-        groups_by_code.setdefault(code, {})[State(state)] = AgentGroup(*group_fields)
+        groups_by_code.setdefault(code, {})[State(state)] = CauseAgents(*group_fields)
     return groups_by_code
 
 
-def merge_groups(groups: Sequence[AgentGroup]) -> AgentGroup:
+def merge_groups(groups: Sequence[CauseAgents]) -> CauseAgents:
     """Return several groups of agents as one."""
-    return AgentGroup(
+    return CauseAgents(
         sum(group.count for group in groups),
         min((group.since for group in groups if group.since is not None), default=None),
         sum(group.automatic_count for group in groups),
@@ -228,13 +228,13 @@ def merge_groups(groups: Sequence[AgentGroup]) -> AgentGroup:
     )
 
 
-def _since_of(group: AgentGroup | None) -> float | None:
+def _since_of(group: CauseAgents | None) -> float | None:
     return None if group is None else group.since
 
 
 def _with_agents(cause: ActiveCause, parts: Iterable[_Part]) -> ActiveCause:
     """Return a cause with its agents."""
-    groups_by_state: dict[State, list[AgentGroup]] = {}
+    groups_by_state: dict[State, list[CauseAgents]] = {}
     codes = set[int]()
     for code, groups in parts:
         codes.add(code)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fleet.alerts.headline_words import format_since
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.instances import CONNECTED_SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import Reason
 
 #: Status codes of `/readyz`: heartbeats fail; they succeed again, but not for long enough.
@@ -154,9 +154,7 @@ def clause_of_backend(table: FleetTable) -> FailureClause:
 def has_lost_backend(auths: Sequence[InstanceView]) -> bool:
     """Return whether all of these auths respond but cannot write to their backend."""
     return all(
-        auth.state in (InstanceState.UNHEALTHY, InstanceState.EXPIRED)
-        and auth.facts.readyz == _READYZ_DEGRADED
-        for auth in auths
+        auth.state in CONNECTED_SICK_STATES and auth.facts.readyz == _READYZ_DEGRADED for auth in auths
     )
 
 

@@ -96,7 +96,9 @@ def _describe_count(
     if not rule.agent_set:
         return describe_affected_agents(groups, clause, now)
     counts = (
-        AffectedCounts(stranded=count) if rule.kind is RuleKind.STRANDED else AffectedCounts(at_risk=count)
+        AffectedCounts(stranded_count=count)
+        if rule.kind is RuleKind.STRANDED
+        else AffectedCounts(at_risk_count=count)
     )
     because = f" because {clause.present}" if clause is not None else ""
     return f"{describe_counts(counts, agent_set=rule.agent_set)}{because}."
@@ -115,8 +117,8 @@ def _describe_backend_failure(facts: ClusterFacts) -> str:
 
 def describe_unknown_agents(since: float | None, now: float) -> str:
     """Return that no state is known because no instance responds, as a sentence."""
-    when = "" if since is None else f" since {format_since(since, now)}"
-    return f"Agent states are unknown{when} because {CLUSTER_CLAUSE.present}."
+    since_text = "" if since is None else f" since {format_since(since, now)}"
+    return f"Agent states are unknown{since_text} because {CLUSTER_CLAUSE.present}."
 
 
 def describe_affected_agents(
@@ -134,9 +136,9 @@ def describe_affected_agents(
         return ""
     leading_groups = [group for group in groups if group.stranded_count] or groups
     known_times = [group.since for group in leading_groups if group.since is not None]
-    when = f" since {format_since(min(known_times), now)}" if known_times and not is_past else ""
+    since_text = f" since {format_since(min(known_times), now)}" if known_times and not is_past else ""
     because = "" if clause is None else f" because {clause.past if is_past else clause.present}"
-    return f"{text}{when}{because}."
+    return f"{text}{since_text}{because}."
 
 
 def _find_fleet_signals(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:

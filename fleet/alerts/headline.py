@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet.alerts.causes import HEADLINE_STATES, ActiveCause, AgentGroup, find_causes, merge_groups
+from fleet.alerts.causes import HEADLINE_STATES, ActiveCause, CauseAgents, find_causes, merge_groups
 from fleet.alerts.facts import facts_of_table
 from fleet.alerts.findings import summarize_cause
 from fleet.alerts.headline_actions import BLIND_ACTIONS, HeadlineAction, select_actions, select_preventions
@@ -104,7 +104,7 @@ class Headline:
 
 
 @dataclass(frozen=True, slots=True)
-class _Story:
+class _HeadlineParts:
     """What a headline says."""
 
     state: State
@@ -121,7 +121,7 @@ class _Story:
 def describe_fleet(table: FleetTable, incidents: Iterable[OpenIncident], now: float) -> Headline:
     """Return the headline of a fleet. `now` only decides which times have a date."""
     counts = count_states(table.verdicts["state"])
-    return _headline_of(_tell(table, counts, now), table, counts, incidents)
+    return _headline_of(_compose(table, counts, now), table, counts, incidents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,24 +169,24 @@ class IncidentDescriber:
 
 def describe_stale_fleet(header: StreamHeader, now: float) -> Headline:
     """Return the headline of a fleet whose data is too old, without its table."""
-    return _headline_of(_tell_without_polls(header.as_of, now), header, header.counts, ())
+    return _headline_of(_compose_without_polls(header.as_of, now), header, header.counts, ())
 
 
 def _headline_of(
-    story: _Story,
+    parts: _HeadlineParts,
     position: FleetTable | StreamHeader,
     counts: Mapping[State, int],
     incidents: Iterable[OpenIncident],
 ) -> Headline:
     number_by_key = {incident.key: incident.number for incident in incidents}
     return Headline(
-        state=story.state,
-        count=counts[story.state] if story.state in HEADLINE_STATES else 0,
-        summary=story.summary,
-        recovery=story.recovery,
-        also=story.also,
-        since=story.since,
-        recovers_at=story.recovers_at,
+        state=parts.state,
+        count=counts[parts.state] if parts.state in HEADLINE_STATES else 0,
+        summary=parts.summary,
+        recovery=parts.recovery,
+        also=parts.also,
+        since=parts.since,
+        recovers_at=parts.recovers_at,
         causes=tuple(
             HeadlineCause(
                 key=cause.key,
@@ -196,10 +196,10 @@ def _headline_of(
                 counts={state: group.count for state, group in cause.groups.items()},
                 incident=number_by_key.get(cause.key),
             )
-            for cause in story.causes
+            for cause in parts.causes
         ),
-        actions=story.actions,
-        preventions=story.preventions,
+        actions=parts.actions,
+        preventions=parts.preventions,
         epoch=position.epoch,
         seq=position.seq,
         as_of=position.as_of,
@@ -218,27 +218,27 @@ def _actions_of(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineA
     return () if worst is None else select_actions(table, cause, _recovery_group_of(cause, worst))
 
 
-def _tell_without_polls(as_of: float | None, now: float) -> _Story:
+def _compose_without_polls(as_of: float | None, now: float) -> _HeadlineParts:
     """Return what a headline says without current data; `as_of`: when the newest round was concluded."""
     if as_of is None:
-        return _Story(State.UNKNOWN, _NO_DATA, actions=BLIND_ACTIONS)
+        return _HeadlineParts(State.UNKNOWN, _NO_DATA, actions=BLIND_ACTIONS)
     summary = f"Agent states are unknown since {format_since(as_of, now)} because polling has stopped."
-    return _Story(State.UNKNOWN, summary, since=as_of, actions=BLIND_ACTIONS)
+    return _HeadlineParts(State.UNKNOWN, summary, since=as_of, actions=BLIND_ACTIONS)
 
 
-def _tell(table: FleetTable, counts: Mapping[State, int], now: float) -> _Story:
+def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _HeadlineParts:
     if table.as_of is None or table.stale:
-        return _tell_without_polls(table.as_of, now)
+        return _compose_without_polls(table.as_of, now)
     causes = find_causes(table)
     worst = next((state for state in HEADLINE_STATES if counts[state]), None)
     if worst is None:
-        return _tell_without_agents(causes, now)
+        return _compose_without_agents(causes, now)
     causes = tuple(sorted(causes, key=lambda cause: [-cause.count(state) for state in HEADLINE_STATES]))
     first = causes[0] if causes and causes[0].count(worst) else None
     since = _find_since(table, worst)
     recovery_group = _recovery_group_of(first, worst)
     is_blind = worst is State.UNKNOWN and prepare_frame(table.fleet, table.as_of).blind
-    return _Story(
+    return _HeadlineParts(
         worst,
         _summarize(worst, counts, first, since, now, is_blind=is_blind),
         _describe_recovery_of(first, recovery_group, now),
@@ -251,13 +251,13 @@ def _tell(table: FleetTable, counts: Mapping[State, int], now: float) -> _Story:
     )
 
 
-def _tell_without_agents(causes: tuple[ActiveCause, ...], now: float) -> _Story:
+def _compose_without_agents(causes: tuple[ActiveCause, ...], now: float) -> _HeadlineParts:
     if not causes:
-        return _Story(State.HEALTHY, _NONE_STRANDED)
-    first, *others = causes
+        return _HeadlineParts(State.HEALTHY, _NONE_STRANDED)
+    first, *other_causes = causes
     summary = f"No stranded agents, but {first.clause.describe(first.since, now)}."
-    return _Story(
-        State.AT_RISK, summary, also=_describe_others(others, now), since=first.since, causes=causes
+    return _HeadlineParts(
+        State.AT_RISK, summary, also=_describe_others(other_causes, now), since=first.since, causes=causes
     )
 
 
@@ -278,28 +278,28 @@ def _summarize(
     is_blind: bool,
 ) -> str:
     """Return the first sentence: how many agents, since when, and why."""
-    when = "" if since is None else f" since {format_since(since, now)}"
+    since_text = "" if since is None else f" since {format_since(since, now)}"
     because = "" if first is None else f" because {first.clause.present}"
     if worst in AFFECTED_STATES:
         affected = AffectedCounts(*(counts[state] for state in AFFECTED_STATES))
         lead = (
             describe_counts(affected)
-            if affected.stranded
+            if affected.stranded_count
             else f"No stranded agents, but {describe_counts(affected)}"
         )
         if first is not None and first.affected_counts.total < affected.total:
             because = f", {first.affected_counts.total:,} of them{because}"
-        return f"{lead}{when}{because}."
+        return f"{lead}{since_text}{because}."
     if worst is State.UNKNOWN:
         if is_blind:
             because = " because Refloat's own pollers missed polls or failed their self-test"
         if not any(count for state, count in counts.items() if state not in _UNCOUNTED_STATES):
-            return f"Agent states are unknown{when}{because}."
-        return f"{format_agents(counts[worst])} unknown{when}{because}. No other agents are stranded."
-    return f"No stranded agents, but {format_agents(counts[worst])} {worst.label}{when}{because}."
+            return f"Agent states are unknown{since_text}{because}."
+        return f"{format_agents(counts[worst])} unknown{since_text}{because}. No other agents are stranded."
+    return f"No stranded agents, but {format_agents(counts[worst])} {worst.label}{since_text}{because}."
 
 
-def _recovery_group_of(cause: ActiveCause | None, worst: State) -> AgentGroup | None:
+def _recovery_group_of(cause: ActiveCause | None, worst: State) -> CauseAgents | None:
     """Return the agents whose recovery is predicted: all affected ones, or those in the worst state."""
     if cause is None or worst in (State.UNKNOWN, State.OFFLINE):
         return None
@@ -307,7 +307,7 @@ def _recovery_group_of(cause: ActiveCause | None, worst: State) -> AgentGroup | 
     return merge_groups([cause.groups[state] for state in states if state in cause.groups])
 
 
-def _describe_recovery_of(cause: ActiveCause | None, group: AgentGroup | None, now: float) -> str:
+def _describe_recovery_of(cause: ActiveCause | None, group: CauseAgents | None, now: float) -> str:
     if cause is None or group is None:
         return ""
     is_unpredicted = group.automatic_count + group.stuck_count < group.count

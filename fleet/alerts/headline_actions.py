@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import numpy as np
 import numpy.typing as npt
 
-from fleet.alerts.causes import ActiveCause, AgentGroup
+from fleet.alerts.causes import ActiveCause, CauseAgents
 from fleet.alerts.facts import cause_codes_of
 from fleet.alerts.failure_clauses import has_lost_backend
 from fleet.alerts.rules import RuleKind
@@ -55,7 +55,7 @@ _RECONNECT_MODE = HeadlineAction("Switch agents to reconnect mode", "/policies/"
 
 
 def select_actions(
-    table: FleetTable, cause: ActiveCause | None, recovery_group: AgentGroup | None
+    table: FleetTable, cause: ActiveCause | None, recovery_group: CauseAgents | None
 ) -> tuple[HeadlineAction, ...]:
     """Return what helps the agents of a cause now; nothing if all of them recover automatically.
 

@@ -17,13 +17,13 @@ UNKNOWN_RECOVERY = "The recovery time is not known."
 class AffectedCounts:
     """Number of agents that a failure strands, and that it puts at risk."""
 
-    stranded: int = 0
-    at_risk: int = 0
+    stranded_count: int = 0
+    at_risk_count: int = 0
 
     @property
     def total(self) -> int:
         """Return the number of affected agents."""
-        return self.stranded + self.at_risk
+        return self.stranded_count + self.at_risk_count
 
 
 def format_since(at: float, now: float) -> str:
@@ -55,7 +55,7 @@ def format_agents(count: int) -> str:
 def describe_counts(counts: AffectedCounts, *, agent_set: str = "", is_past: bool = False) -> str:
     """Return `12 agents stranded and 55 at risk`; `agent_set`: only agents of that set are counted."""
     parts: list[str] = []
-    for state_text, count in (("stranded", counts.stranded), ("at risk", counts.at_risk)):
+    for state_text, count in (("stranded", counts.stranded_count), ("at risk", counts.at_risk_count)):
         if not count:
             continue
         if parts:
@@ -72,12 +72,12 @@ def describe_recovery(cause: Cause, recovers_at: float | None, now: float, *, is
 
     `is_stuck`: some of them recover only after the cause; `recovers_at`: when the last of the others has recovered.
     """
-    by = "" if recovers_at is None else format_by(recovers_at, now)
+    latest = "" if recovers_at is None else format_by(recovers_at, now)
     name = _name_in_sentence(cause)
     if not is_stuck:
-        return f"Automatic recovery by {by}." if by else UNKNOWN_RECOVERY
-    if by:
-        return f"Some agents recover automatically by {by}, the others only after {name or 'the cause'}."
+        return f"Automatic recovery by {latest}." if latest else UNKNOWN_RECOVERY
+    if latest:
+        return f"Some agents recover automatically by {latest}, the others only after {name or 'the cause'}."
     # A campaign may move the agents of an auth: the actions beside the sentence say what helps.
     must_recover = name and cause.kind is not CauseKind.AUTH
     return f"No automatic recovery: {name} must recover first." if must_recover else NO_RECOVERY

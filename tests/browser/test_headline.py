@@ -33,7 +33,7 @@ WATCH = f"""() => {{
   const read = {READ};
   window.disagreements = [];
   const look = () => {{
-    const shown = read();
+    const page_state = read();
     const inText = Number((shown.text.match(/^([\\d,]+) agents? stranded/) ?? [0, "0"])[1].replaceAll(",", ""));
     if (inText !== shown.counts.stranded) window.disagreements.push(shown);
     requestAnimationFrame(look);
@@ -92,10 +92,13 @@ async def test_all_say_the_same_while_agents_recover(visiting: Visiting) -> None
             assert (message["text"], message["counts"]) == (headline["text"], counts)
             for page in (now_page, map_page):
                 await expect(page.locator("#headline-text")).to_have_text(headline["text"])
-                shown = await page.evaluate(READ)
-                assert shown["asOf"] == message["as_of"]
-                assert shown["counts"] == counts
-                assert (shown["title"], shown["badge"]) == (headline["tab_title"], headline["tab_title"])
+                page_state = await page.evaluate(READ)
+                assert page_state["asOf"] == message["as_of"]
+                assert page_state["counts"] == counts
+                assert (page_state["title"], page_state["badge"]) == (
+                    headline["tab_title"],
+                    headline["tab_title"],
+                )
             recovering, stranded_agents = stranded_agents[:20], stranded_agents[20:]
             await visit.fleet.change(dict.fromkeys(recovering, State.HEALTHY))
         for page in (now_page, map_page):

@@ -14,12 +14,14 @@ from dashboards.live.hub import (
     Delta,
     Feed,
     FeedEvent,
+    HeadlineMessage,
     Hint,
     ResyncRequest,
     SocketQueue,
     Tick,
     mark_stale_if_old,
 )
+from dashboards.shared import headlines, record_reader
 from dashboards.shared.presenters import age_ms_of
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
@@ -29,6 +31,12 @@ from tests.fakes.record import conclude
 from tests.fakes.waiting import eventually
 
 NOW = 1_700_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def no_incidents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headlines link no incidents, so that they need no database."""
+    monkeypatch.setattr(headlines, "read_open_incidents", lambda _cluster: ())
 
 
 async def _next(subscription: SocketQueue, kind: type[FeedEvent]) -> FeedEvent:
@@ -164,3 +172,41 @@ async def test_cancelled_subscription_ends_its_feed(live_settings: Settings, fak
     with pytest.raises(asyncio.CancelledError):
         await subscription
     assert hub.current_hub().feeds == {}
+
+
+async def test_headline_is_sent_when_it_changes(record: Writer) -> None:
+    """With the counts of its round; a round that changes nothing sends none."""
+    feed = Feed("default", 0.05)
+    subscription = await feed.subscribe()
+    first = await _next(subscription, HeadlineMessage)
+    assert isinstance(first, HeadlineMessage)
+    message = json.loads(first.text)
+    assert (message["type"], message["counts"]["stranded"], message["tab_title"]) == ("headline", 1, "✖1")
+    assert message["text"].startswith("1 agent stranded and 1 at risk")
+    assert await feed.headline(await feed.snapshot()) is not None
+    states = [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK]
+    assert await asyncio.to_thread(conclude, record, states, as_of=time.time())
+    states[0] = State.STRANDED
+    assert await asyncio.to_thread(conclude, record, states, as_of=time.time())
+    second = await _next(subscription, HeadlineMessage)
+    assert isinstance(second, HeadlineMessage)
+    assert json.loads(second.text)["counts"]["stranded"] == 2, "nothing was sent about the round between"
+    await feed.stop()
+
+
+async def test_headline_of_a_record_out_of_reach_is_stale(
+    record: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last header ages; before that the last headline stays."""
+    feed = Feed("default", 0.05)
+    subscription = await feed.subscribe()
+    await _next(subscription, HeadlineMessage)
+    fake, now = FakeReader(down=True), time.time()
+    monkeypatch.setattr(record_reader, "reader", lambda: fake)
+    monkeypatch.setattr(record_reader, "current_time", lambda: now + 3600)
+    stale = await _next(subscription, HeadlineMessage)
+    assert isinstance(stale, HeadlineMessage)
+    message = json.loads(stale.text)
+    assert (message["state"], message["counts"]["unknown"]) == ("unknown", 4)
+    assert message["text"].startswith("Agent states are unknown since ")
+    await feed.stop()

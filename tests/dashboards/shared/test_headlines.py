@@ -89,18 +89,18 @@ def test_incidents_and_notifications_say_the_same(seed: int) -> None:
     headline, describer = describe_fleet(table, (), simulation.now), IncidentDescriber(table, simulation.now)
     for _, notification in simulation.notifications:
         incident = notification.incident
-        described = describer.describe(incident.cause)
-        if incident.cause.kind is CauseKind.FLEET or described is None:
+        incident_headline = describer.describe(incident.cause)
+        if incident.cause.kind is CauseKind.FLEET or incident_headline is None:
             continue
         payload = payload_of(notification, NotificationLinks())["incident"]
-        assert payload["affected_count"] == described.affected_count
-        assert payload["summary"] == described.summary.removesuffix(".")
+        assert payload["affected_count"] == incident_headline.affected_count
+        assert payload["summary"] == incident_headline.summary.removesuffix(".")
         if (
             len(headline.causes) == 1
             and sum(headline.counts[state] for state in (State.STRANDED, State.AT_RISK))
-            == described.affected_count
+            == incident_headline.affected_count
         ):
-            assert described.summary in headline.text
+            assert incident_headline.summary in headline.text
 
 
 @pytest.mark.django_db
@@ -117,8 +117,8 @@ def test_page_of_an_incident_counts_the_agents_that_it_lists(
         cause_name="auth-1", generation=1, state="firing", severity=2, opened_at=NOW, affected_count=67,
         summary="67 agents stranded.",
     )  # fmt: skip
-    (item,) = client.get("/api/v1/incidents").json()["incidents"]
-    assert (item["affected_count"], item["summary"]) == (
+    (listed_incident,) = client.get("/api/v1/incidents").json()["incidents"]
+    assert (listed_incident["affected_count"], listed_incident["summary"]) == (
         7,
         "7 agents stranded since 13:45 UTC because auth-1 lost its backend",
     )

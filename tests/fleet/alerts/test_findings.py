@@ -95,8 +95,11 @@ def test_sentences_of_a_finding_match_its_counts() -> None:
         115,
         "60 agents were stranded and 55 at risk because proxy-1 was not responding.",
     )
-    (one,), two_at_risk = [AffectedGroup(PROXY, stranded_count=1)], [AffectedGroup(PROXY, at_risk_count=2)]
-    assert describe_affected_agents([one], None, 0.0, is_past=True) == "1 agent was stranded."
+    (one_stranded,), two_at_risk = (
+        [AffectedGroup(PROXY, stranded_count=1)],
+        [AffectedGroup(PROXY, at_risk_count=2)],
+    )
+    assert describe_affected_agents([one_stranded], None, 0.0, is_past=True) == "1 agent was stranded."
     assert describe_affected_agents(two_at_risk, None, 0.0) == "2 agents at risk."
     assert describe_affected_agents([], clause, 0.0) == ""
 

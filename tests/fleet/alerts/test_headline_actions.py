@@ -55,12 +55,12 @@ def test_action_helps_the_agents_that_are_affected_now(
     assert _labels(cause, recovery, **changes)[0] == labels
 
 
-def test_reconnect_mode_is_offered_as_prevention_only() -> None:
+def test_reconnect_mode_is_expected_labels_as_prevention_only() -> None:
     """To agents that kept their connection to a failing auth; the policy does not help those that are stuck."""
-    offered = ["Switch agents to reconnect mode"]
-    assert _labels(AUTH_1, STUCK, ReconnectMode.PICK_FIRST, auth_1=UNHEALTHY)[1] == offered
+    expected_labels = ["Switch agents to reconnect mode"]
+    assert _labels(AUTH_1, STUCK, ReconnectMode.PICK_FIRST, auth_1=UNHEALTHY)[1] == expected_labels
     # FakeReader's agents have no health check.
-    assert _labels(AUTH_1, STUCK, ReconnectMode.RECONNECT, auth_1=UNHEALTHY)[1] == offered
+    assert _labels(AUTH_1, STUCK, ReconnectMode.RECONNECT, auth_1=UNHEALTHY)[1] == expected_labels
     assert _labels(AUTH_1, STUCK, ReconnectMode.UNKNOWN, auth_1=UNHEALTHY)[1] == []
     assert _labels(PROXY_1, STUCK, ReconnectMode.PICK_FIRST, proxy_1=SILENT)[1] == []
 
