@@ -24,12 +24,14 @@ class FailureClause:
     #: `proxy-1 was not responding`.
     past: str
     #: The beginning of the clause with its start: `proxy-1 has not responded since`. Empty: it has none.
-    dated: str = ""
+    start_prefix: str = ""
 
     def describe(self, since: float | None, now: float) -> str:
         """Return the clause with its start, if that is known: `proxy-1 has not responded since 10:14 UTC`."""
         return (
-            f"{self.dated} {format_since(since, now)}" if since is not None and self.dated else self.present
+            f"{self.start_prefix} {format_since(since, now)}"
+            if since is not None and self.start_prefix
+            else self.present
         )
 
 
