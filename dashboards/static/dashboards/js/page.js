@@ -173,7 +173,7 @@ function retryWords(live) {
 /** Title and icon of the tab: symbol and number of the headline, and whether the data is too old. */
 const tab = { title: "", state: "healthy", count: 0, stale: false };
 /** What `paintTab` writes before the title of the page. */
-const TAB_MARK = /^(\(\? old data\) |[✖▲?⊖◐][\d,]* )/;
+const TAB_MARK = /^(\(\? old data\) |[^\p{L}\p{N}\s(][\d,]* )/u;
 
 /** Show the headline in the title and the icon of the tab. */
 export function markTab({ tab_title, state, count }) {
