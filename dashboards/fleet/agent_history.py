@@ -123,14 +123,18 @@ def _describe_moves(change: AgentChange, earlier: AgentChange, name_of: Callable
     moves = []
     proxies, earlier_proxies = _proxy_keys_of(change), _proxy_keys_of(earlier)
     if proxies is not None and earlier_proxies is not None:
-        opened = [name_of(key) for key in proxies if key not in earlier_proxies]
-        ended = [name_of(key) for key in earlier_proxies if key not in proxies]
-        if opened and ended:
-            moves.append(f"moved from {_join_names(ended)} to {_join_names(opened)}")
-        elif opened:
-            moves.append(f"opened {'tunnels' if len(opened) > 1 else 'a tunnel'} to {_join_names(opened)}")
-        elif ended:
-            moves.append(f"lost its {'tunnels' if len(ended) > 1 else 'tunnel'} to {_join_names(ended)}")
+        new_proxies = [name_of(key) for key in proxies if key not in earlier_proxies]
+        ended_proxies = [name_of(key) for key in earlier_proxies if key not in proxies]
+        if new_proxies and ended_proxies:
+            moves.append(f"moved from {_join_names(ended_proxies)} to {_join_names(new_proxies)}")
+        elif new_proxies:
+            moves.append(
+                f"opened {'tunnels' if len(new_proxies) > 1 else 'a tunnel'} to {_join_names(new_proxies)}"
+            )
+        elif ended_proxies:
+            moves.append(
+                f"lost its {'tunnels' if len(ended_proxies) > 1 else 'tunnel'} to {_join_names(ended_proxies)}"
+            )
     if change.auth and earlier.auth is not None and change.auth != earlier.auth:
         new_name = name_of(change.auth)
         moves.append(

@@ -64,6 +64,8 @@ class HistoryFleet:
 
     def _pack_proxies(self, count: int) -> tuple[bytes, ...]:
         counts = self.draws.integers(1, _MAX_TUNNELS + 1, count)
-        packed = self.draws.choice(self.proxies, int(counts.sum())).astype("<u4").tobytes()
+        packed_proxies = self.draws.choice(self.proxies, int(counts.sum())).astype("<u4").tobytes()
         ends = (np.cumsum(counts) * 4).tolist()
-        return tuple(packed[end - size * 4 : end] for end, size in zip(ends, counts.tolist(), strict=True))
+        return tuple(
+            packed_proxies[end - size * 4 : end] for end, size in zip(ends, counts.tolist(), strict=True)
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -292,9 +292,13 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def _used_cpu() -> float:
-    """CPU seconds of this process and of the database server, whose processes belong to our parent."""
-    servers: Sequence[psutil.Process] = []
+    """CPU seconds of this process and of the database server, whose processes are children of the one of ours."""
+    servers: list[psutil.Process] = []
     if connection.vendor == "postgresql":
-        servers = [process for process in psutil.process_iter(["name"]) if process.info["name"] == "postgres"]
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            postmaster = psutil.Process(cursor.fetchone()[0]).parent()
+        assert postmaster is not None, "a backend has a parent"
+        servers = [postmaster, *postmaster.children()]
     times = [process.cpu_times() for process in servers]
-    return time.process_time() + sum(item.user + item.system for item in times)
+    return time.process_time() + sum(cpu.user + cpu.system for cpu in times)

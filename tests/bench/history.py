@@ -66,8 +66,8 @@ def _measure_postgres(environment: dict[str, str], row_count: int, agent_count: 
 
 def _run_database(environment: Mapping[str, str], row_count: int, agent_count: int) -> Mapping[str, Figure]:
     command = [sys.executable, "-m", "tests.bench._history_database", str(row_count), str(agent_count)]
-    result = subprocess.run(command, env=dict(environment), stdout=subprocess.PIPE, text=True, check=False)
-    if result.returncode:
+    process = subprocess.run(command, env=dict(environment), stdout=subprocess.PIPE, text=True, check=False)
+    if process.returncode:
         raise BenchError("a database could not be measured; see the output above")
-    figures: Mapping[str, Figure] = json.loads(result.stdout.splitlines()[-1])
+    figures: Mapping[str, Figure] = json.loads(process.stdout.splitlines()[-1])
     return figures

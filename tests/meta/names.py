@@ -114,7 +114,9 @@ def shared_class_names() -> list[str]:
 
 #: Django prescribes the first. The others are a table in `fleet.models` and the value that the program uses,
 #: or the two ends of a tunnel: their packages tell them apart.
-_SHARED_CLASSES = frozenset({"Command", "Agent", "Incident", "Instance", "Route", "Silence", "Tunnel"})
+_SHARED_CLASSES = frozenset(
+    {"Command", "Agent", "AgentChange", "Incident", "Instance", "Route", "Silence", "Tunnel"}
+)
 _FILLERS = frozenset({"a", "an", "the", "its", "it", "of", "to", "and", "return", "returns"})
 
 

@@ -106,7 +106,7 @@ def agent_change_rows_of(changes: RoundChanges, keys: RowKeys) -> Iterator[Agent
 
 
 def _recovers_after_ms_of(recovers_at: float, at: float) -> int:
-    """Return the distance of a prediction; 0 without one, so that a prediction for now is 1 ms away."""
+    """Return the distance of a prediction, at least 1 ms, because 0 means that there is none."""
     if not recovers_at:
         return 0
     milliseconds = round((recovers_at - at) * 1000)
@@ -123,11 +123,11 @@ def _pack_proxies(changes: RoundChanges, instance_keys: npt.NDArray[np.int64]) -
     is_other = changes.proxies != rows["proxy"][row_numbers]
     # The newest tunnel's first; the others stay in the order of the record.
     order = np.lexsort((is_other, row_numbers))
-    packed = instance_keys[changes.proxies[order]].astype("<u4").tobytes()
+    packed_keys = instance_keys[changes.proxies[order]].astype("<u4").tobytes()
     last_keys = np.where(rows["proxy"] == NO_INSTANCE, 0, instance_keys[rows["proxy"]])
     ends = np.cumsum(counts) * 4
     return [
-        packed[end - count * 4 : end]
+        packed_keys[end - count * 4 : end]
         if count
         else (last_key | LAST_PROXY_BIT).to_bytes(4, "little")
         if last_key

@@ -104,11 +104,14 @@ def apply_changes(start: PastColumns, changes: Changes) -> PastColumns:
 def _with_proxies(columns: PastColumns, positions: npt.NDArray[np.intp], changes: Changes) -> PastColumns:
     """Return the columns with the proxies of the last change of each agent; `positions`: agent of each change."""
     row_counts = np.array(
-        [NOT_RECORDED if packed is None else len(packed) // 4 for packed in changes.proxies]
+        [
+            NOT_RECORDED if packed_proxies is None else len(packed_proxies) // 4
+            for packed_proxies in changes.proxies
+        ]
     )
     row_lengths = np.maximum(row_counts, 0)
     row_starts = np.cumsum(row_lengths) - row_lengths
-    row_keys = np.frombuffer(b"".join(packed or b"" for packed in changes.proxies), "<u4")
+    row_keys = np.frombuffer(b"".join(packed_proxies or b"" for packed_proxies in changes.proxies), "<u4")
     # The block on the map is the first entry; a change that was recorded without proxies says nothing of it.
     first_keys = np.zeros(len(row_counts), np.uint32)
     first_keys[row_counts > 0] = row_keys[row_starts[row_counts > 0]]

@@ -46,10 +46,10 @@ class PastColumns:
         blank = empty_columns(self.at, len(new_agents))
 
         def merge(name: str) -> npt.NDArray[np.generic]:
-            merged: npt.NDArray[np.generic] = np.concatenate([getattr(self, name), getattr(blank, name)])[
-                order
-            ]
-            return merged
+            merged_column: npt.NDArray[np.generic] = np.concatenate(
+                [getattr(self, name), getattr(blank, name)]
+            )[order]
+            return merged_column
 
         # New agents have no tunnels, so the runs of the others keep their order.
         merged_columns = {name: merge(name) for name in COLUMN_NAMES if name != "agents"}

@@ -46,7 +46,7 @@ def _changes(
     has_places: bool = True,
 ) -> RoundChanges:
     """Return changes to `stranded` from (agent, recovers_at, cause, auth, proxy, tunnel_count)."""
-    packed = [
+    packed_rows = [
         (
             agent,
             recovers_at,
@@ -63,7 +63,7 @@ def _changes(
     return RoundChanges(
         7,
         AT,
-        agent_changes=np.array(packed, AGENT_CHANGE),
+        agent_changes=np.array(packed_rows, AGENT_CHANGE),
         proxies=np.array(proxies, np.uint16),
         has_places=has_places,
     )
@@ -101,10 +101,10 @@ def test_proxies_begin_with_that_of_the_newest_tunnel() -> None:
         ],
         [2, 3, 2],
     )
-    packed = [
+    packed_rows = [
         np.frombuffer(row.proxies or b"", "<u4").tolist() for row in agent_change_rows_of(changes, _keys())
     ]
-    assert packed == [[23, 22], [22 | LAST_PROXY_BIT], [], [22]]
+    assert packed_rows == [[23, 22], [22 | LAST_PROXY_BIT], [], [22]]
 
 
 def test_change_of_an_earlier_version_has_no_places() -> None:
@@ -135,8 +135,8 @@ def test_instance_changes_have_health_and_drain() -> None:
         INSTANCE_CHANGE,
     )
     changes = RoundChanges(7, AT, instance_changes=rows)
-    written = instance_change_rows_of("default", changes, lambda index: "p1" if index == 2 else "")
-    assert [(row.instance, row.old, row.new, row.health, row.is_draining) for row in written] == [
+    change_rows = instance_change_rows_of("default", changes, lambda index: "p1" if index == 2 else "")
+    assert [(row.instance, row.old, row.new, row.health, row.is_draining) for row in change_rows] == [
         ("p1", "ok", "silent", "degraded", True),
         ("backend/default", "ok", "silent", "", None),
         ("cluster/default", "silent", "ok", "", None),

@@ -35,13 +35,13 @@ def _cluster() -> None:
 
 def _round(
     at: float,
-    stranded: int,
+    stranded_count: int,
     *,
     groups: Sequence[tuple[int, int, int, int]] | None = None,
     change_count: int = 0,
 ) -> RoundChanges:
     counts = np.zeros(len(State), np.uint32)
-    counts[State.STRANDED], counts[State.HEALTHY] = stranded, 9
+    counts[State.STRANDED], counts[State.HEALTHY] = stranded_count, 9
     return RoundChanges(
         1,
         at,

@@ -24,7 +24,7 @@ _CHANGE = st.tuples(
 )  # fmt: skip
 
 
-def _packed(changes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _pack(changes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return changes as the database has them, oldest first."""
     return [
         (*columns, None if proxies is None else np.array(proxies, "<u4").tobytes())
@@ -34,25 +34,25 @@ def _packed(changes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def _as_lists(columns: PastColumns) -> dict[str, Any]:
     return {
-        item.name: content.tolist()
-        if isinstance(content := getattr(columns, item.name), np.ndarray)
+        column.name: content.tolist()
+        if isinstance(content := getattr(columns, column.name), np.ndarray)
         else content
-        for item in fields(columns)
+        for column in fields(columns)
     }
 
 
 @given(st.lists(_CHANGE, max_size=12), st.integers(0, 6))
 def test_keyframe_and_later_changes_equal_all_changes(changes: list[tuple[Any, ...]], second: int) -> None:
     """From any keyframe on, also a packed one, the result is that of applying one change after the other."""
-    everything = _packed(changes)
+    all_changes = _pack(changes)
     expected = empty_columns(0.0)
-    for change in everything:
+    for change in all_changes:
         expected = apply_changes(expected, changes_of([change]))
     keyframe = apply_changes(
-        empty_columns(0.0), changes_of([change for change in everything if change[0] <= second])
+        empty_columns(0.0), changes_of([change for change in all_changes if change[0] <= second])
     )
     keyframe = keyframes.unpack(keyframes.pack(keyframe), keyframe.at)
-    later = changes_of([change for change in everything if change[0] > second])
+    later = changes_of([change for change in all_changes if change[0] > second])
     assert _as_lists(apply_changes(keyframe, later)) == _as_lists(expected)
 
 
@@ -75,14 +75,14 @@ def test_change_of_the_reason_keeps_since() -> None:
 
 def test_proxies_of_agents() -> None:
     """The newest tunnel's proxy is the block on the map, also after the last tunnel; "not recorded" is not "none"."""
-    packed = np.array([4, 5], "<u4").tobytes()
+    packed_proxies = np.array([4, 5], "<u4").tobytes()
     columns = apply_changes(
         empty_columns(0.0),
         changes_of(
             [
-                (1, 7, 0, 2, 0, 9, 9, 0, 0, packed),
-                (1, 8, 0, 2, 0, 9, 9, 0, 0, packed),
-                (1, 9, 0, None, 0, 9, 9, 0, 0, packed),
+                (1, 7, 0, 2, 0, 9, 9, 0, 0, packed_proxies),
+                (1, 8, 0, 2, 0, 9, 9, 0, 0, packed_proxies),
+                (1, 9, 0, None, 0, 9, 9, 0, 0, packed_proxies),
                 (2, 8, 0, 2, 0, 9, 3, 0, 0, np.array([6 | LAST_PROXY_BIT], "<u4").tobytes()),
                 (2, 9, 0, None, 0, 9, 3, 0, 0, None),
             ]
