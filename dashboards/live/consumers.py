@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from typing import Any
+from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
@@ -28,6 +29,7 @@ from dashboards.live.hub import (
     recheck_soon,
 )
 from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
+from dashboards.live.snapshot_frames import COLUMNS, ENCODING
 from dashboards.live.sockets import close_code_of
 from dashboards.shared import record_reader
 from dashboards.shared.permissions import AccessRequirement
@@ -86,6 +88,12 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
     def cluster(self) -> str:
         """Return the cluster of the URL."""
         return str(self.scope["url_route"]["kwargs"].get("cluster", DEFAULT_CLUSTER))
+
+    @property
+    def has_columns(self) -> bool:
+        """Return whether the client requested all columns of the map: `?columns=1`."""
+        query = self.scope.get("query_string", b"").decode("latin-1")
+        return parse_qs(query).get("columns") == ["1"]
 
     @override
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -214,6 +222,10 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         self._epoch, self._seq, self._stale = snapshot.epoch, snapshot.seq, snapshot.stale
         self._headline = None
         self._layout_version, self._is_behind = snapshot.layout_version, False
+        frame, frame_fields = snapshot.states, dict[str, Any]()
+        if self.has_columns:
+            frame = await self._feed.pack_columns(snapshot)
+            frame_fields = {"columns": COLUMNS, "encoding": ENCODING}
         await self._send_message(
             {
                 "type": "hello",
@@ -226,9 +238,10 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
                 "interval_ms": round(snapshot.interval * 1000),
                 "stale": snapshot.stale,
                 "counts": {state.slug: count for state, count in snapshot.counts.items()},
+                **frame_fields,
             }
         )
-        await self.send(bytes_data=snapshot.states)
+        await self.send(bytes_data=frame)
         await self._send_headline(await self._feed.headline(snapshot))
         self._last_beat_at = time.monotonic()
 

@@ -19,6 +19,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
+from dashboards.live.snapshot_frames import pack_columns
 from dashboards.shared import headlines, record_reader
 from dashboards.shared.presenters import age_ms_of
 from fleet.alerts.headline import Headline, describe_stale_fleet
@@ -122,6 +123,8 @@ class Feed:
         self._headline: HeadlineMessage | None = None
         self._headline_lock = asyncio.Lock()
         self._headline_due = asyncio.Event()
+        #: The last snapshot that was packed, and its frame.
+        self._column_frame: tuple[Snapshot, bytes] | None = None
         self._group_joined = asyncio.Event()
         self._channel: str | None = None
         self._tick_interval = tick_interval
@@ -171,6 +174,13 @@ class Feed:
             ):
                 return message
         return await self._refresh_headline()
+
+    async def pack_columns(self, snapshot: Snapshot) -> bytes:
+        """Return the frame with all columns of a snapshot; sockets that start over together share it."""
+        async with self._snapshot_lock:
+            if self._column_frame is None or self._column_frame[0] is not snapshot:
+                self._column_frame = snapshot, await asyncio.to_thread(pack_columns, snapshot)
+            return self._column_frame[1]
 
     async def stop(self) -> None:
         """Leave the group and end all tasks."""

@@ -19,10 +19,11 @@ class Socket:
     """One connection to an ASGI application."""
 
     def __init__(self, application: Any, path: str, headers: Headers) -> None:
+        path, _, query = path.partition("?")
         scope = {
             "type": "websocket",
             "path": path,
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": headers,
             "subprotocols": [],
         }

@@ -6,10 +6,12 @@ import asyncio
 import json
 import random
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
@@ -28,6 +30,7 @@ from dashboards.shared import record_reader
 from fleet.models.access import Permission, set_role
 from fleet.models.tokens import create_token
 from fleet.monitoring.events import InstancesChanged, LayoutChanged, StateDelta
+from fleet.monitoring.pollers.agent_changes import event_changes_of
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
@@ -48,6 +51,8 @@ class Browser:
     def __init__(self, link: Socket) -> None:
         self.link = link
         self.states: bytearray | None = None
+        #: Proxy, auth and cause by agent, for a socket with columns.
+        self.places: list[list[int]] = []
         self.epoch = ""
         self.seq = 0
         self.stale: bool | None = None
@@ -62,6 +67,8 @@ class Browser:
         self.log.append(message)
         if message["type"] == "hello":
             snapshot = (await self.link.receive(seconds))["bytes"]
+            if "columns" in message:
+                snapshot = self._split_columns(message, snapshot)
             assert len(snapshot) == message["agents"]
             self.states, self.epoch, self.seq = bytearray(snapshot), message["epoch"], message["seq"]
             self.stale = message["stale"]
@@ -69,12 +76,22 @@ class Browser:
             assert (message["epoch"], message["seq"]) == (self.epoch, self.seq + 1)
             assert self.states is not None
             self.seq = message["seq"]
-            for index, state in message["changes"]:
+            for index, state, *place in message["changes"]:
                 self.states[index] = state
+                if self.places:
+                    self.places[index] = place
         elif message["type"] == "stale":
             self.stale = True
             self.states = bytearray(s if s == State.RETIRED else State.UNKNOWN for s in self.states or b"")
         return message
+
+    def _split_columns(self, hello: dict[str, Any], frame: bytes) -> bytes:
+        """Keep the places of a frame with columns; return its states."""
+        assert (hello["columns"], hello["encoding"]) == (["proxy", "auth", "cause", "state"], "deflate")
+        columns, agent_count = zlib.decompress(frame), hello["agents"]
+        places = np.frombuffer(columns, "<u2", 3 * agent_count).reshape(3, agent_count)
+        self.places = places.T.tolist()
+        return columns[6 * agent_count :]
 
     async def until(
         self, condition: Callable[[dict[str, Any]], bool], seconds: float = DEADLINE
@@ -145,9 +162,9 @@ async def _round(
     now = time.time() if as_of is None else as_of
     assert await asyncio.to_thread(conclude, writer, states, as_of=now)
     old = before.verdicts["state"].tolist()
-    changes = tuple(
-        (index, state) for index, state in enumerate(states) if index >= len(old) or old[index] != state
-    )
+    after = writer.load("default")
+    agents = [index for index, state in enumerate(states) if index >= len(old) or old[index] != state]
+    changes = event_changes_of(after.verdicts, after.places, np.array(agents, np.uint32))
     if not changes or not is_announced:
         return
     event = StateDelta(
@@ -176,7 +193,7 @@ async def test_hello_then_snapshot_then_delta(record: Writer, cookie: bytes) -> 
         new_states = [State.STRANDED, *STATES[1:]]
         await _round(record, new_states)
         delta = await browser.until(_kind("delta"))
-        assert delta["changes"] == [[0, State.STRANDED]]
+        assert delta["changes"] == [[0, State.STRANDED, 2, 0, 0]]
         assert delta["counts"]["stranded"] == 2
         assert browser.states == bytearray(new_states)
 
@@ -199,6 +216,28 @@ async def test_law_snapshot_and_events_equal_a_fresh_snapshot(record: Writer, co
         fresh = record_reader.reader().snapshot("default", time.time())
         assert fresh.states == bytes(browser.states or b"")
         assert (fresh.epoch, fresh.seq) == (browser.epoch, browser.seq)
+
+
+async def test_columns_hold_places_and_causes(record: Writer, cookie: bytes) -> None:
+    """On request, of one snapshot; events keep them equal to a new one."""
+    async with _open(cookie, "/ws/fleet/?columns=1") as browser:
+        await browser.step()
+        assert browser.states == bytearray(STATES)
+        assert browser.places == [[2, 0, 0], [3, 0, 0], [2, 0, 0], [3, 0, 0]]
+        await _round(record, [State.STRANDED, *STATES[1:]])
+        await browser.until(_kind("delta"))
+        fresh = record_reader.reader().snapshot("default", time.time())
+        columns = np.frombuffer(fresh.proxies + fresh.auths + fresh.causes, "<u2").reshape(3, 4)
+        assert browser.places == columns.T.tolist()
+        assert bytes(browser.states or b"") == fresh.states
+
+
+async def test_other_queries_get_states_only(record: Writer, cookie: bytes) -> None:
+    """Pages that show no places do not pay for them."""
+    for query in ("columns=0", "columns=1&columns=1", "x=%ff"):
+        async with _open(cookie, f"/ws/fleet/?{query}") as browser:
+            assert "columns" not in await browser.step()
+            assert browser.states == bytearray(STATES)
 
 
 async def test_event_between_join_and_snapshot_is_not_sent_twice(record: Writer, cookie: bytes) -> None:

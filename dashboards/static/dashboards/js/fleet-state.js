@@ -1,4 +1,5 @@
-/* The browser's copy of the fleet: one state byte per agent, and the position in the event stream.
+/* The browser's copy of the fleet: one state byte per agent, on the map also where it is, and the position in the event
+   stream.
    Pure except for the list of agent states from the page: no socket, no clock. docs/reference/live.md, *Messages*.
    Invariant: an old snapshot plus all deltas after it equals a new snapshot. */
 
@@ -8,6 +9,23 @@ export const STATES = VERDICTS.map(({ slug }) => slug);
 const number = (slug) => STATES.indexOf(slug);
 const RETIRED = number("retired");
 export const [UNKNOWN, STRANDED, HEALTHY] = ["unknown", "stranded", "healthy"].map(number);
+
+/** In a column of instances: no instance, and the auth backend of the cluster. */
+export const NO_INSTANCE = 0xffff;
+export const BACKEND = 0xfffe;
+
+/** Return the columns of a frame by name, or null if its size is wrong. `state` has one byte per agent, others two. */
+function splitColumns(buffer, names, agents) {
+  const columns = {};
+  let offset = 0;
+  for (const name of names) {
+    const Column = name === "state" ? Uint8Array : Uint16Array;
+    if (offset + agents * Column.BYTES_PER_ELEMENT > buffer.byteLength) return null;
+    columns[name] = new Column(buffer, offset, agents);
+    offset += agents * Column.BYTES_PER_ELEMENT;
+  }
+  return offset === buffer.byteLength ? columns : null;
+}
 
 /** Return the colour of a state in the light theme. */
 export const colour = (slug) => VERDICTS[number(slug)].colour;
@@ -26,6 +44,13 @@ export class FleetState {
     this.intervalMs = 5000;
     this.stale = false;
     this.states = null;
+    /**
+     * Only on the map: by agent, the index of the proxy of its newest tunnel, or of its last one; of its auth; and of
+     * the cause of its state. NO_INSTANCE: none or not known. BACKEND: the auth backend of the cluster.
+     */
+    this.proxies = null;
+    this.auths = null;
+    this.causes = null;
     this.counts = {};
     /** The `hello` message whose binary frame has not arrived yet. */
     this.announced = null;
@@ -41,10 +66,15 @@ export class FleetState {
     this.announced = message;
   }
 
-  /** Apply the state bytes of the last `hello`. Return false if their number is wrong: request a new snapshot. */
+  /**
+   * Apply the states of the last `hello`, or all of its columns, decompressed. Return false if their size is wrong:
+   * request a new snapshot.
+   */
   snapshot(buffer) {
     const message = this.announced;
-    if (message === null || buffer.byteLength !== message.agents) return false;
+    if (message === null) return false;
+    const columns = splitColumns(buffer, message.columns ?? ["state"], message.agents);
+    if (columns === null) return false;
     this.announced = null;
     this.cluster = message.cluster;
     this.epoch = message.epoch;
@@ -52,7 +82,10 @@ export class FleetState {
     this.layoutVersion = message.layout_version;
     this.intervalMs = message.interval_ms;
     this.stale = message.stale;
-    this.states = new Uint8Array(buffer);
+    this.states = columns.state;
+    this.proxies = columns.proxy ?? null;
+    this.auths = columns.auth ?? null;
+    this.causes = columns.cause ?? null;
     this.counts = { ...message.counts };
     return true;
   }
@@ -69,7 +102,13 @@ export class FleetState {
     const length = this.states.length;
     // An agent beyond the end of the vector: the layout grew, and the layout message was lost or has not arrived yet.
     if (message.changes.some(([index]) => index >= length)) return "gap";
-    for (const [index, state] of message.changes) this.states[index] = state;
+    for (const [index, state, proxy, auth, cause] of message.changes) {
+      this.states[index] = state;
+      if (this.proxies === null) continue;
+      this.proxies[index] = proxy;
+      this.auths[index] = auth;
+      this.causes[index] = cause;
+    }
     this.seq = message.seq;
     this.counts = { ...message.counts };
     return "applied";
@@ -82,6 +121,7 @@ export class FleetState {
     for (let index = 0; index < this.states.length; index += 1) {
       if (this.states[index] !== RETIRED) this.states[index] = UNKNOWN;
     }
+    this.causes?.fill(NO_INSTANCE);
     this.counts = { ...message.counts };
   }
 

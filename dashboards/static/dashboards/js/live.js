@@ -2,6 +2,7 @@
    docs/reference/live.md, *Messages*. In doubt, it requests a new snapshot. */
 
 import { FleetState } from "./fleet-state.js";
+import { inflate } from "./inflate.js";
 import { CLOCKS_DIFFER_MS } from "./page.js";
 
 /** After this time without a frame, the data counts as stale (beats come every second). */
@@ -20,8 +21,11 @@ const NOT_ALLOWED = 4403;
  * "headline", "instances", "layout", "link".
  */
 export class Live extends EventTarget {
-  /** prefix: "" or "/c/<cluster>"; cells: whether the page shows individual agents, not only counts. */
-  constructor({ prefix, cluster, cells }) {
+  /**
+   * prefix: "" or "/c/<cluster>"; cells: whether the page shows individual agents, not only counts; columns: whether
+   * it shows where they are.
+   */
+  constructor({ prefix, cluster, cells, columns = false }) {
     super();
     this.state = new FleetState();
     /** The newest message `headline`, or null. Its counts belong to its text; those of `state` may be newer. */
@@ -30,11 +34,13 @@ export class Live extends EventTarget {
     /** "connecting", "open", "waiting" (for the next attempt), "signed-out" or "not-allowed". */
     this.link = "connecting";
     this.retryAt = null;
-    this.url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws${prefix}/fleet/`;
+    this.url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws${prefix}/fleet/${columns ? "?columns=1" : ""}`;
     this.summaryUrl = prefix === "" ? "/api/v1/fleet/summary" : `/api/v1/clusters/${cluster}/fleet/summary`;
     this.socket = null;
     this.failures = 0;
     this.retryTimer = null;
+    /** Frames that arrived while a snapshot was being decompressed; null if none is. */
+    this.backlog = null;
     this.overtakeTimer = null;
     /** performance.now() at the end of the newest poll, from the last frame. */
     this.concludedAt = null;
@@ -94,6 +100,7 @@ export class Live extends EventTarget {
 
   closed(code) {
     this.state.announced = null;
+    this.backlog = null;
     if (code === SIGNED_OUT || code === NOT_ALLOWED) {
       this.setLink(code === SIGNED_OUT ? "signed-out" : "not-allowed");
       return;
@@ -115,10 +122,25 @@ export class Live extends EventTarget {
 
   receive(data) {
     this.heardAt = performance.now();
-    if (typeof data !== "string") {
-      this.receiveSnapshot(data);
-      return;
-    }
+    if (this.backlog !== null) this.backlog.push(data);
+    else if (typeof data === "string") this.receiveMessage(data);
+    else if (this.state.announced?.encoding === undefined) this.receiveSnapshot(data);
+    else this.decompressSnapshot(data);
+  }
+
+  /** Decompress and apply a snapshot, then the frames that arrived meanwhile, in order. */
+  async decompressSnapshot(data) {
+    const backlog = [];
+    this.backlog = backlog;
+    const buffer = await inflate(data, this.state.announced.encoding).catch(() => new ArrayBuffer(0));
+    // The socket was closed meanwhile.
+    if (this.backlog !== backlog) return;
+    this.backlog = null;
+    this.receiveSnapshot(buffer);
+    for (const frame of backlog) this.receive(frame);
+  }
+
+  receiveMessage(data) {
     const message = JSON.parse(data);
     if (typeof message.age_ms === "number") {
       this.concludedAt = this.heardAt - message.age_ms;

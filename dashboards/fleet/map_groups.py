@@ -1,0 +1,70 @@
+"""Groups of agents that the map cannot derive from its live columns: by home proxy, version or label."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dashboards.fleet.agent_query import QueryError
+from fleet.monitoring.columns import NO_INSTANCE
+from fleet.monitoring.views import FleetTable
+
+#: Value of an agent without a group.
+NO_GROUP = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGroup:
+    """One group of agents."""
+
+    name: str
+    #: Index of the instance that the group stands for, whose state the map shows; None: the group is no instance.
+    instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGrouping:
+    """Every agent's group."""
+
+    groups: tuple[AgentGroup, ...]
+    #: Index in `groups` by agent index, or NO_GROUP.
+    column: npt.NDArray[np.uint16]
+
+
+def group_by_home(table: FleetTable) -> AgentGrouping:
+    """Return the agents grouped by home proxy, the first proxy that they were seen on."""
+    homes = table.memory["home_proxy"]
+    # By instance index: instances are numbered in the order in which they were first recorded.
+    instances = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
+    group_indices = np.full(NO_INSTANCE + 1, NO_GROUP, np.uint16)
+    group_indices[instances] = np.arange(len(instances), dtype=np.uint16)
+    groups = tuple(AgentGroup(table.instances[index].facts.name, index) for index in instances)
+    return AgentGrouping(groups, group_indices[homes])
+
+
+#: By the name of the grouping. One more needs a column of the table and a function here; the map shows every entry.
+_GROUPINGS: Mapping[str, Callable[[FleetTable], AgentGrouping]] = {"home": group_by_home}
+
+
+def group_agents(table: FleetTable, by: str) -> AgentGrouping:
+    """Return the agents grouped by an attribute. Raises QueryError for an unknown one."""
+    group = _GROUPINGS.get(by)
+    if group is None:
+        raise QueryError(f"Unknown group {by!r}. Available groups: {', '.join(_GROUPINGS)}.")
+    return group(table)
+
+
+def grouping_as_json(grouping: AgentGrouping) -> dict[str, Any]:
+    """Return a grouping for the map; `column`: two bytes per agent, little-endian, compressed with zlib, in base64."""
+    column = zlib.compress(grouping.column.astype("<u2").tobytes())
+    return {
+        "groups": [{"name": group.name, "instance": group.instance} for group in grouping.groups],
+        "agents": len(grouping.column),
+        "column": base64.b64encode(column).decode(),
+    }

@@ -1,0 +1,47 @@
+"""Auths and proxies as the map shows them: name, state in words, and load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dashboards.shared.presenters import format_generation, shown_state_of
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.natural_order import natural_sort_key
+
+
+def instances_as_json(table: FleetTable) -> list[dict[str, Any]]:
+    """Return every instance of a table, auths first, in natural order of their names."""
+    views = sorted(
+        table.instances.values(),
+        key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index),
+    )
+    indices_by_id = {view.facts.id: view.facts.index for view in views}
+    return [_instance_as_json(view, indices_by_id) for view in views]
+
+
+def _instance_as_json(view: InstanceView, indices_by_id: Mapping[str, int]) -> dict[str, Any]:
+    facts, shown_state = view.facts, shown_state_of(view)
+    return {
+        # As in the live columns.
+        "index": facts.index,
+        "id": facts.id,
+        "name": facts.name,
+        "kind": facts.kind,
+        "state": view.state.slug,
+        # The state in words, its symbol without `shape-`, and its CSS class.
+        "label": shown_state.label,
+        "symbol": shown_state.symbol,
+        "class": shown_state.css_class,
+        "sentence": view.sentence or view.health_sentence,
+        # The instance reports its load itself: without an answer, the number is the last one known.
+        "current": view.state.has_current_counts,
+        # Live tunnels of a proxy; connected agents of an auth.
+        "load": view.agent_count,
+        "draining": view.drain_request is not None,
+        "region": facts.region,
+        "version": facts.version,
+        "generation": format_generation(facts),
+        # Of a proxy: the auth that receives its heartbeats.
+        "auth": indices_by_id.get(facts.heartbeat_auth),
+    }

@@ -1,0 +1,39 @@
+"""Instances as the map receives them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dashboards.fleet.map_instances import instances_as_json
+from fleet.protocol.destination.health import DrainRequest
+from fleet.vocabulary.instances import InstanceState
+from tests.fakes.reader import FakeReader
+
+
+def test_instances_have_the_state_that_other_pages_show() -> None:
+    """With its label, symbol and class; a silent proxy's tunnels are not current."""
+    reader = FakeReader(as_of=1000.0, proxy_changes={"drain_request": DrainRequest("maintenance", 1.0)})
+    rows = instances_as_json(reader.table("default", 1000.0))
+    assert [(row["index"], row["name"], row["kind"]) for row in rows] == [
+        (0, "auth-1", "auth"),
+        (1, "auth-2", "auth"),
+        (2, "proxy-1", "proxy"),
+        (3, "proxy-2", "proxy"),
+    ]
+    assert (rows[2]["label"], rows[2]["symbol"], rows[2]["draining"]) == ("draining", "draining", True)
+    assert (rows[3]["label"], rows[3]["class"], rows[3]["current"]) == ("OK", "instance-ok", True)
+    reader.proxy_changes, reader.proxy_state = {}, InstanceState.SILENT
+    silent = next(
+        row for row in instances_as_json(reader.table("default", 1000.0)) if row["state"] == "silent"
+    )
+    assert (silent["name"], silent["label"], silent["current"]) == ("proxy-1", "not responding", False)
+
+
+def test_a_proxy_names_its_auth_by_index() -> None:
+    """None where it has none, or an auth that Refloat does not know."""
+    table = FakeReader(as_of=1000.0).table("default", 1000.0)
+    views = dict(table.instances)
+    for index, auth in ((2, views[1].facts.id), (3, "not an id")):
+        views[index] = replace(views[index], facts=replace(views[index].facts, heartbeat_auth=auth))
+    rows = instances_as_json(replace(table, instances=views))
+    assert [row["auth"] for row in rows] == [None, None, 1, None]
