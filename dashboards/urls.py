@@ -24,7 +24,6 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
     return [
         path("", fleet_now.fleet_now if suffix else fleet_now.home, name=f"fleet-now{suffix}"),
         path("map/", fleet_map.fleet_map, name=f"map{suffix}"),
-        path("map/layout.json", fleet_map.layout, name=f"layout{suffix}"),
         path("map/instances.json", fleet_map.instances, name=f"map-instances{suffix}"),
         path("map/groups.json", fleet_map.groups, name=f"map-groups{suffix}"),
         path("map/names.json", fleet_map.names, name=f"map-names{suffix}"),

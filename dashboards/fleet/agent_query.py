@@ -1,8 +1,8 @@
 """Filters, order and pagination of the list of agents.
 
-`state:stranded -state:healthy proxy:proxy-1 label.env:prod -version:1.2.* web`: words with a colon are filters, a minus
-negates a filter, the same key twice means either value, other words are searched in names and ids. Versions and values
-of labels may have `*`, `?` and `[...]`. Pages and API share this.
+`state:stranded -state:healthy proxy:proxy-1 cause:backend label.env:prod -version:1.2.* id:7f2c web`: words with a
+colon are filters, a minus negates a filter, the same key twice means either value, other words are searched in names
+and ids. Versions and values of labels may have `*`, `?` and `[...]`. Pages and API share this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.natural_order import natural_sort_key, version_sort_key
-from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, STATES_BY_URGENCY, State
 
 Mask = npt.NDArray[np.bool_]
 SortKeys = npt.NDArray[np.int64]
@@ -31,6 +31,9 @@ MAX_SEARCH_TERMS = 20
 MAX_ATTRIBUTE_FILTERS = 20
 #: Maximum digits of a number in a cursor. No key or index has more, and numpy cannot compare larger numbers.
 _MAX_DIGITS = 18
+_FILTER_KEYS = ("state", "proxy", "auth", "cause", "version", "id")
+#: The auth backend of the cluster as a cause.
+BACKEND_NAME = "backend"
 #: Sort keys; a minus before a key reverses the order. The default is the order of the map.
 SORT_KEYS = ("name", "state", "since", "version")
 #: Cache by cluster: the names that were ranked last, and their ranks. The tuple of names stays the same between polls.
@@ -58,6 +61,12 @@ class AgentQuery:
     #: (key, pattern of the value). Labels with the same key mean *any of*, other keys must match too.
     labels: tuple[tuple[str, str], ...] = ()
     not_labels: tuple[tuple[str, str], ...] = ()
+    #: Names or ids of the instances that cause the state, or `backend`.
+    causes: tuple[str, ...] = ()
+    not_causes: tuple[str, ...] = ()
+    #: Ids of agents.
+    ids: tuple[str, ...] = ()
+    not_ids: tuple[str, ...] = ()
     #: Each word must occur in the name or the id.
     search_terms: tuple[str, ...] = ()
 
@@ -92,16 +101,15 @@ def parse(text: str) -> AgentQuery:
     for token in tokens:
         is_negated = token.startswith("-")
         key, colon, filter_value = token.removeprefix("-").partition(":")
-        if colon and key in {"state", "proxy", "auth", "version"}:
+        if colon and key in _FILTER_KEYS:
             filters.setdefault(f"-{key}" if is_negated else key, []).append(filter_value)
         elif colon and key.startswith("label.") and key != "label.":
             labels[is_negated].append((key.removeprefix("label."), filter_value))
         elif colon and key in {"label", "label."}:
             raise QueryError("A filter by label names the key of the label: label.env:prod.")
         elif colon:
-            raise QueryError(
-                f"Unknown filter {key!r}. Available filters: state, proxy, auth, version, label.KEY."
-            )
+            available_keys = f"{', '.join(_FILTER_KEYS)}, label.KEY"
+            raise QueryError(f"Unknown filter {key!r}. Available filters: {available_keys}.")
         else:
             terms.append(token.lower())
     if len(terms) > MAX_SEARCH_TERMS:
@@ -122,6 +130,10 @@ def parse(text: str) -> AgentQuery:
         not_versions=tuple(not_versions),
         labels=tuple(labels[False]),
         not_labels=tuple(labels[True]),
+        causes=tuple(filters.get("cause", [])),
+        not_causes=tuple(filters.get("-cause", [])),
+        ids=tuple(filters.get("id", [])),
+        not_ids=tuple(filters.get("-id", [])),
         search_terms=tuple(terms),
     )
 
@@ -157,6 +169,14 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
         mask &= ~_mask_by_auths(table, query.not_auths)
     if query.versions or query.not_versions or query.labels or query.not_labels:
         mask &= _mask_by_attributes(table, query)
+    if query.causes:
+        mask &= _mask_by_causes(table, query.causes)
+    if query.not_causes:
+        mask &= ~_mask_by_causes(table, query.not_causes)
+    if query.ids:
+        mask &= _mask_by_ids(table, query.ids)
+    if query.not_ids:
+        mask &= ~_mask_by_ids(table, query.not_ids)
     for term in query.search_terms:
         mask &= _mask_by_term(table, term)
     return np.flatnonzero(mask)
@@ -307,6 +327,20 @@ def _matcher_of(patterns: Iterable[str]) -> Callable[[str], bool]:
         else:
             exact_texts.add(pattern)
     return lambda text: text in exact_texts or any(fnmatchcase(text, glob) for glob in globs)
+
+
+def _mask_by_causes(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
+    """Return the mask of agents whose state has one of these causes."""
+    causes = _find_instance_indices(table, names_or_ids)
+    if BACKEND_NAME in names_or_ids:
+        causes.append(BACKEND_CAUSE)
+    mask: Mask = np.isin(table.verdicts["cause"], causes)
+    return mask
+
+
+def _mask_by_ids(table: FleetTable, ids: tuple[str, ...]) -> Mask:
+    accepted_ids = set(ids)
+    return np.fromiter((id_ in accepted_ids for id_ in table.ids), dtype=np.bool_, count=len(table.ids))
 
 
 def _mask_by_term(table: FleetTable, term: str) -> Mask:

@@ -48,15 +48,22 @@ def group_by_home(table: FleetTable) -> AgentGrouping:
     return AgentGrouping(groups, group_indices[homes])
 
 
-#: By the name of the grouping. One more needs a column of the table and a function here; the map shows every entry.
-_GROUPINGS: Mapping[str, Callable[[FleetTable], AgentGrouping]] = {"home": group_by_home}
+#: Label and function by the name of the grouping. The map offers every entry.
+_GROUPINGS: Mapping[str, tuple[str, Callable[[FleetTable], AgentGrouping]]] = {
+    "home": ("home proxy", group_by_home)
+}
+
+
+def list_groupings() -> list[tuple[str, str]]:
+    """Return name and label of every grouping."""
+    return [(name, label) for name, (label, _) in _GROUPINGS.items()]
 
 
 def group_agents(table: FleetTable, by: str) -> AgentGrouping:
     """Return the agents grouped by an attribute. Raises QueryError for an unknown one."""
-    group = _GROUPINGS.get(by)
-    if group is None:
+    if by not in _GROUPINGS:
         raise QueryError(f"Unknown group {by!r}. Available groups: {', '.join(_GROUPINGS)}.")
+    _, group = _GROUPINGS[by]
     return group(table)
 
 

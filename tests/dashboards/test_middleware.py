@@ -58,4 +58,4 @@ def test_unchanged_layout_is_not_sent_again(
 ) -> None:
     """The one answer that may be kept says so: its ETag saves a megabyte."""
     client.force_login(person("viewer"))
-    assert client.get("/map/layout.json").headers["Cache-Control"] == "private, no-cache"
+    assert client.get("/map/instances.json").headers["Cache-Control"] == "private, no-cache"

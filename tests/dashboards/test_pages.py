@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import time
 from typing import Any
@@ -68,26 +67,6 @@ def test_declared_states_are_shown_instead_of_ok(viewer: Client, fake_reader: Fa
     for page in (viewer.get("/").content.decode(), viewer.get("/agents/id-0/").content.decode()):
         assert '#shape-degraded"/></svg> degraded, draining</span>' in page
     assert 'data-instance="proxy-1" data-kind="proxy" data-state="ok"' in viewer.get("/").content.decode()
-
-
-def test_map_and_its_layout(viewer: Client, record: Writer) -> None:
-    """The layout names every agent in map order; asked again with its ETag, it is not sent again."""
-    assert b"figure" in viewer.get("/map/").content
-    answer = viewer.get("/map/layout.json")
-    layout = json.loads(answer.content)
-    assert layout["names"] == ["agent-1", "agent-2", "agent-3", "agent-4"]
-    assert layout["homes"] == [0, 1, 0, 1]
-    assert layout["blocks"] == [["proxy-1-id", "proxy-1"], ["proxy-2-id", "proxy-2"]]
-    assert viewer.get("/map/layout.json", headers={"If-None-Match": answer["ETag"]}).status_code == 304
-
-
-def test_large_layout_is_compressed(viewer: Client, fake_reader: FakeReader) -> None:
-    """And its ETag works all the same."""
-    fake_reader.states = [State.HEALTHY] * 2000
-    answer = viewer.get("/map/layout.json", headers={"Accept-Encoding": "gzip"})
-    assert answer["Content-Encoding"] == "gzip"
-    again = {"Accept-Encoding": "gzip", "If-None-Match": answer["ETag"]}
-    assert viewer.get("/map/layout.json", headers=again).status_code == 304
 
 
 @pytest.mark.parametrize(
@@ -233,7 +212,7 @@ def test_stale_page_is_marked_stale(viewer: Client, record: Writer, monkeypatch:
     assert 'data-count="stranded">0<' in page
 
 
-@pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/x/", "/map/layout.json"])
+@pytest.mark.parametrize("path", ["/", "/map/", "/agents/", "/agents/x/", "/map/instances.json"])
 def test_record_away_is_503(viewer: Client, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """The page explains the error and retries."""
     away: Reader = record_reader.open_reader("redis://127.0.0.1:1/0", "nobody")

@@ -15,9 +15,10 @@ from django.utils.http import parse_etags
 from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
-from dashboards.fleet import agent_query, figures, map_groups
+from dashboards.fleet import agent_query, map_groups
 from dashboards.fleet.agent_query import QueryError
 from dashboards.fleet.map_instances import instances_as_json
+from dashboards.fleet.map_looks import looks_as_json
 from dashboards.shared import headlines, presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
@@ -36,47 +37,18 @@ MAX_NAMES = 2000
 def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the page of the map; the states come by the socket.
 
-    Template `dashboards/map.html`: presenters.live_page_context_of, `figure` (figures.build_map_figure), `headline`
-    (fleet.alerts.headline.Headline).
+    Template `dashboards/map.html`: presenters.live_page_context_of, `looks` (map_looks.looks_as_json),
+    `groupings` (map_groups.list_groupings), `headline` (fleet.alerts.headline.Headline).
     """
     now = record_reader.current_time()
     table = record_reader.reader().table(cluster, now)
     context = {
         **presenters.live_page_context_of(summary_of(table), now, "map"),
-        "figure": figures.build_map_figure(),
+        "looks": looks_as_json(),
+        "groupings": map_groups.list_groupings(),
         "headline": headlines.headline_of(table, headlines.read_open_incidents(cluster), now),
     }
     return render(request, "dashboards/map.html", context)
-
-
-@requires(Permission.VIEW_FLEET)
-@require_safe
-@gzip_page
-@needs_record
-def layout(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Send the layout of the map as JSON. Its version is the ETag: a browser that has it gets 304."""
-    reader = record_reader.reader()
-    etag = f'"{cluster}-{reader.layout_version(cluster)}"'
-    # gzip_page makes the ETag weak; the weak ETag stands for the same layout.
-    client_etags = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}
-    response: HttpResponse
-    if etag in client_etags:
-        response = HttpResponseNotModified()
-    else:
-        fleet_layout = reader.layout(cluster)
-        etag = f'"{cluster}-{fleet_layout.version}"'
-        response = JsonResponse(
-            {
-                "version": fleet_layout.version,
-                "ids": fleet_layout.ids,
-                "names": fleet_layout.names,
-                "homes": fleet_layout.homes,
-                "blocks": fleet_layout.blocks,
-            }
-        )
-    response["ETag"] = etag
-    response["Cache-Control"] = "private, no-cache"
-    return response
 
 
 @requires(Permission.VIEW_FLEET)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import AgentQuery, QueryError
 from fleet.monitoring.views import FleetTable
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, State
 from tests.fakes.reader import FakeReader
 
 STATES = [State.HEALTHY, State.STRANDED, State.AT_RISK, State.HEALTHY, State.STRANDED]
@@ -30,6 +31,15 @@ def test_parse_everything() -> None:
         search_terms=("web", "two words"),
     )
     assert agent_query.parse("  ") == AgentQuery()
+
+
+def test_select_by_cause(table: FleetTable) -> None:
+    """By the name or the id of the instance, or the auth backend."""
+    verdicts = table.verdicts.copy()
+    verdicts["cause"] = [NO_CAUSE, 2, 3, BACKEND_CAUSE, 2]
+    blamed = replace(table, verdicts=verdicts)
+    for text, indices in (("cause:proxy-1", [1, 4]), ("cause:backend cause:proxy-id-2", [2, 3])):
+        assert agent_query.select(blamed, agent_query.parse(text)).tolist() == indices
 
 
 @pytest.mark.parametrize("text", ["state:happy", "color:red", "'open", "state:", "label:env", "label.:prod"])
@@ -65,6 +75,10 @@ def test_parse_nonsense_is_a_sentence(text: str) -> None:
         ("label.env:prod state:stranded -version:17.*", [1, 4]),
         ("id-1 agent", [1]),
         ("nothing", []),
+        ("id:id-1 id:id-3", [1, 3]),
+        ("-id:id-1 state:stranded", [4]),
+        ("cause:backend", []),
+        ("-cause:proxy-1", [0, 1, 2, 3, 4]),
     ],
 )
 def test_select(table: FleetTable, text: str, indices: list[int]) -> None:

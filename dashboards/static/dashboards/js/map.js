@@ -1,312 +1,411 @@
-/* The map: keeps the heat map, its marks, the legend and the cursor equal to the live state.
-   Deltas only change bytes; one frame paints all deltas that arrived since the last one. */
+/* The map: keeps blocks, cells, legend, card and address equal to the live data and to what the user chose.
+   One frame paints everything that arrived since the last one. */
 
-import { HEALTHY, STATES, label } from "./fleet-state.js";
+import { HEALTHY, NO_INSTANCE, STATES, label } from "./fleet-state.js";
 import { showHeadline } from "./headline.js";
-import { Live } from "./live.js";
-import { Panel, Tip, agentUrl } from "./map-inspect.js";
-import { arrange, groupByHome, step } from "./map-layout.js";
-import { Marks } from "./map-marks.js";
-import { Plot, strandedByBlock } from "./map-plot.js";
+import { inflateText } from "./inflate.js";
+import { Card, agentUrl } from "./map-card.js";
+import { MapData } from "./map-data.js";
+import { LOCAL_GROUPINGS } from "./map-groupings.js";
+import { Headers } from "./map-headers.js";
+import { Input } from "./map-input.js";
+import { rectOf } from "./map-layout.js";
+import { Names } from "./map-names.js";
+import { Overlay } from "./map-overlay.js";
+import { Painter } from "./map-paint.js";
+import { formatAddress, listQuery, parseAddress, parseIndices } from "./map-query.js";
+import { Scene } from "./map-scene.js";
+import { Search } from "./map-search.js";
+import { Selection } from "./map-selection.js";
+import { fillTable } from "./map-table.js";
+import { THEMES } from "./map-theme.js";
+import { describeCounts, summarize } from "./map-words.js";
 import { announce, formatCount, isDark, showFreshness, throttled } from "./page.js";
 
-/** Minimum time between two frames. */
-const PAINT_EVERY_MS = 250;
-/** Minimum height of the map, px. */
-const HEIGHT_LEAST = 320;
-/** Radius, px, in which a pointer and a finger select a mark near them. */
-const REACH = 6;
-const REACH_OF_A_FINGER = 16;
+/** Minimum time between two frames, and between two updates of what is written in words. */
+const PAINT_EVERY_MS = 200;
+const WORDS_EVERY_MS = 1_000;
+/** Minimum height of the map, px, and the space below it. */
+const HEIGHT_LEAST = 340;
+const BELOW = 44;
+/** Time until the map is shown without the names of instances. */
+const NAMES_BY_MS = 2_000;
 
 const { prefix, cluster } = document.body.dataset;
 const byId = (id) => document.getElementById(id);
-const map = byId("map");
-const figure = JSON.parse(byId("figure").textContent);
-const live = new Live({ prefix, cluster, cells: true });
-const plot = new Plot(byId("plot"), figure);
-const marks = new Marks(byId("marks"), figure);
-const tip = new Tip(byId("tip"), prefix);
-const panel = new Panel(byId("panel"), byId("panel-body"), prefix, () => close());
+const [map, frame, picture] = [byId("map"), byId("map-frame"), byId("map-window")];
+const looks = JSON.parse(byId("looks").textContent);
+const data = new MapData({ prefix, cluster });
+const { live } = data;
+const ranks = looks.map(({ rank }) => rank);
+const names = new Names(prefix, () => scene.paint());
+const scene = new Scene({
+  data, names, looks, frame, painter: new Painter(byId("cells"), looks), overlay: new Overlay(byId("overlay")), headers: new Headers(byId("titles"), ranks),
+});
+const card = new Card(byId("card-body"), { prefix, names, ranks, onBlock: showBlock });
+const search = new Search(prefix, byId("search"), byId("search-result"), () => refilter());
+const selection = new Selection(byId("selection"), { prefix, names, onClear: () => clear() });
 
-let layout = null;
-let groups = [];
-let grid = null;
+const address = parseAddress(location.search);
+const filter = new Set(address.states);
+let isTable = address.isTable;
 let paused = false;
-let cursor = null;
-let chosen = null;
-/** Slugs of the states selected in the legend; empty means all. */
-const filter = new Set(new URLSearchParams(location.search).getAll("state").filter((slug) => STATES.includes(slug)));
-const shown = (state) => filter.size === 0 || filter.has(STATES[state]);
+let hovered = { cell: null, number: null };
+let isSelectionPending = address.selection !== "";
+let startedAt = performance.now();
 
-/* Layout */
+/* Data */
 
-async function loadLayout() {
-  const answer = await fetch(`${prefix}/map/layout.json`, { headers: { Accept: "application/json" } });
-  if (!answer.ok) throw new Error(`the request for the map layout failed with status ${answer.status}`);
-  layout = await answer.json();
-  groups = groupByHome(layout.homes, layout.blocks);
-  grid = null;
+function isReady() {
+  return live.state.ready && live.state.proxies !== null && (data.instances.size > 0 || performance.now() - startedAt > NAMES_BY_MS);
 }
 
-/** Load the layout that matches the state vector: the two arrive in separate responses. */
-async function matchLayout() {
-  if (layout?.version !== live.state.layoutVersion) {
-    try {
-      await loadLayout();
-    } catch {
-      byId("map-message").textContent = "The map could not be loaded. Retrying…";
-      setTimeout(() => live.resync(), 2_000);
+function hasFilter() {
+  return filter.size > 0 || search.bits !== null || data.place.proxy !== null || data.place.auth !== null;
+}
+
+function isShown(agent, state) {
+  return (filter.size === 0 || filter.has(STATES[state])) && search.matches(agent) && data.isShown(agent);
+}
+
+/** Take over the newest data and paint it. */
+function paint() {
+  if (paused || !isReady() || (scene.remote === null && !LOCAL_GROUPINGS.includes(scene.group))) return;
+  const hasAgents = scene.update(hasFilter() ? isShown : null);
+  const message = byId("map-message");
+  message.hidden = hasAgents;
+  if (!hasAgents) message.textContent = "No agents yet. Agents appear here after their first heartbeat.";
+  map.style.height = `${scene.layout.height}px`;
+  if (isSelectionPending) restoreSelection();
+  scene.paint();
+  paintLegend();
+  writeWords();
+  showCard();
+  [map.dataset.seq, map.dataset.epoch] = [String(live.state.seq), live.state.epoch];
+  if (performance.getEntriesByName("map-painted").length === 0) performance.mark("map-painted");
+  if (receivedAt !== null) performance.measure("map-update", { start: receivedAt });
+  receivedAt = null;
+}
+
+let receivedAt = null;
+const requestPaint = throttled(paint, PAINT_EVERY_MS);
+const refilter = () => {
+  saveAddress();
+  requestPaint();
+};
+
+function resize() {
+  const width = frame.clientWidth;
+  const room = window.innerHeight - frame.getBoundingClientRect().top - window.scrollY - BELOW;
+  const height = Math.max(HEIGHT_LEAST, Math.min(room, window.innerHeight - 120));
+  if (width === 0) return;
+  frame.style.height = `${height}px`;
+  picture.style.height = `${height}px`;
+  scene.resize(width, height, { dark: isDark(), ...THEMES[isDark() ? "dark" : "light"] });
+  paint();
+}
+
+/* Groups */
+
+async function setGroup(group) {
+  byId("group").value = group;
+  let remote = null;
+  if (!LOCAL_GROUPINGS.includes(group)) {
+    scene.setGroup(group, null);
+    remote = await fetchGroups(group);
+    if (scene.group !== group) return;
+    if (remote === null) {
+      setGroup("proxy");
       return;
     }
   }
-  if (live.state.ready && layout.ids.length !== live.state.states.length) {
-    // Agents were added between the two responses.
-    setTimeout(() => live.resync(), 500);
-    return;
+  scene.setGroup(group, remote);
+  frame.scrollTop = 0;
+  saveAddress();
+  paint();
+}
+
+async function fetchGroups(group) {
+  try {
+    const answer = await fetch(`${prefix}/map/groups.json?by=${encodeURIComponent(group)}`, { headers: { Accept: "application/json" } });
+    if (!answer.ok || answer.redirected) throw new Error(`status ${answer.status}`);
+    const content = await answer.json();
+    return { groups: content.groups, column: new Uint16Array(await inflateText(content.column)) };
+  } catch {
+    announce("The groups could not be loaded. The map is grouped by current proxy.", { everyMs: 0 });
+    return null;
   }
-  await redraw();
 }
 
-function fits() {
-  return layout !== null && live.state.ready && layout.ids.length === live.state.states.length;
+byId("group").addEventListener("change", (event) => setGroup(event.target.value));
+
+/** Say what the source of the fleet does not report; without proxies, group by auth unless the user chose a grouping. */
+function checkPlaces() {
+  const { states, proxies, auths } = live.state;
+  let unplaced = 0;
+  for (let agent = 0; agent < states.length; agent += 1) unplaced += proxies[agent] === NO_INSTANCE && auths[agent] !== NO_INSTANCE && states[agent] === HEALTHY;
+  const note = byId("map-note");
+  note.hidden = unplaced === 0;
+  note.textContent = `The source of this fleet does not report which proxy holds the tunnels of ${formatCount(unplaced)} agents. Group by auth or by state.`;
+  if (unplaced > states.length / 2 && address.group === "" && scene.group === "proxy") setGroup("auth");
 }
 
-/** Arrange and redraw everything. */
-async function redraw() {
-  if (!fits()) return;
-  byId("map-total").textContent = formatCount(layout.ids.length);
-  const message = byId("map-message");
-  message.hidden = layout.ids.length > 0;
-  if (layout.ids.length === 0) {
-    message.textContent = "No agents yet. Agents appear here after their first heartbeat.";
-    return;
-  }
-  const room = window.innerHeight - map.getBoundingClientRect().top - window.scrollY - 48;
-  grid = arrange(groups, layout.ids.length, map.clientWidth, Math.max(HEIGHT_LEAST, room));
-  map.style.height = `${grid.rows * grid.cell}px`;
-  marks.resize(grid);
-  writeTitles();
-  await plot.draw(grid, live.state.states, shown, isDark());
-  paintOver();
-  paintLegend();
-}
-
-function writeTitles() {
-  const pitch = grid.cell;
-  byId("titles").replaceChildren(...grid.blocks.map((block) => {
-    const title = document.createElement("div");
-    title.className = "block-title";
-    title.style.left = `${block.x * pitch}px`;
-    title.style.top = `${block.y * pitch - 19}px`;
-    // The title may use the gap beside its block, but must stay on the page.
-    title.style.width = `${Math.min((block.w + 1) * pitch, map.clientWidth - block.x * pitch)}px`;
-    title.innerHTML = '<b></b><span class="block-bad" hidden><svg class="shape" aria-hidden="true"><use href="#shape-stranded"/></svg><span></span></span><span class="block-n"></span>';
-    title.children[0].textContent = block.name;
-    title.children[2].textContent = formatCount(block.agents.length);
-    return title;
-  }));
-}
-
-/* Painting */
-
-async function paint() {
-  if (paused || grid === null || !fits()) return;
-  await plot.update(grid, live.state.states, shown);
-  paintOver();
-  paintLegend();
-  map.dataset.seq = String(live.state.seq);
-  map.dataset.epoch = live.state.epoch;
-}
-
-const requestPaint = throttled(paint, PAINT_EVERY_MS);
-
-/** Paint everything above the cells. */
-function paintOver() {
-  if (grid === null || !fits()) return;
-  const { states } = live.state;
-  marks.paint({ grid, states, shown, dark: isDark(), cursor, chosen });
-  const titles = byId("titles").children;
-  strandedByBlock(grid, states).forEach((stranded, number) => {
-    const bad = titles[number].children[1];
-    bad.hidden = stranded === 0;
-    bad.lastElementChild.textContent = formatCount(stranded);
-  });
-}
+/* Words: legend, summary, table, card */
 
 function paintLegend() {
   const { counts } = live;
   for (const chip of byId("legend").querySelectorAll("[data-state]")) {
-    const slug = chip.dataset.state;
     // Until the first headline, the counts and the text are those that the server rendered.
     if (live.headline !== null) {
-      const n = counts[slug] ?? 0;
+      const n = counts[chip.dataset.state] ?? 0;
       chip.querySelector("[data-count]").textContent = formatCount(n);
       chip.toggleAttribute("data-zero", n === 0);
     }
-    chip.setAttribute("aria-pressed", String(filter.has(slug)));
+    chip.setAttribute("aria-pressed", String(filter.has(chip.dataset.state)));
   }
-  byId("show-all").hidden = filter.size === 0;
+  const place = [data.place.proxy, data.place.auth].filter((index) => index !== null).map((index) => data.nameOf(index) || "none known");
+  byId("place").hidden = place.length === 0;
+  byId("place-name").textContent = place.join(" and ");
+  byId("show-all").hidden = !hasFilter();
+  byId("map-total").textContent = formatCount(live.state.states?.length ?? 0);
 }
 
-/* Legend */
+const writeWords = throttled(() => {
+  if (!scene.isReady) return;
+  const groupLabel = byId("group").selectedOptions[0]?.textContent ?? "";
+  const text = summarize({ blocks: scene.blocks, total: live.state.states.length, groupLabel, perCell: scene.layout.perCell });
+  if (byId("map-summary").textContent !== text) byId("map-summary").textContent = text;
+  byId("per-cell").hidden = scene.layout.perCell === 1;
+  byId("per-cell").textContent = `1 cell = ${formatCount(scene.layout.perCell)} agents; its inner square has the most urgent state`;
+  byId("zoom-out").disabled = scene.zoom === 0;
+  if (isTable) fillTable(byId("table-body"), scene.blocks);
+  search.refresh();
+}, WORDS_EVERY_MS);
 
-function applyFilter() {
-  const query = new URLSearchParams([...filter].map((slug) => ["state", slug])).toString();
-  const search = query === "" ? "" : `?${query}`;
-  history.replaceState(null, "", location.pathname + search);
-  byId("as-table").href = `${prefix}/agents/${search}`;
-  paintLegend();
-  requestPaint();
+/** Show what the pointer is on, otherwise the cursor, otherwise the blocks that need attention. */
+function showCard() {
+  if (!scene.isReady) return;
+  const cell = hovered.cell ?? (hovered.number === null && scene.cursor !== null ? scene.cellOf(scene.cursor) : null);
+  const number = cell?.number ?? hovered.number;
+  const block = number === null ? undefined : scene.blocks[number];
+  if (block === undefined) card.showOverview(scene.blocks);
+  else if (cell === null) card.showBlock(block);
+  else showCell(block, cell);
 }
+
+function showCell(block, cell) {
+  const agents = scene.agentsIn(cell);
+  if (agents.length === 0) card.showBlock(block);
+  else if (scene.layout.perCell > 1) card.showCell(block, cell.cell, agents, scene.model.states);
+  else card.showAgent(agents[0], scene.model.states[agents[0]], block);
+}
+
+function showBlock(key) {
+  const number = scene.numberOf(key);
+  scene.reveal(scene.layout.blocks[number]);
+  const agents = scene.blocks[number].slots.filter((agent) => agent >= 0);
+  if (agents.length > 0) actions.select(agents, false);
+}
+
+/* What the user does */
+
+function restoreSelection() {
+  isSelectionPending = false;
+  if (address.epoch !== live.state.epoch) return;
+  actions.select(parseIndices(address.selection, live.state.states.length), false);
+}
+
+function clear() {
+  scene.selected = new Set();
+  scene.cursor = null;
+  selection.set([]);
+  selection.show(scene.blocks);
+  hovered = { cell: null, number: null };
+  saveAddress();
+  scene.paintOver();
+  showCard();
+}
+
+async function announceCursor(agent) {
+  const { number, cell } = scene.cellOf(agent);
+  const block = scene.blocks[number];
+  if (scene.layout.perCell > 1) {
+    const counts = new Int32Array(STATES.length);
+    for (const each of scene.agentsIn({ number, cell })) counts[scene.model.states[each]] += 1;
+    announce(`${block.name}: ${describeCounts(counts, ranks)}`, { everyMs: 0 });
+    return;
+  }
+  const found = await names.all([agent]);
+  if (scene.cursor === agent) announce(`${found?.[0].name ?? "Agent"}, ${label(scene.model.states[agent])}, ${block.name}`, { everyMs: 0 });
+}
+
+const actions = {
+  hover(cell, number) {
+    hovered = { cell, number };
+    showCard();
+  },
+  place(agent) {
+    scene.cursor = agent;
+    hovered = { cell: null, number: null };
+    const { number, cell } = scene.cellOf(agent);
+    scene.reveal(rectOf(scene.layout, number, cell));
+    scene.paintOver();
+    showCard();
+    announceCursor(agent);
+  },
+  select(agents, isAdded) {
+    selection.set(agents, isAdded);
+    scene.selected = selection.agents;
+    selection.show(scene.blocks);
+    scene.paintOver();
+    saveAddress();
+    announce(`${formatCount(selection.agents.size)} selected`, { everyMs: 0 });
+  },
+  open(agent) {
+    names.all([agent]).then((found) => {
+      if (found !== null) location.href = agentUrl(prefix, found[0].id);
+    });
+  },
+  zoom(steps, agent) {
+    const anchor = agent ?? scene.cursor;
+    const before = anchor === null ? null : rectAt(anchor).y - frame.scrollTop;
+    if (steps === Infinity) while (scene.layout.perCell > 1) zoomBy(1);
+    else zoomBy(steps);
+    if (before !== null) frame.scrollTop = rectAt(anchor).y - before;
+    map.style.height = `${scene.layout.height}px`;
+    if (before !== null) frame.scrollTop = rectAt(anchor).y - before;
+    saveAddress();
+    scene.paint();
+    writeWords();
+    showCard();
+  },
+  /** Move to the next or previous agent, in reading order, that is not healthy and that the filter shows. */
+  seek(direction) {
+    const order = [...scene.inOrder()];
+    const from = scene.cursor === null ? (direction > 0 ? -1 : order.length) : order.indexOf(scene.cursor);
+    for (let turn = 1; turn <= order.length; turn += 1) {
+      const agent = order[(((from + direction * turn) % order.length) + order.length) % order.length];
+      if (scene.model.states[agent] === HEALTHY || scene.isFaded(agent)) continue;
+      actions.place(agent);
+      return;
+    }
+    announce(hasFilter() ? "No agent that the filter shows needs attention" : "All agents are healthy", { everyMs: 0 });
+  },
+  clear,
+  focusSearch: () => byId("search").focus(),
+};
+
+function rectAt(agent) {
+  const { number, cell } = scene.cellOf(agent);
+  return rectOf(scene.layout, number, cell);
+}
+
+function zoomBy(steps) {
+  scene.zoom = Math.max(0, scene.zoom + Math.max(steps, -scene.zoom));
+  scene.arrange();
+}
+
+new Input(map, scene, actions);
+byId("zoom-in").addEventListener("click", () => scene.isReady && actions.zoom(1, null));
+byId("zoom-out").addEventListener("click", () => scene.isReady && actions.zoom(-1, null));
 
 byId("legend").addEventListener("click", (event) => {
   const chip = event.target.closest("button");
   if (chip === null) return;
   const slug = chip.dataset.state;
-  if (slug === undefined) filter.clear();
+  if (chip.id === "show-all") showAll();
+  else if (chip.id === "place") data.show({ ...data.place });
   else if (!filter.delete(slug)) filter.add(slug);
   if (paused) togglePause();
-  applyFilter();
+  refilter();
+  paintLegend();
 });
 
-/* Pause (WCAG 2.2.2): the state keeps updating, the map does not. */
+function showAll() {
+  filter.clear();
+  byId("search").value = "";
+  search.run();
+  if (data.place.proxy !== null || data.place.auth !== null) data.show({ ...data.place });
+}
 
+/** Pause (WCAG 2.2.2): the data keeps updating, the map does not. */
 function togglePause() {
   paused = !paused;
   const button = byId("pause");
   button.setAttribute("aria-pressed", String(paused));
   button.querySelector("use").setAttribute("href", paused ? "#glyph-play" : "#glyph-pause");
   button.lastElementChild.textContent = paused ? "Resume updates" : "Pause updates";
-  if (!paused) matchLayout();
+  paint();
 }
 
 byId("pause").addEventListener("click", togglePause);
 
-/* Inspecting one agent */
-
-function describe(agent) {
-  const block = grid.blocks[grid.blockOf[agent]];
-  return { id: layout.ids[agent], name: layout.names[agent], home: block.id === "" ? block.name : `home proxy: ${block.name}`, state: live.state.states[agent] };
+function showTable() {
+  byId("as-table").setAttribute("aria-pressed", String(isTable));
+  byId("table").hidden = !isTable;
+  if (isTable) fillTable(byId("table-body"), scene.blocks);
 }
 
-/** Return the agent at the pointer: a marked one near it, otherwise the one under it. */
-function agentAt(event) {
-  const box = map.getBoundingClientRect();
-  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-  const at = (px, py) => {
-    const [column, row] = [Math.floor(px / grid.cell), Math.floor(py / grid.cell)];
-    const inside = column >= 0 && row >= 0 && column < grid.cols && row < grid.rows;
-    return inside ? grid.agentAt[row * grid.cols + column] : -1;
-  };
-  const under = at(x, y);
-  const reach = event.pointerType === "touch" ? REACH_OF_A_FINGER : REACH;
-  if (grid.cell >= 2 * reach || (under >= 0 && live.state.states[under] !== HEALTHY)) return under;
-  let [nearest, distance] = [under, Infinity];
-  for (let dy = -reach; dy <= reach; dy += grid.cell) {
-    for (let dx = -reach; dx <= reach; dx += grid.cell) {
-      const agent = at(x + dx, y + dy);
-      const far = dx * dx + dy * dy;
-      if (agent >= 0 && far < distance && figure.loud.includes(live.state.states[agent])) [nearest, distance] = [agent, far];
-    }
-  }
-  return nearest;
-}
-
-map.addEventListener("pointermove", (event) => {
-  if (grid === null || !fits()) return;
-  const agent = agentAt(event);
-  if (agent < 0) {
-    tip.hide();
-    return;
-  }
-  const box = map.getBoundingClientRect();
-  tip.show(agent, describe(agent), { x: event.clientX - box.left, y: event.clientY - box.top, width: box.width });
-});
-map.addEventListener("pointerleave", () => tip.hide());
-map.addEventListener("click", (event) => {
-  if (grid === null || !fits()) return;
-  const agent = agentAt(event);
-  if (agent >= 0) open(agent);
+byId("as-table").addEventListener("click", () => {
+  isTable = !isTable;
+  showTable();
+  saveAddress();
+  if (isTable) byId("table").scrollIntoView({ block: "nearest" });
 });
 
-function open(agent) {
-  chosen = agent;
-  cursor = agent;
-  tip.hide();
-  byId("panel").dataset.side = (grid.cellOf[agent] % grid.cols) * grid.cell > map.clientWidth / 2 ? "left" : "right";
-  panel.open(layout.ids[agent]);
-  paintOver();
+function saveAddress() {
+  const view = { states: [...filter], query: search.query, proxy: placeName("proxy"), auth: placeName("auth") };
+  const chosen = isSelectionPending ? parseIndices(address.selection, 1e6) : scene.selected;
+  const text = formatAddress({ ...view, group: scene.group, zoom: scene.zoom, epoch: live.state.epoch ?? address.epoch, selected: chosen, isTable });
+  history.replaceState(null, "", location.pathname + text);
+  byId("list").href = `${prefix}/agents/${listQuery(view)}`;
 }
 
-function close() {
-  panel.close();
-  chosen = null;
-  paintOver();
-  map.focus();
+/** Return the name of the place for the address: before the instances arrive, what the address had. */
+function placeName(kind) {
+  if (data.instances.size === 0) return address[kind];
+  return data.place[kind] === null ? "" : data.nameOf(data.place[kind]);
 }
 
-/* Keyboard */
-
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
-/** Return the next or previous agent, in reading order, that is not healthy and that the filter shows. */
-function seek(direction) {
-  const { states } = live.state;
-  const length = grid.agentAt.length;
-  const from = cursor === null ? (direction > 0 ? -1 : length) : grid.cellOf[cursor];
-  for (let turn = 1; turn <= length; turn += 1) {
-    const agent = grid.agentAt[(((from + direction * turn) % length) + length) % length];
-    if (agent >= 0 && states[agent] !== HEALTHY && shown(states[agent])) return agent;
-  }
-  return null;
+/** Show the place that the address names, once the instances are known. */
+function restorePlace() {
+  const find = (kind) => [...data.instances.values()].find((instance) => instance.kind === kind && instance.name === address[kind])?.index ?? null;
+  const place = { proxy: find("proxy"), auth: find("auth") };
+  [address.proxy, address.auth] = ["", ""];
+  if (place.proxy !== null || place.auth !== null) data.show(place);
 }
-
-function moveTo(agent) {
-  cursor = agent;
-  paintOver();
-  const { name, home, state } = describe(agent);
-  announce(`${name}, ${label(state)}, ${home}`, { everyMs: 0 });
-  const box = map.getBoundingClientRect();
-  const y = box.top + Math.floor(grid.cellOf[agent] / grid.cols) * grid.cell;
-  if (y < 0 || y > window.innerHeight - 40) window.scrollBy(0, y - window.innerHeight / 2);
-}
-
-map.addEventListener("keydown", (event) => {
-  if (grid === null || !fits() || event.altKey || event.ctrlKey || event.metaKey) return;
-  const arrow = ARROWS[event.key];
-  if (arrow !== undefined) moveTo(cursor === null ? grid.blocks[0].agents[0] : step(grid, cursor, ...arrow));
-  else if (event.key === "n" || event.key === "p") {
-    const found = seek(event.key === "n" ? 1 : -1);
-    if (found !== null) moveTo(found);
-    else announce(filter.size === 0 ? "All agents are healthy" : "No agent in the selected states needs attention", { everyMs: 0 });
-  } else if (event.key === "Enter" && cursor !== null) {
-    if (chosen === cursor) location.href = agentUrl(prefix, layout.ids[cursor]);
-    else open(cursor);
-  } else if (event.key === "Escape" && chosen !== null) close();
-  else return;
-  event.preventDefault();
-});
 
 /* Wiring */
 
-live.addEventListener("change", (event) => {
-  const { kind, changes } = event.detail;
-  if (kind === "snapshot" && !paused && (grid === null || layout?.version !== live.state.layoutVersion)) matchLayout();
-  else requestPaint();
-  const touched = kind !== "delta" || changes.some(([agent]) => agent === chosen);
-  if (touched && chosen !== null) panel.changed();
+data.addEventListener("agents", ({ detail }) => {
+  receivedAt ??= performance.now();
+  if (detail.kind === "snapshot") performance.mark("map-data");
+  if (detail.kind === "snapshot" && live.state.proxies !== null) checkPlaces();
+  if (scene.isReady) requestPaint();
+  else paint();
+  card.refresh(detail.kind === "delta" ? new Set(detail.changes.map(([agent]) => agent)) : null);
 });
-document.addEventListener("themechange", redraw);
+data.addEventListener("instances", () => {
+  if (address.proxy !== "" || address.auth !== "") restorePlace();
+  // At once: the block of an instance that fails must look so in the round that finds it.
+  paint();
+});
+data.addEventListener("place", refilter);
+live.addEventListener("layout", () => scene.remote !== null && setGroup(scene.group));
+document.addEventListener("themechange", resize);
+frame.addEventListener("scroll", () => requestAnimationFrame(() => scene.paint()), { passive: true });
+new ResizeObserver(resize).observe(frame.parentElement);
+window.addEventListener("resize", resize);
 
-let drawnWidth = map.clientWidth;
-new ResizeObserver(() => {
-  // Only the width matters: the height is derived from it.
-  if (map.clientWidth === drawnWidth) return;
-  drawnWidth = map.clientWidth;
-  redraw();
-}).observe(map);
-
-applyFilter();
+byId("search").value = address.query;
+scene.zoom = address.zoom;
+showTable();
+resize();
+setGroup(address.group || "proxy");
+if (address.query !== "") search.run();
 showFreshness(live, { paused: () => paused });
 showHeadline(live, { paintCounts: paintLegend, paused: () => paused });
-live.start();
+setTimeout(paint, NAMES_BY_MS + 50);
+data.start();
+
+export { data, scene };

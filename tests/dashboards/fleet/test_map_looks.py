@@ -1,4 +1,4 @@
-"""The map's figure: colours that agree with the style sheet, and a scale that puts each state in its own band."""
+"""Looks of agent states on the map, and colours of the style sheets: contrast of text and of states."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.fleet import figures
+from dashboards.fleet import map_looks
 from fleet.vocabulary.verdicts import State
 
-STATIC = Path(figures.__file__).parents[1] / "static" / "dashboards"
+STATIC = Path(map_looks.__file__).parents[1] / "static" / "dashboards"
 
 
 def css_colour(name: str) -> tuple[str, str]:
@@ -48,21 +48,50 @@ def test_small_text_is_readable_on_every_ground(ink: str, ground: str, theme: in
 def test_numbers_above_the_blocks_of_the_map_have_a_colour_for_text() -> None:
     """The colour of the marks is too dark for them."""
     sheet = (STATIC / "css" / "map.css").read_text()
-    assert re.search(r"\.block-bad \{[^}]* color: var\(--ink-stranded\)", sheet)
+    assert re.search(r"\.block-stranded \{[^}]* color: var\(--ink-stranded\)", sheet)
+
+
+def test_looks_are_json_in_the_order_of_the_numbers() -> None:
+    """The page contains them; what is loud is what incidents count."""
+    looks = json.loads(json.dumps(map_looks.looks_as_json()))
+    assert len(looks) == len(State)
+    assert [number for number, look in enumerate(looks) if look["loud"]] == [State.STRANDED, State.AT_RISK]
+    assert looks[State.STRANDED]["rank"] == 0
+    assert sorted(look["rank"] for look in looks) == list(range(len(State)))
+    assert looks[State.HEALTHY]["doubted"]
+    assert not looks[State.STRANDED]["doubted"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_canvas_has_the_colours_of_the_style_sheet(theme: str) -> None:
+    """A canvas cannot read custom properties: its copy of the tokens must not drift."""
+    script = (STATIC / "js" / "map-theme.js").read_text()
+    block = re.search(rf"{theme}: \{{(.*?)\}}", script, re.DOTALL)
+    assert block is not None
+    colours = dict(re.findall(r'(\w+): "(#\w{6})"', block[1]))
+    tokens = {
+        "page": "page",
+        "block": "sunk",
+        "line": "line",
+        "dead": "wash-warn",
+        "ink": "ink",
+        "focus": "focus",
+    }
+    for name, token in tokens.items():
+        assert colours[name] == css_colour(token)[theme == "dark"], name
+    assert colours["deadLine"] == State.AT_RISK.look.colours[theme == "dark"]
 
 
 @pytest.mark.parametrize("theme", [0, 1])
-@pytest.mark.parametrize("state", State)
-def test_colourscale_each_state_in_its_own_band(state: State, theme: int) -> None:
-    """The middle of a state's band has that state's colour, and its faded twin comes after those of all states."""
-    stops = figures.build_colourscale(theme)
-    assert len(stops) == 4 * len(State)
-    assert (stops[0][0], stops[-1][0]) == (0.0, 1.0)
-    assert [stop[0] for stop in stops] == sorted(stop[0] for stop in stops)
-    low, high = stops[2 * state], stops[2 * state + 1]
-    assert low[1] == high[1] == figures.cell_colour_of(state, theme)
-    colour = stops[2 * (state + len(State))][1]
-    assert colour != low[1]
+def test_states_differ_in_greyscale(theme: int) -> None:
+    """Cells of 3 px have no room for a mark: stranded, at risk and healthy differ in lightness, unknown is hatched."""
+    lightness = {
+        state: luminance((state.look.cell_colours or state.look.colours)[theme])
+        for state in (State.STRANDED, State.AT_RISK, State.HEALTHY)
+    }
+    darker, middle, lighter = sorted(lightness.values())
+    assert (middle + 0.05) / (darker + 0.05) >= 1.5
+    assert (lighter + 0.05) / (middle + 0.05) >= 1.5
 
 
 def test_only_stranded_is_red() -> None:
@@ -71,15 +100,6 @@ def test_only_stranded_is_red() -> None:
         for colour in colours:
             red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
             assert (red > 2 * max(green, blue)) == (state is State.STRANDED), (state, colour)
-
-
-def test_map_figure_is_json() -> None:
-    """It goes into the page as it is, and names no template of plotly's."""
-    figure = json.loads(json.dumps(figures.build_map_figure()))
-    assert figure["layout"]["template"] == "none"
-    assert figure["trace"]["zmax"] - figure["trace"]["zmin"] == 2 * len(State)
-    assert len(figure["colours"]) == len(figure["marks"]) == len(State)
-    assert figure["loud"] == [State.STRANDED, State.AT_RISK]
 
 
 def _luminance(colour: str) -> float:

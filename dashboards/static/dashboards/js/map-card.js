@@ -1,0 +1,135 @@
+/* The card beside the map: the agent or block at the cursor or the pointer, otherwise the blocks that need attention. */
+
+import { STATES, label } from "./fleet-state.js";
+import { count, describeBlock, describeCounts, describeLoad, sortByUrgency } from "./map-words.js";
+import { adoptTimes, fetchPart } from "./page.js";
+
+/** Time that the pointer or cursor must rest before the details are requested; minimum time between two requests. */
+const REST_MS = 150;
+const REFRESH_MS = 1_000;
+/** Maximum number of blocks in the overview. */
+const BLOCKS_MOST = 6;
+
+/** Return the URL of an agent's page. */
+export function agentUrl(prefix, id) {
+  return `${prefix}/agents/${encodeURIComponent(id)}/`;
+}
+
+function element(tag, className, text = "") {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+function stateLine(className, symbolName, text) {
+  const line = element("p", className);
+  line.innerHTML = '<svg class="shape" aria-hidden="true"><use/></svg> <span></span>';
+  line.querySelector("use").setAttribute("href", `#shape-${symbolName}`);
+  line.lastElementChild.textContent = text;
+  return line;
+}
+
+export class Card {
+  /** body: the element to fill; names: Names; ranks: of states; onBlock(key): called for a block of the overview. */
+  constructor(body, { prefix, names, ranks, onBlock }) {
+    this.body = body;
+    this.prefix = prefix;
+    this.names = names;
+    this.ranks = ranks;
+    this.onBlock = onBlock;
+    /** "overview", "block KEY", "cell KEY CELL" or "agent INDEX": what the card shows. */
+    this.subject = "";
+    this.fetchedAt = -Infinity;
+    this.timer = null;
+  }
+
+  /** Show the blocks that need attention. */
+  showOverview(blocks) {
+    const urgent = sortByUrgency(blocks);
+    const texts = urgent.slice(0, BLOCKS_MOST).map((block) => describeBlock(block, this.ranks));
+    if (!this.begin("overview", texts.join("\n") + urgent.length)) return;
+    const title = element("h2", "", "Needs attention");
+    if (urgent.length === 0) {
+      this.body.replaceChildren(title, element("p", "quiet", "No block needs attention."));
+      return;
+    }
+    const list = element("ul", "card-blocks");
+    urgent.slice(0, BLOCKS_MOST).forEach((block, at) => {
+      const button = element("button", `card-block${block.isDead ? " card-block-dead" : ""}`);
+      button.type = "button";
+      button.addEventListener("click", () => this.onBlock(block.key));
+      const name = element("b", "", block.name);
+      button.append(name, texts[at].slice(block.name.length));
+      const item = document.createElement("li");
+      item.append(button);
+      if (block.instance?.sentence) item.append(element("p", "quiet", block.instance.sentence));
+      list.append(item);
+    });
+    const more = urgent.length - BLOCKS_MOST;
+    this.body.replaceChildren(title, list, ...(more > 0 ? [element("p", "quiet", `And ${count(more, "more block")}.`)] : []));
+  }
+
+  /** Show a block. */
+  showBlock(block) {
+    const parts = [describeBlock(block, this.ranks), describeCounts(block.counts, this.ranks), describeLoad(block.instance, block.imbalance), block.instance?.sentence ?? ""];
+    if (!this.begin(`block ${block.key}`, parts.join("\n"))) return;
+    const lines = [element("h2", "", block.name)];
+    if (block.instance !== null) lines.push(stateLine(`card-state ${block.instance.class}`, block.instance.symbol, block.instance.label));
+    for (const text of parts.slice(1)) if (text !== "") lines.push(element("p", "", text));
+    this.body.replaceChildren(...lines);
+  }
+
+  /** Show a cell of several agents: the number by state. */
+  showCell(block, cell, agents, states) {
+    const counts = new Int32Array(STATES.length);
+    for (const agent of agents) counts[states[agent]] += 1;
+    const text = describeCounts(counts, this.ranks);
+    if (!this.begin(`cell ${block.key} ${cell}`, text)) return;
+    this.body.replaceChildren(element("h2", "", count(agents.length, "agent")), element("p", "quiet", block.name), element("p", "", text), element("p", "quiet", "Zoom in to see each agent."));
+  }
+
+  /** Show an agent: its name, state and block at once, the rest when it arrives. */
+  showAgent(agent, state, block) {
+    const isNew = this.begin(`agent ${agent}`, `${state} ${block.key} ${this.names.nameOf(agent)}`);
+    if (!isNew) return;
+    if (!this.isSame) {
+      this.body.replaceChildren(element("h2", "", this.names.nameOf(agent) || "…"), stateLine(`card-state state-${STATES[state]}`, STATES[state], label(state)), element("p", "quiet", block.name));
+      this.fetchedAt = -Infinity;
+    }
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.fetchAgent(agent), this.isSame ? Math.max(0, this.fetchedAt + REFRESH_MS - performance.now()) : REST_MS);
+  }
+
+  /** Fetch the shown agent again: its verdict may have changed. */
+  refresh(changedAgents) {
+    const agent = this.agent;
+    if (agent === null || (changedAgents !== null && !changedAgents.has(agent))) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.fetchAgent(agent), Math.max(0, this.fetchedAt + REFRESH_MS - performance.now()));
+  }
+
+  /** The agent that the card shows, or null. */
+  get agent() {
+    return this.subject.startsWith("agent ") ? Number(this.subject.slice(6)) : null;
+  }
+
+  /** Note what the card shows; return whether anything differs. */
+  begin(subject, content) {
+    this.isSame = subject === this.subject;
+    if (this.isSame && content === this.content) return false;
+    if (!this.isSame) clearTimeout(this.timer);
+    [this.subject, this.content] = [subject, content];
+    return true;
+  }
+
+  async fetchAgent(agent) {
+    const found = await this.names.all([agent]);
+    if (this.agent !== agent || found === null) return;
+    this.fetchedAt = performance.now();
+    const card = await fetchPart(`${agentUrl(this.prefix, found[0].id)}?card`, "agent-card").catch(() => null);
+    if (this.agent !== agent || card === null) return;
+    this.body.replaceChildren(card);
+    adoptTimes(this.body);
+  }
+}
