@@ -10,7 +10,9 @@ from playwright.async_api import Page
 POLL_MS = 100
 #: The scene of the page, and its agents in the order in which the map shows them, as state numbers; faded: + 100.
 CELLS = """async () => {
-  const { scene } = await import(document.querySelector('script[src*="/js/map"]').src);
+  const script = document.querySelector('script[src*="/js/map"]');
+  if (script === null) return [];
+  const { scene } = await import(script.src);
   return [...scene.inOrder()].map((agent) => scene.model.states[agent] + (scene.isFaded(agent) ? 100 : 0));
 }"""
 #: Number of pixels of the canvas that have a colour.
@@ -19,7 +21,9 @@ PIXELS = """(colour) => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
   let found = 0;
-  for (let at = 0; at < data.length; at += 4) found += data[at] === red && data[at + 1] === green && data[at + 2] === blue;
+  for (let at = 0; at < data.length; at += 4) {
+    found += data[at] === red && data[at + 1] === green && data[at + 2] === blue;
+  }
   return found;
 }"""
 #: The middle of an agent's cell in the window.

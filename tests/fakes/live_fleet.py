@@ -46,6 +46,8 @@ class LiveFleet:
         self.cluster = cluster
         self.proxies = proxies
         self.homes = [number for number in range(proxies) for _ in range(agents_per_proxy)]
+        #: Number of the auth that got the last heartbeat, by agent index; agents past the end: the first one.
+        self.auths: list[int] = []
         self.epoch = ""
         self._writer = writer
         self._layer = layer
@@ -168,6 +170,7 @@ class LiveFleet:
         agents = self._writer.intern_agents(self.cluster, self.epoch, names)
         rows = blank_rows(HEARTBEAT, len(agents))
         rows["expires_at"], rows["ttl"], rows["ttl_seen"], rows["auth"] = now + TTL, TTL, TTL, 0
+        rows["auth"][: len(self.auths)] = self.auths
         rows["desired_count"] = rows["claimed_count"] = 1
         assert self._writer.write_heartbeats(
             self.cluster,

@@ -1,14 +1,15 @@
-/* The card beside the map: the agent or block at the cursor or the pointer, otherwise the blocks that need attention. */
+/* The card beside the map: the agent or block at the cursor or the pointer, otherwise what needs attention. */
 
 import { STATES, label } from "./fleet-state.js";
-import { count, describeBlock, describeCounts, describeLoad, sortByUrgency } from "./map-words.js";
+import { describeProblem } from "./map-problems.js";
+import { count, describeBlock, describeCounts, describeLoad } from "./map-words.js";
 import { adoptTimes, fetchPart } from "./page.js";
 
 /** Time that the pointer or cursor must rest before the details are requested; minimum time between two requests. */
 const REST_MS = 150;
 const REFRESH_MS = 1_000;
-/** Maximum number of blocks in the overview. */
-const BLOCKS_MOST = 6;
+/** Maximum number of problems in the overview. */
+const PROBLEMS_MOST = 6;
 
 /** Return the URL of an agent's page. */
 export function agentUrl(prefix, id) {
@@ -31,43 +32,41 @@ function stateLine(className, symbolName, text) {
 }
 
 export class Card {
-  /** body: the element to fill; names: Names; ranks: of states; onBlock(key): called for a block of the overview. */
-  constructor(body, { prefix, names, ranks, onBlock }) {
+  /** body: the element to fill; names: Names; ranks: of states; onProblem(problem): called when the user selects one. */
+  constructor(body, { prefix, names, ranks, onProblem }) {
     this.body = body;
     this.prefix = prefix;
     this.names = names;
     this.ranks = ranks;
-    this.onBlock = onBlock;
+    this.onProblem = onProblem;
     /** "overview", "block KEY", "cell KEY CELL" or "agent INDEX": what the card shows. */
     this.subject = "";
     this.fetchedAt = -Infinity;
     this.timer = null;
   }
 
-  /** Show the blocks that need attention. */
-  showOverview(blocks) {
-    const urgent = sortByUrgency(blocks);
-    const texts = urgent.slice(0, BLOCKS_MOST).map((block) => describeBlock(block, this.ranks));
-    if (!this.begin("overview", texts.join("\n") + urgent.length)) return;
+  /** Show what needs attention: failed instances, and the agents that each strands. */
+  showOverview(problems) {
+    const texts = problems.slice(0, PROBLEMS_MOST).map(describeProblem);
+    if (!this.begin("overview", texts.join("\n") + problems.length)) return;
     const title = element("h2", "", "Needs attention");
-    if (urgent.length === 0) {
-      this.body.replaceChildren(title, element("p", "quiet", "No block needs attention."));
+    if (problems.length === 0) {
+      this.body.replaceChildren(title, element("p", "quiet", "Nothing needs attention."));
       return;
     }
-    const list = element("ul", "card-blocks");
-    urgent.slice(0, BLOCKS_MOST).forEach((block, at) => {
-      const button = element("button", `card-block${block.isDead ? " card-block-dead" : ""}`);
+    const list = element("ul", "card-problems");
+    problems.slice(0, PROBLEMS_MOST).forEach((problem, at) => {
+      const button = element("button", `card-problem${problem.isDown ? " card-problem-down" : ""}`);
       button.type = "button";
-      button.addEventListener("click", () => this.onBlock(block.key));
-      const name = element("b", "", block.name);
-      button.append(name, texts[at].slice(block.name.length));
+      button.addEventListener("click", () => this.onProblem(problem));
+      button.append(element("b", "", problem.name), element("span", problem.stranded > 0 ? "card-stranded" : "", texts[at]));
       const item = document.createElement("li");
       item.append(button);
-      if (block.instance?.sentence) item.append(element("p", "quiet", block.instance.sentence));
+      if (problem.sentence !== "") item.append(element("p", "quiet", problem.sentence));
       list.append(item);
     });
-    const more = urgent.length - BLOCKS_MOST;
-    this.body.replaceChildren(title, list, ...(more > 0 ? [element("p", "quiet", `And ${count(more, "more block")}.`)] : []));
+    const more = problems.length - PROBLEMS_MOST;
+    this.body.replaceChildren(title, list, ...(more > 0 ? [element("p", "quiet", `And ${count(more, "more problem")}.`)] : []));
   }
 
   /** Show a block. */

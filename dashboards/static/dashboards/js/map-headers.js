@@ -55,6 +55,12 @@ export class Headers {
     this.byKey = new Map();
   }
 
+  /** Remove all headers: keys of another grouping name other blocks. */
+  clear() {
+    this.byKey.clear();
+    this.element.replaceChildren();
+  }
+
   /** blocks: as in `layout`, [{ key, name, instance, imbalance, counts, size, isDead }]. */
   paint(layout, blocks, top, height) {
     const visible = new Set();

@@ -17,11 +17,11 @@ const NAMED_HEIGHT_MOST = 110;
 /** Headers of blocks, the richest first: height, minimum width of the block, and minimum width of its cells. */
 const HEADERS = [
   { name: "full", height: 40, width: 176, cell: 6, pad: 5 },
-  { name: "line", height: 20, width: 92, cell: 3, pad: 3 },
-  { name: "none", height: 0, width: 24, cell: 3, pad: 2 },
+  { name: "line", height: 18, width: 84, cell: 3, pad: 2 },
+  { name: "none", height: 0, width: 12, cell: 3, pad: 1 },
 ];
 /** Space between blocks. */
-const GAP = { full: 10, line: 8, none: 4 };
+const GAP = { full: 10, line: 4, none: 2 };
 /** Minimum and maximum ratio of width to height of a block. */
 const SHAPES = [1, 4.5];
 

@@ -4,10 +4,8 @@ import { NO_INSTANCE, STATES } from "./fleet-state.js";
 import { Blocks, agentsOf } from "./map-blocks.js";
 import { groupAgents, imbalanceOf, orderKeys } from "./map-groupings.js";
 import { arrange, rectOf } from "./map-layout.js";
+import { FAILED_STATES, SILENT_STATES } from "./map-words.js";
 
-/** States of instances whose block looks failed; the last known state of agents is in doubt in those of `SILENT`. */
-const FAILED = new Set(["silent", "unhealthy", "expired", "gone"]);
-const SILENT = new Set(["silent", "expired", "gone"]);
 /** Empty slots disappear this long after the last move, or when they are more than this share. */
 const COMPACT_MS = 60_000;
 const EMPTY_MOST = 0.4;
@@ -46,6 +44,7 @@ export class Scene {
   /** Change the grouping: agents do not move, they are arranged anew. */
   setGroup(group, remote) {
     [this.group, this.remote] = [group, remote];
+    this.headers.clear();
     this.clear();
   }
 
@@ -95,8 +94,8 @@ export class Scene {
       return {
         key, name, instance, query, slots, counts, size,
         imbalance: instance === null ? null : imbalanceOf(instance, this.data.instances),
-        isDead: instance !== null && FAILED.has(instance.state),
-        isDoubtful: instance !== null && SILENT.has(instance.state),
+        isDead: instance !== null && FAILED_STATES.has(instance.state),
+        isDoubtful: instance !== null && SILENT_STATES.has(instance.state),
       };
     });
   }

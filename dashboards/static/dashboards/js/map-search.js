@@ -55,7 +55,7 @@ export class Search {
       const content = await answer.json();
       if (answer.status === 400) throw new Error(content.detail);
       const bits = new Uint8Array(await inflateText(content.bits));
-      if (number === this.number) this.show(bits, content.count, `${new Intl.NumberFormat("en").format(content.count)} match${content.count === 1 ? "es" : ""}`);
+      if (number === this.number) this.show(bits, content.count, `${new Intl.NumberFormat("en").format(content.count)} match${content.count === 1 ? "" : "es"}`);
     } catch (error) {
       // The message of an invalid query says what is wrong; everything else means that the console did not answer.
       const text = error instanceof TypeError || error instanceof SyntaxError ? "The console does not respond: the search was not run." : error.message;

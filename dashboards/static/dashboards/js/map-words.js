@@ -1,10 +1,14 @@
-/* What the map says in words: headers of blocks, the summary, and rows of the table. Pure. */
+/* What the map says of blocks in words. Pure. */
 
 import { STATES, STRANDED, label } from "./fleet-state.js";
 
+/** States of instances that are failures, and of those whose agents' last known state is in doubt. */
+export const FAILED_STATES = new Set(["silent", "unhealthy", "expired", "gone"]);
+export const SILENT_STATES = new Set(["silent", "expired", "gone"]);
+
 const number = new Intl.NumberFormat("en");
-/** States in the order of the summary, and an imbalance below which nothing is said. */
 const AT_RISK = STATES.indexOf("at_risk");
+/** An imbalance below which nothing is said. */
 const BALANCED = 0.1;
 
 /** Return "1 agent" or "1,234 agents". */
@@ -36,18 +40,6 @@ export function describeCounts(counts, ranks) {
   return states.map((state) => `${number.format(counts[state])} ${label(state)}`).join(", ");
 }
 
-/** Return whether a block needs attention: its instance has a problem, or its agents have one. */
-export function needsAttention({ instance, counts, isDead }) {
-  return isDead || (instance !== null && instance.label !== "OK") || counts[STRANDED] > 0 || counts[AT_RISK] > 0;
-}
-
-/** Return the blocks that need attention: those whose instance is down, then by stranded agents, then by agents at risk. */
-export function sortByUrgency(blocks) {
-  const keys = [({ isDead }) => Number(isDead), ({ counts }) => counts[STRANDED], ({ counts }) => counts[AT_RISK]];
-  const compare = (one, other) => keys.reduce((order, key) => order || key(other) - key(one), 0);
-  return blocks.filter(needsAttention).sort(compare);
-}
-
 /** Return the state of a block in words: "proxy-1: not responding, 50 stranded". */
 export function describeBlock(block, ranks) {
   const parts = [];
@@ -56,15 +48,4 @@ export function describeBlock(block, ranks) {
   if (block.counts[AT_RISK] > 0) parts.push(`${number.format(block.counts[AT_RISK])} at risk`);
   if (parts.length === 0) parts.push(describeCounts(block.counts, ranks) || "no agents");
   return `${block.name}: ${parts.join(", ")}`;
-}
-
-/** Return the map in one or two sentences, for readers who do not see it. */
-export function summarize({ blocks, total, groupLabel, perCell }) {
-  const urgent = sortByUrgency(blocks);
-  const head = `${count(total, "agent")} in ${count(blocks.length, "block")} by ${groupLabel}.`;
-  const cells = perCell > 1 ? ` One cell stands for ${number.format(perCell)} agents.` : "";
-  if (urgent.length === 0) return `${head} No block needs attention.${cells}`;
-  const named = urgent.slice(0, 5).map((block) => describeBlock(block, [...STATES.keys()])).join("; ");
-  const more = urgent.length > 5 ? `; and ${number.format(urgent.length - 5)} more` : "";
-  return `${head} ${count(urgent.length, "block")} need${urgent.length === 1 ? "s" : ""} attention: ${named}${more}.${cells}`;
 }

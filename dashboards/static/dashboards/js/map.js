@@ -13,13 +13,14 @@ import { rectOf } from "./map-layout.js";
 import { Names } from "./map-names.js";
 import { Overlay } from "./map-overlay.js";
 import { Painter } from "./map-paint.js";
+import { findProblems, summarize } from "./map-problems.js";
 import { formatAddress, listQuery, parseAddress, parseIndices } from "./map-query.js";
 import { Scene } from "./map-scene.js";
 import { Search } from "./map-search.js";
 import { Selection } from "./map-selection.js";
 import { fillTable } from "./map-table.js";
 import { THEMES } from "./map-theme.js";
-import { describeCounts, summarize } from "./map-words.js";
+import { describeCounts } from "./map-words.js";
 import { announce, formatCount, isDark, showFreshness, throttled } from "./page.js";
 
 /** Minimum time between two frames, and between two updates of what is written in words. */
@@ -42,7 +43,7 @@ const names = new Names(prefix, () => scene.paint());
 const scene = new Scene({
   data, names, looks, frame, painter: new Painter(byId("cells"), looks), overlay: new Overlay(byId("overlay")), headers: new Headers(byId("titles"), ranks),
 });
-const card = new Card(byId("card-body"), { prefix, names, ranks, onBlock: showBlock });
+const card = new Card(byId("card-body"), { prefix, names, ranks, onProblem: showProblem });
 const search = new Search(prefix, byId("search"), byId("search-result"), () => refilter());
 const selection = new Selection(byId("selection"), { prefix, names, onClear: () => clear() });
 
@@ -78,6 +79,7 @@ function paint() {
   map.style.height = `${scene.layout.height}px`;
   if (isSelectionPending) restoreSelection();
   scene.paint();
+  problems = findProblems(live.state, data.instances);
   paintLegend();
   writeWords();
   showCard();
@@ -88,6 +90,7 @@ function paint() {
 }
 
 let receivedAt = null;
+let problems = [];
 const requestPaint = throttled(paint, PAINT_EVERY_MS);
 const refilter = () => {
   saveAddress();
@@ -173,7 +176,7 @@ function paintLegend() {
 const writeWords = throttled(() => {
   if (!scene.isReady) return;
   const groupLabel = byId("group").selectedOptions[0]?.textContent ?? "";
-  const text = summarize({ blocks: scene.blocks, total: live.state.states.length, groupLabel, perCell: scene.layout.perCell });
+  const text = summarize({ problems, blocks: scene.blocks, total: live.state.states.length, groupLabel, perCell: scene.layout.perCell });
   if (byId("map-summary").textContent !== text) byId("map-summary").textContent = text;
   byId("per-cell").hidden = scene.layout.perCell === 1;
   byId("per-cell").textContent = `1 cell = ${formatCount(scene.layout.perCell)} agents; its inner square has the most urgent state`;
@@ -182,13 +185,13 @@ const writeWords = throttled(() => {
   search.refresh();
 }, WORDS_EVERY_MS);
 
-/** Show what the pointer is on, otherwise the cursor, otherwise the blocks that need attention. */
+/** Show what the pointer is on, otherwise the cursor, otherwise what needs attention. */
 function showCard() {
   if (!scene.isReady) return;
   const cell = hovered.cell ?? (hovered.number === null && scene.cursor !== null ? scene.cellOf(scene.cursor) : null);
   const number = cell?.number ?? hovered.number;
   const block = number === null ? undefined : scene.blocks[number];
-  if (block === undefined) card.showOverview(scene.blocks);
+  if (block === undefined) card.showOverview(problems);
   else if (cell === null) card.showBlock(block);
   else showCell(block, cell);
 }
@@ -200,8 +203,12 @@ function showCell(block, cell) {
   else card.showAgent(agents[0], scene.model.states[agents[0]], block);
 }
 
-function showBlock(key) {
-  const number = scene.numberOf(key);
+/** Show the agents that a problem affects: the block of its instance, in a grouping that has one. */
+async function showProblem({ key, kind }) {
+  const hasBlock = scene.blocks.some(({ instance }) => instance?.index === key);
+  if (!hasBlock) await setGroup(kind === "proxy" || kind === "auth" ? kind : "cause");
+  const number = scene.blocks.findIndex((block) => block.instance?.index === key || (scene.group === "cause" && block.key === key));
+  if (number < 0) return;
   scene.reveal(scene.layout.blocks[number]);
   const agents = scene.blocks[number].slots.filter((agent) => agent >= 0);
   if (agents.length > 0) actions.select(agents, false);

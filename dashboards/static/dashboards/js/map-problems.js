@@ -1,0 +1,54 @@
+/* What is wrong in the fleet, by cause: failed instances, and the agents whose state they cause. Pure.
+   The same in every grouping: agents that one auth strands look like noise in blocks by proxy. */
+
+import { BACKEND, NO_INSTANCE, STATES, STRANDED } from "./fleet-state.js";
+import { FAILED_STATES, count } from "./map-words.js";
+
+const AT_RISK = STATES.indexOf("at_risk");
+const number = new Intl.NumberFormat("en");
+
+/**
+ * Return problems, the most urgent first: [{ key, name, kind, label, sentence, isDown, stranded, atRisk }]. key: index of
+ * the instance, BACKEND, or NO_INSTANCE for affected agents without a cause; kind: "proxy", "auth", "backend" or "".
+ */
+export function findProblems({ states, causes }, instances) {
+  const byKey = new Map();
+  const problemOf = (key) => {
+    if (!byKey.has(key)) byKey.set(key, createProblem(key, instances.get(key)));
+    return byKey.get(key);
+  };
+  for (const instance of instances.values()) if (instance.label !== "OK" && instance.state !== "gone") problemOf(instance.index);
+  for (let agent = 0; agent < states.length; agent += 1) {
+    const state = states[agent];
+    if (state === STRANDED) problemOf(causes[agent]).stranded += 1;
+    else if (state === AT_RISK) problemOf(causes[agent]).atRisk += 1;
+  }
+  const keys = [({ key }) => Number(key === BACKEND), ({ stranded }) => stranded, ({ atRisk }) => atRisk, ({ isDown }) => Number(isDown)];
+  return [...byKey.values()].sort((one, other) => keys.reduce((order, key) => order || key(other) - key(one), 0));
+}
+
+function createProblem(key, instance) {
+  const base = { key, name: "Unknown cause", kind: "", label: "", sentence: "", isDown: false, stranded: 0, atRisk: 0 };
+  if (key === BACKEND) return { ...base, name: "Auth backend", kind: "backend", label: "not responding", isDown: true };
+  if (instance === undefined) return key === NO_INSTANCE ? base : { ...base, name: `Instance ${key}` };
+  const { name, kind, label, sentence, state } = instance;
+  return { ...base, name, kind, label: label === "OK" ? "" : label, sentence, isDown: FAILED_STATES.has(state) };
+}
+
+/** Return a problem in words, without its name: "not responding, 50 stranded". */
+export function describeProblem({ label, stranded, atRisk }) {
+  const parts = label === "" ? [] : [label];
+  if (stranded > 0) parts.push(`${number.format(stranded)} stranded`);
+  if (atRisk > 0) parts.push(`${number.format(atRisk)} at risk`);
+  return parts.join(", ") || "no agents affected";
+}
+
+/** Return the map in words, for readers who do not see it. */
+export function summarize({ problems, blocks, total, groupLabel, perCell }) {
+  const head = `${count(total, "agent")} in ${count(blocks.length, "block")} by ${groupLabel}.`;
+  const cells = perCell > 1 ? ` One cell stands for ${number.format(perCell)} agents.` : "";
+  if (problems.length === 0) return `${head} Nothing needs attention.${cells}`;
+  const named = problems.slice(0, 5).map((problem) => `${problem.name}: ${describeProblem(problem)}`).join("; ");
+  const more = problems.length > 5 ? `; and ${number.format(problems.length - 5)} more` : "";
+  return `${head} Needs attention: ${named}${more}.${cells}`;
+}
