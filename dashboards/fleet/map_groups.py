@@ -20,7 +20,7 @@ NO_GROUP = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class AgentGroup:
+class MapGroup:
     """One group of agents."""
 
     name: str
@@ -29,27 +29,27 @@ class AgentGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentGrouping:
+class MapGrouping:
     """Every agent's group."""
 
-    groups: tuple[AgentGroup, ...]
+    groups: tuple[MapGroup, ...]
     #: Index in `groups` by agent index, or NO_GROUP.
     column: npt.NDArray[np.uint16]
 
 
-def group_by_home(table: FleetTable) -> AgentGrouping:
+def group_by_home(table: FleetTable) -> MapGrouping:
     """Return the agents grouped by home proxy, the first proxy that they were seen on."""
     homes = table.memory["home_proxy"]
     # By instance index: instances are numbered in the order in which they were first recorded.
     instances = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
     group_indices = np.full(NO_INSTANCE + 1, NO_GROUP, np.uint16)
     group_indices[instances] = np.arange(len(instances), dtype=np.uint16)
-    groups = tuple(AgentGroup(table.instances[index].facts.name, index) for index in instances)
-    return AgentGrouping(groups, group_indices[homes])
+    groups = tuple(MapGroup(table.instances[index].facts.name, index) for index in instances)
+    return MapGrouping(groups, group_indices[homes])
 
 
 #: Label and function by the name of the grouping. The map offers every entry.
-_GROUPINGS: Mapping[str, tuple[str, Callable[[FleetTable], AgentGrouping]]] = {
+_GROUPINGS: Mapping[str, tuple[str, Callable[[FleetTable], MapGrouping]]] = {
     "home": ("home proxy", group_by_home)
 }
 
@@ -59,15 +59,15 @@ def list_groupings() -> list[tuple[str, str]]:
     return [(name, label) for name, (label, _) in _GROUPINGS.items()]
 
 
-def group_agents(table: FleetTable, by: str) -> AgentGrouping:
+def group_agents(table: FleetTable, attribute: str) -> MapGrouping:
     """Return the agents grouped by an attribute. Raises QueryError for an unknown one."""
-    if by not in _GROUPINGS:
-        raise QueryError(f"Unknown group {by!r}. Available groups: {', '.join(_GROUPINGS)}.")
-    _, group = _GROUPINGS[by]
+    if attribute not in _GROUPINGS:
+        raise QueryError(f"Unknown group {attribute!r}. Available groups: {', '.join(_GROUPINGS)}.")
+    _, group = _GROUPINGS[attribute]
     return group(table)
 
 
-def grouping_as_json(grouping: AgentGrouping) -> dict[str, Any]:
+def grouping_as_json(grouping: MapGrouping) -> dict[str, Any]:
     """Return a grouping for the map; `column`: two bytes per agent, little-endian, compressed with zlib, in base64."""
     column = zlib.compress(grouping.column.astype("<u2").tobytes())
     return {

@@ -8,6 +8,7 @@ from typing import Any
 from dashboards.shared.presenters import format_generation, shown_state_of
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.natural_order import natural_sort_key
+from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
 
 def instances_as_json(table: FleetTable) -> list[dict[str, Any]]:
@@ -17,6 +18,8 @@ def instances_as_json(table: FleetTable) -> list[dict[str, Any]]:
         key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index),
     )
     indices_by_id = {view.facts.id: view.facts.index for view in views}
+    # Ids of causes: instances, and the auth backend of the cluster.
+    indices_by_id[f"backend/{table.cluster}"] = BACKEND_CAUSE
     return [_instance_as_json(view, indices_by_id) for view in views]
 
 
@@ -44,4 +47,6 @@ def _instance_as_json(view: InstanceView, indices_by_id: Mapping[str, int]) -> d
         "generation": format_generation(facts),
         # Of a proxy: the auth that receives its heartbeats.
         "auth": indices_by_id.get(facts.heartbeat_auth),
+        # What makes a failing instance fail, when that is not the instance itself.
+        "cause": indices_by_id.get(view.cause),
     }

@@ -197,8 +197,8 @@ async def _measure_rounds(page: Page, fleet: LiveFleet, rounds: int) -> dict[str
     longest_frames = []
     for number in range(rounds):
         state = State.STRANDED if number % 2 == 0 else State.AT_RISK
-        changed = chance.sample(range(len(fleet.homes)), int(len(fleet.homes) * _CHANGED_SHARE))
-        events = await fleet.conclude(dict.fromkeys(changed, state))
+        changed_agents = chance.sample(range(len(fleet.homes)), int(len(fleet.homes) * _CHANGED_SHARE))
+        events = await fleet.conclude(dict.fromkeys(changed_agents, state))
         # The record is written in this process: its load must not count as the page's.
         await asyncio.sleep(_ROUND_INTERVAL)
         count = await page.evaluate("() => performance.getEntriesByName('map-update').length")

@@ -6,6 +6,9 @@ from typing import Any
 
 from playwright.async_api import Page
 
+from tests.browser.visits import DEADLINE_MS
+from tests.fakes.waiting import eventually
+
 #: Time between two reads: reading 100,000 cells in every frame would keep the page from drawing.
 POLL_MS = 100
 #: The scene of the page, and its agents in the order in which the map shows them, as state numbers; faded: + 100.
@@ -49,11 +52,13 @@ async def wait_painted(page: Page) -> None:
 
 async def wait_cells(page: Page, state: int, count: int) -> None:
     """Wait until exactly `count` cells show this state; faded cells are the state + 100."""
-    await page.wait_for_function(
-        f"async ([state, count]) => (await ({CELLS})()).filter((cell) => cell === state).length === count",
-        arg=[state, count],
-        polling=POLL_MS,
-    )
+
+    # wait_for_function takes the promise of an asynchronous function for true.
+    async def has_cells() -> bool:
+        cells: list[int] = await page.evaluate(CELLS)
+        return cells.count(state) == count
+
+    await eventually(has_cells, seconds=DEADLINE_MS / 1000)
 
 
 async def wait_pixels(page: Page, colour: str, least: int, most: int = 10**9) -> None:

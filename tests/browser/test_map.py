@@ -270,12 +270,8 @@ async def test_a_hundred_thousand_agents(visiting: Visiting) -> None:
     page = await visit.open("/map/")
     await wait_painted(page)
     await expect(page.locator("#per-cell")).to_contain_text("1 cell = ")
-    assert (
-        await page.evaluate(
-            "() => { const f = document.getElementById('map-frame'); return f.scrollHeight - f.clientHeight; }"
-        )
-        <= 0
-    )
+    frame = page.locator("#map-frame")
+    assert await frame.evaluate("(frame) => frame.scrollHeight <= frame.clientHeight")
     await visit.fleet.change(dict.fromkeys(range(0, 100000, 100), State.STRANDED))
     await wait_cells(page, State.STRANDED, 1_000)
     await page.focus("#map")

@@ -22,11 +22,13 @@ from dashboards.fleet.map_looks import looks_as_json
 from dashboards.shared import headlines, presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
+from dashboards.shared.script_modules import find_imported_modules
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state.tables import summary_of
 from fleet.monitoring.views import FleetTable
 
+_SCRIPT = "dashboards/js/map.js"
 #: Maximum number of agents whose names are sent at once: those of one screen.
 MAX_NAMES = 2000
 
@@ -38,7 +40,8 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show the page of the map; the states come by the socket.
 
     Template `dashboards/map.html`: presenters.live_page_context_of, `looks` (map_looks.looks_as_json),
-    `groupings` (map_groups.list_groupings), `headline` (fleet.alerts.headline.Headline).
+    `groupings` (map_groups.list_groupings), `modules` (static paths of the modules of its script), `headline`
+    (fleet.alerts.headline.Headline).
     """
     now = record_reader.current_time()
     table = record_reader.reader().table(cluster, now)
@@ -46,6 +49,7 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         **presenters.live_page_context_of(summary_of(table), now, "map"),
         "looks": looks_as_json(),
         "groupings": map_groups.list_groupings(),
+        "modules": find_imported_modules(_SCRIPT),
         "headline": headlines.headline_of(table, headlines.read_open_incidents(cluster), now),
     }
     return render(request, "dashboards/map.html", context)

@@ -37,9 +37,9 @@ def test_select_by_cause(table: FleetTable) -> None:
     """By the name or the id of the instance, or the auth backend."""
     verdicts = table.verdicts.copy()
     verdicts["cause"] = [NO_CAUSE, 2, 3, BACKEND_CAUSE, 2]
-    blamed = replace(table, verdicts=verdicts)
+    table_with_causes = replace(table, verdicts=verdicts)
     for text, indices in (("cause:proxy-1", [1, 4]), ("cause:backend cause:proxy-id-2", [2, 3])):
-        assert agent_query.select(blamed, agent_query.parse(text)).tolist() == indices
+        assert agent_query.select(table_with_causes, agent_query.parse(text)).tolist() == indices
 
 
 @pytest.mark.parametrize("text", ["state:happy", "color:red", "'open", "state:", "label:env", "label.:prod"])

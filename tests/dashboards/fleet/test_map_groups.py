@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dashboards.fleet.agent_query import QueryError
-from dashboards.fleet.map_groups import NO_GROUP, AgentGroup, group_agents, grouping_as_json
+from dashboards.fleet.map_groups import NO_GROUP, MapGroup, group_agents, grouping_as_json
 from fleet.monitoring.columns import NO_INSTANCE
 from tests.fakes.reader import FakeReader
 
@@ -22,7 +22,7 @@ def test_agents_are_grouped_by_home_proxy() -> None:
     memory = table.memory.copy()
     memory["home_proxy"] = [3, 2, 3, NO_INSTANCE]
     grouping = group_agents(replace(table, memory=memory), "home")
-    assert grouping.groups == (AgentGroup("proxy-1", 2), AgentGroup("proxy-2", 3))
+    assert grouping.groups == (MapGroup("proxy-1", 2), MapGroup("proxy-2", 3))
     assert grouping.column.tolist() == [1, 0, 1, NO_GROUP]
 
 

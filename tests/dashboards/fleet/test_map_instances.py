@@ -7,6 +7,7 @@ from dataclasses import replace
 from dashboards.fleet.map_instances import instances_as_json
 from fleet.protocol.destination.health import DrainRequest
 from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.verdicts import BACKEND_CAUSE
 from tests.fakes.reader import FakeReader
 
 
@@ -37,3 +38,13 @@ def test_a_proxy_names_its_auth_by_index() -> None:
         views[index] = replace(views[index], facts=replace(views[index].facts, heartbeat_auth=auth))
     rows = instances_as_json(replace(table, instances=views))
     assert [row["auth"] for row in rows] == [None, None, 1, None]
+
+
+def test_causes_are_those_of_the_live_columns() -> None:
+    """An instance by its index, or the auth backend."""
+    table = FakeReader(as_of=1000.0).table("default", 1000.0)
+    views = dict(table.instances)
+    views[2] = replace(views[2], cause=views[0].facts.id)
+    views[3] = replace(views[3], cause="backend/default")
+    rows = instances_as_json(replace(table, instances=views))
+    assert [row["cause"] for row in rows] == [None, None, 0, BACKEND_CAUSE]

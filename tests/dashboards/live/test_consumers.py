@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,6 +34,7 @@ from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.record import conclude
+from tests.fakes.socket_page import SocketPage
 from tests.fakes.sockets import Headers, Socket
 from tests.fakes.waiting import DEADLINE, eventually
 
@@ -43,65 +42,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 STATES = [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK]
 HOST = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
-
-
-class Browser:
-    """What a page keeps: the states it was sent, changed by every delta; `None` before the first snapshot."""
-
-    def __init__(self, link: Socket) -> None:
-        self.link = link
-        self.states: bytearray | None = None
-        #: Proxy, auth and cause by agent, for a socket with columns.
-        self.places: list[list[int]] = []
-        self.epoch = ""
-        self.seq = 0
-        self.stale: bool | None = None
-        self.log: list[dict[str, Any]] = []
-
-    async def step(self, seconds: float = DEADLINE) -> dict[str, Any]:
-        """Take one frame, and the snapshot that follows a hello."""
-        output = await self.link.receive(seconds)
-        if output["type"] == "websocket.close":
-            return {"type": "close", "code": output["code"]}
-        message: dict[str, Any] = json.loads(output["text"])
-        self.log.append(message)
-        if message["type"] == "hello":
-            snapshot = (await self.link.receive(seconds))["bytes"]
-            if "columns" in message:
-                snapshot = self._split_columns(message, snapshot)
-            assert len(snapshot) == message["agents"]
-            self.states, self.epoch, self.seq = bytearray(snapshot), message["epoch"], message["seq"]
-            self.stale = message["stale"]
-        elif message["type"] == "delta":
-            assert (message["epoch"], message["seq"]) == (self.epoch, self.seq + 1)
-            assert self.states is not None
-            self.seq = message["seq"]
-            for index, state, *place in message["changes"]:
-                self.states[index] = state
-                if self.places:
-                    self.places[index] = place
-        elif message["type"] == "stale":
-            self.stale = True
-            self.states = bytearray(s if s == State.RETIRED else State.UNKNOWN for s in self.states or b"")
-        return message
-
-    def _split_columns(self, hello: dict[str, Any], frame: bytes) -> bytes:
-        """Keep the places of a frame with columns; return its states."""
-        assert (hello["columns"], hello["encoding"]) == (["proxy", "auth", "cause", "state"], "deflate")
-        columns, agent_count = zlib.decompress(frame), hello["agents"]
-        places = np.frombuffer(columns, "<u2", 3 * agent_count).reshape(3, agent_count)
-        self.places = places.T.tolist()
-        return columns[6 * agent_count :]
-
-    async def until(
-        self, condition: Callable[[dict[str, Any]], bool], seconds: float = DEADLINE
-    ) -> dict[str, Any]:
-        """Receive frames until one meets the condition."""
-        async with asyncio.timeout(seconds):
-            while True:
-                message = await self.step(seconds)
-                if condition(message):
-                    return message
 
 
 def _kind(kind: str) -> Callable[[dict[str, Any]], bool]:
@@ -137,12 +77,12 @@ def cookie(viewer: User) -> bytes:
 @asynccontextmanager
 async def _open(
     cookie: bytes = b"", path: str = "/ws/fleet/", headers: Headers | None = None
-) -> AsyncIterator[Browser]:
+) -> AsyncIterator[SocketPage]:
     all_headers = HOST if headers is None else headers
     link = Socket(application, path, [*all_headers, (b"cookie", cookie)] if cookie else all_headers)
     assert await link.connect()
     try:
-        yield Browser(link)
+        yield SocketPage(link)
     finally:
         await link.leave()
         layer = get_channel_layer()
@@ -461,7 +401,7 @@ async def test_error_of_a_handler_leaves_nothing_behind(record: Writer, cookie: 
     """The server says nothing of a disconnect after an error, so the consumer cleans up by itself."""
     link = Socket(application, "/ws/fleet/", [*HOST, (b"cookie", cookie)])
     assert await link.connect()
-    await Browser(link).step()
+    await SocketPage(link).step()
     assert hub.count_sockets() == {"default": 1}
     await link.send(type="websocket.dance")
     with pytest.raises(ValueError, match="No handler"):

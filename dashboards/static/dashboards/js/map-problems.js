@@ -8,8 +8,9 @@ const AT_RISK = STATES.indexOf("at_risk");
 const number = new Intl.NumberFormat("en");
 
 /**
- * Return problems, the most urgent first: [{ key, name, kind, label, sentence, isDown, stranded, atRisk }]. key: index of
- * the instance, BACKEND, or NO_INSTANCE for affected agents without a cause; kind: "proxy", "auth", "backend" or "".
+ * Return problems, the most urgent first: [{ key, name, kind, label, sentence, isDown, stranded, atRisk, auths, proxies }].
+ * key: index of the instance, BACKEND, or NO_INSTANCE for affected agents without a cause; kind: "proxy", "auth",
+ * "backend" or ""; auths, proxies: number of instances that fail because of it, which are no problems of their own.
  */
 export function findProblems({ states, causes }, instances) {
   const byKey = new Map();
@@ -17,18 +18,30 @@ export function findProblems({ states, causes }, instances) {
     if (!byKey.has(key)) byKey.set(key, createProblem(key, instances.get(key)));
     return byKey.get(key);
   };
-  for (const instance of instances.values()) if (instance.label !== "OK" && instance.state !== "gone") problemOf(instance.index);
   for (let agent = 0; agent < states.length; agent += 1) {
     const state = states[agent];
     if (state === STRANDED) problemOf(causes[agent]).stranded += 1;
     else if (state === AT_RISK) problemOf(causes[agent]).atRisk += 1;
   }
+  const failing = [...instances.values()].filter(({ label, state }) => label !== "OK" && state !== "gone");
+  const isBackendDown = byKey.has(BACKEND) || failing.some(({ cause }) => cause === BACKEND);
+  for (const instance of failing) {
+    const cause = causeOf(instance, instances, isBackendDown && FAILED_STATES.has(instance.state));
+    if (cause === null) problemOf(instance.index);
+    else problemOf(cause)[instance.kind === "auth" ? "auths" : "proxies"] += 1;
+  }
   const keys = [({ key }) => Number(key === BACKEND), ({ stranded }) => stranded, ({ atRisk }) => atRisk, ({ isDown }) => Number(isDown)];
   return [...byKey.values()].sort((one, other) => keys.reduce((order, key) => order || key(other) - key(one), 0));
 }
 
+/** Return what makes an instance fail, or null: the backend comes before the auths that it takes down. */
+function causeOf(instance, instances, isBackendDown) {
+  if (isBackendDown && (instance.kind === "auth" || (instance.cause ?? null) !== null)) return BACKEND;
+  return instances.has(instance.cause) ? instance.cause : null;
+}
+
 function createProblem(key, instance) {
-  const base = { key, name: "Unknown cause", kind: "", label: "", sentence: "", isDown: false, stranded: 0, atRisk: 0 };
+  const base = { key, name: "Unknown cause", kind: "", label: "", sentence: "", isDown: false, stranded: 0, atRisk: 0, auths: 0, proxies: 0 };
   if (key === BACKEND) return { ...base, name: "Auth backend", kind: "backend", label: "not responding", isDown: true };
   if (instance === undefined) return key === NO_INSTANCE ? base : { ...base, name: `Instance ${key}` };
   const { name, kind, label, sentence, state } = instance;
@@ -36,10 +49,12 @@ function createProblem(key, instance) {
 }
 
 /** Return a problem in words, without its name: "not responding, 50 stranded". */
-export function describeProblem({ label, stranded, atRisk }) {
+export function describeProblem({ label, stranded, atRisk, auths, proxies }) {
   const parts = label === "" ? [] : [label];
   if (stranded > 0) parts.push(`${number.format(stranded)} stranded`);
   if (atRisk > 0) parts.push(`${number.format(atRisk)} at risk`);
+  const dependent = [[auths, "auth"], [proxies, "proxy"]].filter(([n]) => n > 0).map(([n, kind]) => count(n, kind));
+  if (dependent.length > 0) parts.push(`${dependent.join(" and ")} fail${auths + proxies === 1 ? "s" : ""} with it`);
   return parts.join(", ") || "no agents affected";
 }
 

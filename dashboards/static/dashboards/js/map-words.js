@@ -11,9 +11,9 @@ const AT_RISK = STATES.indexOf("at_risk");
 /** An imbalance below which nothing is said. */
 const BALANCED = 0.1;
 
-/** Return "1 agent" or "1,234 agents". */
+/** Return "1 agent", "1,234 agents" or "2 proxies". */
 export function count(n, noun) {
-  return `${number.format(n)} ${noun}${n === 1 ? "" : "s"}`;
+  return `${number.format(n)} ${n === 1 ? noun : noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
 }
 
 /** Return the load of an instance in words, with the imbalance: "70 tunnels, 40 % above the mean". */

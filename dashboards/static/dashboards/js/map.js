@@ -100,7 +100,7 @@ const refilter = () => {
 function resize() {
   const width = frame.clientWidth;
   const room = window.innerHeight - frame.getBoundingClientRect().top - window.scrollY - BELOW;
-  const height = Math.max(HEIGHT_LEAST, Math.min(room, window.innerHeight - 120));
+  const height = Math.floor(Math.max(HEIGHT_LEAST, Math.min(room, window.innerHeight - 120)));
   if (width === 0) return;
   frame.style.height = `${height}px`;
   picture.style.height = `${height}px`;
