@@ -7,6 +7,7 @@ from typing import Any
 
 from dashboards.shared.presenters import format_generation, shown_state_of
 from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.instances import CUT_OFF_STATES, SICK_STATES
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
@@ -32,6 +33,9 @@ def _instance_as_json(view: InstanceView, indices_by_id: Mapping[str, int]) -> d
         "name": facts.name,
         "kind": facts.kind,
         "state": view.state.slug,
+        # Its connections fail: they survive while it responds, and are lost when it forwards no traffic.
+        "failing": view.state in SICK_STATES,
+        "cut_off": view.state in CUT_OFF_STATES,
         # The state in words, its symbol without `shape-`, and its CSS class.
         "label": shown_state.label,
         "symbol": shown_state.symbol,

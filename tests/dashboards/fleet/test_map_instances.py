@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from dashboards.fleet.map_instances import instances_as_json
 from fleet.protocol.destination.health import DrainRequest
 from fleet.vocabulary.instances import InstanceState
@@ -28,6 +30,26 @@ def test_instances_have_the_state_that_other_pages_show() -> None:
         row for row in instances_as_json(reader.table("default", 1000.0)) if row["state"] == "silent"
     )
     assert (silent["name"], silent["label"], silent["current"]) == ("proxy-1", "not responding", False)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_failing", "is_cut_off"),
+    [
+        (InstanceState.OK, False, False),
+        (InstanceState.UNKNOWN, False, False),
+        (InstanceState.SILENT, True, True),
+        (InstanceState.UNHEALTHY, True, False),
+        (InstanceState.EXPIRED, True, False),
+        (InstanceState.GONE, True, True),
+    ],
+)
+def test_connections_fail_with_their_instance(
+    state: InstanceState, is_failing: bool, is_cut_off: bool
+) -> None:
+    """They survive while it responds, and are lost when it does not."""
+    rows = instances_as_json(FakeReader(as_of=1000.0, proxy_state=state).table("default", 1000.0))
+    proxy = next(row for row in rows if row["name"] == "proxy-1")
+    assert (proxy["failing"], proxy["cut_off"]) == (is_failing, is_cut_off)
 
 
 def test_a_proxy_names_its_auth_by_index() -> None:

@@ -1,0 +1,192 @@
+/* The topology as elements: a button per node above an SVG with a curve per edge. Elements are kept by key, so that they
+   move to their new places, keep the focus, and only what changed is written. */
+
+import { COLUMNS, count } from "./topology-flow.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+/** Edges that are painted later are above the others. */
+const LAYERS = ["unknown", "live", "failing", "lost"];
+/** Width of the part of an edge that the pointer hits, px, and the width from which an edge has its number. */
+const HIT_LEAST = 12;
+const NUMBER_LEAST = 14;
+/** Height of a node from which it has a second and a third line, px. */
+const LINES = [44, 62];
+/** Nodes narrower than this have no number beside their name if they have a second line, px. */
+const NARROW = 160;
+/** Plate under the symbol and the number of an edge: space before and after, and width of a digit, px. */
+const [PLATE_BEFORE, PLATE_AFTER, DIGIT] = [12, 16, 8];
+/** Nodes of this height have their text at the top, where it stays visible while the page scrolls, px. */
+const TALL = 320;
+/** Symbols of edges that are not live, from -5 to 5: a warning triangle and a cross. */
+const SYMBOLS = { failing: "M0-5 5.5 4.5H-5.5Z", lost: "M-5-5 5 5M5-5-5 5" };
+
+/** Return a new SVG element. */
+function draw(name, attributes = {}) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function set(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+export class FlowView {
+  /** box: an empty element. */
+  constructor(box) {
+    this.box = box;
+    this.svg = draw("svg", { class: "flow-edges", role: "group", "aria-label": "Tunnels and auth connections" });
+    this.layers = Object.fromEntries(LAYERS.map((status) => [status, this.svg.appendChild(draw("g"))]));
+    // Above all edges: an edge must not hide the number of another one.
+    this.markLayer = this.svg.appendChild(draw("g", { "aria-hidden": "true" }));
+    this.columns = Object.fromEntries(Object.entries(COLUMNS).map(([column, name]) => {
+      const group = document.createElement("div");
+      group.className = "flow-column";
+      group.setAttribute("role", "group");
+      group.setAttribute("aria-label", name);
+      return [column, group];
+    }));
+    box.append(this.columns.proxy, this.svg, this.columns.group, this.columns.auth);
+    /** Elements by key of the node or edge, with this key as `dataset.key`. */
+    this.elements = new Map();
+    /** Symbols and numbers by key of the edge. */
+    this.marks = new Map();
+  }
+
+  /** Show a flow (topology-flow.js) in the places of topology-layout.js. isPressed, isFaded: of a node or an edge. */
+  paint(flow, places, { isPressed, isFaded }) {
+    this.box.style.width = `${places.width}px`;
+    this.box.style.height = `${places.height}px`;
+    set(this.svg, "viewBox", `0 0 ${places.width} ${places.height}`);
+    const old = new Set(this.elements.keys());
+    for (const [column, nodes] of Object.entries(flow.columns)) {
+      for (const node of nodes) {
+        old.delete(node.key);
+        const element = this.elements.get(node.key) ?? this.add(node.key, createNode(), this.columns[column]);
+        paintNode(element, node, places.nodes.get(node.key), isPressed(node));
+        element.toggleAttribute("data-faded", isFaded(node));
+      }
+    }
+    for (const edge of flow.edges) {
+      old.delete(edge.key);
+      const element = this.elements.get(edge.key) ?? this.add(edge.key, createEdge(), this.layers[edge.status]);
+      const mark = this.marks.get(edge.key) ?? this.addMark(edge.key);
+      paintEdge(element, mark, edge, places.edges.get(edge.key), isPressed(edge));
+      for (const part of [element, mark]) part.toggleAttribute("data-faded", isFaded(edge));
+    }
+    for (const key of old) {
+      this.elements.get(key).remove();
+      this.elements.delete(key);
+      this.marks.get(key)?.remove();
+      this.marks.delete(key);
+    }
+  }
+
+  addMark(key) {
+    const mark = this.markLayer.appendChild(createMark());
+    this.marks.set(key, mark);
+    return mark;
+  }
+
+  add(key, element, parent) {
+    element.dataset.key = key;
+    element.tabIndex = -1;
+    parent.append(element);
+    this.elements.set(key, element);
+    return element;
+  }
+}
+
+function createNode() {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "flow-node";
+  button.innerHTML = '<span class="flow-text"><span class="flow-name"><svg class="shape" aria-hidden="true"><use/></svg><b></b><span class="flow-brief"></span></span>'
+    + '<span class="flow-status"></span><span class="flow-load"></span></span>';
+  return button;
+}
+
+function paintNode(button, node, { x, y, w, h }, pressed) {
+  const [symbol, name, brief] = button.querySelector(".flow-name").children;
+  set(button, "class", `flow-node ${node.tone}`);
+  button.toggleAttribute("data-failing", node.isFailing);
+  button.toggleAttribute("data-fold", node.isFold);
+  set(button, "data-lines", String(1 + LINES.filter((least) => h >= least).length));
+  button.toggleAttribute("data-narrow", w < NARROW);
+  button.toggleAttribute("data-tall", h >= TALL);
+  button.style.transform = `translate(${x}px, ${y}px)`;
+  button.style.width = `${w}px`;
+  button.style.height = `${h}px`;
+  symbol.classList.toggle("flow-hidden", node.symbol === "");
+  set(symbol.firstElementChild, "href", `#shape-${node.symbol}`);
+  write(name, node.name);
+  const number = node.agents.toLocaleString("en");
+  write(brief, node.isFold && node.folded.size === 0 ? "" : node.agents === 0 && node.isCurrent && node.load > 0 ? loadOf(node) : number);
+  const status = node.words ? [node.isOk && !node.isFold ? "" : node.status, node.words].filter(Boolean).join(" · ") : node.status;
+  write(button.querySelector(".flow-status"), status);
+  const load = loadOf(node);
+  write(button.querySelector(".flow-load"), load);
+  set(button, "aria-label", [node.name, node.status, node.words, load].filter(Boolean).join(", "));
+  set(button, "title", [node.name, node.status, load, node.note].filter(Boolean).join(" · "));
+  if (node.isFold) set(button, "aria-expanded", String(node.folded.size === 0));
+  else set(button, "aria-pressed", String(pressed));
+}
+
+/** Return the agents of a node in words, and the load that an instance reports if that differs. */
+function loadOf({ column, agents, load, isCurrent, isFold, folded }) {
+  if (isFold && folded.size === 0) return "";
+  const noun = column === "proxy" ? "tunnel" : "agent";
+  const own = count(agents, "agent");
+  if (load === undefined || load === null || !isCurrent || load === agents) return own;
+  if (column === "auth") return own;
+  return agents === 0 ? count(load, noun) : `${own} · ${count(load, noun)}`;
+}
+
+function createEdge() {
+  const edge = draw("g", { role: "button" });
+  edge.append(draw("title"), ...["flow-hit", "flow-base", "flow-strand"].map((part) => draw("path", { class: part })));
+  return edge;
+}
+
+function createMark() {
+  const mark = draw("g");
+  mark.append(
+    draw("rect", { class: "flow-plate", y: "-10", height: "20", rx: "10" }),
+    draw("path", { class: "flow-symbol" }),
+    draw("text", { class: "flow-number", "dominant-baseline": "central" }),
+  );
+  return mark;
+}
+
+function paintEdge(element, mark, edge, place, pressed) {
+  const [title, hit, base, strand] = element.children;
+  const [plate, symbol, number] = mark.children;
+  const isLost = edge.status === "lost";
+  set(element, "class", `flow-edge ${edge.tone}`);
+  set(mark, "class", `flow-mark ${edge.tone}`);
+  for (const part of [element, mark]) set(part, "data-status", edge.status);
+  write(title, edge.text);
+  set(element, "aria-label", edge.text);
+  set(element, "aria-pressed", String(pressed));
+  for (const path of [hit, base, strand]) set(path, "d", place.d);
+  set(hit, "stroke-width", String(Math.max(HIT_LEAST, place.thickness + 4)));
+  for (const path of [base, strand]) set(path, "stroke-width", String(place.thickness));
+  const text = edge.failing > 0 || place.thickness >= NUMBER_LEAST ? edge.agents.toLocaleString("en") : "";
+  const symbolPath = SYMBOLS[edge.status] ?? "";
+  const isMarked = symbolPath !== "";
+  const [before, after] = [PLATE_BEFORE, PLATE_AFTER + text.length * DIGIT];
+  // On the side of the auths, the curve runs to the left.
+  const [gapStart, gap] = [place.along - (edge.side === "proxy" ? before : after), before + after];
+  strand.style.strokeDasharray = isLost ? `${Math.max(0, gapStart)} ${gap} ${place.length}` : "";
+  mark.style.transform = `translate(${place.x}px, ${place.y}px)`;
+  set(symbol, "d", symbolPath);
+  set(number, "x", isMarked ? "10" : "0");
+  set(number, "text-anchor", !isMarked && edge.side === "auth" ? "end" : "start");
+  write(number, text);
+  set(plate, "x", String(-before));
+  set(plate, "width", isMarked ? String(gap) : "0");
+}
