@@ -1,4 +1,4 @@
-"""The topology above the map: its counts, nodes, edges and places, computed in Chromium."""
+"""The topology above the map: its counts, nodes, edges and places, and what the page does with them, in Chromium."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page
+from playwright.async_api import Locator, Page, expect
 
 from fleet.monitoring.columns import NO_INSTANCE
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
+from tests.browser.axe import accessible
+from tests.browser.conftest import Visiting
+from tests.browser.map_page import wait_cells
 from tests.browser.visits import Visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -164,7 +167,7 @@ async def test_tunnels_of_a_silent_proxy_are_lost(page: Page) -> None:
         "auth-1 > healthy": ("live", 3),
         "auth-1 > stranded": ("live", 1),
     }
-    tones = {edge["to"]: edge["tone"] for edge in flow["edges"] if edge["status"] == "lost"}
+    tones = {each["to"]: each["tone"] for each in flow["edges"] if each["status"] == "lost"}
     assert tones == {f"group:{State.HEALTHY}": "state-at_risk", f"group:{State.STRANDED}": "state-stranded"}
     assert flow["failures"] == ["proxy-1 (silent): 3 tunnels lost"]
     text = next(edge["text"] for edge in flow["edges"] if edge["tone"] == "state-stranded")
@@ -319,3 +322,89 @@ async def test_nodes_fit_and_do_not_overlap(page: Page, proxies: int, width: int
         assert all(box["x"] >= 0 and box["x"] + box["w"] <= flow["width"] + 0.01 for box in boxes)
     assert min(edge["thickness"] for edge in flow["edges"]) >= 1.5
     assert flow["height"] <= 330
+
+
+def edge(page: Page, text: str) -> Locator:
+    """The edge whose name contains a text."""
+    return page.locator(f'.flow-edge[aria-label*="{text}"]')
+
+
+def node(page: Page, name: str) -> Locator:
+    """The node with a name."""
+    return page.locator(f'.flow-node[aria-label^="{name}"]')
+
+
+async def test_a_silent_proxy_is_seen_and_filtered(visiting: Visiting) -> None:
+    """Its edge breaks in the round that finds it; a click shows only its agents, another one shows all."""
+    visit = await visiting()
+    await visit.fleet.begin(dict.fromkeys(range(100), State.HEALTHY))
+    page = await visit.open("/map/")
+    summary = page.locator(".topology-summary")
+    await expect(summary).to_have_text("No failing tunnels or auth connections")
+    await visit.fleet.silence(0)
+    await expect(edge(page, "50 tunnels to proxy-1, lost: proxy-1 is not responding")).to_have_count(1)
+    await expect(summary).to_have_text("proxy-1 (not responding): 50 tunnels lost")
+    await node(page, "proxy-1, not responding").click()
+    await expect(node(page, "proxy-1")).to_have_attribute("aria-pressed", "true")
+    await expect(page.locator("#place-name")).to_have_text("proxy-1")
+    await wait_cells(page, State.HEALTHY + 100, 150)
+    assert page.url == f"{visit.url}/map/?proxy=proxy-1"
+    await node(page, "proxy-1").click()
+    await wait_cells(page, State.HEALTHY, 200)
+    await page.click('.chip[data-state="healthy"]')
+    await expect(node(page, "healthy")).to_have_attribute("aria-pressed", "true")
+
+
+async def test_keyboard_moves_between_nodes_and_edges(visiting: Visiting) -> None:
+    """One tab stop, arrows along the connections, Enter filters and Escape shows all agents."""
+    visit = await visiting()
+    await visit.fleet.begin({0: State.STRANDED})
+    page = await visit.open("/map/")
+    await expect(page.locator('.flow [tabindex="0"]')).to_have_count(1)
+    await page.focus('.flow [tabindex="0"]')
+
+    async def press(key: str) -> str:
+        await page.keyboard.press(key)
+        return str(await page.evaluate("document.activeElement.getAttribute('aria-label')"))
+
+    assert (await press("ArrowDown")).startswith("proxy-2, OK")
+    assert (await press("Home")).startswith("proxy-1, OK")
+    assert (await press("ArrowRight")).startswith("1 tunnel to proxy-1, lost")
+    await press("Enter")
+    await expect(edge(page, "1 tunnel to proxy-1")).to_have_attribute("aria-pressed", "true")
+    await wait_cells(page, State.STRANDED, 1)
+    await wait_cells(page, State.HEALTHY + 100, 199)
+    assert page.url == f"{visit.url}/map/?state=stranded&proxy=proxy-1"
+    assert (await press("ArrowRight")).startswith("stranded")
+    await press("Escape")
+    await wait_cells(page, State.HEALTHY, 199)
+    # The group of the focused node disappears.
+    await visit.fleet.change({0: State.HEALTHY})
+    await expect(node(page, "stranded")).to_have_count(0)
+    assert await page.evaluate("document.activeElement.closest('.flow') !== null")
+
+
+async def test_table_follows(visiting: Visiting) -> None:
+    """The table beside the flow has its numbers, also after a delta, and axe finds nothing in either."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/map/")
+    await page.click(".topology-switch")
+    row = page.locator(".topology-table tbody tr").first
+    await expect(row).to_have_text("proxy-1healthy500tunnels live")
+    await visit.fleet.change({0: State.STRANDED})
+    await expect(row).to_have_text("proxy-1stranded11tunnels lost")
+    await node(page, "proxy-2").click()
+    await accessible(page)
+
+
+async def test_old_data_is_not_shown_as_current(visiting: Visiting) -> None:
+    """The sentence about failures gives way to the one about old data."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/map/")
+    await expect(page.locator(".topology-summary")).to_be_visible()
+    await visit.fleet.go_stale()
+    await expect(page.locator(".topology-old")).to_be_visible()
+    await expect(page.locator(".topology-summary")).to_be_hidden()
+    await expect(node(page, "unknown")).to_have_count(1)

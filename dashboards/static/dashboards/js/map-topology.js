@@ -51,7 +51,8 @@ export class Topology {
     this.isPaused = isPaused;
     this.counts = new FlowCounts();
     this.isCounted = false;
-    this.grouping = null;
+    this.findGroups = null;
+    this.grouped = null;
     this.filter = {};
     this.expanded = new Set();
     this.flow = null;
@@ -70,7 +71,8 @@ export class Topology {
 
   listen() {
     this.feed.addEventListener("agents", ({ detail }) => this.receive(detail));
-    this.feed.addEventListener("instances", () => this.requestPaint());
+    // An agent may be in the group of its instance.
+    this.feed.addEventListener("instances", () => (this.findGroups === null ? this.requestPaint() : this.recount()));
     const box = this.view.box;
     box.addEventListener("click", (event) => this.select(event.target.closest("[data-key]")?.dataset.key));
     box.addEventListener("keydown", (event) => this.press(event));
@@ -83,7 +85,10 @@ export class Topology {
 
   receive({ kind, changes }) {
     const columns = this.feed.live.state;
-    if (kind === "delta" && this.isCounted && columns.states.length === this.agentCount) {
+    const keys = this.findGroups?.()?.keys ?? null;
+    const isKnown = this.isCounted && columns.states.length === this.agentCount && (keys?.length ?? 0) === (this.grouped?.keys.length ?? 0);
+    if (kind === "delta" && isKnown) {
+      this.counts.keys = keys;
       this.counts.update(columns, changes.map(([agent]) => agent));
       this.requestPaint();
     } else if (kind !== "counts") this.recount();
@@ -95,19 +100,19 @@ export class Topology {
     this.isCounted = columns.ready && columns.proxies !== null;
     if (!this.isCounted) return;
     this.agentCount = columns.states.length;
+    const grouping = this.findGroups?.() ?? null;
     // Groups of an earlier layout have fewer agents: by state until the new ones arrive.
-    const keys = this.grouping !== null && this.grouping.keys.length === this.agentCount ? this.grouping.keys : null;
-    this.grouped = keys === null ? null : this.grouping;
-    this.counts.recount(columns, keys);
+    this.grouped = grouping !== null && grouping.keys.length === this.agentCount ? grouping : null;
+    this.counts.recount(columns, this.grouped?.keys ?? null);
     this.requestPaint();
   }
 
   /**
-   * Group the agents: { keys, describe } as groupAgents() returns it, and `label`, the noun of the groups. null groups
-   * them by state. Call it again when the keys changed.
+   * Group the agents. findGroups: returns { keys, describe, label }, as groupAgents() does, and the noun of the groups;
+   * null groups them by state.
    */
-  setGrouping(grouping) {
-    this.grouping = grouping;
+  setGroups(findGroups) {
+    this.findGroups = findGroups;
     if (this.isCounted) this.recount();
   }
 

@@ -6,6 +6,7 @@ import { showHeadline } from "./headline.js";
 import { inflateText } from "./inflate.js";
 import { Card, agentUrl } from "./map-card.js";
 import { MapData } from "./map-data.js";
+import { MapFlow } from "./map-flow.js";
 import { LOCAL_GROUPINGS } from "./map-groupings.js";
 import { Headers } from "./map-headers.js";
 import { Input } from "./map-input.js";
@@ -93,6 +94,7 @@ let receivedAt = null;
 let problems = [];
 const requestPaint = throttled(paint, PAINT_EVERY_MS);
 const refilter = () => {
+  flow.follow(filter);
   saveAddress();
   requestPaint();
 };
@@ -123,6 +125,7 @@ async function setGroup(group) {
     }
   }
   scene.setGroup(group, remote);
+  flow.setGroup(byId("group").selectedOptions[0]?.textContent);
   frame.scrollTop = 0;
   saveAddress();
   paint();
@@ -313,6 +316,20 @@ function zoomBy(steps) {
 }
 
 new Input(map, scene, actions);
+const flow = new MapFlow(byId("topology"), {
+  data,
+  scene,
+  isPaused: () => paused,
+  showStates(slugs) {
+    filter.clear();
+    for (const slug of slugs) filter.add(slug);
+    if (paused) togglePause();
+    refilter();
+    paintLegend();
+  },
+  showBlock,
+  hideBlock: clear,
+});
 byId("zoom-in").addEventListener("click", () => scene.isReady && actions.zoom(1, null));
 byId("zoom-out").addEventListener("click", () => scene.isReady && actions.zoom(-1, null));
 
@@ -342,6 +359,7 @@ function togglePause() {
   button.setAttribute("aria-pressed", String(paused));
   button.querySelector("use").setAttribute("href", paused ? "#glyph-play" : "#glyph-pause");
   button.lastElementChild.textContent = paused ? "Resume updates" : "Pause updates";
+  flow.resume();
   paint();
 }
 
@@ -402,6 +420,8 @@ live.addEventListener("layout", () => scene.remote !== null && setGroup(scene.gr
 document.addEventListener("themechange", resize);
 frame.addEventListener("scroll", () => requestAnimationFrame(() => scene.paint()), { passive: true });
 new ResizeObserver(resize).observe(frame.parentElement);
+// The space of the map ends where the topology begins to need it.
+new ResizeObserver(resize).observe(byId("topology"));
 window.addEventListener("resize", resize);
 
 byId("search").value = address.query;
