@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
+from fleet.monitoring.columns import NO_INSTANCE
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.natural_order import natural_sort_key, version_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, STATES_BY_URGENCY, State
@@ -34,6 +35,8 @@ _MAX_DIGITS = 18
 _FILTER_KEYS = ("state", "proxy", "auth", "cause", "version", "id")
 #: The auth backend of the cluster as a cause.
 BACKEND_NAME = "backend"
+#: Instead of a proxy or an auth: none is known.
+NO_INSTANCE_NAME = "none"
 #: Sort keys; a minus before a key reverses the order. The default is the order of the map.
 SORT_KEYS = ("name", "state", "since", "version")
 #: Cache by cluster: the names that were ranked last, and their ranks. The tuple of names stays the same between polls.
@@ -289,11 +292,15 @@ def _mask_by_proxies(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
     no_tunnel_mask[table.tunnel_agents] = False
     last_proxy_mask = np.isin(table.memory["last_proxies"], proxies)
     mask |= no_tunnel_mask & np.any(last_proxy_mask, axis=1)
+    if NO_INSTANCE_NAME in names_or_ids:
+        mask |= table.places["proxy"] == NO_INSTANCE
     return mask
 
 
 def _mask_by_auths(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
     mask: Mask = np.isin(table.memory["last_auth"], _find_instance_indices(table, names_or_ids))
+    if NO_INSTANCE_NAME in names_or_ids:
+        mask |= table.places["auth"] == NO_INSTANCE
     return mask
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import AgentQuery, QueryError
+from fleet.monitoring.columns import NO_INSTANCE
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, State
 from tests.fakes.reader import FakeReader
@@ -40,6 +41,15 @@ def test_select_by_cause(table: FleetTable) -> None:
     table_with_causes = replace(table, verdicts=verdicts)
     for text, indices in (("cause:proxy-1", [1, 4]), ("cause:backend cause:proxy-id-2", [2, 3])):
         assert agent_query.select(table_with_causes, agent_query.parse(text)).tolist() == indices
+
+
+def test_select_agents_without_a_place(table: FleetTable) -> None:
+    """Those whose proxy, or auth, Refloat does not know."""
+    places = table.places.copy()
+    places["proxy"][[1, 3]] = places["auth"][2] = NO_INSTANCE
+    placeless = replace(table, places=places)
+    for text, indices in (("proxy:none", [1, 3]), ("proxy:none state:stranded", [1]), ("auth:none", [2])):
+        assert agent_query.select(placeless, agent_query.parse(text)).tolist() == indices
 
 
 @pytest.mark.parametrize("text", ["state:happy", "color:red", "'open", "state:", "label:env", "label.:prod"])
