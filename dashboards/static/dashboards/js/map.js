@@ -211,6 +211,11 @@ async function showProblem({ key, kind }) {
   const hasBlock = scene.blocks.some(({ instance }) => instance?.index === key);
   if (!hasBlock) await setGroup(kind === "proxy" || kind === "auth" ? kind : "cause");
   const number = scene.blocks.findIndex((block) => block.instance?.index === key || (scene.group === "cause" && block.key === key));
+  selectBlock(number);
+}
+
+/** Show a block and select its agents; nothing if the map has no block with this number. */
+function selectBlock(number) {
   if (number < 0) return;
   scene.reveal(scene.layout.blocks[number]);
   const agents = scene.blocks[number].slots.filter((agent) => agent >= 0);
@@ -327,7 +332,7 @@ const flow = new MapFlow(byId("topology"), {
     refilter();
     paintLegend();
   },
-  showBlock,
+  showBlock: (key) => selectBlock(scene.blocks.findIndex((block) => block.key === key)),
   hideBlock: clear,
 });
 byId("zoom-in").addEventListener("click", () => scene.isReady && actions.zoom(1, null));
