@@ -39,8 +39,8 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import find_write_refusal
 from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts import incident_actions, store
-from fleet.alerts.evidence import EvidenceError, agent_views_of, table_of_evidence
-from fleet.alerts.evidence_copies import read_copy_mark, read_evidence
+from fleet.alerts.evidence.copies import read_copy_mark, read_evidence
+from fleet.alerts.evidence.evidence import EvidenceError, agent_views_of, table_of_evidence
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
 from fleet.models.access import Permission

@@ -19,7 +19,8 @@ from dashboards.alerts.presenters import find_common_attributes
 from dashboards.shared import presenters
 from dashboards.shared.map_links import cause_query_of, map_url_of
 from dashboards.shared.presenters import AgentRow
-from fleet.alerts.evidence import (
+from fleet.alerts.evidence.copies import read_evidence
+from fleet.alerts.evidence.evidence import (
     CopyMark,
     Evidence,
     EvidenceError,
@@ -27,7 +28,6 @@ from fleet.alerts.evidence import (
     instance_views_of,
     table_of_evidence,
 )
-from fleet.alerts.evidence_copies import read_evidence
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import Incident, IncidentState

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleet.alerts.evidence import count_agents_by_pair
+from fleet.alerts.evidence.evidence import count_agents_by_pair
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.verdicts import Reason, State

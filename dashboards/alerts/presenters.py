@@ -21,8 +21,8 @@ from dashboards.fleet import agent_query
 from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store
-from fleet.alerts.headline import IncidentDescriber
-from fleet.alerts.headline_actions import VIEW, HeadlineAction, has_other_auth, has_reachable_tunnel
+from fleet.alerts.headlines.actions import VIEW, HeadlineAction, has_other_auth, has_reachable_tunnel
+from fleet.alerts.headlines.headline import IncidentDescriber
 from fleet.alerts.lifecycle import EvaluationContext, plan_notification
 from fleet.alerts.notifications import (
     agents_path,

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dashboards.fleet.agent_groups import (
+    BY_VERSION,
+    LABEL_PREFIX,
+    GroupingError,
+    group_of_agents,
+    label_keys_of,
+)
 from dashboards.fleet.agent_query import QueryError
 from fleet.monitoring.columns import NO_INSTANCE
 from fleet.monitoring.views import FleetTable
 
 #: Value of an agent without a group.
 NO_GROUP = 0xFFFF
+#: Name of the grouping by home proxy.
+BY_HOME = "home"
+#: Maximum number of groups: more blocks than that cannot be told apart.
+MAX_GROUPS = 1000
+#: Maximum number of labels to choose from.
+_MAX_LISTED_KEYS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +60,40 @@ def group_by_home(table: FleetTable) -> MapGrouping:
     return MapGrouping(groups, group_indices[homes])
 
 
-#: Label and function by the name of the grouping. The map offers every entry.
-_GROUPINGS: Mapping[str, tuple[str, Callable[[FleetTable], MapGrouping]]] = {
-    "home": ("home proxy", group_by_home)
-}
+def group_by_attribute(table: FleetTable, attribute: str) -> MapGrouping:
+    """Return the agents grouped by `version` or `label.KEY`. Raises GroupingError."""
+    agent_groups = group_of_agents(table, attribute)
+    # The group without a name is of agents that report none, and is last.
+    groups = tuple(MapGroup(name) for name in agent_groups.names if name)
+    numbers = agent_groups.numbers.astype(np.uint16)
+    return MapGrouping(groups, np.where(agent_groups.numbers < len(groups), numbers, np.uint16(NO_GROUP)))
 
 
-def list_groupings() -> list[tuple[str, str]]:
-    """Return name and label of every grouping."""
-    return [(name, label) for name, (label, _) in _GROUPINGS.items()]
+def list_groupings(table: FleetTable) -> list[tuple[str, str]]:
+    """Return name and label of every grouping that agents of the table have, `("label.env", "label env")`."""
+    keys = label_keys_of(table)[:_MAX_LISTED_KEYS]
+    return [
+        (BY_HOME, "home proxy"),
+        (BY_VERSION, "version"),
+        *((f"{LABEL_PREFIX}{key}", f"label {key}") for key in keys),
+    ]
 
 
 def group_agents(table: FleetTable, attribute: str) -> MapGrouping:
-    """Return the agents grouped by an attribute. Raises QueryError for an unknown one."""
-    if attribute not in _GROUPINGS:
-        raise QueryError(f"Unknown group {attribute!r}. Available groups: {', '.join(_GROUPINGS)}.")
-    _, group = _GROUPINGS[attribute]
-    return group(table)
+    """Return the agents grouped by an attribute. Raises QueryError for an unknown one, or for too many groups."""
+    if attribute == BY_HOME:
+        return group_by_home(table)
+    try:
+        grouping = group_by_attribute(table, attribute)
+    except GroupingError:
+        raise QueryError(
+            f"Unknown group {attribute!r}. Available groups: {BY_HOME}, {BY_VERSION}, {LABEL_PREFIX}KEY."
+        ) from None
+    if len(grouping.groups) > MAX_GROUPS:
+        raise QueryError(
+            f"{attribute} has {len(grouping.groups):,} values: the map shows up to {MAX_GROUPS:,} groups."
+        )
+    return grouping
 
 
 def grouping_as_json(grouping: MapGrouping) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from channels.layers import get_channel_layer
 from dashboards.live.snapshot_frames import pack_columns
 from dashboards.shared import headlines, record_reader
 from dashboards.shared.presenters import age_ms_of
-from fleet.alerts.headline import Headline, describe_stale_fleet
+from fleet.alerts.headlines.headline import Headline, describe_stale_fleet
 from fleet.alerts.notifications import format_iso
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.publish import group_of, key_by_slug

@@ -11,8 +11,8 @@ from dashboards.shared import record_reader
 from dashboards.shared.pages import url_prefix_of
 from dashboards.shared.rewind import Moment
 from fleet.alerts import store
-from fleet.alerts.headline import Headline, HeadlineCause, OpenIncident, describe_fleet
-from fleet.alerts.headline_actions import HeadlineAction
+from fleet.alerts.headlines.actions import HeadlineAction
+from fleet.alerts.headlines.headline import Headline, HeadlineCause, OpenIncident, describe_fleet
 from fleet.alerts.notifications import format_iso
 from fleet.monitoring.views import FleetTable
 

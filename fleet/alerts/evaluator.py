@@ -17,7 +17,7 @@ import numpy as np
 from fleet import lease
 from fleet.alerts import digest, notifications, store
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
-from fleet.alerts.evidence_copies import EvidenceCopies
+from fleet.alerts.evidence.copies import EvidenceCopies
 from fleet.alerts.facts import (
     AffectedGroupCache,
     ClusterFacts,
@@ -25,7 +25,7 @@ from fleet.alerts.facts import (
     facts_of_table,
     make_blind_facts,
 )
-from fleet.alerts.headline import find_actions
+from fleet.alerts.headlines.headline import find_actions
 from fleet.alerts.lifecycle import EvaluationContext, with_notification
 from fleet.alerts.matchers import Matcher, are_agent_matchers, match_names
 from fleet.alerts.notifications import NotificationLinks

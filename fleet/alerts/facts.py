@@ -6,14 +6,21 @@ docs/reference/alerts.md, "Inputs of an evaluation".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from fleet.alerts.failure_clauses import (
+from fleet.alerts.instance_causes import (
+    backend_cause_of,
+    cause_of_instance,
+    cluster_cause_of,
+    group_instances,
+    root_cause_key_of,
+)
+from fleet.alerts.wording.failure_clauses import (
     CLUSTER_CLAUSE,
     PAST_BACKEND_CLAUSE,
     FailureClause,
@@ -25,7 +32,7 @@ from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import Cause, CauseKind
-from fleet.vocabulary.instances import FAULT_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.instances import FAULT_STATES, InstanceState
 from fleet.vocabulary.verdicts import (
     AFFECTED_STATES,
     BACKEND_CAUSE,
@@ -224,28 +231,6 @@ def _find_unknown_since(verdicts: npt.NDArray[np.void]) -> float | None:
     """Return when the first of the agents in state unknown entered it."""
     times = verdicts["since"][(verdicts["state"] == State.UNKNOWN) & (verdicts["since"] > 0)]
     return float(times.min()) if len(times) else None
-
-
-def cause_of_instance(view: InstanceView) -> Cause:
-    """Return the cause of an incident about an instance."""
-    return Cause(CauseKind(view.facts.kind.value), view.facts.id, view.facts.name)
-
-
-def root_cause_key_of(view: InstanceView) -> str:
-    """Return the key of the cause behind the failure of an instance; empty if the instance itself is the cause."""
-    if not view.cause or view.cause.startswith(f"{CauseKind.BACKEND.value}/"):
-        return view.cause  # already a key
-    return f"{CauseKind.AUTH.value}/{view.cause}"
-
-
-def backend_cause_of(cluster: str) -> Cause:
-    """Return the cause of an incident about the auth backend of a cluster."""
-    return Cause(CauseKind.BACKEND, cluster, f"auth backend of cluster {cluster}")
-
-
-def cluster_cause_of(cluster: str) -> Cause:
-    """Return the cause of an incident about a whole cluster."""
-    return Cause(CauseKind.CLUSTER, cluster, f"cluster {cluster}")
 
 
 class AffectedAgents:
@@ -485,33 +470,3 @@ _MASK_FUNCTION_OF_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]],
     f"{CauseKind.FLEET.value}/excess": _mask_excess_agents,
     f"{CauseKind.FLEET.value}/drift": _mask_off_majority_agents,
 }
-
-
-def is_joint_failure(sick_count: int, member_count: int) -> bool:
-    """Return whether failing instances of a group or region are one cause: at least two, and at least half."""
-    return sick_count >= 2 and 2 * sick_count >= member_count
-
-
-def group_instances(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...]]:
-    """Return the keys of instances by proxy group and by region. A region that holds all instances is left out."""
-    keys_by_cause: dict[Cause, list[str]] = {}
-    registered_views = [view for view in views if view.state is not InstanceState.GONE]
-    for view in registered_views:
-        facts = view.facts
-        if not facts.group and not facts.region:
-            continue
-        key = cause_of_instance(view).key
-        if facts.kind is InstanceKind.PROXY and facts.group:
-            keys_by_cause.setdefault(
-                Cause(CauseKind.GROUP, facts.group, f"proxy group {facts.group}"), []
-            ).append(key)
-        if facts.region:
-            keys_by_cause.setdefault(
-                Cause(CauseKind.REGION, facts.region, f"region {facts.region}"), []
-            ).append(key)
-    fleetwide_regions = [
-        cause
-        for cause, keys in keys_by_cause.items()
-        if len(keys) == len(registered_views) and cause.kind is CauseKind.REGION
-    ]
-    return {cause: tuple(keys) for cause, keys in keys_by_cause.items() if cause not in fleetwide_regions}

@@ -8,18 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet.alerts.facts import (
-    AffectedGroup,
-    ClusterFacts,
-    SickInstance,
-    backend_cause_of,
-    cluster_cause_of,
-    is_joint_failure,
-)
-from fleet.alerts.failure_clauses import CLUSTER_CLAUSE, FailureClause, as_sentence, clause_of_members
-from fleet.alerts.headline_words import AffectedCounts, describe_counts, format_since
+from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance
 from fleet.alerts.inhibition import JOINT_KINDS
+from fleet.alerts.instance_causes import backend_cause_of, cluster_cause_of, is_joint_failure
 from fleet.alerts.rules import AGENT_KINDS, Rule, RuleKind
+from fleet.alerts.wording.failure_clauses import CLUSTER_CLAUSE, FailureClause, as_sentence, clause_of_members
+from fleet.alerts.wording.words import AffectedCounts, describe_counts, format_since
 from fleet.vocabulary.incidents import Cause, CauseKind, Finding, RuleSignal
 
 #: Id of the cause of policy drift of instances, which counts no agents.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fleet.alerts import headline_words
+from fleet.alerts.wording import words
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import (
     Cause,
@@ -207,9 +207,7 @@ def make_test_notification(channel: str, now: float) -> Notification:
 
 def describe_recovery(incident: Incident, now: float) -> str:
     """Return whether the affected agents recover automatically, and by when, as one sentence."""
-    return headline_words.describe_recovery(
-        incident.cause, incident.recovers_at, now, is_stuck=incident.is_stuck
-    )
+    return words.describe_recovery(incident.cause, incident.recovers_at, now, is_stuck=incident.is_stuck)
 
 
 def format_utc(at: float | None) -> str:
@@ -234,4 +232,4 @@ def _format_recovery_suffix(notification: Notification) -> str:
         return " - no automatic recovery" + (" of some agents" if incident.recovers_at is not None else "")
     if incident.recovers_at is None:
         return ""
-    return f" - automatic recovery by {headline_words.format_by(incident.recovers_at, notification.at)}"
+    return f" - automatic recovery by {words.format_by(incident.recovers_at, notification.at)}"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from fleet.alerts.evaluation import EvaluationOutcome
 from fleet.alerts.facts import ClusterFacts
-from fleet.alerts.headline_words import find_next_midnight
 from fleet.alerts.lifecycle import EvaluationContext, next_change_at
 from fleet.alerts.routes import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence
+from fleet.alerts.wording.words import find_next_midnight
 from fleet.vocabulary.incidents import Incident
 
 

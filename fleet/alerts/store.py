@@ -17,7 +17,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Q
 
 from fleet.alerts.evaluation import PreviousIncident
-from fleet.alerts.headline import OpenIncident
+from fleet.alerts.headlines.headline import OpenIncident
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.routes import QUIET_HOURS_REASON_PREFIX, QuietHours, Route
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, select_effective_rules

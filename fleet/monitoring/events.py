@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fleet.vocabulary.verdicts import State
 
 
-class AgentChange(NamedTuple):
+class AgentDelta(NamedTuple):
     """New state and place of one agent."""
 
     #: Agent index; past the end of the snapshot: a new agent.
@@ -34,7 +34,7 @@ class StateDelta:
     seq: int
     #: When the round was concluded, seconds since the epoch.
     as_of: float
-    changes: tuple[AgentChange, ...]
+    changes: tuple[AgentDelta, ...]
     #: Number of agents by state after the changes; every state is present.
     counts: Mapping[State, int]
 

@@ -157,7 +157,7 @@ class _Fleet:
 
     async def publish_update(self, latencies: Latencies) -> None:
         """Conclude a round that changes some agents, and publish it, as workers do."""
-        from fleet.monitoring.events import AgentChange, StateDelta
+        from fleet.monitoring.events import AgentDelta, StateDelta
         from fleet.monitoring.publish import publish
         from fleet.vocabulary.verdicts import State
         from tests.fakes.record import conclude
@@ -174,7 +174,7 @@ class _Fleet:
             epoch=self.epoch,
             seq=self.seq,
             as_of=as_of,
-            changes=tuple(AgentChange(index, self._states[index], 2 + index % 2, 0, 0) for index in indices),
+            changes=tuple(AgentDelta(index, self._states[index], 2 + index % 2, 0, 0) for index in indices),
             counts={state: self._states.count(state) for state in State},
         )
         latencies.published_at[self.seq] = time.perf_counter()

@@ -322,10 +322,11 @@ def test_summary_costs_few_queries(
     fake_reader: FakeReader,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
-    """Token, two of permissions, the limits, whatever the fleet's size; once a minute, five to keep its last use."""
-    with django_assert_max_num_queries(10):
+    """Token, two of permissions, the limits, the incidents, whatever the fleet's size; once a minute, five to keep its
+    last use."""
+    with django_assert_max_num_queries(11):
         _get(client, "fleet/summary", bearer)
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(5):
         _get(client, "fleet/summary", bearer)
 
 

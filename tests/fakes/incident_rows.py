@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fleet.alerts import incident_actions
-from fleet.alerts.evidence import copy_evidence
-from fleet.alerts.evidence_copies import save_evidence
+from fleet.alerts.evidence.copies import save_evidence
+from fleet.alerts.evidence.evidence import copy_evidence
 from fleet.alerts.notifications import NotificationLinks, payload_of
 from fleet.alerts.store import incident_of
 from fleet.audit import CONSOLE_ACTOR

@@ -166,7 +166,9 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
         )
         demo.fleet("drain", "proxy-2", "--reason", "to see it")
         demo.fleet("freeze", "proxy-1")
-        produced(Frames(frames), events=("hello", "delta", "beat", "layout", "instances", "incidents"))
+        produced(
+            Frames(frames), events=("hello", "headline", "delta", "beat", "layout", "instances", "incidents")
+        )
         produced(
             Pages(lambda: [demo.metrics()]),
             metrics=(

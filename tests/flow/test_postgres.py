@@ -50,7 +50,7 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
             ),
             *(
                 "tests/fleet/test_lease.py",
-                "tests/fleet/alerts/test_evidence_copies.py",
+                "tests/fleet/alerts/evidence/test_copies.py",
                 "tests/fleet/migrations",
                 "tests/fleet/models",
                 "tests/fleet/changes",

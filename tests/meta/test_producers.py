@@ -182,9 +182,16 @@ def test_every_claim_is_to_a_vocabulary() -> None:
 def test_vocabularies_are_read() -> None:
     """Those that are found by patterns are found still."""
     all_vocabularies = vocabularies()
-    assert {"hello", "delta", "beat", "stale", "layout", "instances", "incidents"} == all_vocabularies[
-        "events"
-    ].members
+    assert {
+        "hello",
+        "headline",
+        "delta",
+        "beat",
+        "stale",
+        "layout",
+        "instances",
+        "incidents",
+    } == all_vocabularies["events"].members
     assert {"refloat_websocket_connections", "refloat_gateway_calls", "process_state"} <= all_vocabularies[
         "metrics"
     ].members

@@ -22,8 +22,8 @@ from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, store
 from fleet.alerts.evaluator import count_open_incidents
-from fleet.alerts.evidence import EvidenceError, agent_views_of, instance_views_of
-from fleet.alerts.evidence_copies import read_copy_mark, read_evidence
+from fleet.alerts.evidence.copies import read_copy_mark, read_evidence
+from fleet.alerts.evidence.evidence import EvidenceError, agent_views_of, instance_views_of
 from fleet.alerts.facts import affected_agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import EvaluationContext

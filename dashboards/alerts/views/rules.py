@@ -26,7 +26,7 @@ from dashboards.shared.permissions import (
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import backtest, rules_yaml, setup_actions, store
-from fleet.alerts.facts import backend_cause_of, cluster_cause_of
+from fleet.alerts.instance_causes import backend_cause_of, cluster_cause_of
 from fleet.alerts.matchers import match_names
 from fleet.alerts.rules import THRESHOLD_KINDS, Rule, RuleKind
 from fleet.alerts.runbooks import RUNBOOKS

@@ -10,7 +10,7 @@ from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.api import schemas
 from dashboards.shared.headlines import present_headline
 from dashboards.shared.presenters import to_moment_or_none
-from fleet.alerts.headline import Headline
+from fleet.alerts.headlines.headline import Headline
 from fleet.monitoring.evidence import Heartbeat
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.vocabulary.instances import poll_fields_of

@@ -41,14 +41,14 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
     Template `dashboards/map.html`: presenters.live_page_context_of, `looks` (map_looks.looks_as_json),
     `groupings` (map_groups.list_groupings), `modules` (static paths of the modules of its script), `headline`
-    (fleet.alerts.headline.Headline).
+    (fleet.alerts.headlines.headline.Headline).
     """
     now = record_reader.current_time()
     table = record_reader.reader().table(cluster, now)
     context = {
         **presenters.live_page_context_of(summary_of(table), now, "map"),
         "looks": looks_as_json(),
-        "groupings": map_groups.list_groupings(),
+        "groupings": map_groups.list_groupings(table),
         "modules": find_imported_modules(_SCRIPT),
         "headline": headlines.headline_of(table, headlines.read_open_incidents(cluster), now),
     }

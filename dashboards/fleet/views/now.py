@@ -26,7 +26,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show agents by state, auths, proxies and current causes, now or at `?at=`.
 
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `headline`
-    (fleet.alerts.headline.Headline) and `can_act`. All of them are of one round.
+    (fleet.alerts.headlines.headline.Headline) and `can_act`. All of them are of one round.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.columns import NO_INSTANCE
-from fleet.monitoring.events import AgentChange
+from fleet.monitoring.events import AgentDelta
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.outbox import AGENT_CHANGE
 from fleet.monitoring.state.record import ClusterRecord
@@ -108,7 +108,7 @@ def history_rows_of(
     return rows, proxies
 
 
-def event_changes_of(verdicts: Rows, places: Rows, agents: npt.NDArray[np.uint32]) -> tuple[AgentChange, ...]:
+def event_changes_of(verdicts: Rows, places: Rows, agents: npt.NDArray[np.uint32]) -> tuple[AgentDelta, ...]:
     """Return the changes of agents for browsers."""
     columns = (
         agents,
@@ -118,6 +118,6 @@ def event_changes_of(verdicts: Rows, places: Rows, agents: npt.NDArray[np.uint32
         verdicts["cause"][agents],
     )
     return tuple(
-        AgentChange(agent, _STATES[state], *rest)
+        AgentDelta(agent, _STATES[state], *rest)
         for agent, state, *rest in zip(*(column.tolist() for column in columns), strict=True)
     )

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from fleet.alerts.evidence import copy_evidence
-from fleet.alerts.evidence_copies import save_evidence
+from fleet.alerts.evidence.copies import save_evidence
+from fleet.alerts.evidence.evidence import copy_evidence
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence
 from fleet.models.changes import AuditEntry

@@ -17,8 +17,8 @@ from dashboards.alerts.incident_evidence import (
     show_no_agents,
 )
 from dashboards.shared.map_links import format_map_moment
-from fleet.alerts.evidence import CopyMark, copy_evidence
-from fleet.alerts.evidence_copies import save_evidence
+from fleet.alerts.evidence.copies import save_evidence
+from fleet.alerts.evidence.evidence import CopyMark, copy_evidence
 from fleet.models.incidents import Incident as IncidentRow
 from fleet.models.incidents import IncidentEvidence
 from fleet.vocabulary.incidents import Incident, IncidentState

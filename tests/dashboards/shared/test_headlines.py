@@ -18,7 +18,7 @@ from dashboards.live.hub import create_headline_message
 from dashboards.shared import headlines, record_reader
 from fleet.alerts import store
 from fleet.alerts.facts import facts_of_table
-from fleet.alerts.headline import IncidentDescriber, describe_fleet
+from fleet.alerts.headlines.headline import IncidentDescriber, describe_fleet
 from fleet.alerts.notifications import NotificationLinks, payload_of
 from fleet.cli.main import main
 from fleet.models.clusters import Cluster

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleet.alerts.facts import AffectedGroup, SickInstance, backend_cause_of
-from fleet.alerts.failure_clauses import FailureClause
+from fleet.alerts.facts import AffectedGroup, SickInstance
 from fleet.alerts.findings import describe_affected_agents, evaluate_rules
+from fleet.alerts.instance_causes import backend_cause_of
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind
+from fleet.alerts.wording.failure_clauses import FailureClause
 from fleet.vocabulary.incidents import Cause, CauseKind, Severity
 from tests.fakes.alerting import PROXY, healthy_facts, stale_facts, stranded_facts
 

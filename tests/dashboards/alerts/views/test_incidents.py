@@ -35,7 +35,9 @@ def test_list_shows_open_incidents_and_the_last_evaluation(
     assert f"/incidents/{incident.pk}/" in page
     assert "Alert rules have not been evaluated yet" in page
     badge = client.get("/incidents/badge.json").json()
-    assert badge == {"open": {"critical": 1, "warning": 0, "info": 0}, "newest": {"event": 0}}
+    assert badge["open"] == {"critical": 1, "warning": 0, "info": 0}
+    assert badge["newest"] == {"event": 0}
+    assert badge["headline"]["text"] == "2 agents stranded and 1 at risk."
     notification = IncidentEvent.objects.create(incident=incident, at=1.0, kind="notification")
     assert client.get("/incidents/badge.json").json()["newest"] == {
         "event": notification.pk, "number": incident.pk, "severity": "critical",
@@ -50,7 +52,8 @@ def test_incident_page_shows_cause_effect_and_actions(
     client.force_login(person("operator"))
     page = client.get(f"/incidents/{incident.pk}/").content.decode()
     for text in (
-        "207 agents stranded",
+        "<h1>2 agents stranded and 1 at risk",
+        "peak 207",
         "Common attributes",
         "Home proxy",
         "agent-2",

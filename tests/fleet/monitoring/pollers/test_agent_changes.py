@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.monitoring.columns import NO_INSTANCE, PLACE, REASON_BITS, VERDICT, blank_places
-from fleet.monitoring.events import AgentChange
+from fleet.monitoring.events import AgentDelta
 from fleet.monitoring.pollers.agent_changes import (
     event_changes_of,
     find_changed_agents,
@@ -111,5 +111,5 @@ def test_events_name_state_and_place() -> None:
     verdicts, places = verdicts_of(State.HEALTHY, State.STRANDED), blank_places(2)
     verdicts["cause"][1], places["proxy"][1], places["auth"][1] = 3, 2, 1
     changes = event_changes_of(verdicts, places, np.array([1], np.uint32))
-    assert changes == (AgentChange(1, State.STRANDED, proxy=2, auth=1, cause=3),)
+    assert changes == (AgentDelta(1, State.STRANDED, proxy=2, auth=1, cause=3),)
     assert {type(value) for value in changes[0]} == {int, State}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from fleet.alerts.evidence import (
+from fleet.alerts.evidence.evidence import (
     CopyMark,
     Evidence,
     copy_evidence,

@@ -9,8 +9,8 @@ from django.db import IntegrityError
 
 from fleet.alerts.alerting_loops import prune
 from fleet.alerts.evaluator import Evaluator
-from fleet.alerts.evidence import EvidenceError
-from fleet.alerts.evidence_copies import EvidenceCopies, read_copy_mark, read_evidence
+from fleet.alerts.evidence.copies import EvidenceCopies, read_copy_mark, read_evidence
+from fleet.alerts.evidence.evidence import EvidenceError
 from fleet.alerts.facts import AffectedAgents
 from fleet.models.incidents import Incident, IncidentEvidence
 from fleet.monitoring.state.reader import Reader
@@ -88,7 +88,7 @@ def test_fault_of_a_copy_delays_no_alert(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(*_: object) -> None:
         raise ValueError("no copy")
 
-    monkeypatch.setattr("fleet.alerts.evidence_copies.copy_evidence", fail)
+    monkeypatch.setattr("fleet.alerts.evidence.copies.copy_evidence", fail)
     scenario = EvaluatorScenario()
     scenario.run(90, stranded_count=20)
     assert scenario.delivery_kinds == ["firing"]
@@ -123,7 +123,7 @@ def test_incident_has_one_copy() -> None:
 
 def test_copies_that_an_evaluation_left_are_taken_by_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if nothing else changes meanwhile."""
-    monkeypatch.setattr("fleet.alerts.evidence_copies._MAX_COPIES", 1)
+    monkeypatch.setattr("fleet.alerts.evidence.copies._MAX_COPIES", 1)
     incidents = [
         incident_values.Incident("default", cause, 1, IncidentState.PENDING, 1.0, affected_count=1)
         for cause in (PROXY, AUTH, BACKEND)

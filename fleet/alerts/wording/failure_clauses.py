@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleet.alerts.headline_words import format_since
+from fleet.alerts.wording.words import format_since
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import CONNECTED_SICK_STATES, InstanceFacts, InstanceKind, InstanceState

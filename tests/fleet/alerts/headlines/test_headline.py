@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.alerts.facts import cause_of_instance, cluster_cause_of
-from fleet.alerts.headline import (
+from fleet.alerts.headlines.headline import (
     Headline,
     IncidentDescriber,
     OpenIncident,
@@ -13,6 +12,7 @@ from fleet.alerts.headline import (
     describe_stale_fleet,
     find_actions,
 )
+from fleet.alerts.instance_causes import cause_of_instance, cluster_cause_of
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 from tests.fakes.headline_fleets import HarmedAgents, random_table, table_with

@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleet.alerts.facts import (
+from fleet.alerts.facts import cause_codes_of, cause_of_code, sick_since_by_key
+from fleet.alerts.inhibition import CAUSE_KINDS_BY_STRENGTH, JOINT_KINDS
+from fleet.alerts.instance_causes import (
     backend_cause_of,
-    cause_codes_of,
-    cause_of_code,
     cause_of_instance,
     cluster_cause_of,
     group_instances,
     is_joint_failure,
     root_cause_key_of,
-    sick_since_by_key,
 )
-from fleet.alerts.failure_clauses import (
+from fleet.alerts.wording.failure_clauses import (
     CLUSTER_CLAUSE,
     PAST_BACKEND_CLAUSE,
     FailureClause,
@@ -32,8 +31,7 @@ from fleet.alerts.failure_clauses import (
     clause_of_members,
     clause_of_reason,
 )
-from fleet.alerts.headline_words import AffectedCounts
-from fleet.alerts.inhibition import CAUSE_KINDS_BY_STRENGTH, JOINT_KINDS
+from fleet.alerts.wording.words import AffectedCounts
 from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.columns import REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.views import FleetTable, InstanceView

@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 import numpy as np
 import numpy.typing as npt
 
-from fleet.alerts.causes import ActiveCause, CauseAgents
 from fleet.alerts.facts import cause_codes_of
-from fleet.alerts.failure_clauses import has_lost_backend
+from fleet.alerts.headlines.causes import ActiveCause, CauseAgents
 from fleet.alerts.rules import RuleKind
+from fleet.alerts.wording.failure_clauses import has_lost_backend
 from fleet.monitoring.columns import HEALTH_CHECK
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.views import FleetTable, InstanceView

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet.alerts.causes import find_causes
+from fleet.alerts.headlines.causes import find_causes
 from fleet.monitoring.classify import instance_state, prepare_frame
 from fleet.monitoring.columns import VERDICT
 from fleet.monitoring.views import FleetTable, InstanceView

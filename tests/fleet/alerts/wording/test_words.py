@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.alerts.headline_words import (
+from fleet.alerts.wording.words import (
     AffectedCounts,
     describe_counts,
     describe_recovery,
@@ -46,10 +46,10 @@ def test_counts_in_words(counts: AffectedCounts, text: str) -> None:
     assert describe_counts(counts) == text
 
 
-def test_counts_in_the_past_and_with_a_label() -> None:
+def test_counts_in_the_past_and_of_an_agent_set() -> None:
     """For notifications."""
     assert describe_counts(AffectedCounts(2, 3), is_past=True) == "2 agents were stranded and 3 at risk"
-    assert describe_counts(AffectedCounts(1), label="critical") == "1 critical agent stranded"
+    assert describe_counts(AffectedCounts(1), agent_set="critical") == "1 critical agent stranded"
 
 
 @pytest.mark.parametrize(

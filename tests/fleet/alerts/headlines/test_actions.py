@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleet.alerts.headline import describe_fleet
-from fleet.alerts.headline_actions import ACT, CONFIGURE, VIEW
+from fleet.alerts.headlines.actions import ACT, CONFIGURE, VIEW
+from fleet.alerts.headlines.headline import describe_fleet
 from fleet.models.access import Permission
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fleet.alerts.evidence import (
+from fleet.alerts.evidence.evidence import (
     MAX_AGENTS,
     CopyMark,
     EvidenceError,

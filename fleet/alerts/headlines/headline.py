@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet.alerts.causes import HEADLINE_STATES, ActiveCause, CauseAgents, find_causes, merge_groups
 from fleet.alerts.facts import facts_of_table
 from fleet.alerts.findings import summarize_cause
-from fleet.alerts.headline_actions import BLIND_ACTIONS, HeadlineAction, select_actions, select_preventions
-from fleet.alerts.headline_words import (
+from fleet.alerts.headlines.actions import BLIND_ACTIONS, HeadlineAction, select_actions, select_preventions
+from fleet.alerts.headlines.causes import HEADLINE_STATES, ActiveCause, CauseAgents, find_causes, merge_groups
+from fleet.alerts.wording.words import (
     AffectedCounts,
     describe_counts,
     describe_recovery,

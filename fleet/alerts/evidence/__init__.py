@@ -1,0 +1,1 @@
+"""Evidence of incidents: the affected agents at the peak, kept with the incident."""

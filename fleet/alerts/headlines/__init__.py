@@ -1,0 +1,1 @@
+"""The headline of a fleet: one text about the cause, everywhere the same."""

@@ -1,0 +1,1 @@
+"""Words that headlines, incidents and notifications share."""
