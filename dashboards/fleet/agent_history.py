@@ -133,7 +133,7 @@ def _describe_moves(change: AgentChange, earlier: AgentChange, name_of: Callable
             )
         elif ended_proxies:
             moves.append(
-                f"lost its {'tunnels' if len(ended_proxies) > 1 else 'tunnel'} to {_join_names(ended_proxies)}"
+                f"{'tunnels' if len(ended_proxies) > 1 else 'tunnel'} to {_join_names(ended_proxies)} ended"
             )
     if change.auth and earlier.auth is not None and change.auth != earlier.auth:
         new_name = name_of(change.auth)

@@ -56,7 +56,7 @@ def test_moves_are_described() -> None:
     ):
         _move(ago, proxies, auth)
     assert [change.moves for change in _read()] == [
-        ("lost its tunnels to proxy-2 and proxy-10", "moved from auth-1 to auth-2"),
+        ("tunnels to proxy-2 and proxy-10 ended", "moved from auth-1 to auth-2"),
         ("opened tunnels to proxy-3 and proxy-10",),
         ("moved from proxy-10 to proxy-2",),
         (),
