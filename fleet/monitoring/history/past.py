@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ CHANGE = np.dtype(
         ("recovery", "u1"),
     ]
 )
+#: Rows that are converted at a time.
+_CHUNK_SIZE = 5000
 _CHANGE_COLUMNS = (
     *("at", "agent_id", "cause", "auth", "recovers_after_ms", "old", "new", "reason", "recovery", "proxies"),
 )
@@ -62,7 +65,15 @@ def read_changes(cluster: str, since: float, until: float) -> Changes:
     query = AgentChange.objects.filter(at__gt=since, at__lte=until).order_by("at")
     if Cluster.objects.count() > 1:
         query = query.filter(agent__cluster=cluster)
-    return changes_of(query.values_list(*_CHANGE_COLUMNS).iterator(chunk_size=10_000))
+    values = query.values_list(*_CHANGE_COLUMNS).iterator(chunk_size=_CHUNK_SIZE)
+    # In chunks: 100,000 rows as tuples are 30 MB, and the garbage collector visits each of them.
+    chunks: list[Changes] = []
+    while len((chunk := changes_of(islice(values, _CHUNK_SIZE))).rows):
+        chunks.append(chunk)
+    if not chunks:
+        return Changes()
+    proxies = chain.from_iterable(chunk.proxies for chunk in chunks)
+    return Changes(np.concatenate([chunk.rows for chunk in chunks]), tuple(proxies))
 
 
 def changes_of(values: Iterable[tuple[Any, ...]]) -> Changes:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.history import LAST_PROXY_BIT, Keyframe
-from fleet.monitoring.history import keyframes
+from fleet.monitoring.history import keyframes, past
 from fleet.monitoring.history.past import apply_changes, changes_of, columns_at, instances_at, read_changes
 from fleet.monitoring.history.past_columns import NOT_RECORDED, PastColumns, empty_columns
 from fleet.vocabulary.verdicts import State
@@ -116,6 +116,18 @@ def test_columns_at_a_moment_are_those_of_the_last_round_before() -> None:
     assert (late.agents.tolist(), late.states.tolist()) == (agents, [State.HEALTHY, State.STRANDED])
     assert (late.at, late.causes.tolist(), late.proxies.tolist()) == (200.5, [0, proxy], [0, proxy])
     assert late.recovers_at.tolist() == [0, 230.0]
+
+
+@pytest.mark.django_db
+def test_changes_are_read_in_order_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the last chunk is full; without changes there are none."""
+    monkeypatch.setattr(past, "_CHUNK_SIZE", 2)
+    for second in (3, 1, 4, 2):
+        create_agent_change("a", second, State.HEALTHY, State.STRANDED, proxies=["p1"] * second)
+    changes = read_changes("default", 0.0, 9.0)
+    assert changes.rows["at"].tolist() == [1, 2, 3, 4]
+    assert [len(proxies or b"") // 4 for proxies in changes.proxies] == [1, 2, 3, 4]
+    assert len(read_changes("default", 9.0, 10.0).rows) == 0
 
 
 @pytest.mark.django_db
