@@ -50,6 +50,7 @@ _CONSTANT_CONTEXT = {
         {
             "slug": verdict.slug,
             "label": verdict.label,
+            "headline": verdict.look.headline_order,
             "colour": verdict.look.colours[0],
         }
         for verdict in State

@@ -6,6 +6,8 @@
 /** Agent states by their number in the wire protocol (fleet.vocabulary.verdicts.State). */
 const VERDICTS = JSON.parse(document.getElementById("verdicts").textContent);
 export const STATES = VERDICTS.map(({ slug }) => slug);
+/** The states that headlines mention, the worst first. */
+export const HEADLINES = VERDICTS.filter(({ headline }) => headline > 0).sort((a, b) => a.headline - b.headline);
 const number = (slug) => STATES.indexOf(slug);
 const RETIRED = number("retired");
 export const [UNKNOWN, STRANDED, HEALTHY] = ["unknown", "stranded", "healthy"].map(number);
