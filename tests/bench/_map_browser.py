@@ -44,9 +44,9 @@ class MapBench:
     browser: Browser
     console: Console
 
-    def fleet(self, cluster: str, agents: int, proxies: int) -> LiveFleet:
+    async def create_fleet(self, cluster: str, agents: int, proxies: int) -> LiveFleet:
         """Return a fleet whose agents are spread at random over proxies and auths, before its first round."""
-        self.console.add_cluster(cluster)
+        await asyncio.to_thread(self.console.add_cluster, cluster)
         fleet = LiveFleet(
             self.console.writer(),
             self.console.layer(),
@@ -108,7 +108,7 @@ class _Traffic:
 
 async def measure_load(bench: MapBench, agents: int, proxies: int, *, repeats: int) -> dict[str, Figure]:
     """Measure the page after sign-in, with an empty cache and again with what the first visit left in it."""
-    fleet = bench.fleet("load", agents, proxies)
+    fleet = await bench.create_fleet("load", agents, proxies)
     await fleet.begin()
     cold, warm = [], []
     for _ in range(repeats):
@@ -160,7 +160,7 @@ async def _await_painted(page: Page, traffic: _Traffic) -> dict[str, float]:
 
 async def measure_updates(bench: MapBench, agents: int, proxies: int, *, rounds: int) -> dict[str, Figure]:
     """Measure the first picture of a large fleet, rounds in which a share of it changes, and the list of its agents."""
-    fleet = bench.fleet("large", agents, proxies)
+    fleet = await bench.create_fleet("large", agents, proxies)
     await fleet.begin()
     context = await bench.browser.new_context(viewport={"width": 1400, "height": 900})
     page = await context.new_page()
@@ -173,9 +173,11 @@ async def measure_updates(bench: MapBench, agents: int, proxies: int, *, rounds:
     after_data = await page.evaluate(_MARK, "map-painted") - await page.evaluate(_MARK, "map-data")
     overview = await _measure_rounds(page, fleet, rounds)
     await page.focus("#map")
-    await page.keyboard.press("ArrowRight")
+    await page.wait_for_timeout(1000 * _ROUND_INTERVAL)
     # The first cell size with one agent per cell.
-    await page.keyboard.press("Enter")
+    while await page.locator("#per-cell").is_visible():
+        await page.keyboard.press("+")
+        await page.wait_for_timeout(1000 * _ROUND_INTERVAL)
     cells = await _measure_rounds(page, fleet, rounds)
     list_ms = [await _measure_list(bench, fleet.cluster) for _ in range(5)]
     await context.close()

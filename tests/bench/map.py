@@ -38,18 +38,17 @@ def run(*, quick: bool) -> Outcome:
 
         django.setup()
         from tests.bench._map_browser import measure_load, measure_updates, open_browser
-        from tests.flow.web import web_console
+        from tests.flow.web import Console, web_console
 
-        async def measure(home: Path) -> dict[str, Figure]:
-            with web_console(home) as console:
-                async with open_browser(console) as bench:
-                    load, large = (_QUICK_LOAD, _QUICK_LARGE) if quick else (_LOAD, _LARGE)
-                    figures = await measure_load(bench, *load, repeats=_QUICK_REPEATS if quick else _REPEATS)
-                    return figures | await measure_updates(
-                        bench, *large, rounds=_QUICK_ROUNDS if quick else _ROUNDS
-                    )
+        async def measure(console: Console) -> dict[str, Figure]:
+            async with open_browser(console) as bench:
+                load, large = (_QUICK_LOAD, _QUICK_LARGE) if quick else (_LOAD, _LARGE)
+                figures = await measure_load(bench, *load, repeats=_QUICK_REPEATS if quick else _REPEATS)
+                rounds = _QUICK_ROUNDS if quick else _ROUNDS
+                return figures | await measure_updates(bench, *large, rounds=rounds)
 
         home = Path(folder) / "console"
         home.mkdir()
-        figures = asyncio.run(measure(home))
+        with web_console(home) as started_console:
+            figures = asyncio.run(measure(started_console))
     return Outcome(figures, () if quick else _TARGETS)

@@ -1,51 +1,52 @@
 /* Headers of blocks: HTML above the canvas, so that they are text. Only those near the visible part exist. */
 
 import { STATES, STRANDED } from "./fleet-state.js";
-import { describeBlock, describeLoad, shortLoad } from "./map-words.js";
+import { count, describeBlock, describeLoad, shortLoad } from "./map-words.js";
 
 const AT_RISK = STATES.indexOf("at_risk");
 /** Distance from the visible part, px, within which headers exist. */
 const MARGIN = 400;
 const number = new Intl.NumberFormat("en");
 
-function symbol(name) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("class", "shape");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
-  use.setAttribute("href", `#shape-${name}`);
-  svg.append(use);
-  return svg;
+/** The elements of a header. They stay, and only what differs is written: hundreds of headers change in one frame. */
+const PARTS = `<span class="block-row"><span class="block-symbol"><svg class="shape" aria-hidden="true"><use/></svg></span><b></b><span
+class="block-state"></span></span><span class="block-row"><span class="block-stranded"><svg class="shape" aria-hidden="true"><use
+href="#shape-stranded"/></svg><span></span></span><span class="block-risk"><svg class="shape" aria-hidden="true"><use
+href="#shape-at_risk"/></svg><span></span></span><span class="block-load"></span></span>`;
+
+/** Set a property of an element, if it differs. */
+function set(element, property, value) {
+  if (element[property] !== value) element[property] = value;
 }
 
-function part(className, text, name = "") {
-  const element = document.createElement("span");
-  element.className = className;
-  if (name !== "") element.append(symbol(name));
-  element.append(text);
-  return element;
+function createHeader(key) {
+  const header = document.createElement("div");
+  header.dataset.key = String(key);
+  header.innerHTML = PARTS;
+  const find = (name) => header.querySelector(name);
+  header.parts = { symbol: find(".block-symbol"), name: find("b"), state: find(".block-state"), stranded: find(".block-stranded"), risk: find(".block-risk"), load: find(".block-load") };
+  return header;
 }
 
-/** Return the parts of a header: name, agents that need attention, state, load. */
-function partsOf(block, isFull) {
-  const title = document.createElement("b");
-  title.textContent = block.name;
+function write({ parts }, block, isFull) {
   const { instance, counts } = block;
   const isOk = instance === null || instance.label === "OK";
-  const first = isOk ? [title] : [part(`block-symbol ${instance.class}`, "", instance.symbol), title];
-  const bad = [[STRANDED, "block-stranded"], [AT_RISK, "block-risk"]]
-    .filter(([state]) => counts[state] > 0)
-    .map(([state, name]) => part(name, `${number.format(counts[state])}${isFull ? ` ${state === STRANDED ? "stranded" : "at risk"}` : ""}`, STATES[state]));
-  if (!isFull) return [...first, ...bad, ...(bad.length === 0 && isOk ? [part("block-load", number.format(block.size))] : [])];
-  const state = isOk ? [] : [part(`block-state ${instance.class}`, instance.label)];
-  const load = instance === null ? `${number.format(block.size)} agent${block.size === 1 ? "" : "s"}` : shortLoad(instance, block.imbalance);
-  const lines = [[...first, ...state], [...bad, part("block-load", load)]];
-  return lines.map((items) => {
-    const line = document.createElement("span");
-    line.className = "block-row";
-    line.append(...items);
-    return line;
-  });
+  set(parts.name, "textContent", block.name);
+  set(parts.symbol, "hidden", isOk);
+  set(parts.state, "hidden", isOk || !isFull);
+  if (!isOk) {
+    set(parts.symbol, "className", `block-symbol ${instance.class}`);
+    const use = parts.symbol.querySelector("use");
+    if (use.getAttribute("href") !== `#shape-${instance.symbol}`) use.setAttribute("href", `#shape-${instance.symbol}`);
+    set(parts.state, "textContent", instance.label);
+  }
+  for (const [part, state, word] of [[parts.stranded, STRANDED, "stranded"], [parts.risk, AT_RISK, "at risk"]]) {
+    set(part, "hidden", counts[state] === 0);
+    if (counts[state] > 0) set(part.lastElementChild, "textContent", `${number.format(counts[state])}${isFull ? ` ${word}` : ""}`);
+  }
+  const agents = isFull ? count(block.size, "agent") : number.format(block.size);
+  set(parts.load, "hidden", !isFull && (!isOk || counts[STRANDED] + counts[AT_RISK] > 0));
+  set(parts.load, "textContent", isFull && instance !== null ? shortLoad(instance, block.imbalance) : agents);
 }
 
 export class Headers {
@@ -79,8 +80,7 @@ export class Headers {
   paintHeader(layout, place, block) {
     let header = this.byKey.get(block.key);
     if (header === undefined) {
-      header = document.createElement("div");
-      header.dataset.key = String(block.key);
+      header = createHeader(block.key);
       this.byKey.set(block.key, header);
       this.element.append(header);
     }
@@ -94,8 +94,8 @@ export class Headers {
     }
     if (header.signature === signature) return;
     header.signature = signature;
-    header.className = className;
-    header.replaceChildren(...partsOf(block, layout.header === "full"));
+    set(header, "className", className);
+    write(header, block, layout.header === "full");
     const load = describeLoad(block.instance, block.imbalance);
     header.title = [describeBlock(block, this.ranks), load, block.instance?.sentence].filter(Boolean).join(". ");
   }
