@@ -30,7 +30,7 @@ export function luminanceOf(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/** Return the one of two inks that is easier to read on a colour. */
+/** Return the one of two inks that is easier to read on a colour: at a luminance of 0.19, both have the same contrast. */
 export function inkOn(colour, dark = "#0d1117", light = "#ffffff") {
-  return luminanceOf(colour) > 0.18 ? dark : light;
+  return luminanceOf(colour) > 0.19 ? dark : light;
 }
