@@ -50,13 +50,18 @@ async def wait_painted(page: Page) -> None:
     await page.wait_for_function("""() => performance.getEntriesByName("map-painted").length > 0""")
 
 
+async def read_cells(page: Page) -> list[int]:
+    """Return the states of the cells in order; faded cells are the state + 100. Empty before the map is there."""
+    cells: list[int] = await page.evaluate(CELLS)
+    return cells
+
+
 async def wait_cells(page: Page, state: int, count: int) -> None:
     """Wait until exactly `count` cells show this state; faded cells are the state + 100."""
 
     # wait_for_function takes the promise of an asynchronous function for true.
     async def has_cells() -> bool:
-        cells: list[int] = await page.evaluate(CELLS)
-        return cells.count(state) == count
+        return (await read_cells(page)).count(state) == count
 
     await eventually(has_cells, seconds=DEADLINE_MS / 1000)
 

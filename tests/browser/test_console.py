@@ -12,8 +12,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from fleet.vocabulary.verdicts import State
-from tests.browser.test_map import CELLS
+from tests.browser.map_page import read_cells, wait_cells
 from tests.browser.visits import DEADLINE_MS, new_context, watch
+from tests.fakes.waiting import eventually
 from tests.flow.running import AGENTS, Demo
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -44,15 +45,18 @@ async def fleet(demo: Demo, *args: str) -> None:
 
 async def wait_healthy(page: Page, healthy: bool) -> None:
     """Wait until all cells are healthy, or some are not."""
-    await page.wait_for_function(
-        f"([state, all]) => ({CELLS})().every((cell) => cell === state) === all", arg=[State.HEALTHY, healthy]
-    )
+
+    async def has_reached_it() -> bool:
+        cells = await read_cells(page)
+        return len(cells) == AGENTS and (set(cells) == {State.HEALTHY}) is healthy
+
+    # Killed pollers are started again first.
+    await eventually(has_reached_it, seconds=2 * DEADLINE_MS / 1000)
 
 
 async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
     """Its agents leave health on the map, with the reason; thawed, they come back. The page is not loaded again."""
     await page.click("text=Map")
-    await page.wait_for_function(f"() => ({CELLS})().length === {AGENTS}")
     await wait_healthy(page, True)
     await fleet(demo, "freeze", "proxy-1")
     try:
@@ -76,24 +80,17 @@ async def test_dead_pollers_make_page_and_socket_unknown(page: Page, demo: Demo)
 
     page.on("websocket", lambda socket: socket.on("framereceived", hear))
     await page.click("text=Map")
-    await page.wait_for_function(f"() => ({CELLS})().length === {AGENTS}")
     await wait_healthy(page, True)
     pollers = demo.pollers()
     for poller in pollers:
         poller.send_signal(signal.SIGSTOP)
-    await page.wait_for_function(
-        f"(unknown) => ({CELLS})().every((cell) => cell === unknown)", arg=State.UNKNOWN
-    )
+    await wait_cells(page, State.UNKNOWN, AGENTS)
     counts = [message["counts"] for message in events if "counts" in message]
     assert counts[-1]["unknown"] == AGENTS
     assert all(count.get("stranded", 0) == 0 for count in counts)
     for poller in pollers:
         poller.send_signal(signal.SIGKILL)
-    await page.wait_for_function(
-        f"(healthy) => ({CELLS})().every((cell) => cell === healthy)",
-        arg=State.HEALTHY,
-        timeout=2 * DEADLINE_MS,
-    )
+    await wait_healthy(page, True)
 
 
 async def test_pages_agree_with_the_api(page: Page, demo: Demo) -> None:

@@ -13,6 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
 
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from tests.browser.map_page import wait_painted
 from tests.browser.readers import SETTINGS, apply, overflow, prepare
 from tests.browser.visits import Sessions, new_context
 from tests.flow.web import GUEST, USERNAME, Console, web_console
@@ -144,7 +145,7 @@ async def test_page_does_not_scroll_sideways(entrance: Entrance, path: str) -> N
     assert response.status == 200 or path.startswith("/agents/")
     assert page.url == address
     if path == "/map/":
-        await page.wait_for_selector("#plot image")
+        await wait_painted(page)
     assert await _faults(page) == []
     await page.close()
 
