@@ -13,7 +13,7 @@ from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 from tests.fakes.reader import FakeReader
 from tests.fakes.small_fleet import AUTH_1, AUTH_2, EXPIRED, NOW, OK, PROXY_1, PROXY_2, SILENT, UNHEALTHY
-from tests.fleet.alerts.test_causes import table_of
+from tests.fleet.alerts.headlines.test_causes import table_of
 
 
 class HarmedAgents(NamedTuple):

@@ -39,8 +39,8 @@ def test_joint_failures(sick_count: int, member_count: int, expected: bool) -> N
 def test_instances_are_grouped_by_region_and_proxy_group() -> None:
     """A region of all instances says nothing, and a deregistered instance is no member."""
     views = proxies_in("north", "south", "south", group="blue")
-    gone = replace(proxies_in("north")[0], state=InstanceState.GONE)
-    assert {cause.key: keys for cause, keys in group_instances([*views, gone]).items()} == {
+    gone_proxy = replace(proxies_in("north")[0], state=InstanceState.GONE)
+    assert {cause.key: keys for cause, keys in group_instances([*views, gone_proxy]).items()} == {
         "region/north": ("proxy/p0",),
         "region/south": ("proxy/p1", "proxy/p2"),
         "proxy-group/blue": ("proxy/p0", "proxy/p1", "proxy/p2"),
