@@ -8,7 +8,7 @@ import pytest
 from fleet.alerts.wording.failure_clauses import as_sentence, clause_of_backend, clause_of_instance
 from fleet.vocabulary.instances import PollAttempt
 from tests.fakes.small_fleet import AUTH_1, DEREGISTERED, EXPIRED, NOW, OK, PROXY_1, SILENT, UNHEALTHY
-from tests.fleet.alerts.test_causes import table_of
+from tests.fleet.alerts.headlines.test_causes import table_of
 
 REFUSING = {
     "attempts": (
