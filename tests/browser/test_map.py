@@ -151,6 +151,8 @@ async def test_card_beside_the_map_shifts_nothing(visiting: Visiting) -> None:
     await visit.fleet.silence(0)
     page = await visit.open("/map/")
     await wait_painted(page)
+    # The topology above the map comes with the first data.
+    await expect(page.locator("#topology svg").first).to_be_visible()
     before = await page.locator("#map-frame").bounding_box()
     await page.mouse.move(*await find_centre(page, 0))
     await expect(page.locator("#card-body")).to_contain_text("proxy-1 is not responding")

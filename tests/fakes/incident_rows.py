@@ -151,7 +151,7 @@ def _write_channels() -> Channel:
     night = Route.objects.create(
         name="proxies at night",
         parent=root,
-        matchers="kind=proxy label=critical",
+        matchers="kind=proxy agent_set=critical",
         escalate_after=900,
         quiet_from="22:00",
         quiet_until="07:00",
