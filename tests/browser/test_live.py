@@ -20,6 +20,7 @@ from tests.browser.conftest import Visiting
 from tests.browser.link import FaultyLink, Frame, kind_of
 from tests.browser.visits import DEADLINE_MS, Visit
 from tests.fakes.live_fleet import LiveFleet
+from tests.fakes.waiting import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -183,7 +184,7 @@ async def test_a_lost_delta_is_a_gap(visiting: Visiting) -> None:
 
 
 async def test_a_beat_that_is_ahead_is_a_gap(visiting: Visiting) -> None:
-    """When the last delta was lost and none follows, the next beat reveals it."""
+    """When the last delta was lost and none follows, the next beat reveals it; the headline brings the counts before."""
     visit = await visiting()
     await visit.fleet.begin()
     page, link = await open_live(visit)
@@ -191,7 +192,7 @@ async def test_a_beat_that_is_ahead_is_a_gap(visiting: Visiting) -> None:
     await visit.fleet.change({7: State.OFFLINE})
     await expect(page.locator('[data-count="offline"]')).to_have_text("1")
     assert link.lost_count == 1
-    assert link.requests
+    await eventually(lambda: bool(link.requests))
     assert all(request == RESYNC for request in link.requests)
 
 
