@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from dashboards.shared.agent_filters import format_label_filter
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
+from dashboards.shared.instance_trends import InstanceTrend
 from fleet.models.moments import to_moment
 from fleet.models.tokens import ApiToken
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
@@ -89,6 +91,8 @@ class InstanceCard:
     heartbeat_path: str = ""
     #: Its tunnels or agents beside those of its peers; None on pages of one instance.
     load: InstanceLoad | None = None
+    #: Its agents in the last hour; None without data.
+    trend: InstanceTrend | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +187,25 @@ def live_page_context_of(summary: Summary, now: float, page: str) -> dict[str, A
     }
 
 
-def instance_cards_of(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
+def instance_cards_of(
+    views: Sequence[InstanceView], now: float, trends: Mapping[str, InstanceTrend] = MappingProxyType({})
+) -> dict[str, tuple[InstanceCard, ...]]:
     """Return the cards of `auths` and `proxies`, in natural order of their names (proxy-2 before proxy-10).
 
-    Of many instances, those that are not OK come first.
+    Of many instances, those that are not OK come first. `trends`: by id of the instance.
     """
     sorted_views = sorted(views, key=lambda view: natural_sort_key(view.facts.name))
     names = {view.facts.id: view.facts.name for view in views}
     loads = instance_loads_of(views)
     cards = [
-        (view.facts.kind, replace(instance_card_of(view, now, names), load=loads[view.facts.index]))
+        (
+            view.facts.kind,
+            replace(
+                instance_card_of(view, now, names),
+                load=loads[view.facts.index],
+                trend=trends.get(view.facts.id),
+            ),
+        )
         for view in sorted_views
     ]
     return {

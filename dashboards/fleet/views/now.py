@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
+from dashboards.fleet.fleet_chart_rows import read_chart, read_instance_trends
 from dashboards.shared import headlines, presenters
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
@@ -16,6 +17,9 @@ from dashboards.shared.rewind import moment_of, shows_moment
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state.tables import summary_of
+
+#: `?part=instances` leaves out the chart.
+_PART_PARAMETER, _INSTANCES_PART = "part", "instances"
 
 
 @requires(Permission.VIEW_FLEET)
@@ -26,13 +30,20 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show agents by state, auths, proxies and current causes, now or at `?at=`.
 
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `headline`
-    (fleet.alerts.headlines.headline.Headline) and `can_act`. All of them are of one round.
+    (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `chart` (FleetChart) of the 24 h
+    before, or None with `?part=instances`.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
     context = {
         **presenters.live_page_context_of(summary_of(table), now, "fleet"),
-        **presenters.instance_cards_of(tuple(table.instances.values()), now),
+        **presenters.instance_cards_of(
+            tuple(table.instances.values()), now, read_instance_trends(cluster, now)
+        ),
+        # The script requests the instances much more often than the chart.
+        "chart": None
+        if request.GET.get(_PART_PARAMETER) == _INSTANCES_PART
+        else read_chart(cluster, now, is_past=moment.past_at is not None),
         "headline": headlines.headline_at(moment, cluster),
         "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }

@@ -123,6 +123,19 @@ def read_groups(cluster: str, kind: GroupKind, since: float, until: float) -> li
     return [(at, counts[counts["kind"] == kind]) for at, counts in unpacked_rows]
 
 
+def read_instance_groups(cluster: str, since: float, until: float) -> list[tuple[float, int, Rows]]:
+    """Return (start, seconds covered, GROUP_KEY_COUNT rows of auths and proxies) between two times, oldest first."""
+    rows = FleetMinute.objects.filter(cluster=cluster, at__gte=since, at__lt=until).order_by("at")
+    unpacked_rows = [
+        (at, resolution, unpack_groups(bytes(groups)))
+        for at, resolution, groups in rows.values_list("at", "resolution", "groups")
+    ]
+    return [
+        (at, resolution, counts[counts["kind"] != GroupKind.CAUSE])
+        for at, resolution, counts in unpacked_rows
+    ]
+
+
 def unpack_state_counts(state_counts: bytes) -> dict[State, int]:
     """Return `FleetMinute.state_counts` by state; states that are newer than the row have no agents."""
     counts = np.frombuffer(state_counts, "<u4").tolist()

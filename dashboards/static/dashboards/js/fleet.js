@@ -1,4 +1,4 @@
-/* Fleet now: headline, live counts and instances. */
+/* Fleet now: headline, live counts, chart and instances. */
 
 import { STATES } from "./fleet-state.js";
 import { showHeadline } from "./headline.js";
@@ -9,6 +9,8 @@ import { CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, showFreshness, swa
 const INSTANCES_EVERY_MS = 10_000;
 /** Minimum time between two requests for the instances: the hints of one incident arrive in a burst. */
 const INSTANCES_AT_MOST_EVERY_MS = 1_000;
+/** Interval of requests for the chart: the server adds one minute at a time. */
+const CHART_EVERY_MS = 60_000;
 
 const live = new Live({ ...document.body.dataset, cells: false });
 
@@ -102,7 +104,7 @@ async function fetchInstances() {
   fetchedAt = performance.now();
   let fresh = null;
   try {
-    fresh = await fetchPart(location.pathname, "instances");
+    fresh = await fetchPart(`${location.pathname}?part=instances`, "instances");
   } catch {
     // The console is unreachable: the ages of the heartbeats keep growing.
   }
@@ -115,6 +117,21 @@ async function fetchInstances() {
 function requestInstances() {
   if (fetchTimer !== null) return;
   fetchTimer = setTimeout(fetchInstances, Math.max(0, INSTANCES_AT_MOST_EVERY_MS - (performance.now() - fetchedAt)));
+}
+
+let chartFetchedAt = performance.now();
+
+/** Fetch the chart again; an open table stays open. */
+async function fetchChart() {
+  if (live.link === "signed-out") return;
+  chartFetchedAt = performance.now();
+  let fresh = null;
+  try {
+    fresh = await fetchPart(location.pathname, "fleet-chart");
+  } catch {
+    // The console is unreachable: the chart ends at the time of the last request.
+  }
+  if (fresh !== null) swap(document.getElementById("fleet-chart"), fresh);
 }
 
 live.state.counts = readCounts();
@@ -130,6 +147,7 @@ setInterval(() => {
   paintBeats();
   paintFoot();
   if (performance.now() - fetchedAt > INSTANCES_EVERY_MS) requestInstances();
+  if (performance.now() - chartFetchedAt > CHART_EVERY_MS) fetchChart();
 }, 500);
 showFreshness(live);
 showHeadline(live, { paintCounts });

@@ -1,0 +1,72 @@
+"""The sentences of the chart of Fleet now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from typing import Protocol
+
+from fleet.models.moments import to_moment
+from fleet.protocol.durations import format_readable
+
+
+class StatePeaks(Protocol):
+    """Maximum numbers of agents in a period that begins at `at`, seconds since the epoch."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def stranded_peak(self) -> int: ...
+    @property
+    def at_risk_peak(self) -> int: ...
+
+
+def format_clock(at: float, *, with_date: bool = False) -> str:
+    """Return the time of day in UTC, to the minute: `10:14`."""
+    return f"{to_moment(at):{'%Y-%m-%d ' if with_date else ''}%H:%M}"
+
+
+def describe_period(past_at: float | None) -> str:
+    """Return the period of the chart; `past_at`: its end, None for the present."""
+    return (
+        "the last 24 h" if past_at is None else f"the 24 h before {format_clock(past_at, with_date=True)} UTC"
+    )
+
+
+def describe_counts(rows: Sequence[StatePeaks]) -> str:
+    """Return the maxima of a period: `12 stranded and 3 at risk at most`."""
+    stranded_peak, at_risk_peak = (
+        max(row.stranded_peak for row in rows),
+        max(row.at_risk_peak for row in rows),
+    )
+    if not stranded_peak and not at_risk_peak:
+        return "no agent stranded or at risk"
+    return f"{stranded_peak:,} stranded and {at_risk_peak:,} at risk at most"
+
+
+def summary_of(
+    rows: Sequence[StatePeaks], period: str, gap_seconds: float, incidents: Sized, changes: Sized
+) -> str:
+    """Return the chart in words: its peaks, how much data is missing, and the numbers of incidents and changes."""
+    peaks = [
+        f"{_count_agents(getattr(worst, column))} {state} (first at {format_clock(worst.at)} UTC)"
+        for column, state in (("stranded_peak", "stranded"), ("at_risk_peak", "at risk"))
+        for worst in [max(rows, key=lambda row: (getattr(row, column), -row.at))]
+        if getattr(worst, column)
+    ]
+    sentence = (
+        f"Peaks in {period}: {', '.join(peaks)}."
+        if peaks
+        else f"No agent was stranded or at risk in {'the recorded part of ' if gap_seconds else ''}{period}."
+    )
+    if gap_seconds:
+        sentence += f" No data for {format_readable(gap_seconds)}."
+    numbers = [
+        f"{count:,} {noun}{'' if count == 1 else 's'}"
+        for noun, count in (("incident", len(incidents)), ("change", len(changes)))
+        if count
+    ]
+    return f"{sentence} {' and '.join(numbers)}." if numbers else sentence
+
+
+def _count_agents(count: int) -> str:
+    return f"{count:,} agent{'' if count == 1 else 's'}"
