@@ -184,7 +184,7 @@ async def test_a_lost_delta_is_a_gap(visiting: Visiting) -> None:
 
 
 async def test_a_beat_that_is_ahead_is_a_gap(visiting: Visiting) -> None:
-    """When the last delta was lost and none follows, the next beat reveals it; the headline brings the counts before."""
+    """When the last delta was lost and none follows, the next beat reveals it. The counts come with the headline."""
     visit = await visiting()
     await visit.fleet.begin()
     page, link = await open_live(visit)
