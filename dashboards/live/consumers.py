@@ -29,7 +29,7 @@ from dashboards.live.hub import (
     recheck_soon,
 )
 from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
-from dashboards.live.snapshot_frames import COLUMNS, ENCODING
+from dashboards.shared.snapshot_frames import COLUMNS, ENCODING
 from dashboards.live.sockets import close_code_of
 from dashboards.shared import record_reader
 from dashboards.shared.permissions import AccessRequirement

@@ -19,7 +19,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
-from dashboards.live.snapshot_frames import pack_columns
+from dashboards.shared.snapshot_frames import pack_columns
 from dashboards.shared import headlines, record_reader
 from dashboards.shared.presenters import age_ms_of
 from fleet.alerts.headlines.headline import Headline, describe_stale_fleet

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 
 from dashboards.shared import record_reader
@@ -97,19 +97,22 @@ class _PastReaders:
     """The readers of the past moments that were requested last."""
 
     def __init__(self) -> None:
-        self._readers = OrderedDict[tuple[str, float], PastReader]()
+        #: By cluster, epoch of the present table, and moment: in another epoch, agents have other indices.
+        self._readers = OrderedDict[tuple[str, str, float], PastReader]()
         self._lock = Lock()
 
     def get(self, cluster: str, at: float, now: float) -> PastReader:
         """Return the reader of a moment. Raises NotRecordedError and StateUnavailableError."""
+        present = record_reader.reader().table(cluster, now)
+        key = (cluster, present.epoch, at)
         with self._lock:
-            reader = self._readers.get((cluster, at))
+            reader = self._readers.get(key)
             if reader is not None:
-                self._readers.move_to_end((cluster, at))
+                self._readers.move_to_end(key)
                 return reader
-        reader = PastReader(read_past_table(cluster, at, record_reader.reader().table(cluster, now)))
+        reader = PastReader(read_past_table(cluster, at, present))
         with self._lock:
-            self._readers[cluster, at] = reader
+            self._readers[key] = reader
             while len(self._readers) > _MAX_KEPT_MOMENTS:
                 self._readers.popitem(last=False)
         return reader
@@ -185,6 +188,19 @@ def shows_moment(view: View[P]) -> View[P]:
             return view(request, *args, **kwargs)
         except MomentError as error:
             return render(request, "400_moment.html", {"sentence": str(error)}, status=400)
+
+    return wrapper
+
+
+def answers_moment(view: View[P]) -> View[P]:
+    """Let a view that sends data show a past moment: 400 with `detail` if it is invalid or was not recorded."""
+
+    @functools.wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        try:
+            return view(request, *args, **kwargs)
+        except MomentError as error:
+            return JsonResponse({"detail": str(error)}, status=400)
 
     return wrapper
 

@@ -1,4 +1,7 @@
-"""The map: its page, and what the page requests beside the live columns: instances, groups, names and matches."""
+"""The map: its page, and what the page requests beside the live columns: instances, groups, names and matches.
+
+All of them show the present, or the moment of `?at=`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from dashboards.fleet.map_looks import looks_as_json
 from dashboards.shared import headlines, presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
+from dashboards.shared.rewind import answers_moment, moment_of, shows_moment
 from dashboards.shared.script_modules import find_imported_modules
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -35,22 +39,24 @@ MAX_NAMES = 2000
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
+@shows_moment
 @needs_record
 def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the page of the map; the states come by the socket.
+    """Show the page of the map, now or at `?at=`; the states come by the socket, or from views.replay.
 
     Template `dashboards/map.html`: presenters.live_page_context_of, `looks` (map_looks.looks_as_json),
     `groupings` (map_groups.list_groupings), `modules` (static paths of the modules of its script), `headline`
-    (fleet.alerts.headlines.headline.Headline).
+    (fleet.alerts.headlines.headline.Headline), `current_ms` (time of the server, milliseconds since the epoch).
     """
-    now = record_reader.current_time()
-    table = record_reader.reader().table(cluster, now)
+    moment = moment_of(request, cluster)
+    table = moment.reader.table(cluster, moment.now)
     context = {
-        **presenters.live_page_context_of(summary_of(table), now, "map"),
+        **presenters.live_page_context_of(summary_of(table), moment.now, "map"),
         "looks": looks_as_json(),
         "groupings": map_groups.list_groupings(table),
         "modules": find_imported_modules(_SCRIPT),
-        "headline": headlines.headline_of(table, headlines.read_open_incidents(cluster), now),
+        "headline": headlines.headline_at(moment, cluster),
+        "current_ms": round(record_reader.current_time() * 1000),
     }
     return render(request, "dashboards/map.html", context)
 
@@ -58,42 +64,45 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @requires(Permission.VIEW_FLEET)
 @require_safe
 @gzip_page
+@answers_moment
 @needs_record
 def instances(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Send `epoch` and `instances` (map_instances) as JSON."""
-    table = _read_table(cluster)
-    return _send_json(request, {"epoch": table.epoch, "instances": instances_as_json(table)})
+    table = _read_table(request, cluster)
+    return send_json(request, {"epoch": table.epoch, "instances": instances_as_json(table)})
 
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
 @gzip_page
+@answers_moment
 @needs_record
 def groups(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Send `epoch` and the agents grouped `?by=` an attribute (map_groups) as JSON; 400 if it is unknown."""
-    table = _read_table(cluster)
+    table = _read_table(request, cluster)
     try:
         grouping = map_groups.group_agents(table, request.GET.get("by", ""))
     except QueryError as error:
         return JsonResponse({"detail": str(error)}, status=400)
-    return _send_json(request, {"epoch": table.epoch} | map_groups.grouping_as_json(grouping))
+    return send_json(request, {"epoch": table.epoch} | map_groups.grouping_as_json(grouping))
 
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
 @gzip_page
+@answers_moment
 @needs_record
 def names(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Send `epoch`, and `ids` and `names` of the agents with the indices `?agents=0,5-9`, in this order, as JSON.
 
     Responds with 400 and `detail` if the indices are invalid, or more than MAX_NAMES.
     """
-    table = _read_table(cluster)
+    table = _read_table(request, cluster)
     try:
         indices = parse_indices(request.GET.get("agents", ""), len(table.ids))
     except ValueError as error:
         return JsonResponse({"detail": str(error)}, status=400)
-    return _send_json(
+    return send_json(
         request,
         {
             "epoch": table.epoch,
@@ -106,6 +115,7 @@ def names(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 @requires(Permission.VIEW_FLEET)
 @require_safe
 @gzip_page
+@answers_moment
 @needs_record
 def matches(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Send which agents match `?q=` (agent_query): `epoch`, `count`, `agents` (number of all agents) and `bits`.
@@ -113,7 +123,7 @@ def matches(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
     `bits`: one bit per agent, the lowest bit of a byte first, compressed with zlib, in base64. Responds with 400 and
     `detail` if the query is invalid.
     """
-    table = _read_table(cluster)
+    table = _read_table(request, cluster)
     try:
         indices = agent_query.select(table, agent_query.parse(request.GET.get("q", "")))
     except QueryError as error:
@@ -122,7 +132,7 @@ def matches(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
     mask[indices] = True
     bits = zlib.compress(np.packbits(mask, bitorder="little").tobytes())
     body = {"count": len(indices), "agents": len(mask), "bits": base64.b64encode(bits).decode()}
-    return _send_json(request, {"epoch": table.epoch} | body)
+    return send_json(request, {"epoch": table.epoch} | body)
 
 
 def parse_indices(text: str, agent_count: int) -> list[int]:
@@ -142,11 +152,12 @@ def parse_indices(text: str, agent_count: int) -> list[int]:
     return indices
 
 
-def _read_table(cluster: str) -> FleetTable:
-    return record_reader.reader().table(cluster, record_reader.current_time())
+def _read_table(request: HttpRequest, cluster: str) -> FleetTable:
+    moment = moment_of(request, cluster)
+    return moment.reader.table(cluster, moment.now)
 
 
-def _send_json(request: HttpRequest, content: dict[str, Any]) -> HttpResponseBase:
+def send_json(request: HttpRequest, content: dict[str, Any]) -> HttpResponseBase:
     """Send JSON with its hash as the ETag: a browser that has it gets 304."""
     body = json.dumps(content, separators=(",", ":")).encode()
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

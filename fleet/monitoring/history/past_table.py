@@ -1,7 +1,7 @@
 """The whole fleet at a past moment as a FleetTable, so that pages and API present it like the present.
 
 States, causes and places come from the history; names, addresses, regions and home proxies, which hardly change, from
-the present table. Instances get facts from which the rules of the present find the recorded state.
+the present table. So do versions and labels, which the history does not keep: they are those of now. Instances get facts from which the rules of the present find the recorded state.
 docs/reference/history.md, "Rewind".
 """
 
@@ -63,7 +63,10 @@ class NotRecordedError(Exception):
 
 
 def read_past_table(cluster: str, at: float, present: FleetTable) -> FleetTable:
-    """Return the fleet as the last round up to `at` (seconds since the epoch) left it. Raises NotRecordedError."""
+    """Return the fleet as the last round up to `at` (seconds since the epoch) left it. Raises NotRecordedError.
+
+    Its agents have the indices of the present table, so its epoch is that of the present table.
+    """
     columns = columns_at(cluster, at)
     if columns is None:
         first_at = Keyframe.objects.filter(cluster=cluster).aggregate(first_at=Min("at"))["first_at"]
@@ -74,7 +77,10 @@ def read_past_table(cluster: str, at: float, present: FleetTable) -> FleetTable:
         cluster, at, columns, _Roster.read(cluster, at, columns, present), _indices_of(instances), facts
     )
     return replace(
-        table_of(record, at, present.fleet.timing, stale=not _was_polling(cluster, at)), is_past=True
+        table_of(record, at, present.fleet.timing, stale=not _was_polling(cluster, at)),
+        epoch=present.epoch,
+        attributes=present.attributes,
+        is_past=True,
     )
 
 

@@ -42,8 +42,13 @@ function paintActions(place, { actions, preventions, incidents }, permissions) {
 }
 
 /** Announce the headline to screen readers; a new stranding interrupts them. */
-function tell({ headline, distrust }, strandings) {
+function tell(live, strandings) {
+  const { headline, distrust } = live;
   if (headline === null || distrust !== null || document.hidden) return;
+  if (live.isSuspended) {
+    announce(headline.text);
+    return;
+  }
   const strandingKeys = headline.causes.filter((cause) => cause.counts.stranded > 0).map(({ key }) => key);
   if (strandings.isNews(headline.counts.stranded ?? 0, strandingKeys, performance.now())) interrupt(headline.text);
   else announce(headline.text);

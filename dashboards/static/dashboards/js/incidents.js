@@ -94,7 +94,8 @@ async function ask() {
     // A live page has a newer one.
     if (headline && document.body.dataset.live === undefined) {
       showHeadlineBadge(headline);
-      markTab(headline);
+      // The tab of a past moment has the headline of that moment.
+      if (document.body.dataset.past === undefined) markTab(headline);
     }
     tellNewest(newest);
   } catch {

@@ -31,7 +31,7 @@ export class Live extends EventTarget {
     /** The newest message `headline`, or null. Its counts belong to its text; those of `state` may be newer. */
     this.headline = null;
     this.cells = cells;
-    /** "connecting", "open", "waiting" (for the next attempt), "signed-out" or "not-allowed". */
+    /** "connecting", "open", "waiting" (for the next attempt), "signed-out", "not-allowed" or "suspended". */
     this.link = "connecting";
     this.retryAt = null;
     this.url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws${prefix}/fleet/${columns ? "?columns=1" : ""}`;
@@ -48,6 +48,8 @@ export class Live extends EventTarget {
     this.aheadMs = 0;
     this.heardAt = performance.now();
     this.polledAt = null;
+    /** Whether the page shows the past: then nothing of the present arrives any more. */
+    this.isSuspended = false;
   }
 
   start() {
@@ -70,6 +72,7 @@ export class Live extends EventTarget {
 
   /** Why the data is not current: "pollers" or "link"; null if it is current. */
   get distrust() {
+    if (this.isSuspended) return null;
     const now = performance.now();
     const limit = Math.max(3 * this.state.intervalMs, 10_000);
     if (this.state.stale) return "pollers";
@@ -78,6 +81,19 @@ export class Live extends EventTarget {
       if (!polled) return "link";
     }
     return this.ageMs !== null && this.ageMs > limit ? "pollers" : null;
+  }
+
+  /** Stop for good: the page shows a past moment from now on, which no event may change. */
+  suspend() {
+    if (this.isSuspended) return;
+    this.isSuspended = true;
+    clearTimeout(this.retryTimer);
+    clearTimeout(this.overtakeTimer);
+    const { socket } = this;
+    [this.socket, this.retryAt, this.backlog, this.overtakeTimer] = [null, null, null, null];
+    socket?.close();
+    [this.state.announced, this.concludedAt, this.aheadMs] = [null, null, 0];
+    this.setLink("suspended");
   }
 
   /** Request a new hello and snapshot. */
@@ -93,7 +109,7 @@ export class Live extends EventTarget {
     this.setLink("connecting");
     const socket = new WebSocket(this.url);
     socket.binaryType = "arraybuffer";
-    socket.onmessage = (event) => this.receive(event.data);
+    socket.onmessage = (event) => socket === this.socket && this.receive(event.data);
     socket.onclose = (event) => socket === this.socket && this.closed(event.code);
     this.socket = socket;
   }
@@ -115,7 +131,7 @@ export class Live extends EventTarget {
 
   /** Start over after the tab was asleep: it may have missed events. */
   wake() {
-    if (document.hidden || this.link === "signed-out" || this.link === "not-allowed") return;
+    if (document.hidden || this.isSuspended || this.link === "signed-out" || this.link === "not-allowed") return;
     if (this.socket?.readyState === WebSocket.OPEN) this.resync();
     else if (this.link === "waiting") this.connect();
   }
@@ -202,13 +218,14 @@ export class Live extends EventTarget {
   /** Poll the counts over HTTP while the socket delivers nothing. */
   async pollIfSilent() {
     const now = performance.now();
-    if (document.hidden || this.link === "signed-out" || now - this.heardAt < POLL_AFTER_MS) return;
+    if (document.hidden || this.isSuspended || this.link === "signed-out" || now - this.heardAt < POLL_AFTER_MS) return;
     if (this.polledAt !== null && now - this.polledAt < POLL_EVERY_MS) return;
     this.polledAt = now;
     try {
       const answer = await fetch(this.summaryUrl, { headers: { Accept: "application/json" } });
       if (answer.status === 401) this.setLink("signed-out");
-      if (answer.ok) this.takeSummary(await answer.json(), answer.headers.get("Date"));
+      const summary = answer.ok ? await answer.json() : null;
+      if (summary !== null && !this.isSuspended) this.takeSummary(summary, answer.headers.get("Date"));
     } catch {
       // The console is unreachable: the data becomes stale, and the next poll tries again.
     }

@@ -3,6 +3,7 @@
 import { STATES, label } from "./fleet-state.js";
 import { describeProblem } from "./map-problems.js";
 import { count, describeBlock, describeCounts, describeLoad } from "./map-words.js";
+import { addMoment } from "./moment.js";
 import { adoptTimes, fetchPart } from "./page.js";
 
 /** Time that the pointer or cursor must rest before the details are requested; minimum time between two requests. */
@@ -11,9 +12,9 @@ const REFRESH_MS = 1_000;
 /** Maximum number of problems in the overview. */
 const PROBLEMS_MOST = 6;
 
-/** Return the URL of an agent's page. */
-export function agentUrl(prefix, id) {
-  return `${prefix}/agents/${encodeURIComponent(id)}/`;
+/** Return the URL of an agent's page, at the moment of this page. query: "" or "?…". */
+export function agentUrl(prefix, id, query = "") {
+  return addMoment(`${prefix}/agents/${encodeURIComponent(id)}/${query}`);
 }
 
 function element(tag, className, text = "") {
@@ -126,7 +127,7 @@ export class Card {
     const found = await this.names.all([agent]);
     if (this.agent !== agent || found === null) return;
     this.fetchedAt = performance.now();
-    const card = await fetchPart(`${agentUrl(this.prefix, found[0].id)}?card`, "agent-card").catch(() => null);
+    const card = await fetchPart(agentUrl(this.prefix, found[0].id, "?card"), "agent-card").catch(() => null);
     if (this.agent !== agent || card === null) return;
     this.body.replaceChildren(card);
     adoptTimes(this.body);

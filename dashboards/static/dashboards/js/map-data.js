@@ -1,10 +1,12 @@
 /* The data of the map and of the topology above it: the live columns, the instances, and the place that both show.
+   `showMoment` replaces the present by a past moment, with the same fields and events.
 
    `data.live.state` (FleetState) has, by agent index: `states`, `proxies`, `auths`, `causes`; `live.state.counts` has the
    number of agents by state. `data.instances` has every auth and proxy by the index that these columns contain; the
    fields are those of dashboards/fleet/map_instances.py. */
 
 import { NO_INSTANCE } from "./fleet-state.js";
+import { inflateText } from "./inflate.js";
 import { Live } from "./live.js";
 
 /** Maximum age of the numbers of the instances, and minimum time between two requests that only numbers need. */
@@ -31,6 +33,8 @@ export class MapData extends EventTarget {
     this.timer = null;
     this.isRequesting = false;
     this.isOutdated = false;
+    /** Cancels the request of a past moment that is under way, or null. */
+    this.momentRequest = null;
   }
 
   start() {
@@ -43,6 +47,42 @@ export class MapData extends EventTarget {
     setInterval(() => performance.now() - this.requestedAt > INSTANCES_EVERY_MS && this.requestSoon(), INSTANCES_AT_MOST_EVERY_MS);
     this.request();
     this.live.start();
+  }
+
+  /**
+   * Show a past moment (ISO 8601) instead of the present; a later call replaces this one. onArrival(at): called before the
+   * events, with the moment as the server names it. Return why the moment cannot be shown, "" after success, or null if
+   * another call has replaced this one.
+   */
+  async showMoment(at, onArrival) {
+    this.momentRequest?.abort();
+    const request = new AbortController();
+    this.momentRequest = request;
+    try {
+      const answer = await fetch(`${this.prefix}/map/moment.json?at=${encodeURIComponent(at)}`, { headers: { Accept: "application/json" }, signal: request.signal });
+      if (answer.redirected) return "You are signed out. Sign in to see the past.";
+      if (!answer.ok && answer.status !== 400) return `The console could not read the history (status ${answer.status}). Try again.`;
+      const content = await answer.json();
+      if (!answer.ok) return content.detail;
+      const columns = await inflateText(content.columns);
+      if (this.momentRequest !== request) return null;
+      this.receiveMoment(content, columns, onArrival);
+      return "";
+    } catch {
+      return this.momentRequest === request ? "The console does not respond: the moment was not loaded. Try again." : null;
+    }
+  }
+
+  receiveMoment({ at, hello, headline, instances }, columns, onArrival) {
+    const { live } = this;
+    live.suspend();
+    live.state.hello(hello);
+    live.state.snapshot(columns);
+    live.headline = headline;
+    onArrival(at);
+    this.receive({ instances });
+    this.emit("agents", { kind: "snapshot" });
+    live.emit("headline");
   }
 
   /** Show only the agents of a place: { proxy, auth }. The same place again shows all agents. */
@@ -73,12 +113,13 @@ export class MapData extends EventTarget {
     clearTimeout(this.timer);
     this.timer = null;
     this.isOutdated = this.isRequesting;
-    if (this.isRequesting || document.hidden) return;
+    if (this.isRequesting || this.live.isSuspended || document.hidden) return;
     this.isRequesting = true;
     this.requestedAt = performance.now();
     try {
       const answer = await fetch(`${this.prefix}/map/instances.json`, { headers: { Accept: "application/json" } });
-      if (answer.ok && !answer.redirected) this.receive(await answer.json());
+      const content = answer.ok && !answer.redirected ? await answer.json() : null;
+      if (content !== null && !this.live.isSuspended) this.receive(content);
     } catch {
       // The console is unreachable: the page marks its data as stale, and the next request tries again.
     } finally {

@@ -1,6 +1,7 @@
 /* Names and ids of agents, requested when they are shown. They never change within an epoch. */
 
 import { formatIndices } from "./map-query.js";
+import { addMoment } from "./moment.js";
 
 /** Maximum number of agents in one request: dashboards.fleet.views.map.MAX_NAMES. */
 const AT_MOST = 2_000;
@@ -69,7 +70,7 @@ export class Names {
     const epoch = this.epoch;
     const ordered = [...agents].sort((one, other) => one - other);
     try {
-      const answer = await fetch(`${this.prefix}/map/names.json?agents=${formatIndices(ordered)}`, { headers: { Accept: "application/json" } });
+      const answer = await fetch(addMoment(`${this.prefix}/map/names.json?agents=${formatIndices(ordered)}`), { headers: { Accept: "application/json" } });
       if (!answer.ok || answer.redirected) return;
       const content = await answer.json();
       // The record was rebuilt: the same numbers are other agents now.

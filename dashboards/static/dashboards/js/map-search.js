@@ -1,6 +1,7 @@
 /* Search: the server runs the agent query, the map highlights the agents that match. */
 
 import { inflateText } from "./inflate.js";
+import { addMoment } from "./moment.js";
 
 /** Time after the last key, and minimum time between two searches because agents changed. */
 const TYPING_MS = 250;
@@ -51,7 +52,7 @@ export class Search {
       return;
     }
     try {
-      const answer = await fetch(`${this.prefix}/map/matches.json?q=${encodeURIComponent(query)}`, { headers: { Accept: "application/json" } });
+      const answer = await fetch(addMoment(`${this.prefix}/map/matches.json?q=${encodeURIComponent(query)}`), { headers: { Accept: "application/json" } });
       const content = await answer.json();
       if (answer.status === 400) throw new Error(content.detail);
       const bits = new Uint8Array(await inflateText(content.bits));

@@ -2,6 +2,7 @@
 
 import { selectionQuery } from "./map-query.js";
 import { count } from "./map-words.js";
+import { addMoment, pastMoment } from "./moment.js";
 
 /** Maximum number of agents whose ids are requested for an address. */
 const IDS_MOST = 500;
@@ -51,10 +52,12 @@ export class Selection {
   }
 
   link(query, matcher) {
+    // The past can be listed; nothing can be done from it.
+    const isPast = pastMoment() !== null;
     const addresses = {
-      list: query === "" ? "" : `${this.prefix}/agents/?${new URLSearchParams({ q: query })}`,
-      reconnect: query === "" ? "" : `${this.prefix}/reconnect/?${new URLSearchParams({ q: query })}`,
-      silence: matcher === "" ? "" : `${this.prefix}/silences/?${new URLSearchParams({ matchers: matcher })}`,
+      list: query === "" ? "" : addMoment(`${this.prefix}/agents/?${new URLSearchParams({ q: query })}`),
+      reconnect: isPast || query === "" ? "" : `${this.prefix}/reconnect/?${new URLSearchParams({ q: query })}`,
+      silence: isPast || matcher === "" ? "" : `${this.prefix}/silences/?${new URLSearchParams({ matchers: matcher })}`,
     };
     for (const [name, address] of Object.entries(addresses)) {
       const link = this.bar.querySelector(`[data-action="${name}"]`);
@@ -63,7 +66,7 @@ export class Selection {
       if (address !== "") link.href = address;
     }
     const hint = this.bar.querySelector("[data-hint]");
-    hint.textContent = query === "" ? "Too many agents for a link: select fewer agents, or whole blocks." : matcher === "" ? "A silence covers one agent, or one block." : "";
+    hint.textContent = query === "" ? "Too many agents for a link: select fewer agents, or whole blocks." : matcher === "" && !isPast ? "A silence covers one agent, or one block." : "";
   }
 }
 

@@ -19,9 +19,11 @@ import { formatAddress, listQuery, parseAddress, parseIndices } from "./map-quer
 import { Scene } from "./map-scene.js";
 import { Search } from "./map-search.js";
 import { Selection } from "./map-selection.js";
+import { Replay } from "./map-replay.js";
 import { fillTable } from "./map-table.js";
 import { THEMES } from "./map-theme.js";
 import { describeCounts } from "./map-words.js";
+import { addMoment, pastMoment } from "./moment.js";
 import { announce, formatCount, isDark, showFreshness, throttled } from "./page.js";
 
 /** Minimum time between two frames, and between two updates of what is written in words. */
@@ -133,7 +135,7 @@ async function setGroup(group) {
 
 async function fetchGroups(group) {
   try {
-    const answer = await fetch(`${prefix}/map/groups.json?by=${encodeURIComponent(group)}`, { headers: { Accept: "application/json" } });
+    const answer = await fetch(addMoment(`${prefix}/map/groups.json?by=${encodeURIComponent(group)}`), { headers: { Accept: "application/json" } });
     if (!answer.ok || answer.redirected) throw new Error(`status ${answer.status}`);
     const content = await answer.json();
     return { groups: content.groups, column: new Uint16Array(await inflateText(content.column)) };
@@ -387,8 +389,9 @@ function saveAddress() {
   const view = { states: [...filter], query: search.query, proxy: placeName("proxy"), auth: placeName("auth") };
   const chosen = isSelectionPending ? parseIndices(address.selection, 1e6) : scene.selected;
   const text = formatAddress({ ...view, group: scene.group, zoom: scene.zoom, epoch: live.state.epoch ?? address.epoch, selected: chosen, isTable });
-  history.replaceState(null, "", location.pathname + text);
-  byId("list").href = `${prefix}/agents/${listQuery(view)}`;
+  history.replaceState(null, "", addMoment(location.pathname + text));
+  byId("list").href = addMoment(`${prefix}/agents/${listQuery(view)}`);
+  replay.setPresentUrl(location.pathname + text);
 }
 
 /** Return the name of the place for the address: before the instances arrive, what the address had. */
@@ -403,6 +406,27 @@ function restorePlace() {
   const place = { proxy: find("proxy"), auth: find("auth") };
   [address.proxy, address.auth] = ["", ""];
   if (place.proxy !== null || place.auth !== null) data.show(place);
+}
+
+/* Replay */
+
+const replay = new Replay(byId("replay"), {
+  prefix,
+  load: (at, onArrival) => data.showMoment(at, onArrival),
+  onMoment() {
+    if (paused) togglePause();
+    saveAddress();
+    selection.show(scene.blocks);
+    if (scene.remote !== null) refetchGroups(scene.group);
+  },
+});
+
+/** Fetch the groups of another moment; until they arrive, those of the last one are shown. */
+async function refetchGroups(group) {
+  const remote = await fetchGroups(group);
+  if (remote === null || scene.group !== group) return;
+  scene.remote = remote;
+  paint();
 }
 
 /* Wiring */
@@ -435,9 +459,11 @@ showTable();
 resize();
 setGroup(address.group || "proxy");
 if (address.query !== "") search.run();
-showFreshness(live, { paused: () => paused });
+if (pastMoment() === null) showFreshness(live, { paused: () => paused });
+else live.suspend();
 showHeadline(live, { paintCounts: paintLegend, paused: () => paused });
 setTimeout(paint, NAMES_BY_MS + 50);
-data.start();
+if (pastMoment() === null) data.start();
+replay.start();
 
 export { data, scene };

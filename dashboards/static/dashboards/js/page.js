@@ -123,6 +123,12 @@ export function showFreshness(live, { paused = () => false } = {}) {
   const age = document.getElementById("age");
   const text = document.getElementById("age-text");
   const paint = () => {
+    if (live.isSuspended) {
+      // The page shows the past: it has another text in this place, and the data cannot become stale.
+      markStale(false);
+      document.getElementById("banner").hidden = true;
+      return;
+    }
     const ms = live.ageMs;
     const distrust = live.distrust;
     markStale(distrust !== null);

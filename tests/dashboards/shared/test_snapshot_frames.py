@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from dashboards.live.snapshot_frames import COLUMNS, pack_columns
+from dashboards.shared.snapshot_frames import COLUMNS, pack_columns
 from fleet.vocabulary.verdicts import State
 from tests.fakes.reader import FakeReader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from fleet.monitoring.views import Snapshot
+from fleet.monitoring.views import FleetTable, Snapshot
 
 #: Columns of the map in the order of the frame. The first three have two bytes per agent, little-endian; `state` has
 #: one. So every column starts at an even offset.
@@ -17,3 +17,10 @@ def pack_columns(snapshot: Snapshot) -> bytes:
     """Return all columns of a snapshot, one after the other, compressed."""
     columns = snapshot.proxies + snapshot.auths + snapshot.causes + snapshot.states
     return zlib.compress(columns)
+
+
+def pack_table_columns(table: FleetTable) -> bytes:
+    """Return the same columns of a table."""
+    places, verdicts = table.places, table.verdicts
+    columns = (places["proxy"], places["auth"], verdicts["cause"], verdicts["state"])
+    return zlib.compress(b"".join(column.tobytes() for column in columns))

@@ -1,0 +1,111 @@
+"""Incidents and changes of a time range, as markers of the replay slider. docs/reference/history.md, "Rewind"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+
+from fleet.models.changes import Change
+from fleet.models.incidents import Incident, VersionChange
+from fleet.models.moments import to_moment, to_seconds
+from fleet.models.networking import NetworkingRevision
+from fleet.vocabulary.changes import EXCLUSIVE_STATES
+from fleet.vocabulary.incidents import IncidentState, Severity
+
+#: Maximum number of markers of each kind: the newest ones.
+MAX_MARKERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One incident or change."""
+
+    title: str
+    #: Start and end, seconds since the epoch; an end of None: it has not ended.
+    start: float
+    end: float | None
+    #: Path of its page below the prefix of the cluster; empty if it has no page.
+    path: str = ""
+    #: Slug of the severity of an incident; empty for changes.
+    severity: str = ""
+
+
+def find_incidents(cluster: str, since: float, until: float) -> list[Marker]:
+    """Return the incidents that were open between two times in seconds since the epoch, oldest first."""
+    rows = (
+        Incident.objects.filter(cluster=cluster, opened_at__lte=until)
+        .exclude(state=IncidentState.PENDING.value)
+        .filter(Q(resolved_at=None) | Q(resolved_at__gte=since))
+        .order_by("-opened_at", "-pk")
+    )
+    columns = ("pk", "cause_name", "severity", "opened_at", "resolved_at")
+    markers = [
+        Marker(
+            f"Incident {number}: {cause_name}",
+            opened_at,
+            resolved_at,
+            f"/incidents/{number}/",
+            Severity(severity).slug,
+        )
+        for number, cause_name, severity, opened_at, resolved_at in rows.values_list(*columns)[:MAX_MARKERS]
+    ]
+    return markers[::-1]
+
+
+def find_changes(cluster: str, since: float, until: float) -> list[Marker]:
+    """Return changes, networking configs of other programs and version changes of a time range, oldest first."""
+    start, end = to_moment(since), to_moment(until)
+    markers = [
+        *_find_started_changes(cluster, start, end),
+        *_find_external_configs(cluster, start, end),
+        *_find_version_changes(cluster, since, until),
+    ]
+    return sorted(markers, key=lambda marker: marker.start)[-MAX_MARKERS:]
+
+
+def _find_started_changes(cluster: str, since: datetime, until: datetime) -> list[Marker]:
+    """Return the changes that were in progress in a time range; one that never started is none."""
+    rows = (
+        Change.objects.filter(cluster=cluster, started_at__lte=until)
+        .filter(
+            Q(ended_at=None, state__in=[state.value for state in EXCLUSIVE_STATES]) | Q(ended_at__gte=since)
+        )
+        .order_by("-started_at", "-pk")
+    )
+    return [
+        Marker(
+            f"Change {number}: {title}",
+            to_seconds(started_at or since),
+            None if ended_at is None else to_seconds(ended_at),
+            f"/changes/{number}/",
+        )
+        for number, title, started_at, ended_at in rows.values_list("pk", "title", "started_at", "ended_at")[
+            :MAX_MARKERS
+        ]
+    ]
+
+
+def _find_external_configs(cluster: str, since: datetime, until: datetime) -> list[Marker]:
+    rows = (
+        NetworkingRevision.objects.filter(cluster=cluster, change=None, at__gte=since, at__lte=until)
+        .exclude(previous=None)
+        .order_by("-at")
+        .values_list("revision", "at")
+    )
+    return [
+        Marker(f"Networking config revision {revision}", to_seconds(at), to_seconds(at), "/networking/")
+        for revision, at in rows[:MAX_MARKERS]
+    ]
+
+
+def _find_version_changes(cluster: str, since: float, until: float) -> list[Marker]:
+    """Return the instances whose version changed; a first sight is no change."""
+    rows = (
+        VersionChange.objects.filter(cluster=cluster, at__gte=since, at__lte=until)
+        .exclude(old="")
+        .order_by("-at")
+        .values_list("name", "old", "new", "at")
+    )
+    return [Marker(f"{name}: version {old} to {new}", at, at) for name, old, new, at in rows[:MAX_MARKERS]]
