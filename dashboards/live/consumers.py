@@ -29,11 +29,11 @@ from dashboards.live.hub import (
     recheck_soon,
 )
 from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
-from dashboards.shared.snapshot_frames import COLUMNS, ENCODING
 from dashboards.live.sockets import close_code_of
 from dashboards.shared import record_reader
 from dashboards.shared.permissions import AccessRequirement
 from dashboards.shared.presenters import age_ms_of
+from dashboards.shared.snapshot_frames import COLUMNS, ENCODING
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateUnavailableError

@@ -19,9 +19,9 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
-from dashboards.shared.snapshot_frames import pack_columns
 from dashboards.shared import headlines, record_reader
 from dashboards.shared.presenters import age_ms_of
+from dashboards.shared.snapshot_frames import pack_columns
 from fleet.alerts.headlines.headline import Headline, describe_stale_fleet
 from fleet.alerts.notifications import format_iso
 from fleet.monitoring.evidence import Timing

@@ -22,13 +22,13 @@ def write(
     writer: Writer,
     cluster: str,
     at: float,
-    stranded: Collection[int],
-    moved: Collection[int] = (),
+    stranded_agents: Collection[int],
+    last_proxy_agents: Collection[int] = (),
     until: float = 0.0,
 ) -> None:
-    """Write a keyframe of the record at a past time, in which these agents were stranded.
+    """Write a keyframe of the record at a past time, in which `stranded_agents` were stranded.
 
-    `moved`: agents that had their tunnel to the last proxy then. Polling was recorded up to `until`.
+    `last_proxy_agents`: agents that had their tunnel to the last proxy then. Polling was recorded up to `until`.
     """
     record = writer.load(cluster)
     instances = [record.instances[index] for index in sorted(record.instances)]
@@ -43,9 +43,9 @@ def write(
         read_agent_keys(cluster, record.ids, indices),
         read_instance_keys(cluster, [facts.id for facts in instances]),
     )
-    columns.states[list(stranded)] = State.STRANDED
-    columns.proxies[list(moved)] = last_proxy
-    columns.tunnel_proxies[list(moved)] = last_proxy
+    columns.states[list(stranded_agents)] = State.STRANDED
+    columns.proxies[list(last_proxy_agents)] = last_proxy
+    columns.tunnel_proxies[list(last_proxy_agents)] = last_proxy
     Keyframe.objects.create(cluster_id=cluster, at=at, content=pack(columns))
     for facts in instances:
         create_instance_change(facts.id, at, "unknown", "ok", cluster=cluster)
@@ -76,7 +76,9 @@ def add_incident(cluster: str, opened_at: float, resolved_at: float) -> int:
     ).pk
 
 
-def _set_positions(cluster: str, agent_ids: Collection[str], instance_ids: Collection[str], at: float) -> None:
+def _set_positions(
+    cluster: str, agent_ids: Collection[str], instance_ids: Collection[str], at: float
+) -> None:
     """Give the rows the indices of the record, and let them be as old as the moment."""
     rows = Cluster.objects.get(pk=cluster)
     for position, agent_id in enumerate(agent_ids):

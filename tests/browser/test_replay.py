@@ -123,7 +123,8 @@ async def test_slider_leaves_the_present_and_comes_back(visiting: Visiting) -> N
     await expect(slider).to_be_focused()
     await expect(page.locator("#pause")).to_be_hidden()
     assert "?at=" in page.url
-    # Nothing of the present arrives any more.
+    # Nothing of the present arrives any more, and a moment that was not recorded changes nothing.
+    visit.expected.append("status of 400")
     await visit.fleet.change(dict.fromkeys(range(100, 200), State.STRANDED))
     await page.keyboard.press("PageDown")
     await expect(page.locator("#replay-error")).to_contain_text("the history begins at")
@@ -141,8 +142,7 @@ async def test_slider_leaves_the_present_and_comes_back(visiting: Visiting) -> N
     await expect(page.locator('[data-action="reconnect"]')).to_have_count(0)
     await page.click("#past-back")
     await wait_cells(page, State.STRANDED, 101)
-    await expect(page).to_have_url(f"{visit.url}/map/")
-    visit.expected.append("status of 400")
+    assert "at=" not in page.url
 
 
 async def test_playback_steps_every_second(visiting: Visiting) -> None:
@@ -150,9 +150,7 @@ async def test_playback_steps_every_second(visiting: Visiting) -> None:
     visit = await visiting(reduced_motion="reduce")
     await visit.fleet.begin()
     now = time.time()
-    await visit.rows(
-        past_scene.write, visit.console.writer(), visit.cluster, now - 3_000, [1], [], now + 900
-    )
+    await visit.rows(past_scene.write, visit.console.writer(), visit.cluster, now - 3_000, [1], [], now + 900)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - 1_800))
     page = await visit.open(f"/map/?at={at}")
     await wait_cells(page, State.STRANDED, 1)

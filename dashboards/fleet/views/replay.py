@@ -69,7 +69,8 @@ def markers(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
     since, until = (parse_at(request.GET.get(name, ""), now) for name in ("since", "until"))
     if since is None or until is None or not 0 <= until - since <= _MAX_RANGE:
         return JsonResponse(
-            {"detail": "Invalid range: add since and until, at most 31 days apart, in this order."}, status=400
+            {"detail": "Invalid range: add since and until, at most 31 days apart, in this order."},
+            status=400,
         )
     prefix = url_prefix_of(cluster)
     return send_json(

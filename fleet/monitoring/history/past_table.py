@@ -1,8 +1,8 @@
 """The whole fleet at a past moment as a FleetTable, so that pages and API present it like the present.
 
 States, causes and places come from the history; names, addresses, regions and home proxies, which hardly change, from
-the present table. So do versions and labels, which the history does not keep: they are those of now. Instances get facts from which the rules of the present find the recorded state.
-docs/reference/history.md, "Rewind".
+the present table. So do versions and labels, which the history does not keep: they are those of now.
+Instances get facts from which the rules of the present find the recorded state. docs/reference/history.md, "Rewind".
 """
 
 from __future__ import annotations

@@ -113,6 +113,15 @@ def test_pages_show_the_past_and_say_so(client: Client, person: MakeUser) -> Non
     assert "This is the past" not in client.get("/").content.decode()
 
 
+@pytest.mark.usefixtures("past")
+def test_moments_are_kept_until_the_record_is_rebuilt(fake_reader: FakeReader) -> None:
+    """Then agents have other indices."""
+    reader = rewind.open_moment(format_at(AT), "default").reader
+    assert rewind.open_moment(format_at(AT), "default").reader is reader
+    fake_reader.epoch = "e2"
+    assert rewind.open_moment(format_at(AT), "default").reader is not reader
+
+
 @pytest.mark.django_db
 @pytest.mark.usefixtures("past")
 def test_api_answers_as_of_the_past(client: Client, person: MakeUser) -> None:

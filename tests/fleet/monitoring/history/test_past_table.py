@@ -78,6 +78,7 @@ def assert_equal(past: FleetTable, then: FleetTable) -> None:
         for table in (past, then)
     ]
     assert tunnels[0] == tunnels[1]
+    assert past.epoch == then.epoch
     assert past.instances.keys() == then.instances.keys()
     for index, view in past.instances.items():
         expected = then.instances[index]
@@ -121,6 +122,7 @@ def test_a_past_agent_has_a_sentence_and_no_heartbeat(writer: Writer, prefix: st
     for silent in ([], [0], [0]):
         fleet.poll([[0], [1], [2]], silent, agents=3)
     past = read_past_table("default", NOW + 15, fleet.present)
+    assert past.attributes is fleet.present.attributes
     views = [agent_view_of(past, index, prepare_frame(past.fleet, NOW + 15)) for index in range(2)]
     assert past.is_past
     assert [view.verdict.sentence for view in views] == [
