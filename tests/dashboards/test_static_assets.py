@@ -147,7 +147,7 @@ def test_scripts_import_by_relative_names() -> None:
 
 #: Pages, and the scripts and styles of each besides those of every page.
 _FILES_BY_PAGE = {
-    "/": {"js/fleet.js"},
+    "/": {"js/fleet.js", "css/fleet.css"},
     "/agents/": {"js/refresh.js"},
     "/incidents/": {"js/refresh.js", "css/alerts.css"},
     "/silences/": {"js/silence.js", "css/alerts.css"},
