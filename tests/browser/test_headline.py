@@ -33,7 +33,7 @@ WATCH = f"""() => {{
   const read = {READ};
   window.disagreements = [];
   const look = () => {{
-    const page_state = read();
+    const shown = read();
     const inText = Number((shown.text.match(/^([\\d,]+) agents? stranded/) ?? [0, "0"])[1].replaceAll(",", ""));
     if (inText !== shown.counts.stranded) window.disagreements.push(shown);
     requestAnimationFrame(look);
