@@ -21,10 +21,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from fleet.models.history import BACKEND_CAUSE_KEY, NO_CAUSE_KEY
 from fleet.monitoring.state import StateError
 from fleet.monitoring.state.reader import Reader
 from fleet.vocabulary.actions import RequestOrigin
 from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.fakes.waiting import eventually_sync
 
 #: Seconds for a system that runs on a machine that does other things too.
@@ -35,19 +37,25 @@ Source = Callable[[str], Iterable[str]]
 
 #: What the console keeps for good.
 _QUERIES = {
-    "verdicts": "select distinct new from fleet_transition",
-    "reasons": "select distinct reason from fleet_transition",
-    "recoveries": "select distinct recovery from fleet_transition",
-    "causes": """
-        select distinct coalesce(i.kind, substr(t.cause, 1, instr(t.cause, '/') - 1)) from fleet_transition t
-        left join fleet_instance i on i.cluster_id = t.cluster_id and i.instance_id = t.cause where t.cause != ''
+    "verdicts": "select distinct new from fleet_agentchange",
+    "reasons": "select distinct reason from fleet_agentchange",
+    "recoveries": "select distinct recovery from fleet_agentchange",
+    "causes": f"""
+        select distinct case c.cause when {BACKEND_CAUSE_KEY} then 'backend' else i.kind end from fleet_agentchange c
+        left join fleet_instance i on i.id = c.cause where c.cause != {NO_CAUSE_KEY}
     """,
-    "instance_states": "select distinct new from fleet_instancetransition",
+    "instance_states": "select distinct new from fleet_instancechange",
     "incident_causes": "select distinct cause_kind from fleet_incident where fired_at is not null",
     "timeline": "select distinct kind from fleet_incidentevent",
     "actions": "select distinct action from fleet_auditentry",
     "change_kinds": "select distinct action from fleet_auditentry",
     "change_words": "select distinct action from fleet_auditentry",
+}
+#: Vocabularies whose members the history names by number.
+_NUMBERED_VOCABULARIES: dict[str, Callable[[int], State | Reason | Recovery]] = {
+    "verdicts": State,
+    "reasons": Reason,
+    "recoveries": Recovery,
 }
 
 
@@ -83,7 +91,9 @@ class Database:
         with closing(sqlite3.connect(self._path, timeout=60)) as database:
             rows = database.execute(_QUERIES[vocabulary]).fetchall()
         for (slug,) in rows:
-            yield from _words_of(vocabulary, slug)
+            # The history has the numbers of verdicts, reasons and recoveries.
+            numbered_words = _NUMBERED_VOCABULARIES.get(vocabulary)
+            yield from _words_of(vocabulary, slug if numbered_words is None else numbered_words(slug).slug)
 
 
 class Record:

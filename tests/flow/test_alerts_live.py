@@ -26,6 +26,7 @@ from fleet.monitoring.state.reader import open_reader
 from fleet.nodes.simulation import program as simulation
 from fleet.nodes.simulation.fault_script import parse_fault
 from fleet.processes import children, valkey
+from fleet.vocabulary.verdicts import State
 from tests.fakes.mail import Mailbox, mail_server
 from tests.fakes.receivers import Receiver, run_receiver
 from tests.fakes.waiting import eventually_sync
@@ -44,9 +45,8 @@ GROUP_WAIT = 3.0
 #: On a machine that does other things too.
 _PATIENCE = 300.0
 #: Rounds that found agents stranded, after a moment.
-_STRANDED_SINCE = """
-select distinct (julianday(at) - 2440587.5) * 86400 as judged from fleet_transition
-where new = 'stranded' and judged > ?
+_STRANDED_SINCE = f"""
+select distinct at / 1000.0 as judged from fleet_agentchange where new = {State.STRANDED:d} and judged > ?
 """
 
 

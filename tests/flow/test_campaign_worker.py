@@ -21,6 +21,7 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from fleet.processes import children, valkey
+from fleet.vocabulary.verdicts import State
 from tests.browser.chromium import ARGUMENTS, LAUNCH_MS, executable
 from tests.browser.visits import DEADLINE_MS
 from tests.fakes.waiting import is_gone
@@ -303,7 +304,7 @@ def test_campaign_survives_kills_pause_resume_and_abort(installation: Installati
     assert succeeded_count + failed_count <= advised_count < AGENTS
     assert (advice["max_sent_count"], advice["min_tunnel_count"]) == (1, 2)
     # A round that sees an agent elsewhere calls it working first: the history has it, however short it was.
-    working_query = "select count(distinct agent) from fleet_transition where new = 'working'"
+    working_query = f"select count(distinct agent_id) from fleet_agentchange where new = {State.WORKING:d}"
     await_condition(lambda: console.read_number(working_query) > 0)
     assert console.read_number(working_query) <= console.count("requested_at is not null")
     await_condition(lambda: console.api("/fleet/summary")["counts"]["working"] == 0)
