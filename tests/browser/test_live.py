@@ -179,7 +179,7 @@ async def test_a_lost_delta_is_a_gap(visiting: Visiting) -> None:
     await visit.fleet.change({2: State.STRANDED})
     await expect(page.locator('[data-count="stranded"]')).to_have_text("3")
     assert link.lost_count == 1
-    assert link.requests
+    await eventually(lambda: bool(link.requests))
     assert all(request == RESYNC for request in link.requests)
 
 
