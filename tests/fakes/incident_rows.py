@@ -123,11 +123,11 @@ def _write_incidents(cluster: Cluster, now: float) -> Incident:
         notification_count=2,
         trend=[[now - 9000, 400], [now - 8300, 0]],
     )
-    _write_copy(resolved_incident, now - 8800)
+    write_copy(resolved_incident, now - 8800)
     return firing
 
 
-def _write_copy(incident: Incident, taken_at: float) -> None:
+def write_copy(incident: Incident, taken_at: float) -> None:
     """Write the evidence of an incident: 70 agents, two thirds of them stranded."""
     states = [State.STRANDED, State.STRANDED, State.AT_RISK] * 23 + [State.STRANDED]
     table = FakeReader(states, as_of=taken_at).table(incident.cluster_id, taken_at)

@@ -33,6 +33,8 @@ from fleet.protocol.networking.config import (
     with_defaults,
 )
 from fleet.vocabulary.verdicts import State
+from tests.fakes import incident_rows
+from tests.fakes.history_rows import create_agent_change
 from tests.fakes.record import fill
 from tests.flow.web import USERNAME, Console, database, web_console
 
@@ -281,7 +283,7 @@ def _prepare(console: Console) -> str:
         revisions.record_revision(
             "default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
         )
-        Incident.objects.create(
+        incident = Incident.objects.create(
             pk=NUMBER,
             cluster=ensure_default_cluster(),
             key="proxy/p",
@@ -295,5 +297,7 @@ def _prepare(console: Console) -> str:
             affected_count=2,
             peak_count=2,
         )
+        incident_rows.write_copy(incident, time.time())
+        create_agent_change("agent-1-id", time.time(), State.HEALTHY, State.STRANDED)
         call_command("token", "create", USERNAME, "--name", "fuzz", *scopes, stdout=output)
     return output.getvalue().strip()
