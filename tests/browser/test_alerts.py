@@ -276,7 +276,7 @@ async def test_rule_is_backtested(page: Page, visit: Visit) -> None:
     """Once in seven days, for ten minutes; with a higher number not at all; nothing is kept by trying."""
     await page.goto(f"{visit.url}/alerts/rules/")
     await accessible(page)
-    await page.click("main >> text=Agents stranded >> nth=0")
+    await page.get_by_role("link", name="Agents stranded", exact=True).click()
     await expect(page.locator(".verdict")).to_have_text(
         "Would have fired once in the last 7 days, longest 10 min."
     )

@@ -211,4 +211,5 @@ def _write_history(cluster: Cluster) -> None:
                 reason=Reason.PROXY_UNHEALTHY,
                 recovery=Recovery.BY_ITSELF,
                 cause="proxy-1-id",
+                cluster=cluster.pk,
             )
