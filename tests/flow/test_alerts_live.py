@@ -225,7 +225,8 @@ def test_frozen_proxy_is_one_notification_and_one_resolve(console: Console) -> N
     console.fault("resume", FROZEN)
     console.await_kinds("firing", "resolved")
     (_, page), (_, resolve) = console.notifications()
-    assert page.startswith(f"CRIT default: {ON_IT} agents stranded ({FROZEN})")
+    assert page.startswith(f"CRIT default: {ON_IT} agents stranded since ")
+    assert f" because {FROZEN} is not responding" in page
     assert resolve.startswith(f"RESOLVED default: {FROZEN} after ")
     assert resolve.endswith(f" s, peak {ON_IT} agents")
     for body in console.hook.bodies:
@@ -249,7 +250,8 @@ def test_fleet_behind_a_dead_backend_is_one_incident(console: Console) -> None:
     ]
     ((peak,),) = console.incidents("peak_count")
     assert peak > AGENTS * 0.9
-    assert console.notifications()[0][1].startswith("CRIT default: All auths failed at the same time")
+    # Whether the agents are at risk or stranded by then depends on when their heartbeats expire.
+    assert "because both auths lost their backend" in console.notifications()[0][1]
 
 
 def test_killed_pollers_are_one_alert_about_the_console(console: Console) -> None:
