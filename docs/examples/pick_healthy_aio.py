@@ -20,10 +20,12 @@ async def main(addresses: list[tuple[str, int]]) -> None:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
             changed.clear()
+            policy_before = channel.policy
             response = await stub.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
             status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
             policy = channel.policy
-            if policy is not None:
+            # If the channel moved during the call, the policy may not be that of the server that answered.
+            if policy is not None and policy == policy_before:
                 print(f"{policy.auth_id}: {policy.mode}, {status}", flush=True)
             await changed.wait()
 

@@ -17,10 +17,12 @@ def main(addresses: list[tuple[str, int]]) -> None:
     with open_blocking_channel(addresses, settings=BalancerSettings(first_wait=0.25, ceiling=2.0)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
+            policy_before = channel.policy
             response = stub.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
             status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
             policy = channel.policy
-            if policy is not None and policy.auth_id != last_auth_id:
+            # If the channel moved during the call, the policy may not be that of the server that answered.
+            if policy is not None and policy == policy_before and policy.auth_id != last_auth_id:
                 print(f"{policy.auth_id}: {policy.mode}, {status}", flush=True)
                 last_auth_id = policy.auth_id
             time.sleep(0.2)
