@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
 from dashboards.shared.presenters import format_generation, shown_state_of
+from fleet.monitoring.state.tables import sort_instances
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import CUT_OFF_STATES, SICK_STATES
-from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
 
 def instances_as_json(table: FleetTable) -> list[dict[str, Any]]:
     """Return every instance of a table, auths first, in natural order of their names."""
-    views = sorted(
-        table.instances.values(),
-        key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index),
-    )
+    views = sort_instances(table.instances.values())
+    loads = instance_loads_of(views)
     indices_by_id = {view.facts.id: view.facts.index for view in views}
     # Ids of causes: instances, and the auth backend of the cluster.
     indices_by_id[f"backend/{table.cluster}"] = BACKEND_CAUSE
-    return [_instance_as_json(view, indices_by_id) for view in views]
+    return [_instance_as_json(view, loads[view.facts.index], indices_by_id) for view in views]
 
 
-def _instance_as_json(view: InstanceView, indices_by_id: Mapping[str, int]) -> dict[str, Any]:
+def _instance_as_json(
+    view: InstanceView, load: InstanceLoad, indices_by_id: Mapping[str, int]
+) -> dict[str, Any]:
     facts, shown_state = view.facts, shown_state_of(view)
     return {
         # As in the live columns.
@@ -44,7 +45,9 @@ def _instance_as_json(view: InstanceView, indices_by_id: Mapping[str, int]) -> d
         # The instance reports its load itself: without an answer, the number is the last one known.
         "current": view.state.has_current_counts,
         # Live tunnels of a proxy; connected agents of an auth.
-        "load": view.agent_count,
+        "load": load.count,
+        # Difference to the mean of its peers as a share of it, or null.
+        "imbalance": None if load.imbalance is None else round(load.imbalance, 3),
         "draining": view.drain_request is not None,
         "region": facts.region,
         "version": facts.version,

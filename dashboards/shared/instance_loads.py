@@ -21,8 +21,15 @@ class InstanceLoad:
     count: int
     #: Share of the largest count among the instances of its kind, 0 to 100.
     percent_of_largest: int
-    #: Difference to the mean of its peers: `60 % above the mean`; empty if it is small, or there are no peers.
-    imbalance: str = ""
+    #: Difference to the mean of its peers as a share of it, 0.6 for 60 % above; None if small, or without peers.
+    imbalance: float | None = None
+
+    @property
+    def imbalance_text(self) -> str:
+        """Return the imbalance in words: `60 % above the mean`; empty without one."""
+        if self.imbalance is None:
+            return ""
+        return f"{round(100 * abs(self.imbalance))} % {'above' if self.imbalance > 0 else 'below'} the mean"
 
 
 def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
@@ -41,7 +48,7 @@ def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
             loads[view.facts.index] = InstanceLoad(
                 view.agent_count,
                 round(100 * view.agent_count / largest) if largest else 0,
-                _describe_imbalance(view.agent_count, mean) if _is_balanced(view) else "",
+                _find_imbalance(view.agent_count, mean) if _is_balanced(view) else None,
             )
     return loads
 
@@ -51,7 +58,7 @@ def _is_balanced(view: InstanceView) -> bool:
     return view.state is InstanceState.OK and view.drain_request is None
 
 
-def _describe_imbalance(count: int, mean: float) -> str:
+def _find_imbalance(count: int, mean: float) -> float | None:
     if mean < _MIN_NAMED_MEAN or abs(count - mean) < _MIN_NAMED_SHARE * mean:
-        return ""
-    return f"{round(100 * abs(count - mean) / mean)} % {'above' if count > mean else 'below'} the mean"
+        return None
+    return (count - mean) / mean

@@ -181,8 +181,9 @@ async def test_counts_follow_states_and_moves(page: Page) -> None:
 
 
 def _instance(index: int, kind: str, name: str, **fields: Any) -> dict[str, Any]:
-    usual = {"state": "ok", "label": "OK", "sentence": "", "current": True, "load": 10, "draining": False}
-    return {"index": index, "kind": kind, "name": name, "region": "", **usual, **fields}
+    state = {"state": "ok", "label": "OK", "sentence": "", "draining": False}
+    load = {"current": True, "load": 10, "imbalance": None}
+    return {"index": index, "kind": kind, "name": name, "region": "", **state, **load, **fields}
 
 
 async def test_groups_by_column(page: Page) -> None:
@@ -216,27 +217,6 @@ async def test_groups_by_column(page: Page) -> None:
         [["eu", ""], ["No region known", ""]],
         [["healthy", "state:healthy"], ["stranded", "state:stranded"]],
     ]
-
-
-async def test_imbalance_is_of_peers_that_respond(page: Page) -> None:
-    """Against the mean of proxies that report their tunnels and do not drain."""
-    instances = [
-        _instance(1, "proxy", "a", load=30),
-        _instance(2, "proxy", "b", load=10),
-        _instance(3, "proxy", "c", load=500, state="silent", current=False),
-        _instance(4, "proxy", "d", load=500, draining=True),
-        _instance(5, "auth", "e", load=500),
-    ]
-    shares = await call(
-        page,
-        "map-groupings",
-        """
-        const instances = new Map(a.map((instance) => [instance.index, instance]));
-        return a.map((instance) => m.imbalanceOf(instance, instances));
-        """,
-        instances,
-    )
-    assert shares == [0.5, -0.5, None, None, None]
 
 
 async def test_problems_name_the_cause_first(page: Page) -> None:

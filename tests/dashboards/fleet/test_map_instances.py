@@ -32,6 +32,19 @@ def test_instances_have_the_state_that_other_pages_show() -> None:
     assert (silent["name"], silent["label"], silent["current"]) == ("proxy-1", "not responding", False)
 
 
+def test_load_has_its_imbalance() -> None:
+    """A share of the mean of the proxies, where other pages name one too; null where the load is usual."""
+    table = FakeReader(as_of=1000.0).table("default", 1000.0)
+    views = {index: replace(view, agent_count=40) for index, view in table.instances.items()}
+    assert [row["imbalance"] for row in instances_as_json(replace(table, instances=views))] == [None] * 4
+    views[2] = replace(views[2], agent_count=80)
+    rows = instances_as_json(replace(table, instances=views))
+    assert [(row["name"], row["load"], row["imbalance"]) for row in rows[2:]] == [
+        ("proxy-1", 80, 0.333),
+        ("proxy-2", 40, -0.333),
+    ]
+
+
 @pytest.mark.parametrize(
     ("state", "is_failing", "is_cut_off"),
     [

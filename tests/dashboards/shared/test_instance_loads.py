@@ -40,7 +40,7 @@ def proxies_with(*counts: int) -> list[InstanceView]:
 def test_a_large_difference_to_the_mean_is_named(counts: tuple[int, ...], imbalances: list[str]) -> None:
     """Of proxies among proxies; the only auth has no peers."""
     loads = instance_loads_of(proxies_with(*counts))
-    assert [loads[index].imbalance for index in range(1, len(counts) + 1)] == imbalances
+    assert [loads[index].imbalance_text for index in range(1, len(counts) + 1)] == imbalances
     assert loads[0] == InstanceLoad(sum(counts), 100)
 
 
@@ -54,7 +54,7 @@ def test_a_failing_or_draining_proxy_is_no_peer() -> None:
         *ok_proxies,
     ]
     loads = instance_loads_of(views)
-    assert {load.imbalance for load in loads.values()} == {""}
+    assert {load.imbalance for load in loads.values()} == {None}
     assert [loads[index].percent_of_largest for index in range(1, 5)] == [0, 10, 100, 100]
 
 

@@ -72,7 +72,7 @@ export class Card {
 
   /** Show a block. */
   showBlock(block) {
-    const parts = [describeBlock(block, this.ranks), describeCounts(block.counts, this.ranks), describeLoad(block.instance, block.imbalance), block.instance?.sentence ?? ""];
+    const parts = [describeBlock(block, this.ranks), describeCounts(block.counts, this.ranks), describeLoad(block.instance), block.instance?.sentence ?? ""];
     if (!this.begin(`block ${block.key}`, parts.join("\n"))) return;
     const lines = [element("h2", "", block.name)];
     if (block.instance !== null) lines.push(stateLine(`card-state ${block.instance.class}`, block.instance.symbol, block.instance.label));

@@ -72,15 +72,3 @@ export function orderKeys(keys, shown, describe) {
   const names = new Map([...new Set([...shown, ...keys])].map((key) => [key, describe(key).name]));
   return [...names.keys()].sort((one, other) => rank(one) - rank(other) || byName.compare(names.get(one), names.get(other)));
 }
-
-/**
- * Return by how much the load of an instance differs from the mean of its peers, as a share: 0.25 is a quarter more.
- * Peers are instances of its kind that report their load and do not drain. Null: it has no peers, or reports no load.
- */
-export function imbalanceOf(instance, instances) {
-  const isPeer = (other) => other.kind === instance.kind && other.current && !other.draining && other.state === "ok";
-  const peers = [...instances.values()].filter(isPeer);
-  if (!isPeer(instance) || peers.length < 2) return null;
-  const mean = peers.reduce((sum, { load }) => sum + load, 0) / peers.length;
-  return mean === 0 ? null : instance.load / mean - 1;
-}

@@ -46,7 +46,7 @@ function write({ parts }, block, isFull) {
   }
   const agents = isFull ? count(block.size, "agent") : number.format(block.size);
   set(parts.load, "hidden", !isFull && (!isOk || counts[STRANDED] + counts[AT_RISK] > 0));
-  set(parts.load, "textContent", isFull && instance !== null ? shortLoad(instance, block.imbalance) : agents);
+  set(parts.load, "textContent", isFull && instance !== null ? shortLoad(instance) : agents);
 }
 
 export class Headers {
@@ -62,7 +62,7 @@ export class Headers {
     this.element.replaceChildren();
   }
 
-  /** blocks: as in `layout`, [{ key, name, instance, imbalance, counts, size, isDead }]. */
+  /** blocks: as in `layout`, [{ key, name, instance, counts, size, isDead }]. */
   paint(layout, blocks, top, height) {
     const visible = new Set();
     layout.blocks.forEach((place, at) => {
@@ -85,7 +85,7 @@ export class Headers {
       this.element.append(header);
     }
     const className = `block-title block-${layout.header}${block.isDead ? " block-dead" : ""}`;
-    const signature = [className, block.name, block.instance?.label, block.instance?.load, block.instance?.current, block.imbalance?.toFixed(2), block.counts[STRANDED], block.counts[AT_RISK], block.size].join("\u0000");
+    const signature = [className, block.name, block.instance?.label, block.instance?.load, block.instance?.current, block.instance?.imbalance, block.counts[STRANDED], block.counts[AT_RISK], block.size].join("\u0000");
     const position = `${place.x} ${place.y} ${place.w}`;
     if (header.dataset.position !== position) {
       header.dataset.position = position;
@@ -96,7 +96,7 @@ export class Headers {
     header.signature = signature;
     set(header, "className", className);
     write(header, block, layout.header === "full");
-    const load = describeLoad(block.instance, block.imbalance);
+    const load = describeLoad(block.instance);
     header.title = [describeBlock(block, this.ranks), load, block.instance?.sentence].filter(Boolean).join(". ");
   }
 }

@@ -2,7 +2,7 @@
 
 import { NO_INSTANCE, STATES } from "./fleet-state.js";
 import { Blocks, agentsOf } from "./map-blocks.js";
-import { groupAgents, imbalanceOf, orderKeys } from "./map-groupings.js";
+import { groupAgents, orderKeys } from "./map-groupings.js";
 import { arrange, rectOf } from "./map-layout.js";
 import { FAILED_STATES, SILENT_STATES } from "./map-words.js";
 
@@ -93,7 +93,6 @@ export class Scene {
       const { slots, counts, size } = this.model.block(key);
       return {
         key, name, instance, query, slots, counts, size,
-        imbalance: instance === null ? null : imbalanceOf(instance, this.data.instances),
         isDead: instance !== null && FAILED_STATES.has(instance.state),
         isDoubtful: instance !== null && SILENT_STATES.has(instance.state),
       };

@@ -7,9 +7,9 @@ const AT_RISK = STATES.indexOf("at_risk");
 const number = new Intl.NumberFormat("en");
 
 /** Return the cells of a row: state, load, agents, stranded, at risk, other agents that are not healthy. */
-function cellsOf({ instance, imbalance, counts, size }) {
+function cellsOf({ instance, counts, size }) {
   const others = size - counts[STRANDED] - counts[AT_RISK] - counts[STATES.indexOf("healthy")];
-  return [instance?.label ?? "", describeLoad(instance, imbalance), ...[size, counts[STRANDED], counts[AT_RISK], others].map((n) => number.format(n))];
+  return [instance?.label ?? "", describeLoad(instance), ...[size, counts[STRANDED], counts[AT_RISK], others].map((n) => number.format(n))];
 }
 
 /** Fill the table: one row per block. A row that stays keeps its element, so that a reader's position stays. */

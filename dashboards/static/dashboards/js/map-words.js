@@ -8,8 +8,6 @@ export const SILENT_STATES = new Set(["silent", "expired", "gone"]);
 
 const number = new Intl.NumberFormat("en");
 const AT_RISK = STATES.indexOf("at_risk");
-/** An imbalance below which nothing is said. */
-const BALANCED = 0.1;
 
 /** Return "1 agent", "1,234 agents" or "2 proxies". */
 export function count(n, noun) {
@@ -17,20 +15,22 @@ export function count(n, noun) {
 }
 
 /** Return the load of an instance in words, with the imbalance: "70 tunnels, 40 % above the mean". */
-export function describeLoad(instance, imbalance) {
+export function describeLoad(instance) {
   if (instance === null) return "";
   const load = count(instance.load, instance.kind === "auth" ? "connected agent" : "tunnel");
   if (!instance.current) return `${load} (last known)`;
-  if (imbalance === null || Math.abs(imbalance) < BALANCED) return load;
+  const { imbalance } = instance;
+  if (imbalance === null) return load;
   return `${load}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "above" : "below"} the mean`;
 }
 
 /** Return the same as a short text for a header: "70 tunnels +40 %". */
-export function shortLoad(instance, imbalance) {
+export function shortLoad(instance) {
   if (instance === null) return "";
   const load = count(instance.load, instance.kind === "auth" ? "agent" : "tunnel");
   if (!instance.current) return `${load} (last known)`;
-  if (imbalance === null || Math.abs(imbalance) < BALANCED) return load;
+  const { imbalance } = instance;
+  if (imbalance === null) return load;
   return `${load} ${imbalance > 0 ? "+" : "−"}${Math.round(Math.abs(imbalance) * 100)} %`;
 }
 

@@ -2,6 +2,7 @@
    connections between them. Pure: counts in, nodes and edges with their words out. */
 
 import { HEADLINES, NO_INSTANCE, STATES, label } from "./fleet-state.js";
+import { term } from "./map-groupings.js";
 
 /** Columns from left to right, each with the noun of its nodes. */
 export const COLUMNS = { proxy: "proxies", group: "agent groups", auth: "auths" };
@@ -149,11 +150,6 @@ function nameInQuery(instance, instances) {
     if (other.name === instance.name && other.index !== instance.index) return instance.id;
   }
   return instance.name;
-}
-
-/** Return a filter of the agent query language; names with spaces are quoted. */
-export function term(key, text) {
-  return /^[\w.:/@-]+$/.test(text) ? `${key}:${text}` : `"${key}:${text.replace(/["\\]/g, "\\$&")}"`;
 }
 
 function describeGroup(group, tally, grouping) {
