@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from datetime import UTC, datetime
 from shlex import quote
 from urllib.parse import urlencode
 
+from dashboards.shared.rewind import AT_PARAMETER, format_at
 from fleet.vocabulary.incidents import Cause, CauseKind
 
 #: Kinds of causes that the agent query `cause:` selects by name.
 _QUERY_KINDS = frozenset({CauseKind.AUTH, CauseKind.PROXY})
-
-
-def format_map_moment(at: float) -> str:
-    """Return a moment as the map's parameter `at` takes it: ISO 8601 in UTC, to the millisecond, rounded up.
-
-    Rounded up, because the state at a moment is that of the last round up to it.
-    """
-    moment = datetime.fromtimestamp(math.ceil(at * 1000) / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def map_url_of(url_prefix: str, *, at: float | None = None, query: str = "") -> str:
@@ -27,7 +17,7 @@ def map_url_of(url_prefix: str, *, at: float | None = None, query: str = "") -> 
 
     `at`: show the map at that moment (seconds since the epoch); `query`: filter it by an agent query.
     """
-    parameters = [("at", format_map_moment(at))] if at is not None else []
+    parameters = [(AT_PARAMETER, format_at(at))] if at is not None else []
     if query:
         parameters.append(("q", query))
     return f"{url_prefix}/map/{'?' + urlencode(parameters, safe=':') if parameters else ''}"

@@ -6,8 +6,9 @@ Views read the fleet through a `Moment`: its reader is that of the record, or of
 from __future__ import annotations
 
 import functools
+import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
@@ -22,9 +23,8 @@ from fleet.models.moments import to_moment
 from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.history.past_table import NotRecordedError, read_past_table
 from fleet.monitoring.state.reader import Reader
-from fleet.monitoring.state.tables import agent_view_of, explanation_of, summary_of
+from fleet.monitoring.state.tables import agent_view_of, explanation_of, sort_instances, summary_of
 from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView, Summary
-from fleet.vocabulary.natural_order import natural_sort_key
 
 #: Name of the parameter in URLs.
 AT_PARAMETER = "at"
@@ -59,12 +59,7 @@ class PastReader:
 
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
         """Return every instance that was known, auths first, by name."""
-        return tuple(
-            sorted(
-                self._table.instances.values(),
-                key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index),
-            )
-        )
+        return sort_instances(self._table.instances.values())
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
         """Return an agent. Raises IndexError."""
@@ -156,8 +151,13 @@ def parse_at(text: str, now: float) -> float | None:
 
 
 def format_at(at: float) -> str:
-    """Return a moment as the value of `?at=`, to the millisecond."""
-    return to_moment(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return a moment as the value of `?at=`, to the millisecond.
+
+    Rounded up, because the state at a moment is that of the last round up to it.
+    """
+    # A float of milliseconds is not exact: what is a millionth above one is not rounded up.
+    milliseconds = math.ceil(round(at * 1000, 2))
+    return to_moment(milliseconds / 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def add_at(url: str, past_at: float | None) -> str:
@@ -176,37 +176,36 @@ def _describe_gap(at: float, first_at: float | None) -> str:
     )
 
 
-def shows_moment(view: View[P]) -> View[P]:
-    """Let a page show a past moment: `request.past_at` is the moment of `?at=`, for the frame of the page.
-
-    A page of the past is 400 with a sentence if the moment is invalid or was not recorded.
-    """
-
+def _respond_to_moment_errors(
+    view: View[P], respond: Callable[[HttpRequest, str], HttpResponseBase]
+) -> View[P]:
     @functools.wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         try:
             return view(request, *args, **kwargs)
         except MomentError as error:
-            return render(request, "400_moment.html", {"sentence": str(error)}, status=400)
+            return respond(request, str(error))
 
     return wrapper
+
+
+def shows_moment(view: View[P]) -> View[P]:
+    """Let a page show a past moment: 400 with a sentence if it is invalid or was not recorded."""
+    return _respond_to_moment_errors(
+        view, lambda request, sentence: render(request, "400_moment.html", {"sentence": sentence}, status=400)
+    )
 
 
 def answers_moment(view: View[P]) -> View[P]:
     """Let a view that sends data show a past moment: 400 with `detail` if it is invalid or was not recorded."""
-
-    @functools.wraps(view)
-    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        try:
-            return view(request, *args, **kwargs)
-        except MomentError as error:
-            return JsonResponse({"detail": str(error)}, status=400)
-
-    return wrapper
+    return _respond_to_moment_errors(view, lambda _, sentence: JsonResponse({"detail": sentence}, status=400))
 
 
 def moment_of(request: HttpRequest, cluster: str) -> Moment:
-    """Return the moment that a request of a page shows. Raises MomentError and StateUnavailableError."""
+    """Return the moment that a request of a page shows. Raises MomentError and StateUnavailableError.
+
+    `request.past_at` is the past moment, or None, for the frame of the page.
+    """
     moment = open_moment(request.GET.get(AT_PARAMETER, ""), cluster)
     request.past_at = moment.past_at  # type: ignore[attr-defined]  # for dashboards.context
     return moment

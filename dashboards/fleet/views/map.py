@@ -15,7 +15,6 @@ import numpy as np
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotModified, JsonResponse
 from django.shortcuts import render
 from django.utils.http import parse_etags
-from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet import agent_query, map_groups
@@ -63,7 +62,6 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
-@gzip_page
 @answers_moment
 @needs_record
 def instances(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
@@ -74,7 +72,6 @@ def instances(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
-@gzip_page
 @answers_moment
 @needs_record
 def groups(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
@@ -89,7 +86,6 @@ def groups(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
-@gzip_page
 @answers_moment
 @needs_record
 def names(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
@@ -114,7 +110,6 @@ def names(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
-@gzip_page
 @answers_moment
 @needs_record
 def matches(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
-from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet.map_instances import instances_as_json
@@ -31,7 +30,6 @@ _MAX_RANGE = 31 * 86400.0
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
-@gzip_page
 @answers_moment
 @needs_record
 def moment(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
@@ -57,7 +55,6 @@ def moment(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
-@gzip_page
 @answers_moment
 def markers(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Send `incidents` and `changes` between `?since=` and `?until=` as JSON: title, start, end, href, severity.

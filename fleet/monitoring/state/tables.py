@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -140,6 +140,13 @@ def _count_by_state(
     has_owner = owners < size
     cells = owners[has_owner].astype(np.int64) * len(State) + states[has_owner]
     return np.bincount(cells, minlength=size * len(State)).reshape(size, len(State))
+
+
+def sort_instances(views: Iterable[InstanceView]) -> tuple[InstanceView, ...]:
+    """Return instances as people list them: auths first, proxy-2 before proxy-10."""
+    return tuple(
+        sorted(views, key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index))
+    )
 
 
 def summary_of(table: FleetTable) -> Summary:

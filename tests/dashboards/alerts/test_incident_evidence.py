@@ -16,7 +16,7 @@ from dashboards.alerts.incident_evidence import (
     present_evidence,
     show_no_agents,
 )
-from dashboards.shared.map_links import format_map_moment
+from dashboards.shared.rewind import format_at
 from fleet.alerts.evidence.copies import save_evidence
 from fleet.alerts.evidence.evidence import CopyMark, copy_evidence
 from fleet.models.incidents import Incident as IncidentRow
@@ -116,7 +116,7 @@ def test_resolved_incident_shows_its_copy(
     assert f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC" in page
     assert "when most agents were affected" in page
     assert "Agent 0 lost its proxy." in page
-    assert f"/map/?at={format_map_moment(at)}" in page
+    assert f"/map/?at={format_at(at)}" in page
     second = client.get(f"{url}?page=2").context["affected"]
     assert (second.first_number, second.last_number) == (51, 70)
     csv = client.get(f"{url}agents.csv")

@@ -1,18 +1,9 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from dashboards.shared.map_links import cause_query_of, format_map_moment, map_url_of
+from dashboards.shared.map_links import cause_query_of, map_url_of
 from fleet.vocabulary.incidents import Cause, CauseKind
-
-
-def test_moment_is_rounded_up_to_the_millisecond() -> None:
-    """The state at that moment then includes the round of the moment itself."""
-    at = datetime(2026, 11, 23, 10, 14, 7, 123_400, UTC).timestamp()
-    assert format_map_moment(at) == "2026-11-23T10:14:07.124Z"
-    assert format_map_moment(1_800_000_000.0) == "2027-01-15T08:00:00.000Z"
 
 
 def test_url_has_the_moment_or_the_filter() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
@@ -49,6 +50,13 @@ def test_no_moments(text: str, sentence: str) -> None:
     """The error says what to write."""
     with pytest.raises(MomentError, match=sentence):
         parse_at(text, AT)
+
+
+def test_moment_is_rounded_up_to_the_millisecond() -> None:
+    """The state at that moment then includes the round of the moment itself."""
+    at = datetime(2026, 11, 23, 10, 14, 7, 123_400, UTC).timestamp()
+    assert format_at(at) == "2026-11-23T10:14:07.124Z"
+    assert format_at(1_800_000_000.0) == "2027-01-15T08:00:00.000Z"
 
 
 def test_links_stay_in_the_moment() -> None:
