@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
-
 from dashboards.fleet.fleet_chart import CHART_SECONDS, ChangeSpan, FleetChart, IncidentSpan, draw_chart
 from dashboards.shared.instance_trends import TREND_SECONDS, InstanceTrend, instance_trends_of
 from fleet.alerts.notifications import headline_of
-from fleet.alerts.store import incident_of
-from fleet.models.changes import Change
-from fleet.models.incidents import Incident
+from fleet.alerts.store import incident_of, select_open_between
+from fleet.changes.engine import select_carried_out_between
 from fleet.models.inventory import Instance
 from fleet.models.moments import to_moment, to_seconds
 from fleet.monitoring.history.minutes import minute_of, read_instance_groups, read_minutes
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.incidents import IncidentState
 
 #: Maximum number of incidents, and of changes: the newest ones.
 _ROW_LIMIT = 100
@@ -35,12 +31,7 @@ def read_chart(cluster: str, now: float, *, is_past: bool) -> FleetChart:
 
 def read_incidents(cluster: str, since: float, until: float) -> list[IncidentSpan]:
     """Return the incidents that were open between two times, the newest first; what happened later is left out."""
-    rows = (
-        Incident.objects.filter(cluster=cluster, opened_at__lte=until)
-        .filter(Q(resolved_at=None) | Q(resolved_at__gte=since))
-        .exclude(state=IncidentState.PENDING.value)
-        .order_by("-opened_at", "-pk")
-    )
+    rows = select_open_between(cluster, since, until).order_by("-opened_at", "-pk")
     spans = []
     for row in rows[:_ROW_LIMIT]:
         incident = incident_of(row)
@@ -54,13 +45,9 @@ def read_incidents(cluster: str, since: float, until: float) -> list[IncidentSpa
 
 
 def read_changes(cluster: str, since: float, until: float) -> list[ChangeSpan]:
-    """Return the changes that were carried out between two times, the newest first.
-
-    Refloat sets `started_at` when it begins to carry out a change; plans and cancelled plans have none.
-    """
+    """Return the changes that were carried out between two times, the newest first."""
     rows = (
-        Change.objects.filter(cluster=cluster, started_at__lte=to_moment(until))
-        .filter(Q(ended_at=None) | Q(ended_at__gte=to_moment(since)))
+        select_carried_out_between(cluster, to_moment(since), to_moment(until))
         .order_by("-started_at", "-pk")
         .values_list("pk", "title", "state", "started_at", "ended_at")
     )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
-
-from fleet.models.changes import Change
-from fleet.models.incidents import Incident, VersionChange
+from fleet.alerts.store import select_open_between
+from fleet.changes.engine import select_carried_out_between
+from fleet.models.incidents import VersionChange
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.networking import NetworkingRevision
-from fleet.vocabulary.changes import EXCLUSIVE_STATES
-from fleet.vocabulary.incidents import IncidentState, Severity
+from fleet.vocabulary.incidents import Severity
 
 #: Maximum number of markers of each kind: the newest ones.
 MAX_MARKERS = 200
@@ -35,12 +33,10 @@ class Marker:
 def find_incidents(cluster: str, since: float, until: float) -> list[Marker]:
     """Return the incidents that were open between two times in seconds since the epoch, oldest first."""
     rows = (
-        Incident.objects.filter(cluster=cluster, opened_at__lte=until)
-        .exclude(state=IncidentState.PENDING.value)
-        .filter(Q(resolved_at=None) | Q(resolved_at__gte=since))
+        select_open_between(cluster, since, until)
         .order_by("-opened_at", "-pk")
+        .values_list("pk", "cause_name", "severity", "opened_at", "resolved_at")
     )
-    columns = ("pk", "cause_name", "severity", "opened_at", "resolved_at")
     markers = [
         Marker(
             f"Incident {number}: {cause_name}",
@@ -49,7 +45,7 @@ def find_incidents(cluster: str, since: float, until: float) -> list[Marker]:
             f"/incidents/{number}/",
             Severity(severity).slug,
         )
-        for number, cause_name, severity, opened_at, resolved_at in rows.values_list(*columns)[:MAX_MARKERS]
+        for number, cause_name, severity, opened_at, resolved_at in rows[:MAX_MARKERS]
     ]
     return markers[::-1]
 
@@ -68,11 +64,9 @@ def find_changes(cluster: str, since: float, until: float) -> list[Marker]:
 def _find_started_changes(cluster: str, since: datetime, until: datetime) -> list[Marker]:
     """Return the changes that were in progress in a time range; one that never started is none."""
     rows = (
-        Change.objects.filter(cluster=cluster, started_at__lte=until)
-        .filter(
-            Q(ended_at=None, state__in=[state.value for state in EXCLUSIVE_STATES]) | Q(ended_at__gte=since)
-        )
+        select_carried_out_between(cluster, since, until)
         .order_by("-started_at", "-pk")
+        .values_list("pk", "title", "started_at", "ended_at")
     )
     return [
         Marker(
@@ -81,9 +75,7 @@ def _find_started_changes(cluster: str, since: datetime, until: datetime) -> lis
             None if ended_at is None else to_seconds(ended_at),
             f"/changes/{number}/",
         )
-        for number, title, started_at, ended_at in rows.values_list("pk", "title", "started_at", "ended_at")[
-            :MAX_MARKERS
-        ]
+        for number, title, started_at, ended_at in rows[:MAX_MARKERS]
     ]
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from fleet.alerts.evaluation import PreviousIncident
 from fleet.alerts.headlines.headline import OpenIncident
@@ -71,12 +71,17 @@ def read_open_incidents(cluster: str) -> tuple[OpenIncident, ...]:
     return tuple(OpenIncident(number, key) for number, key in rows.order_by("pk").values_list("pk", "key"))
 
 
+def select_open_between(cluster: str, since: float, until: float) -> QuerySet[Incident]:
+    """Return the incidents that were open at any time from `since` to `until`, in seconds since the epoch."""
+    rows = Incident.objects.filter(cluster=cluster, opened_at__lte=until)
+    return rows.exclude(state=IncidentState.PENDING.value).filter(
+        Q(resolved_at=None) | Q(resolved_at__gt=since)
+    )
+
+
 def read_incidents_open_at(cluster: str, at: float) -> tuple[OpenIncident, ...]:
     """Return the incidents that were open at a past moment, in seconds since the epoch."""
-    rows = Incident.objects.filter(cluster=cluster, opened_at__lte=at).exclude(
-        state=IncidentState.PENDING.value
-    )
-    rows = rows.filter(Q(resolved_at=None) | Q(resolved_at__gt=at))
+    rows = select_open_between(cluster, at, at)
     return tuple(OpenIncident(number, key) for number, key in rows.order_by("pk").values_list("pk", "key"))
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F
+from django.db.models import Exists, F, Q, QuerySet
 
 from fleet import lease
 from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, record_outcome, write_entry
@@ -222,6 +222,15 @@ def transition(
         fields.setdefault("ended_at", change.ended_at or now)
     with record_attempt_on(change, state, actor, now, **attempt_fields):
         return _compare_and_set_state(change, state, write_related_rows, detail=detail, **fields)
+
+
+def select_carried_out_between(cluster: str, since: datetime, until: datetime) -> QuerySet[Change]:
+    """Return the changes that were carried out at any time from `since` to `until`.
+
+    Their `started_at` is set when Refloat begins to carry them out: plans and cancelled plans have none.
+    """
+    rows = Change.objects.filter(cluster=cluster, started_at__lte=until)
+    return rows.filter(Q(ended_at=None) | Q(ended_at__gte=since))
 
 
 def mark_original_undone(change: Change, now: datetime) -> None:

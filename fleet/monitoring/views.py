@@ -74,21 +74,6 @@ class StreamHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Places of agents on the map. An agent never moves: its index is permanent, its block is its home proxy."""
-
-    cluster: str
-    version: str
-    #: Ids and names by agent index.
-    ids: tuple[str, ...]
-    names: tuple[str, ...]
-    #: Index in `blocks` by agent index; -1 for an agent that never had a tunnel.
-    homes: tuple[int, ...]
-    #: (instance id, name) of the home proxies, in the order in which they were first recorded.
-    blocks: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class InstanceView:
     """An auth or proxy with the conclusions from its facts."""
 

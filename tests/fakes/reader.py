@@ -19,7 +19,6 @@ from fleet.monitoring.views import (
     Explanation,
     FleetTable,
     InstanceView,
-    Layout,
     Snapshot,
     StreamHeader,
     Summary,
@@ -126,17 +125,6 @@ class FakeReader:
         """See Reader."""
         self._reach()
         return f"{self.epoch}-{len(self.states)}"
-
-    def layout(self, cluster: str) -> Layout:
-        """See Reader."""
-        return Layout(
-            cluster=cluster,
-            version=self.layout_version(cluster),
-            ids=self._ids(),
-            names=self._names(),
-            homes=tuple(index % 2 for index in range(len(self.states))),
-            blocks=(("proxy-id-1", "proxy-1"), ("proxy-id-2", "proxy-2")),
-        )
 
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
         """See Reader."""

@@ -63,16 +63,21 @@ def test_frozen_proxy_strands_its_agents_and_is_their_cause(console: Console) ->
 def test_redis_restarts_empty(console: Console) -> None:
     """Worker and beat survive; the record is rebuilt, with every agent at its previous position."""
     console.await_counts({"healthy": AGENTS})
-    before = console.reader.layout("default")
+    before = console.reader.table("default", time.time())
     console.redis.process.send_signal(signal.SIGKILL)
     console.redis.process.wait()
     eventually_sync(lambda: not console.counts())
     console.redis = console.start_redis()
     console.await_counts({"healthy": AGENTS})
-    after = console.reader.layout("default")
+    after = console.reader.table("default", time.time())
     assert all(process.poll() is None for process in console.processes.values())
-    assert after.version != before.version
-    assert (after.ids, after.homes, after.blocks) == (before.ids, before.homes, before.blocks)
+    assert after.epoch != before.epoch
+    assert after.ids == before.ids
+    agents = range(len(before.ids))
+    homes_before, homes_after = (
+        [console.reader.agent(table, index).home_proxy for index in agents] for table in (before, after)
+    )
+    assert homes_after == homes_before
 
 
 def test_pollers_killed(console: Console) -> None:

@@ -17,7 +17,7 @@ from redis import Redis
 
 from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.classify import FleetFrame, prepare_frame
-from fleet.monitoring.columns import MEMORY, NO_INSTANCE, PLACE, TUNNEL, VERDICT
+from fleet.monitoring.columns import PLACE, TUNNEL, VERDICT
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.agent_reports import unpack_agent_response
@@ -27,18 +27,16 @@ from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.record import empty_record, load_record
 from fleet.monitoring.state.roster import Rosters
-from fleet.monitoring.state.tables import agent_view_of, explanation_of, table_of
+from fleet.monitoring.state.tables import agent_view_of, explanation_of, sort_instances, table_of
 from fleet.monitoring.views import (
     AgentView,
     Explanation,
     FleetTable,
     InstanceView,
-    Layout,
     Snapshot,
     StreamHeader,
     Summary,
 )
-from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
 T = TypeVar("T")
@@ -124,10 +122,6 @@ class Reader:
             counts=counts_of(header, stale=stale),
         )
 
-    def layout(self, cluster: str) -> Layout:
-        """Return the places of agents on the map. Raises StateUnavailableError."""
-        return self._with_retries(lambda: self._read_layout(cluster))
-
     def table(self, cluster: str, now: float) -> FleetTable:
         """Return all columns at one time; one small read while no new round is concluded.
 
@@ -144,12 +138,7 @@ class Reader:
 
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
         """Return every instance that was ever seen, auths first, by name. Raises StateUnavailableError."""
-        views = self.table(cluster, now).instances.values()
-        return tuple(
-            sorted(
-                views, key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index)
-            )
-        )
+        return sort_instances(self.table(cluster, now).instances.values())
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
         """Return an agent of the table. Raises IndexError."""
@@ -227,32 +216,6 @@ class Reader:
         if cache_entry is not None and cache_entry[1] is table:
             return cache_entry[2]
         return prepare_frame(table.fleet, table.as_of or 0.0)
-
-    def _read_layout(self, cluster: str) -> Layout:
-        keys = self._keys(cluster)
-        with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.getrange(keys.verdicts, 0, HEADER_SIZE - 1)
-            pipe.get(keys.memory)
-            head, memory = cast("list[bytes | None]", pipe.execute())
-        header = unpack_header(head or b"") or _EMPTY_HEADER
-        agents = self._rosters.read(keys.epoch, keys.agents)
-        instances = self._rosters.read(keys.epoch, keys.instances)
-        if header.row_count and not agents.epoch == instances.epoch == header.epoch:
-            raise RecordLostError(f"cluster {cluster}: the record was rebuilt")
-        homes = rows_of(memory, MEMORY, header.row_count)["home_proxy"]
-        # By instance index: instances are numbered in the order in which they were first recorded.
-        blocks = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
-        block_indices = np.full(NO_INSTANCE + 1, -1, np.int32)
-        block_indices[blocks] = np.arange(len(blocks))
-        ids, names = instances.column(0), instances.column(2)
-        return Layout(
-            cluster=cluster,
-            version=header.layout_version,
-            ids=agents.column_head(0, header.row_count),
-            names=agents.column_head(1, header.row_count),
-            homes=tuple(block_indices[homes].tolist()),
-            blocks=tuple((ids[index], names[index]) for index in blocks),
-        )
 
     def _keys(self, cluster: str) -> Keys:
         return Keys(self._prefix, cluster)

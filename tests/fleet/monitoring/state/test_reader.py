@@ -62,40 +62,39 @@ def test_snapshot_has_the_sequence_number_of_its_state(writer: Writer, reader: R
     assert (last.seq, last.states, last.epoch) == (first.seq + 1, bytes(new_states), first.epoch)
 
 
-def test_layout_by_home_proxy(writer: Writer, reader: Reader) -> None:
-    """Blocks are home proxies in order of discovery."""
+def test_home_proxies_in_order_of_discovery(writer: Writer, reader: Reader) -> None:
+    """The agents keep their places; instances are numbered in the order in which they were first recorded."""
     fill(writer, STATES)
-    layout = reader.layout("default")
-    assert layout.version == reader.layout_version("default")
-    assert layout.ids == ("agent-1-id", "agent-2-id", "agent-3-id", "agent-4-id")
-    assert layout.names[0] == "agent-1"
-    assert layout.blocks == (("proxy-1-id", "proxy-1"), ("proxy-2-id", "proxy-2"))
-    assert layout.homes == (0, 1, 0, 1)
+    table = reader.table("default", AS_OF)
+    assert table.ids == ("agent-1-id", "agent-2-id", "agent-3-id", "agent-4-id")
+    assert table.names[0] == "agent-1"
+    homes = [reader.agent(table, index).home_proxy for index in range(4)]
+    assert homes == ["proxy-1-id", "proxy-2-id", "proxy-1-id", "proxy-2-id"]
 
 
-def test_layout_leaves_out_agents_without_a_verdict(writer: Writer, reader: Reader) -> None:
-    """Layout and snapshot have the same length."""
+def test_agents_without_a_verdict_are_left_out(writer: Writer, reader: Reader) -> None:
+    """Table and snapshot have the same length."""
     epoch = fill(writer, STATES)
     version = reader.layout_version("default")
     writer.intern_agents("default", epoch, [("new", "new")])
-    assert len(reader.layout("default").ids) == len(reader.snapshot("default", AS_OF).states) == 4
+    assert len(reader.table("default", AS_OF).ids) == len(reader.snapshot("default", AS_OF).states) == 4
     assert reader.layout_version("default") == version
     assert conclude(writer, [*STATES, State.HEALTHY], as_of=AS_OF + 1)
     assert reader.layout_version("default") != version
-    assert reader.layout("default").ids[-1] == "new"
+    assert reader.table("default", AS_OF + 1).ids[-1] == "new"
 
 
 def test_new_record_drops_the_cached_roster(writer: Writer, reader: Reader, redis: Redis) -> None:
     """Rosters of two epochs are not mixed."""
     fill(writer, STATES)
-    assert len(reader.layout("default").ids) == 4
+    assert len(reader.table("default", AS_OF).ids) == 4
     before = reader.stream_header("default", AS_OF)
     redis.flushdb()
     assert reader.stream_header("default", AS_OF).agent_count == 0
     fill(writer, STATES[:2])
     after = reader.stream_header("default", AS_OF)
     assert after.epoch != before.epoch
-    assert reader.layout("default").ids == ("agent-1-id", "agent-2-id")
+    assert reader.table("default", AS_OF).ids == ("agent-1-id", "agent-2-id")
 
 
 def test_cluster_without_a_record(reader: Reader) -> None:
@@ -103,7 +102,7 @@ def test_cluster_without_a_record(reader: Reader) -> None:
     summary = reader.summary("default", AS_OF)
     assert (summary.stale, summary.as_of, summary.agent_count) == (True, None, 0)
     assert reader.snapshot("default", AS_OF).states == b""
-    assert reader.layout("default").ids == ()
+    assert reader.table("default", AS_OF).ids == ()
 
 
 def test_clusters_are_separate(writer: Writer, reader: Reader) -> None:
