@@ -20,6 +20,7 @@ from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
 from dashboards.shared import headlines, record_reader
+from dashboards.shared.fleet_activity import read_activity
 from dashboards.shared.presenters import age_ms_of
 from dashboards.shared.snapshot_frames import pack_columns
 from fleet.alerts.headlines.headline import Headline, describe_stale_fleet
@@ -268,7 +269,8 @@ class Feed:
             try:
                 incidents = await database_sync_to_async(headlines.read_open_incidents)(self.cluster)
                 table = await asyncio.to_thread(record_reader.reader().table, self.cluster, now)
-                headline = await asyncio.to_thread(headlines.headline_of, table, incidents, now)
+                activity = await database_sync_to_async(read_activity)(self.cluster, now)
+                headline = await asyncio.to_thread(headlines.headline_of, table, incidents, now, activity)
             except Exception as error:
                 # The next tick tries again. Until then the age of the data shows what sockets know.
                 if not isinstance(error, StateUnavailableError):

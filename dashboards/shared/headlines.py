@@ -8,21 +8,24 @@ from typing import Any
 from django.db import Error
 
 from dashboards.shared import record_reader
+from dashboards.shared.fleet_activity import read_activity, read_activity_at
 from dashboards.shared.pages import url_prefix_of
 from dashboards.shared.rewind import Moment
 from fleet.alerts import store
 from fleet.alerts.headlines.actions import HeadlineAction
+from fleet.alerts.headlines.activity import NO_ACTIVITY, Activity, HeadlineChange
 from fleet.alerts.headlines.headline import Headline, HeadlineCause, OpenIncident, describe_fleet
 from fleet.alerts.notifications import format_iso
 from fleet.monitoring.views import FleetTable
 
 #: By cluster: what the newest headline was made from, and that headline. A table is one object per round.
-_cache: dict[str, tuple[FleetTable, tuple[OpenIncident, ...], object, Headline]] = {}
+_cache: dict[str, tuple[FleetTable, tuple[OpenIncident, ...], Activity, object, Headline]] = {}
 
 
 def read_headline(cluster: str, now: float) -> Headline:
     """Return the headline of the newest round. Raises StateUnavailableError."""
-    return headline_of(record_reader.reader().table(cluster, now), read_open_incidents(cluster), now)
+    table = record_reader.reader().table(cluster, now)
+    return headline_of(table, read_open_incidents(cluster), now, read_activity(cluster, now))
 
 
 def read_open_incidents(cluster: str) -> tuple[OpenIncident, ...]:
@@ -33,23 +36,26 @@ def read_open_incidents(cluster: str) -> tuple[OpenIncident, ...]:
         return ()
 
 
-def headline_of(table: FleetTable, incidents: tuple[OpenIncident, ...], now: float) -> Headline:
-    """Return the headline of a table, at most once per round, set of incidents, and day."""
+def headline_of(
+    table: FleetTable, incidents: tuple[OpenIncident, ...], now: float, activity: Activity = NO_ACTIVITY
+) -> Headline:
+    """Return the headline of a table, at most once per round, set of incidents, activity, and day."""
     today = datetime.fromtimestamp(now, UTC).date()
     entry = _cache.get(table.cluster)
-    if entry is not None and entry[0] is table and entry[1:3] == (incidents, today):
-        return entry[3]
-    headline = describe_fleet(table, incidents, now)
-    _cache[table.cluster] = (table, incidents, today, headline)
+    if entry is not None and entry[0] is table and entry[1:4] == (incidents, activity, today):
+        return entry[4]
+    headline = describe_fleet(table, incidents, now, activity)
+    _cache[table.cluster] = (table, incidents, activity, today, headline)
     return headline
 
 
 def headline_at(moment: Moment, cluster: str) -> Headline:
-    """Return the headline of the round that a request shows, with the incidents of its time."""
-    table = moment.reader.table(cluster, moment.now)
+    """Return the headline of the round that a request shows, with the incidents and changes of its time."""
     if moment.past_at is None:
-        return headline_of(table, read_open_incidents(cluster), moment.now)
-    return describe_fleet(table, store.read_incidents_open_at(cluster, moment.past_at), moment.now)
+        return read_headline(cluster, moment.now)
+    table = moment.reader.table(cluster, moment.now)
+    incidents = store.read_incidents_open_at(cluster, moment.past_at)
+    return describe_fleet(table, incidents, moment.now, read_activity_at(cluster, moment.past_at))
 
 
 def present_headline(headline: Headline, cluster: str) -> dict[str, Any]:
@@ -62,12 +68,15 @@ def present_headline(headline: Headline, cluster: str) -> dict[str, Any]:
         "tab_title": headline.tab_title,
         "summary": headline.summary,
         "recovery": headline.recovery,
+        "activity": headline.activity,
         "since": format_iso(headline.since),
         "recovers_at": format_iso(headline.recovers_at),
         "causes": [_present_cause(cause) for cause in headline.causes],
         "actions": [_present_action(action, prefix) for action in headline.actions],
         "preventions": [_present_action(action, prefix) for action in headline.preventions],
         "incidents": list(headline.incidents),
+        "changes": [_present_change(change, prefix) for change in headline.changes],
+        "links": [_present_action(link, prefix) for link in headline.links],
     }
 
 
@@ -84,3 +93,16 @@ def _present_cause(cause: HeadlineCause) -> dict[str, Any]:
 
 def _present_action(action: HeadlineAction, prefix: str) -> dict[str, str]:
     return {"label": action.label, "path": f"{prefix}{action.path}", "permission": action.permission}
+
+
+def _present_change(change: HeadlineChange, prefix: str) -> dict[str, Any]:
+    return {
+        "number": change.number,
+        "kind": change.kind,
+        "text": change.sentence,
+        "is_running": change.is_running,
+        "total_count": change.total_count,
+        "finished_count": change.finished_count,
+        "path": f"{prefix}{change.path}",
+        "instances": dict(change.instances),
+    }

@@ -58,6 +58,27 @@ class HeadlineActionItem(Schema):
     """Permission that the page needs: `view_fleet`, `act_on_fleet` or `change_config`."""
 
 
+class HeadlineChangeItem(Schema):
+    """A change that Refloat carries out, or that ended in the last 10 min."""
+
+    number: int
+    """Number of the change."""
+    kind: str
+    """What it is: `campaign`, `rollout` or `config change`."""
+    text: str
+    """Who started it and when, what it does, and how far it is, as a sentence."""
+    is_running: bool
+    """Whether it is in progress, or paused."""
+    total_count: int
+    """Agents of a campaign or instances of a rollout; 0 if not known."""
+    finished_count: int
+    """Number of those that have succeeded or failed."""
+    path: str
+    """Path of its page in the console."""
+    instances: dict[str, str]
+    """What happens with each instance on which it acts now, by name: `restarting`."""
+
+
 class HeadlineItem(Schema):
     """What is wrong, whom it affects, since when, whether it recovers automatically, and what helps."""
 
@@ -73,6 +94,8 @@ class HeadlineItem(Schema):
     """First part of the text: how many agents, since when and why."""
     recovery: str
     """Part of the text about the recovery; empty without affected agents."""
+    activity: str
+    """Part of the text about changes in progress, and about what ended in the last 10 min; empty without any."""
     since: datetime | None
     """When the first of the agents entered the state; without agents, when the first cause began to fail."""
     recovers_at: datetime | None
@@ -85,6 +108,10 @@ class HeadlineItem(Schema):
     """Actions that only prevent the next failure: agents notice them when they connect."""
     incidents: list[int]
     """Numbers of the open incidents of the causes."""
+    changes: list[HeadlineChangeItem]
+    """Changes in progress, and those that ended in the last 10 min."""
+    links: list[HeadlineActionItem]
+    """Pages of these changes, and of incidents that ended in the last 10 min."""
 
 
 class SummaryResponse(DatedResponse):

@@ -11,6 +11,14 @@ from dataclasses import dataclass
 from fleet.alerts.facts import facts_of_table
 from fleet.alerts.findings import summarize_cause
 from fleet.alerts.headlines.actions import BLIND_ACTIONS, HeadlineAction, select_actions, select_preventions
+from fleet.alerts.headlines.activity import (
+    NO_ACTIVITY,
+    Activity,
+    HeadlineChange,
+    describe_changes,
+    describe_recoveries,
+    link_activity,
+)
 from fleet.alerts.headlines.causes import HEADLINE_STATES, ActiveCause, CauseAgents, find_causes, merge_groups
 from fleet.alerts.wording.words import (
     AffectedCounts,
@@ -61,7 +69,7 @@ class HeadlineCause:
 class Headline:
     """The state of a fleet in one round. Times are seconds since the epoch."""
 
-    #: The most urgent state of agents: symbol and colours.
+    #: The most urgent state of agents: symbol and colours. Without harmed agents, WORKING while a change runs.
     state: State
     #: Number of agents in this state; 0 if no agent is harmed.
     count: int
@@ -69,6 +77,8 @@ class Headline:
     summary: str
     recovery: str
     also: str
+    #: Changes in progress, and what ended recently; sentences, or empty.
+    activity: str
     #: Since when agents are in this state; without such agents, start of the first cause; None if not known.
     since: float | None
     #: When the agents of the first cause have recovered automatically; None if they do not, or it is not known.
@@ -79,6 +89,10 @@ class Headline:
     actions: tuple[HeadlineAction, ...]
     #: What only prevents the next failure, because agents notice it when they connect.
     preventions: tuple[HeadlineAction, ...]
+    #: Changes in progress, and those that ended recently.
+    changes: tuple[HeadlineChange, ...]
+    #: Pages of these changes, and of incidents that ended recently.
+    links: tuple[HeadlineAction, ...]
     #: Round: epoch and place in the event stream, end of the round, and number of agents by state; every state.
     epoch: str
     seq: int
@@ -89,7 +103,9 @@ class Headline:
     @property
     def text(self) -> str:
         """Return the whole text."""
-        return " ".join(sentence for sentence in (self.summary, self.recovery, self.also) if sentence)
+        return " ".join(
+            sentence for sentence in (self.summary, self.recovery, self.also, self.activity) if sentence
+        )
 
     @property
     def tab_title(self) -> str:
@@ -118,10 +134,12 @@ class _HeadlineParts:
     preventions: tuple[HeadlineAction, ...] = ()
 
 
-def describe_fleet(table: FleetTable, incidents: Iterable[OpenIncident], now: float) -> Headline:
+def describe_fleet(
+    table: FleetTable, incidents: Iterable[OpenIncident], now: float, activity: Activity = NO_ACTIVITY
+) -> Headline:
     """Return the headline of a fleet. `now` only decides which times have a date."""
     counts = count_states(table.verdicts["state"])
-    return _headline_of(_compose(table, counts, now), table, counts, incidents)
+    return _headline_of(_compose(table, counts, now), table, counts, incidents, activity, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +187,9 @@ class IncidentDescriber:
 
 def describe_stale_fleet(header: StreamHeader, now: float) -> Headline:
     """Return the headline of a fleet whose data is too old, without its table."""
-    return _headline_of(_compose_without_polls(header.as_of, now), header, header.counts, ())
+    return _headline_of(
+        _compose_without_polls(header.as_of, now), header, header.counts, (), NO_ACTIVITY, now
+    )
 
 
 def _headline_of(
@@ -177,14 +197,24 @@ def _headline_of(
     position: FleetTable | StreamHeader,
     counts: Mapping[State, int],
     incidents: Iterable[OpenIncident],
+    activity: Activity,
+    now: float,
 ) -> Headline:
     number_by_key = {incident.key: incident.number for incident in incidents}
+    changes = describe_changes(activity, now)
+    is_well = parts.state is State.HEALTHY
+    # While something is wrong, that alone matters; an ended change may be the cause.
+    recoveries = activity.recoveries if is_well else ()
+    sentences = [change.sentence for change in changes]
+    if recoveries:
+        sentences.append(describe_recoveries(activity, now))
     return Headline(
-        state=parts.state,
+        state=State.WORKING if is_well and any(change.is_running for change in changes) else parts.state,
         count=counts[parts.state] if parts.state in HEADLINE_STATES else 0,
         summary=parts.summary,
         recovery=parts.recovery,
         also=parts.also,
+        activity=" ".join(sentences),
         since=parts.since,
         recovers_at=parts.recovers_at,
         causes=tuple(
@@ -200,6 +230,8 @@ def _headline_of(
         ),
         actions=parts.actions,
         preventions=parts.preventions,
+        changes=changes,
+        links=link_activity(changes, recoveries),
         epoch=position.epoch,
         seq=position.seq,
         as_of=position.as_of,
@@ -232,7 +264,7 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
     causes = find_causes(table)
     worst = next((state for state in HEADLINE_STATES if counts[state]), None)
     if worst is None:
-        return _compose_without_agents(causes, now)
+        return _compose_without_agents(table, causes, now)
     causes = tuple(sorted(causes, key=lambda cause: [-cause.count(state) for state in HEADLINE_STATES]))
     first = causes[0] if causes and causes[0].count(worst) else None
     since = _find_since(table, worst)
@@ -251,13 +283,18 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
     )
 
 
-def _compose_without_agents(causes: tuple[ActiveCause, ...], now: float) -> _HeadlineParts:
+def _compose_without_agents(table: FleetTable, causes: tuple[ActiveCause, ...], now: float) -> _HeadlineParts:
     if not causes:
         return _HeadlineParts(State.HEALTHY, _NONE_STRANDED)
     first, *other_causes = causes
     summary = f"No stranded agents, but {first.clause.describe(first.since, now)}."
     return _HeadlineParts(
-        State.AT_RISK, summary, also=_describe_others(other_causes, now), since=first.since, causes=causes
+        State.AT_RISK,
+        summary,
+        also=_describe_others(other_causes, now),
+        since=first.since,
+        causes=causes,
+        actions=select_actions(table, first, None),
     )
 
 

@@ -23,6 +23,7 @@ from dashboards.live.hub import (
 )
 from dashboards.shared import headlines, record_reader
 from dashboards.shared.presenters import age_ms_of
+from fleet.alerts.headlines.activity import NO_ACTIVITY
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
@@ -37,6 +38,7 @@ NOW = 1_700_000_000.0
 def no_incidents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Headlines link no incidents, so that they need no database."""
     monkeypatch.setattr(headlines, "read_open_incidents", lambda _cluster: ())
+    monkeypatch.setattr(hub, "read_activity", lambda _cluster, _now: NO_ACTIVITY)
 
 
 async def _next(subscription: SocketQueue, kind: type[FeedEvent]) -> FeedEvent:

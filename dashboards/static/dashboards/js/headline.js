@@ -24,11 +24,12 @@ function link(href, text) {
 }
 
 /** Paint the actions that the user may take, and the incidents. */
-function paintActions(place, { actions, preventions, incidents }, permissions) {
+function paintActions(place, { actions, preventions, incidents, links }, permissions) {
   const prefix = document.body.dataset.prefix;
   const isAllowed = ({ permission }) => permissions.includes(permission);
   const parts = actions.filter(isAllowed).map(({ path, label }) => link(path, label));
   parts.push(...incidents.slice(0, MAX_INCIDENTS).map((number) => link(`${prefix}/incidents/${number}/`, `Open incident ${number}`)));
+  parts.push(...links.map(({ path, label }) => link(path, label)));
   for (const { path, label } of preventions.filter(isAllowed)) {
     const prevention = document.createElement("span");
     prevention.className = "headline-prevention";
@@ -41,17 +42,22 @@ function paintActions(place, { actions, preventions, incidents }, permissions) {
   if (fresh.innerHTML !== place.innerHTML) place.replaceChildren(...fresh.childNodes);
 }
 
+/** Return the text to announce: the start and the end of a change are news, its progress is not. */
+function spokenText({ text, changes }) {
+  return changes.filter(({ is_running }) => is_running).reduce((spoken, { kind, number, text: sentence }) => spoken.replace(sentence, `${kind[0].toUpperCase()}${kind.slice(1)} ${number} is in progress.`), text);
+}
+
 /** Announce the headline to screen readers; a new stranding interrupts them. */
 function tell(live, strandings) {
   const { headline, distrust } = live;
   if (headline === null || distrust !== null || document.hidden) return;
   if (live.isSuspended) {
-    announce(headline.text);
+    announce(spokenText(headline));
     return;
   }
   const strandingKeys = headline.causes.filter((cause) => cause.counts.stranded > 0).map(({ key }) => key);
   if (strandings.isNews(headline.counts.stranded ?? 0, strandingKeys, performance.now())) interrupt(headline.text);
-  else announce(headline.text);
+  else announce(spokenText(headline));
 }
 
 /**

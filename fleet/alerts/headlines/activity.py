@@ -1,0 +1,234 @@
+"""What happens on purpose in a fleet, and what ended recently, in the words of the headline. Pure.
+
+Agents that a campaign moves, and instances that a rollout restarts, look like a failure to whoever does not know of
+the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fleet.alerts.headlines.actions import HeadlineAction
+from fleet.alerts.wording.words import format_agents, format_since
+from fleet.vocabulary.campaigns import ConnectionKind
+from fleet.vocabulary.changes import ChangeKind, ChangeState
+from fleet.vocabulary.rollouts import RolloutStepState
+
+#: Seconds for which the headline names what has ended: a change, or an incident if nothing is wrong.
+RECENT_SECONDS = 600.0
+#: Number of recent incidents, and of instances in one sentence, that the headline names.
+_MAX_RECOVERIES = 2
+_MAX_NAMES = 3
+_KIND_WORDS = {
+    ChangeKind.RECONNECT: "campaign",
+    ChangeKind.POLICY: "rollout",
+    ChangeKind.NETWORKING_CONFIG: "config change",
+}
+_STEP_PREDICATES = {
+    RolloutStepState.DRAINING: "is draining",
+    RolloutStepState.RESTARTING: "is restarting",
+    RolloutStepState.VERIFYING: "has restarted and must stay healthy",
+}
+#: The same as a label of the instance.
+_STEP_WORDS = {
+    RolloutStepState.DRAINING: "draining",
+    RolloutStepState.RESTARTING: "restarting",
+    RolloutStepState.VERIFYING: "restarted",
+}
+#: What a campaign does with the instances that its agents leave.
+_LEAVING_WORDS = "agents moving away"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeProgress:
+    """A change that Refloat carries out, or that ended recently. Times are seconds since the epoch."""
+
+    number: int
+    kind: ChangeKind
+    state: ChangeState
+    #: What it changes, in one line: `agent_connection_count 1 → 2`.
+    title: str
+    #: The user who started it; of a program without a user, its own name.
+    actor_name: str
+    started_at: float
+    #: None while Refloat carries it out, and while it verifies the result.
+    ended_at: float | None = None
+    #: Agents of a campaign or instances of a rollout, and those with a result; 0: not known.
+    total_count: int = 0
+    finished_count: int = 0
+    failed_count: int = 0
+    #: Of a campaign: the connection that moves, and the names of the instances that the agents leave.
+    connection: ConnectionKind = ConnectionKind.TUNNEL
+    instances_to_leave: tuple[str, ...] = ()
+    #: Of a rollout: name and state of each instance in progress, and what its instances are: `proxies`.
+    steps: tuple[tuple[str, RolloutStepState], ...] = ()
+    instances_noun: str = "instances"
+    #: Why it waits, or why it is in its state: an error, or why it is paused.
+    detail: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether Refloat carries the change out now."""
+        return self.state in (ChangeState.RUNNING, ChangeState.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRecovery:
+    """An incident that ended recently."""
+
+    number: int
+    #: What it was about, in the past tense, without a full stop.
+    summary: str
+    #: Seconds since the epoch.
+    resolved_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What happens on purpose in a fleet, and what ended recently; the newest first."""
+
+    changes: tuple[ChangeProgress, ...] = ()
+    recoveries: tuple[RecentRecovery, ...] = ()
+
+
+NO_ACTIVITY = Activity()
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlineChange:
+    """A change as the headline tells of it."""
+
+    number: int
+    #: `campaign`, `rollout` or `config change`.
+    kind: str
+    #: What it does, and how far it is.
+    sentence: str
+    is_running: bool
+    total_count: int
+    finished_count: int
+    #: Page of the change, below the prefix of the cluster.
+    path: str
+    #: By name of each instance that it acts on now: what happens with the instance, `restarting`.
+    instances: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return how pages name it: `Campaign 3`."""
+        return f"{self.kind.capitalize()} {self.number}"
+
+
+def describe_changes(activity: Activity, now: float) -> tuple[HeadlineChange, ...]:
+    """Return the changes as the headline tells of them, running ones first."""
+    changes = sorted(activity.changes, key=lambda change: not change.is_running)
+    return tuple(
+        HeadlineChange(
+            number=change.number,
+            kind=_KIND_WORDS[change.kind],
+            sentence=_describe_change(change, now),
+            is_running=change.is_running,
+            total_count=change.total_count,
+            finished_count=change.finished_count,
+            path=f"/changes/{change.number}/",
+            instances=_instances_of(change),
+        )
+        for change in changes
+    )
+
+
+def describe_recoveries(activity: Activity, now: float) -> str:
+    """Return the incidents that ended recently as sentences; empty without any."""
+    return " ".join(
+        f"Recovered at {format_since(recovery.resolved_at, now)}: {recovery.summary}."
+        for recovery in activity.recoveries[:_MAX_RECOVERIES]
+    )
+
+
+def link_activity(
+    changes: Iterable[HeadlineChange], recoveries: Iterable[RecentRecovery]
+) -> tuple[HeadlineAction, ...]:
+    """Return links to the pages of changes and of incidents that ended recently."""
+    links = [HeadlineAction(f"Open {change.kind} {change.number}", change.path) for change in changes]
+    links += [
+        HeadlineAction(f"Open incident {recovery.number}", f"/incidents/{recovery.number}/")
+        for recovery in list(recoveries)[:_MAX_RECOVERIES]
+    ]
+    return tuple(links)
+
+
+def _describe_change(change: ChangeProgress, now: float) -> str:
+    subject = f"{_KIND_WORDS[change.kind].capitalize()} {change.number}"
+    if change.is_running:
+        authorship = f", started by {change.actor_name} at {format_since(change.started_at, now)},"
+        return f"{subject}{authorship} {_describe_running(change)}."
+    at = "" if change.ended_at is None else f" at {format_since(change.ended_at, now)}"
+    if change.state is ChangeState.FAILED:
+        return f"{subject} failed{at}: {change.detail.rstrip('.') or change.title}."
+    verb = "was cancelled" if change.state is ChangeState.CANCELLED else "ended"
+    return f"{subject} {verb}{at}: {_describe_result(change)}."
+
+
+def _describe_running(change: ChangeProgress) -> str:
+    progress = _join_progress(_describe_progress(change), change.detail)
+    if change.state is ChangeState.PAUSED:
+        return f"is paused: {progress}" if progress else "is paused"
+    match change.kind:
+        case ChangeKind.RECONNECT:
+            text = f"is moving {_agents_of(change)} {_destination_of(change)}"
+        case ChangeKind.POLICY:
+            count_text = f"{change.total_count:,} " if change.total_count else ""
+            text = f"is restarting {count_text}{change.instances_noun}"
+        case _:
+            text = f"is in progress: {change.title}"
+    return f"{text}: {progress}" if progress else text
+
+
+def _join_progress(progress: str, wait_reason: str) -> str:
+    if not wait_reason:
+        return progress
+    return f"{progress} ({wait_reason})" if progress else wait_reason
+
+
+def _describe_progress(change: ChangeProgress) -> str:
+    """Return how far a change is: `proxy-2 is restarting, 1 of 4 finished`."""
+    if not change.total_count:
+        return ""
+    verb = "moved" if change.kind is ChangeKind.RECONNECT else "finished"
+    succeeded_count = change.finished_count - change.failed_count
+    parts = [f"{name} {_STEP_PREDICATES[state]}" for name, state in change.steps[:_MAX_NAMES]]
+    parts.append(f"{succeeded_count:,} of {change.total_count:,} {verb}")
+    if change.failed_count:
+        parts.append(f"{change.failed_count:,} failed")
+    return ", ".join(parts)
+
+
+def _describe_result(change: ChangeProgress) -> str:
+    if not change.total_count:
+        return change.title
+    succeeded = f"{change.finished_count - change.failed_count:,} of {change.total_count:,}"
+    match change.kind:
+        case ChangeKind.RECONNECT:
+            return f"{succeeded} agents moved {_destination_of(change)}"
+        case ChangeKind.POLICY:
+            return f"{succeeded} {change.instances_noun} restarted"
+        case _:
+            return change.title
+
+
+def _agents_of(change: ChangeProgress) -> str:
+    return format_agents(change.total_count) if change.total_count else "agents"
+
+
+def _destination_of(change: ChangeProgress) -> str:
+    names = change.instances_to_leave
+    if names and len(names) <= _MAX_NAMES:
+        return f"off {' and '.join(names) if len(names) < 3 else ', '.join(names)}"
+    return "to other auths" if change.connection is ConnectionKind.AUTH else "to other proxies"
+
+
+def _instances_of(change: ChangeProgress) -> dict[str, str]:
+    if not change.is_running:
+        return {}
+    if change.kind is ChangeKind.RECONNECT:
+        return dict.fromkeys(change.instances_to_leave, _LEAVING_WORDS)
+    return {name: _STEP_WORDS[state] for name, state in change.steps}
