@@ -14,6 +14,9 @@ from fleet.vocabulary.verdicts import Reason
 #: Status codes of `/readyz`: heartbeats fail; they succeed again, but not for long enough.
 _READYZ_DEGRADED, _READYZ_RECOVERING = 503, 400
 
+#: Parts of the error texts of connections that are refused, or closed at once (fleet.vocabulary.error_texts).
+_REFUSALS = ("refused", "connection closed")
+
 
 @dataclass(frozen=True, slots=True)
 class FailureClause:
@@ -169,7 +172,10 @@ def clause_of_members(name: str, sick_count: int, member_count: int) -> FailureC
 
 
 def _refuses_connections(facts: InstanceFacts) -> bool:
-    """Return whether the host responds, but nothing listens there: the process has most likely ended."""
+    """Return whether the host responds, but nothing listens there: the process has most likely ended.
+
+    A load balancer or forwarder in front of the process accepts connections, and closes them at once.
+    """
     return len(facts.attempts) > 1 and all(
-        "refused" in attempt.error.lower() for attempt in facts.attempts[:2]
+        any(refusal in attempt.error.lower() for refusal in _REFUSALS) for attempt in facts.attempts[:2]
     )

@@ -17,6 +17,10 @@ REFUSING = {
     ),
     "sick_since": NOW - 2,
 }
+CLOSING = {
+    "attempts": tuple(PollAttempt(at, False, "connection closed") for at in (NOW - 0.2, NOW - 1.2)),
+    "sick_since": NOW - 2,
+}
 NOT_SERVING = {**UNHEALTHY, "readyz": 200}
 RECOVERING = {**UNHEALTHY, "readyz": 400}
 
@@ -25,6 +29,7 @@ RECOVERING = {**UNHEALTHY, "readyz": 400}
     ("changes", "auth_clause", "proxy_clause"),
     [
         (SILENT, "auth-1 is not responding", "proxy-1 is not responding"),
+        (CLOSING, "auth-1 refuses connections", "proxy-1 refuses connections"),
         (REFUSING, "auth-1 refuses connections", "proxy-1 refuses connections"),
         (UNHEALTHY, "auth-1 lost its backend", "proxy-1 cannot send heartbeats"),
         (NOT_SERVING, "auth-1 is unhealthy", "proxy-1 is unhealthy"),
