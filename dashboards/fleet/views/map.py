@@ -21,6 +21,7 @@ from dashboards.fleet import agent_query, map_groups
 from dashboards.fleet.agent_query import QueryError
 from dashboards.fleet.map_instances import instances_as_json
 from dashboards.fleet.map_looks import looks_as_json
+from dashboards.fleet.topology_room import topology_height_of
 from dashboards.shared import headlines, presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
@@ -45,7 +46,8 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
     Template `dashboards/map.html`: presenters.live_page_context_of, `looks` (map_looks.looks_as_json),
     `groupings` (map_groups.list_groupings), `modules` (static paths of the modules of its script), `headline`
-    (fleet.alerts.headlines.headline.Headline), `current_ms` (time of the server, milliseconds since the epoch).
+    (fleet.alerts.headlines.headline.Headline), `topology_height` (topology_room.topology_height_of), `current_ms`
+    (time of the server, milliseconds since the epoch).
     """
     moment = moment_of(request, cluster)
     table = moment.reader.table(cluster, moment.now)
@@ -55,6 +57,7 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "groupings": map_groups.list_groupings(table),
         "modules": find_imported_modules(_SCRIPT),
         "headline": headlines.headline_at(moment, cluster),
+        "topology_height": topology_height_of(table),
         "current_ms": round(record_reader.current_time() * 1000),
     }
     return render(request, "dashboards/map.html", context)
