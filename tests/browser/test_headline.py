@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from django.utils import timezone
 from playwright.async_api import Page, expect
 from websockets.asyncio.client import ClientConnection, connect
 
 from fleet.cli.main import main
+from fleet.models.changes import Change
 from fleet.vocabulary.verdicts import State
 from tests.browser.conftest import Visiting
 from tests.browser.visits import DEADLINE_MS, Visit
@@ -104,3 +106,43 @@ async def test_all_say_the_same_while_agents_recover(visiting: Visiting) -> None
         for page in (now_page, map_page):
             await expect(page.locator('[data-count="stranded"]')).to_have_text("0")
             assert await page.evaluate("window.disagreements") == []
+
+
+async def test_campaign_in_progress_explains_the_moves(visiting: Visiting) -> None:
+    """Headline, card and block say what moves the agents; screen readers are not told each step of it."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await _open(visit, "/map/")
+    change = await visit.rows(_start_campaign, visit.cluster)
+    await visit.fleet.change({0: State.HEALTHY})
+    sentence = f"Campaign {change.pk}, started by ana at "
+    await expect(page.locator("#headline-text")).to_contain_text(f"No stranded agents. {sentence}")
+    await expect(page.locator("#headline")).to_have_class("headline state-working")
+    link = page.locator("#headline-actions a", has_text=f"Open campaign {change.pk}")
+    await expect(link).to_have_attribute("href", f"{visit.prefix}/changes/{change.pk}/")
+    await expect(page.locator(".card-change")).to_contain_text("is moving agents off proxy-1.")
+    await expect(page.locator(".block-title", has_text="proxy-1").first).to_contain_text("agents moving away")
+    await expect(page.locator("#live-region")).to_have_text(
+        f"No stranded agents. Campaign {change.pk} is in progress."
+    )
+    await visit.rows(_end_campaign, change.pk)
+    await visit.fleet.change({1: State.HEALTHY})
+    await expect(page.locator("#headline-text")).to_contain_text(f"Campaign {change.pk} ended at ")
+    await expect(page.locator(".card-change")).to_have_count(0)
+
+
+def _start_campaign(cluster: str) -> Change:
+    plan = {"connection": "tunnel", "agents_by_instance": {"proxy-1": 50}}
+    return Change.objects.create(
+        cluster_id=cluster,
+        kind="reconnect",
+        state="running",
+        title="Reconnect 50 agents of proxy-1",
+        actor_name="ana",
+        plan=plan,
+        started_at=timezone.now(),
+    )
+
+
+def _end_campaign(number: int) -> None:
+    Change.objects.filter(pk=number).update(state="verified", ended_at=timezone.now())

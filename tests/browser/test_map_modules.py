@@ -220,7 +220,8 @@ async def test_groups_by_column(page: Page) -> None:
 
 
 async def test_problems_name_the_cause_first(page: Page) -> None:
-    """By stranded agents; instances that fail because of another one, or of the backend, are counted with it."""
+    """By stranded agents; what fails because of another instance, or of the backend, is counted with it; in the words
+    of the headline if it has the cause."""
     instances = [
         _instance(0, "auth", "auth-1", state="unhealthy", label="unhealthy"),
         _instance(1, "proxy", "proxy-1", state="silent", label="not responding"),
@@ -229,22 +230,43 @@ async def test_problems_name_the_cause_first(page: Page) -> None:
     ]
     script = """
         const instances = new Map(a.instances.map((instance) => [instance.index, instance]));
-        return m.findProblems(a, instances).map((problem) => `${problem.name}: ${m.describeProblem(problem)}`);
+        const problems = m.findProblems(a, instances, a.clauses);
+        return problems.map((problem) => `${problem.name}: ${m.describeProblem(problem)}`);
         """
     states = [State.AT_RISK, State.STRANDED, State.STRANDED, State.HEALTHY, State.STRANDED]
     columns = {"states": states, "causes": [0, 1, 1, NO_INSTANCE, NO_INSTANCE], "instances": instances}
+    columns["clauses"] = [{"key": "auth/a", "name": "auth-1", "description": "auth-1 lost its backend"}]
     assert await call(page, "map-problems", script, columns) == [
         "proxy-1: not responding, 2 stranded",
         "Unknown cause: 1 stranded",
-        "auth-1: unhealthy, 1 at risk, 1 proxy fails with it",
+        "auth-1: lost its backend, 1 at risk, 1 proxy fails with it",
         "proxy-3: draining",
     ]
     columns |= {"causes": [BACKEND_CAUSE, 1, 1, NO_INSTANCE, NO_INSTANCE]}
+    columns["clauses"] = [
+        {"key": "backend/default", "name": "backend", "description": "all 3 auths lost their backend"}
+    ]
     assert await call(page, "map-problems", script, columns) == [
-        "Auth backend: not responding, 1 at risk, 1 auth and 1 proxy fail with it",
+        "Auth backend: all 3 auths lost their backend, 1 at risk, 1 auth and 1 proxy fail with it",
         "proxy-1: not responding, 2 stranded",
         "Unknown cause: 1 stranded",
         "proxy-3: draining",
+    ]
+
+
+async def test_state_of_an_instance_has_what_a_change_does_with_it(page: Page) -> None:
+    """An instance that restarts on purpose does not respond either."""
+    instances = [
+        {"label": "OK", "work": ""},
+        {"label": "OK", "work": "agents moving away"},
+        {"label": "not responding", "work": "restarting"},
+        {"label": "unhealthy"},
+    ]
+    assert await call(page, "map-words", "return a.map(m.describeState);", instances) == [
+        "OK",
+        "agents moving away",
+        "restarting, not responding",
+        "unhealthy",
     ]
 
 

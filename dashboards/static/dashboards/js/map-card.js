@@ -32,6 +32,23 @@ function stateLine(className, symbolName, text) {
   return line;
 }
 
+/** Return a change in progress: a link to its page, and how far it is. */
+function changeItem({ kind, number, path, text, total_count: total, finished_count: finished }) {
+  const item = element("div", "card-change");
+  const link = element("a", "", `${kind[0].toUpperCase()}${kind.slice(1)} ${number}`);
+  link.href = path;
+  // The name of the change is the link already.
+  const rest = text.replace(`${link.textContent}, `, "");
+  item.append(link, element("p", "", `${rest[0].toUpperCase()}${rest.slice(1)}`));
+  if (total > 0) {
+    const bar = element("progress", "");
+    [bar.max, bar.value] = [total, finished];
+    bar.setAttribute("aria-label", `${link.textContent}: ${finished} of ${total}`);
+    item.append(bar);
+  }
+  return item;
+}
+
 export class Card {
   /** body: the element to fill; names: Names; ranks: of states; onProblem(problem): called when the user selects one. */
   constructor(body, { prefix, names, ranks, onProblem }) {
@@ -46,13 +63,18 @@ export class Card {
     this.timer = null;
   }
 
-  /** Show what needs attention: failed instances, and the agents that each strands. */
-  showOverview(problems) {
+  /**
+   * Show changes in progress, and what needs attention: failed instances, and the agents that each strands.
+   * changes: as in the headline.
+   */
+  showOverview(problems, changes) {
     const texts = problems.slice(0, PROBLEMS_MOST).map(describeProblem);
-    if (!this.begin("overview", texts.join("\n") + problems.length)) return;
+    const running = changes.filter(({ is_running }) => is_running);
+    if (!this.begin("overview", [...texts, problems.length, ...running.map(({ text }) => text)].join("\n"))) return;
+    const inProgress = running.length === 0 ? [] : [element("h2", "", "In progress"), ...running.map(changeItem)];
     const title = element("h2", "", "Needs attention");
     if (problems.length === 0) {
-      this.body.replaceChildren(title, element("p", "quiet", "Nothing needs attention."));
+      this.body.replaceChildren(...inProgress, title, element("p", "quiet", "Nothing needs attention."));
       return;
     }
     const list = element("ul", "card-problems");
@@ -67,7 +89,7 @@ export class Card {
       list.append(item);
     });
     const more = problems.length - PROBLEMS_MOST;
-    this.body.replaceChildren(title, list, ...(more > 0 ? [element("p", "quiet", `And ${count(more, "more problem")}.`)] : []));
+    this.body.replaceChildren(...inProgress, title, list, ...(more > 0 ? [element("p", "quiet", `And ${count(more, "more problem")}.`)] : []));
   }
 
   /** Show a block. */

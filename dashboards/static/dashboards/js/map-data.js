@@ -3,7 +3,8 @@
 
    `data.live.state` (FleetState) has, by agent index: `states`, `proxies`, `auths`, `causes`; `live.state.counts` has the
    number of agents by state. `data.instances` has every auth and proxy by the index that these columns contain; the
-   fields are those of dashboards/fleet/map_instances.py. */
+   fields are those of dashboards/fleet/map_instances.py, and `work`: what a change does with the instance now, such as
+   "restarting", or "". */
 
 import { NO_INSTANCE } from "./fleet-state.js";
 import { inflateText } from "./inflate.js";
@@ -44,6 +45,7 @@ export class MapData extends EventTarget {
     });
     // The hint comes in the round that finds a failure: its agents may still look healthy.
     this.live.addEventListener("instances", () => this.request());
+    this.live.addEventListener("headline", () => this.noteWork() && this.emit("instances"));
     setInterval(() => performance.now() - this.requestedAt > INSTANCES_EVERY_MS && this.requestSoon(), INSTANCES_AT_MOST_EVERY_MS);
     this.request();
     this.live.start();
@@ -129,8 +131,21 @@ export class MapData extends EventTarget {
   }
 
   receive({ instances }) {
-    this.instances = new Map(instances.map((instance) => [instance.index, instance]));
+    this.instances = new Map(instances.map((instance) => [instance.index, { ...instance, work: "" }]));
+    this.noteWork();
     this.emit("instances");
+  }
+
+  /** Note what changes do with instances, as the headline tells. Return whether anything differs. */
+  noteWork() {
+    const works = new Map((this.live.headline?.changes ?? []).flatMap((change) => Object.entries(change.instances)));
+    let differs = false;
+    for (const instance of this.instances.values()) {
+      const work = works.get(instance.name) ?? "";
+      differs ||= work !== instance.work;
+      instance.work = work;
+    }
+    return differs;
   }
 
   emit(type, detail = {}) {

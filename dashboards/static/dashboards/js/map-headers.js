@@ -1,7 +1,7 @@
 /* Headers of blocks: HTML above the canvas, so that they are text. Only those near the visible part exist. */
 
 import { STATES, STRANDED } from "./fleet-state.js";
-import { count, describeBlock, describeLoad, shortLoad } from "./map-words.js";
+import { count, describeBlock, describeLoad, describeState, shortLoad } from "./map-words.js";
 
 const AT_RISK = STATES.indexOf("at_risk");
 /** Distance from the visible part, px, within which headers exist. */
@@ -30,15 +30,18 @@ function createHeader(key) {
 
 function write({ parts }, block, isFull) {
   const { instance, counts } = block;
-  const isOk = instance === null || instance.label === "OK";
+  const state = instance === null ? "OK" : describeState(instance);
+  const isOk = state === "OK";
+  // Of an instance that is OK, the symbol shows what a change does with it.
+  const looks = instance?.label === "OK" ? { class: "state-working", symbol: "working" } : instance;
   set(parts.name, "textContent", block.name);
   set(parts.symbol, "hidden", isOk);
   set(parts.state, "hidden", isOk || !isFull);
   if (!isOk) {
-    set(parts.symbol, "className", `block-symbol ${instance.class}`);
+    set(parts.symbol, "className", `block-symbol ${looks.class}`);
     const use = parts.symbol.querySelector("use");
-    if (use.getAttribute("href") !== `#shape-${instance.symbol}`) use.setAttribute("href", `#shape-${instance.symbol}`);
-    set(parts.state, "textContent", instance.label);
+    if (use.getAttribute("href") !== `#shape-${looks.symbol}`) use.setAttribute("href", `#shape-${looks.symbol}`);
+    set(parts.state, "textContent", state);
   }
   for (const [part, state, word] of [[parts.stranded, STRANDED, "stranded"], [parts.risk, AT_RISK, "at risk"]]) {
     set(part, "hidden", counts[state] === 0);
@@ -85,7 +88,7 @@ export class Headers {
       this.element.append(header);
     }
     const className = `block-title block-${layout.header}${block.isDead ? " block-dead" : ""}`;
-    const signature = [className, block.name, block.instance?.label, block.instance?.load, block.instance?.current, block.instance?.imbalance, block.counts[STRANDED], block.counts[AT_RISK], block.size].join("\u0000");
+    const signature = [className, block.name, block.instance?.label, block.instance?.work, block.instance?.load, block.instance?.current, block.instance?.imbalance, block.counts[STRANDED], block.counts[AT_RISK], block.size].join("\u0000");
     const position = `${place.x} ${place.y} ${place.w}`;
     if (header.dataset.position !== position) {
       header.dataset.position = position;

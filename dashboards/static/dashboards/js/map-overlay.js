@@ -8,6 +8,9 @@ const MOVES_MOST = 400;
 /** Time for which a cell stays marked instead, where the user prefers reduced motion. */
 const MARK_MS = 5_000;
 
+/** Opacity of moving agents: the cells and headers below them stay readable. */
+const MOVE_OPACITY = 0.55;
+
 const ease = (share) => 1 - (1 - share) ** 3;
 
 /** Return at most `most` of the items, evenly spread. */
@@ -81,10 +84,12 @@ export class Overlay {
       const share = calm ? 1 : ease((now - start) / MOVE_MS);
       const rect = Object.fromEntries(["x", "y", "w", "h"].map((side) => [side, from[side] + (to[side] - from[side]) * share]));
       if (!calm) {
+        this.context.globalAlpha = MOVE_OPACITY;
         this.context.fillStyle = colour;
         this.context.fillRect(rect.x, rect.y, Math.max(4, rect.w - 1), Math.max(4, rect.h - 1));
       }
       this.outline(rect, this.theme.ink, 1.5);
+      this.context.globalAlpha = 1;
     }
   }
 

@@ -2,7 +2,7 @@
    The same in every grouping: agents that one auth strands look like noise in blocks by proxy. */
 
 import { BACKEND, NO_INSTANCE, STATES, STRANDED } from "./fleet-state.js";
-import { FAILED_STATES, count } from "./map-words.js";
+import { FAILED_STATES, count, describeState } from "./map-words.js";
 
 const AT_RISK = STATES.indexOf("at_risk");
 const number = new Intl.NumberFormat("en");
@@ -10,12 +10,13 @@ const number = new Intl.NumberFormat("en");
 /**
  * Return problems, the most urgent first: [{ key, name, kind, label, sentence, isDown, stranded, atRisk, auths, proxies }].
  * key: index of the instance, BACKEND, or NO_INSTANCE for affected agents without a cause; kind: "proxy", "auth",
- * "backend" or ""; auths, proxies: number of instances that fail because of it, which are no problems of their own.
+ * "backend" or ""; label: what failed, in the words of the headline if that has the cause; auths, proxies: number of instances that fail because of it, which are no problems of their own.
  */
-export function findProblems({ states, causes }, instances) {
+export function findProblems({ states, causes }, instances, headlineCauses = []) {
+  const clauses = new Map(headlineCauses.map(({ key, name, description }) => [key.startsWith("backend/") ? BACKEND : name, description]));
   const byKey = new Map();
   const problemOf = (key) => {
-    if (!byKey.has(key)) byKey.set(key, createProblem(key, instances.get(key)));
+    if (!byKey.has(key)) byKey.set(key, createProblem(key, instances.get(key), clauses));
     return byKey.get(key);
   };
   for (let agent = 0; agent < states.length; agent += 1) {
@@ -40,12 +41,15 @@ function causeOf(instance, instances, isBackendDown) {
   return instances.has(instance.cause) ? instance.cause : null;
 }
 
-function createProblem(key, instance) {
+function createProblem(key, instance, clauses) {
   const base = { key, name: "Unknown cause", kind: "", label: "", sentence: "", isDown: false, stranded: 0, atRisk: 0, auths: 0, proxies: 0 };
-  if (key === BACKEND) return { ...base, name: "Auth backend", kind: "backend", label: "not responding", isDown: true };
+  if (key === BACKEND) return { ...base, name: "Auth backend", kind: "backend", label: clauses.get(BACKEND) ?? "failing", isDown: true };
   if (instance === undefined) return key === NO_INSTANCE ? base : { ...base, name: `Instance ${key}` };
-  const { name, kind, label, sentence, state } = instance;
-  return { ...base, name, kind, label: label === "OK" ? "" : label, sentence, isDown: FAILED_STATES.has(state) };
+  const { name, kind, sentence, state } = instance;
+  // The headline says more than the state: "lost its backend" is the reason of "unhealthy", and then of "expired".
+  const clause = FAILED_STATES.has(state) && !instance.work ? clauses.get(name)?.replace(`${name} `, "").replace(/^is /, "") : undefined;
+  const words = clause ?? describeState(instance);
+  return { ...base, name, kind, label: words === "OK" ? "" : words, sentence, isDown: FAILED_STATES.has(state) };
 }
 
 /** Return a problem in words, without its name: "not responding, 50 stranded". */

@@ -16,8 +16,9 @@ import { FlowView } from "./topology-view.js";
 const PAINT_EVERY_MS = 250;
 /** Padding of the frame, px: space for outlines. */
 const FRAME_PADDING = 4;
-/** Number of failures that the summary names. */
+/** Maximum number of failures that the summary describes; of more failures, it has this number of names. */
 const MAX_FAILURES = 2;
+const MAX_NAMES = 7;
 const PARTS = ["proxy", "auth", "state", "group"];
 const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
@@ -38,6 +39,15 @@ const SKELETON = `
     <div class="flow live"></div>
   </div>
   <div class="table-frame topology-table live" hidden></div>`;
+
+/** Return all failures in one line: details of a few, otherwise names. */
+function describeAll(failures) {
+  if (failures.length === 0) return "No failing tunnels or auth connections";
+  if (failures.length <= MAX_FAILURES) return failures.map(({ text }) => text).join(" · ");
+  const names = failures.slice(0, MAX_NAMES).map(({ name }) => name);
+  const more = failures.length > MAX_NAMES ? ` and ${formatCount(failures.length - MAX_NAMES)} more` : "";
+  return `${formatCount(failures.length)} instances failing: ${names.join(", ")}${more}`;
+}
 
 export class Topology {
   /**
@@ -61,6 +71,8 @@ export class Topology {
     this.current = null;
     element.classList.add("topology");
     element.innerHTML = SKELETON;
+    // What the page has below the topology keeps its place until the first data arrive.
+    element.querySelector(".flow").style.height = `${element.dataset.height ?? 0}px`;
     this.frame = element.querySelector(".topology-frame");
     this.table = element.querySelector(".topology-table");
     this.view = new FlowView(element.querySelector(".flow"));
@@ -152,9 +164,7 @@ export class Topology {
 
   paintSummary() {
     const failures = describeFailures(this.flow);
-    const named = failures.slice(0, MAX_FAILURES).map(({ text }) => text);
-    if (failures.length > MAX_FAILURES) named.push(`${formatCount(failures.length - MAX_FAILURES)} more`);
-    const text = failures.length > 0 ? named.join(" · ") : "No failing tunnels or auth connections";
+    const text = describeAll(failures);
     const summary = this.element.querySelector(".topology-summary");
     summary.toggleAttribute("data-failing", failures.length > 0);
     if (summary.textContent === text) return;

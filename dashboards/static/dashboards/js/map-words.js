@@ -14,6 +14,11 @@ export function count(n, noun) {
   return `${number.format(n)} ${n === 1 ? noun : noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
 }
 
+/** Return the state of an instance in words, with what a change does with it: "restarting, not responding". */
+export function describeState({ label, work = "" }) {
+  return [work, label === "OK" ? "" : label].filter(Boolean).join(", ") || label;
+}
+
 /** Return the load of an instance in words, with the imbalance: "70 tunnels, 40 % above the mean". */
 export function describeLoad(instance) {
   if (instance === null) return "";
@@ -24,11 +29,11 @@ export function describeLoad(instance) {
   return `${load}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "above" : "below"} the mean`;
 }
 
-/** Return the same as a short text for a header: "70 tunnels +40 %". */
+/** Return the same as a short text for a header: "70 tunnels +40 %"; "had 70 tunnels" as the last known number. */
 export function shortLoad(instance) {
   if (instance === null) return "";
   const load = count(instance.load, instance.kind === "auth" ? "agent" : "tunnel");
-  if (!instance.current) return `${load} (last known)`;
+  if (!instance.current) return `had ${load}`;
   const { imbalance } = instance;
   if (imbalance === null) return load;
   return `${load} ${imbalance > 0 ? "+" : "−"}${Math.round(Math.abs(imbalance) * 100)} %`;
@@ -43,7 +48,8 @@ export function describeCounts(counts, ranks) {
 /** Return the state of a block in words: "proxy-1: not responding, 50 stranded". */
 export function describeBlock(block, ranks) {
   const parts = [];
-  if (block.instance !== null && block.instance.label !== "OK") parts.push(block.instance.label);
+  const state = block.instance === null ? "OK" : describeState(block.instance);
+  if (state !== "OK") parts.push(state);
   if (block.counts[STRANDED] > 0) parts.push(`${number.format(block.counts[STRANDED])} stranded`);
   if (block.counts[AT_RISK] > 0) parts.push(`${number.format(block.counts[AT_RISK])} at risk`);
   if (parts.length === 0) parts.push(describeCounts(block.counts, ranks) || "no agents");

@@ -82,7 +82,7 @@ function paint() {
   map.style.height = `${scene.layout.height}px`;
   if (isSelectionPending) restoreSelection();
   scene.paint();
-  problems = findProblems(live.state, data.instances);
+  problems = findProblems(live.state, data.instances, live.headline?.causes);
   paintLegend();
   writeWords();
   showCard();
@@ -196,7 +196,7 @@ function showCard() {
   const cell = hovered.cell ?? (hovered.number === null && scene.cursor !== null ? scene.cellOf(scene.cursor) : null);
   const number = cell?.number ?? hovered.number;
   const block = number === null ? undefined : scene.blocks[number];
-  if (block === undefined) card.showOverview(problems);
+  if (block === undefined) card.showOverview(problems, live.headline?.changes ?? []);
   else if (cell === null) card.showBlock(block);
   else showCell(block, cell);
 }

@@ -3,6 +3,7 @@
 
 import { HEADLINES, NO_INSTANCE, STATES, label } from "./fleet-state.js";
 import { term } from "./map-groupings.js";
+import { describeState } from "./map-words.js";
 
 /** Columns from left to right, each with the noun of its nodes. */
 export const COLUMNS = { proxy: "proxies", group: "agent groups", auth: "auths" };
@@ -131,15 +132,15 @@ function describeInstance(column, index, tally, instances, isPlaceKnown) {
     ...base,
     name: instance.name,
     note: instance.sentence,
-    symbol: instance.symbol,
-    tone: instance.class,
-    status: instance.label,
+    ...(instance.work && instance.symbol === "ok" ? { symbol: "working", tone: "state-working" } : { symbol: instance.symbol, tone: instance.class }),
+    status: describeState(instance),
     words: tally.words,
     load: instance.load ?? null,
     isCurrent: instance.current ?? false,
     isFailing: instance.failing,
     isCutOff: instance.cut_off ?? false,
     isOk: instance.symbol === "ok",
+    hasWork: Boolean(instance.work),
     filter: { [column]: index, query: term(column, nameInQuery(instance, instances)) },
   };
 }
@@ -268,12 +269,16 @@ export function describeFailures({ columns, edges }) {
     failure[edge.status] += edge.blamed;
     byNode.set(edge.from, failure);
   }
+  // An instance that lost all its agents has no edge any more.
+  for (const node of names.values()) {
+    if (node.isFailing && !byNode.has(node.key)) byNode.set(node.key, { node, side: node.column, lost: 0, failing: 0 });
+  }
   return [...byNode.values()]
     .sort((one, other) => one.node.isFold - other.node.isFold || other.lost + other.failing - one.lost - one.failing)
     .map(({ node, side, lost, failing }) => {
       const noun = side === "proxy" ? "tunnel" : "auth connection";
-      const numbers = [lost > 0 ? `${count(lost, noun)} lost` : "", failing > 0 ? `${count(failing, noun)} failing` : ""].filter(Boolean).join(", ");
+      const numbers = [lost > 0 ? `${count(lost, noun)} lost` : "", failing > 0 ? `${count(failing, noun)} failing` : ""].filter(Boolean).join(", ") || `no ${noun}s`;
       const status = node.isFold || node.isOk ? "" : ` (${node.status})`;
-      return { key: node.key, text: `${node.name}${status}: ${numbers}` };
+      return { key: node.key, name: node.name, text: `${node.name}${status}: ${numbers}` };
     });
 }

@@ -115,7 +115,8 @@ function paintNode(button, node, { x, y, w, h }, pressed) {
   set(button, "class", `flow-node ${node.tone}`);
   button.toggleAttribute("data-failing", node.isFailing);
   button.toggleAttribute("data-fold", node.isFold);
-  set(button, "data-lines", String(1 + LINES.filter((least) => h >= least).length));
+  const lines = 1 + LINES.filter((least) => h >= least).length;
+  set(button, "data-lines", String(lines));
   button.toggleAttribute("data-narrow", w < NARROW);
   button.toggleAttribute("data-tall", h >= TALL);
   button.style.transform = `translate(${x}px, ${y}px)`;
@@ -125,8 +126,10 @@ function paintNode(button, node, { x, y, w, h }, pressed) {
   set(symbol.firstElementChild, "href", `#shape-${node.symbol}`);
   write(name, node.name);
   const number = node.agents.toLocaleString("en");
-  write(brief, node.isFold && node.folded.size === 0 ? "" : node.agents === 0 && node.isCurrent && node.load > 0 ? loadOf(node) : number);
-  const status = node.words ? [node.isOk && !node.isFold ? "" : node.status, node.words].filter(Boolean).join(" · ") : node.status;
+  // In one line, what is wrong matters more than the number.
+  if (lines === 1 && (!node.isOk || node.hasWork) && node.status !== "" && !node.isFold) write(brief, node.status);
+  else write(brief, node.isFold && node.folded.size === 0 ? "" : node.agents === 0 && node.isCurrent && node.load > 0 ? loadOf(node) : number);
+  const status = node.words ? [node.isOk && !node.hasWork && !node.isFold ? "" : node.status, node.words].filter(Boolean).join(" · ") : node.status;
   write(button.querySelector(".flow-status"), status);
   const load = loadOf(node);
   write(button.querySelector(".flow-load"), load);
