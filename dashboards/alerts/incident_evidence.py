@@ -167,12 +167,15 @@ def peak_time_of(incident: Incident, copy_mark: CopyMark | None) -> float:
     return incident.fired_at or incident.opened_at
 
 
-def map_link_of(incident: Incident, copy_mark: CopyMark | None, url_prefix: str) -> dict[str, str]:
-    """Return `url` and `label` of the map of an incident: at its peak if it is resolved, otherwise live."""
-    if incident.state is IncidentState.RESOLVED:
+def map_links_of(incident: Incident, copy_mark: CopyMark | None, url_prefix: str) -> list[dict[str, str]]:
+    """Return `url` and `label` of the maps of an incident: live while it is open, and at its peak; both filtered by cause."""
+    query = cause_query_of(incident.cause)
+    is_resolved = incident.state is IncidentState.RESOLVED
+    links = [] if is_resolved else [{"url": map_url_of(url_prefix, query=query), "label": "View on map"}]
+    if is_resolved or incident.peak_count:
         at = peak_time_of(incident, copy_mark)
-        return {"url": map_url_of(url_prefix, at=at), "label": "View map at the peak"}
-    return {"url": map_url_of(url_prefix, query=cause_query_of(incident.cause)), "label": "View on map"}
+        links.append({"url": map_url_of(url_prefix, at=at, query=query), "label": "View map at the peak"})
+    return links
 
 
 def choose_evidence(

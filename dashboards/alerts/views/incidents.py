@@ -165,7 +165,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
     newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgentsPage), `evidence_choice` (EvidenceChoice
-    or None), `map_link`, `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or
+    or None), `map_links`, `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or
     `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
@@ -296,7 +296,7 @@ def _fleet_context_of(
     context = {
         "affected": affected,
         "evidence_choice": evidence_choice,
-        "map_link": incident_evidence.map_link_of(incident_value, copy_mark, url_prefix_of(cluster)),
+        "map_links": incident_evidence.map_links_of(incident_value, copy_mark, url_prefix_of(cluster)),
         "is_fleet_data_stale": is_stale,
     }
     return context if table is None else context | _cause_context_of(table, summary, row, now)

@@ -11,7 +11,7 @@ from django.test import Client
 from dashboards.alerts.incident_evidence import (
     AffectedAgentsPage,
     choose_evidence,
-    map_link_of,
+    map_links_of,
     peak_time_of,
     present_evidence,
     show_no_agents,
@@ -82,10 +82,20 @@ def test_page_of_a_copy_has_its_agents_and_numbers() -> None:
     assert affected.figures is not None
 
 
-def test_map_of_a_resolved_incident_is_that_of_its_peak() -> None:
-    """Of its copy; without one, of the highest point of its trend, or of its start."""
-    assert map_link_of(_INCIDENT, _MARK, "") == {"url": "/map/?q=cause:proxy-1", "label": "View on map"}
-    assert map_link_of(_RESOLVED, _MARK, "/c/eu")["url"] == "/c/eu/map/?at=2027-01-15T07:59:10.000Z"
+def test_maps_of_an_incident_are_live_and_at_its_peak() -> None:
+    """Both show the agents of its cause; a resolved incident has no live map, one without agents no peak."""
+    live_link = {"url": "/map/?q=cause:proxy-1", "label": "View on map"}
+    peak_url = "/map/?at=2027-01-15T07:59:10.000Z&q=cause:proxy-1"
+    assert map_links_of(replace(_INCIDENT, peak_count=9), _MARK, "") == [
+        live_link,
+        {"url": peak_url, "label": "View map at the peak"},
+    ]
+    assert map_links_of(replace(_INCIDENT, peak_count=0), None, "") == [live_link]
+    assert [link["url"] for link in map_links_of(_RESOLVED, _MARK, "/c/eu")] == [f"/c/eu{peak_url}"]
+
+
+def test_peak_without_a_copy_is_that_of_the_trend() -> None:
+    """Of its highest point, or of the start of the incident."""
     assert peak_time_of(_RESOLVED, None) == _NOW - 90
     assert peak_time_of(replace(_RESOLVED, trend=((1.0, 3), (2.0, 8), (3.0, 8))), None) == 2.0
 
