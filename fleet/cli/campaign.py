@@ -13,6 +13,7 @@ from fleet.cli.console import console_options
 from fleet.cli.output import Failure, format_table, prints_response
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
+from fleet.vocabulary.error_texts import summarize_error
 
 _AGENT_STATE_LABELS = {state.value: state.label for state in CampaignAgentState}
 #: States as `--state` takes them, each with its label where that is another word.
@@ -126,7 +127,7 @@ def _format_status(progress: dict[str, Any]) -> str:
             agent["from_instance"],
             agent.get("new_auth") or agent["new_proxy"],
             format_readable(round(agent["duration_seconds"], 1)) if agent["duration_seconds"] else "",
-            agent["reason"],
+            summarize_error(agent["reason"]),
         )
         for agent in progress["agents"]
     ]

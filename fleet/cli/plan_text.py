@@ -9,6 +9,7 @@ from fleet.changes.networking.plan import format_counted_noun, format_range
 from fleet.changes.policies.outlook import describe_ttl_row
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.error_texts import summarize_error
 
 
 def format_plan(change: Mapping[str, Any]) -> list[str]:
@@ -55,7 +56,8 @@ def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:
         f"  {instance['name']} restarts ({instance['agent_count']:,} agents)" for instance in plan["restarts"]
     ]
     lines += [
-        f"  restart {instance['name']} yourself" + (f": {instance['reason']}" if instance["reason"] else "")
+        f"  restart {instance['name']} yourself"
+        + (f": {summarize_error(instance['reason'])}" if instance["reason"] else "")
         for instance in plan["manual_restarts"]
     ]
     lines += [
@@ -76,7 +78,10 @@ def _format_campaign_plan(plan: Mapping[str, Any]) -> list[str]:
         f"  {name} accepts agents (it has {count:,} now)"
         for name, count in plan.get("destinations", {}).items()
     ]
-    return lines + [f"  {count:,} skipped: {reason}" for reason, count in plan["skipped_by_reason"].items()]
+    return lines + [
+        f"  {count:,} skipped: {summarize_error(reason)}"
+        for reason, count in plan["skipped_by_reason"].items()
+    ]
 
 
 _FORMATTERS = {

@@ -10,7 +10,10 @@ _CAMPAIGN_PLAN = {
     "duration_seconds": 61.2,
     "agents_by_instance": {"auth-1": 1200},
     "destinations": {"auth-2": 40},
-    "skipped_by_reason": {"it is retired": 1},
+    "skipped_by_reason": {
+        "it is retired": 1,
+        "unavailable: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: Connection refused": 2,
+    },
 }
 
 
@@ -21,6 +24,7 @@ def test_lines_of_a_campaign() -> None:
         "  1,200 leave auth-1",
         "  auth-2 accepts agents (it has 40 now)",
         "  1 skipped: it is retired",
+        "  2 skipped: connection refused",
     ]
 
 

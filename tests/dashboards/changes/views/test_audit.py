@@ -44,6 +44,15 @@ def test_filter_by_text_outcome_and_actor(operator: Client) -> None:
     assert actions("?days=1&outcome=nonsense&before=x&q=%00") == ["x.confirm", "x.plan"]
 
 
+def test_error_texts_are_short(operator: Client) -> None:
+    """The log shows them as other pages do; the files have the original."""
+    error = "unavailable: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: Connection refused"
+    write_entry(Attempt(SYSTEM_ACTOR, "x.run", "default", "proxy-1", detail=error), "failed", timezone.now())
+    html = operator.get("/audit/?outcome=failed").content.decode()
+    assert '<div class="quiet">connection refused <details class="error-details">' in html
+    assert error in operator.get("/audit.csv?outcome=failed").content.decode()
+
+
 def test_older_pages(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time, by a link that keeps the filter."""
     monkeypatch.setattr("dashboards.changes.views.audit.PAGE_SIZE", 1)
