@@ -168,7 +168,7 @@ def peak_time_of(incident: Incident, copy_mark: CopyMark | None) -> float:
 
 
 def map_links_of(incident: Incident, copy_mark: CopyMark | None, url_prefix: str) -> list[dict[str, str]]:
-    """Return `url` and `label` of the maps of an incident: live while it is open, and at its peak; both filtered by cause."""
+    """Return `url` and `label` of the maps of an incident, filtered by cause: live if it is open, and at its peak."""
     query = cause_query_of(incident.cause)
     is_resolved = incident.state is IncidentState.RESOLVED
     links = [] if is_resolved else [{"url": map_url_of(url_prefix, query=query), "label": "View on map"}]

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dashboards.fleet.fleet_chart_words import describe_counts, describe_period, format_clock, summary_of
-from dashboards.shared.rewind import format_at
+from dashboards.shared.rewind import AT_PARAMETER, format_at
 from dashboards.shared.step_lines import CountSample, StepScale, find_gaps, split_at_gaps
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.incidents import Severity
 
+#: Parameter of Fleet now: the start of a minute. It redirects to the moment in which most agents were affected.
+PEAK_PARAMETER = "peak_of"
 #: Seconds that the chart shows.
 CHART_SECONDS = 86_400.0
 #: Coordinates of the areas: one unit per minute.
@@ -92,7 +94,7 @@ class ChartBar:
     title: str
     #: Line of the lane of incidents, 0 at the top, as pixels.
     y: int = 0
-    #: Path below the prefix of the cluster, or the moment of `?at=`.
+    #: Path below the prefix of the cluster, or the query of Fleet now.
     target: str = ""
     #: CSS class of the colours: `critical`, `resolved`; of a change its state.
     tone: str = ""
@@ -108,8 +110,8 @@ class HourRow:
     at_risk_peak: int | None
     #: `10 min`; empty: complete.
     gap_text: str
-    #: Moment of `?at=` with the most affected agents; empty without data.
-    at_text: str
+    #: Query of Fleet now at the moment with the most affected agents; empty without data.
+    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,7 @@ def _bands_of(counts: Sequence[PeakCounts], axis: _Axis, now: float) -> Iterable
             continue
         first, last = format_clock(max(start, axis.since)), format_clock(min(end, axis.until))
         title = f"{first} to {last} UTC: {describe_counts(rows)}. Open Fleet now at that time."
-        yield axis.bar_of(start, end, title, target=_worst_moment_of(rows, now))
+        yield axis.bar_of(start, end, title, target=_worst_moment_query_of(rows, now))
 
 
 def _hour_rows_of(counts: Sequence[PeakCounts], axis: _Axis, now: float) -> Iterable[HourRow]:
@@ -292,7 +294,7 @@ def _hour_rows_of(counts: Sequence[PeakCounts], axis: _Axis, now: float) -> Iter
             stranded_peak=max((row.stranded_peak for row in rows), default=None),
             at_risk_peak=max((row.at_risk_peak for row in rows), default=None),
             gap_text="" if is_complete else format_readable(gap_seconds),
-            at_text=_worst_moment_of(rows, now) if rows else "",
+            query=_worst_moment_query_of(rows, now) if rows else "",
         )
         hour -= _HOUR
 
@@ -304,7 +306,9 @@ def _group_by_start(counts: Sequence[PeakCounts], seconds: float) -> Iterable[tu
     return groups.items()
 
 
-def _worst_moment_of(rows: Sequence[PeakCounts], now: float) -> str:
-    """Return the end of the first minute with the most stranded agents: at its start they may not be stranded yet."""
+def _worst_moment_query_of(rows: Sequence[PeakCounts], now: float) -> str:
+    """Return the query of Fleet now at the moment with the most stranded agents; the server finds it in its minute."""
     worst = max(rows, key=lambda row: (row.stranded_peak, row.at_risk_peak, -row.at))
-    return format_at(min(worst.at + worst.resolution, now))
+    if worst.stranded_peak or worst.at_risk_peak:
+        return f"?{PEAK_PARAMETER}={format_at(worst.at)}"
+    return f"?{AT_PARAMETER}={format_at(min(worst.at + worst.resolution, now))}"

@@ -79,6 +79,6 @@ async def test_quarters_of_an_hour_link_to_the_past(visiting: Visiting) -> None:
         "([x, y]) => document.elementFromPoint(x, y).closest('a').getAttribute('href')",
         [box["x"] + box["width"] * 0.92, box["y"] + 40],
     )
-    at = datetime.fromisoformat(link.partition("?at=")[2]).timestamp()
+    at = datetime.fromisoformat(link.partition("?peak_of=")[2]).timestamp()
     # The band has 15 min, and the chart ends with the minute.
     assert abs(at - (time.time() - 0.08 * 86_400)) < 1000

@@ -15,7 +15,7 @@ from django.db.models import F, Sum
 from django.db.models.functions import Greatest
 
 from fleet.models.clusters import Cluster
-from fleet.models.history import FleetMinute
+from fleet.models.history import AgentChange, FleetMinute
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.outbox import GroupKind, RoundChanges
 from fleet.vocabulary.verdicts import State
@@ -114,6 +114,28 @@ def read_minutes(cluster: str, since: float, until: float) -> list[MinuteCounts]
         MinuteCounts(at, resolution, unpack_state_counts(bytes(state_counts)), stranded_peak, at_risk_peak)
         for at, resolution, state_counts, stranded_peak, at_risk_peak in rows.values_list(*columns)
     ]
+
+
+def find_peak_time(cluster: str, start: float) -> float | None:
+    """Return when most agents were stranded, or at risk if none was, in the row that starts then; None without the row.
+
+    Seconds since the epoch. An agent that recovers within seconds is no longer stranded at the end of its minute.
+    """
+    row = FleetMinute.objects.filter(cluster=cluster, at=start).first()
+    if row is None:
+        return None
+    state = State.STRANDED if row.stranded_peak else State.AT_RISK
+    counts_by_time: dict[float, int] = {}
+    count = 0
+    changes = AgentChange.objects.filter(agent__cluster=cluster, at__gte=start, at__lt=start + row.resolution)
+    for at, old, new in changes.order_by("at").values_list("at", "old", "new").iterator():
+        count += (new == state) - (old == state)
+        counts_by_time[at] = count
+    if not counts_by_time:
+        return start + row.resolution
+    peak_time = max(counts_by_time, key=lambda at: (counts_by_time[at], -at))
+    # Before the first change, there were more.
+    return start if counts_by_time[peak_time] < 0 else peak_time
 
 
 def read_groups(cluster: str, kind: GroupKind, since: float, until: float) -> list[tuple[float, Rows]]:

@@ -76,11 +76,14 @@ def test_hours_have_labels_that_fit() -> None:
 
 
 def test_bands_link_to_their_worst_minute() -> None:
-    """The end of the first minute with the peak, because at its start nothing may have happened."""
+    """To the peak of the first minute that has it; without affected agents, to the end of the first minute."""
     counts = [_minute(START, 0), _minute(START + 60, 7), _minute(START + 120, 7), _minute(NOW - 60, 0)]
     bands = draw_chart(counts, [], [], NOW - 30).bands
 
-    assert [band.target for band in bands] == ["2023-11-14T00:02:00.000Z", "2023-11-14T23:59:30.000Z"]
+    assert [band.target for band in bands] == [
+        "?peak_of=2023-11-14T00:01:00.000Z",
+        "?at=2023-11-14T23:59:30.000Z",
+    ]
     assert bands[0].title.startswith("00:00 to 00:15 UTC: 7 stranded and 0 at risk at most.")
 
 
@@ -128,12 +131,12 @@ def test_table_has_every_hour() -> None:
     hours = draw_chart(counts, [], [], NOW).hours
 
     assert len(hours) == 24
-    assert (hours[0].label, hours[0].stranded_peak, hours[0].gap_text, hours[0].at_text) == (
+    assert (hours[0].label, hours[0].stranded_peak, hours[0].gap_text, hours[0].query) == (
         "2023-11-14 23:00", None, "1 h", "",
     )  # fmt: skip
     assert (hours[-2].stranded_peak, hours[-2].at_risk_peak, hours[-2].gap_text) == (1, 2, "59 min")
     assert (hours[-1].stranded_peak, hours[-1].gap_text) == (3, "")
-    assert hours[-1].at_text == "2023-11-14T01:00:00.000Z"
+    assert hours[-1].query == "?peak_of=2023-11-14T00:00:00.000Z"
 
 
 def test_past_chart_says_when_it_ends() -> None:

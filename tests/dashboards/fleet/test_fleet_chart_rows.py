@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from dashboards.fleet.fleet_chart_rows import read_changes, read_chart, read_incidents, read_instance_trends
+from dashboards.shared.rewind import format_at
 from fleet.models.changes import Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.history import FleetMinute
@@ -21,6 +22,7 @@ from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.incidents import Severity
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.history_rows import create_agent_change
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -146,13 +148,28 @@ def test_page_shows_chart_and_trends(client: Client, person: MakeUser, fake_read
     assert "Peaks in the last 24 h: 67 agents stranded" in page
     assert f'href="/incidents/{incident}/" tabindex="-1"' in page
     assert f'href="/changes/{change}/">Change {change} (running): TTL' in page
-    assert re.search(r'href="/\?at=20\d\d-\d\d-\d\dT\d\d:\d\d:00.000Z" tabindex="-1"', page)
+    assert re.search(r'href="/\?peak_of=20\d\d-\d\d-\d\dT\d\d:\d\d:00.000Z" tabindex="-1"', page)
     assert 'aria-label="67 agents, 67 affected at most"' in page
     assert "no data" in page
     # The script requests the instances without the chart.
     part = client.get("/?part=instances").content.decode()
     assert "fleet-chart-summary" not in part
     assert 'aria-label="67 agents, 67 affected at most"' in part
+
+
+def test_quarter_of_an_hour_leads_to_the_moment_of_its_peak(client: Client, person: MakeUser) -> None:
+    """Agents that recovered within the minute are stranded on the page that opens."""
+    minute = time.time() // 60 * 60 - 120
+    _save_minute(minute, 1)
+    create_agent_change("agent-1", minute + 8, State.HEALTHY, State.STRANDED)
+    create_agent_change("agent-1", minute + 20, State.STRANDED, State.HEALTHY)
+    client.force_login(person("viewer"))
+
+    assert client.get(f"/?peak_of={format_at(minute)}").headers[
+        "Location"
+    ] == f"/?at={format_at(minute + 8)}".replace(":", "%3A")
+    assert client.get("/?peak_of=").headers["Location"] == "/"
+    assert client.get("/?peak_of=noon").status_code == 400
 
 
 def test_page_without_history_says_so(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:

@@ -11,12 +11,14 @@ from fleet.monitoring.history import minutes
 from fleet.monitoring.history.minutes import (
     count_changes_since,
     downsample,
+    find_peak_time,
     read_groups,
     read_minutes,
     save_minutes,
 )
 from fleet.monitoring.state.outbox import AGENT_CHANGE, GROUP_COUNT, GroupKind, RoundChanges
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
+from tests.fakes.history_rows import create_agent_change
 
 pytestmark = pytest.mark.django_db
 
@@ -61,6 +63,29 @@ def test_minute_has_the_counts_of_its_first_round_and_the_maxima_of_all() -> Non
     assert (counts.at, counts.resolution) == (START, 60)
     assert (counts.states[State.STRANDED], counts.states[State.HEALTHY], counts.stranded_peak) == (1, 9, 4)
     assert count_changes_since(START + 30) == 5
+
+
+def test_peak_of_a_minute_is_found_in_its_changes() -> None:
+    """Agents that recover within the minute were stranded before that, and new ones of another round do not hide it."""
+    save_minutes("default", [_round(START + 2, 0, groups=[]), _round(START + 8, 2)], KEYS)
+    for agent, at, old, new in (
+        ("agent-1", 8, State.HEALTHY, State.STRANDED),
+        ("agent-2", 8, State.HEALTHY, State.STRANDED),
+        ("agent-1", 20, State.STRANDED, State.HEALTHY),
+        ("agent-2", 25, State.STRANDED, State.HEALTHY),
+        ("agent-3", 40, State.HEALTHY, State.STRANDED),
+    ):
+        create_agent_change(agent, START + at, old, new)
+    assert find_peak_time("default", START) == START + 8
+
+
+def test_peak_of_a_minute_that_only_recovers_is_its_start() -> None:
+    """Without any change its end shows the same; a minute without a row has no peak."""
+    save_minutes("default", [_round(START + 60 * n, 2, groups=[]) for n in range(2)], KEYS)
+    create_agent_change("agent-1", START + 20, State.STRANDED, State.HEALTHY)
+    assert find_peak_time("default", START) == START
+    assert find_peak_time("default", START + 60) == START + 120
+    assert find_peak_time("default", START + 120) is None
 
 
 def test_groups_have_keys_of_instances() -> None:
