@@ -38,7 +38,7 @@ const SKELETON = `
     <div class="flow-heads" aria-hidden="true"><span>Proxies</span><span></span><span>Auths</span></div>
     <div class="flow live"></div>
   </div>
-  <div class="table-frame topology-table live" hidden></div>`;
+  <div class="table-frame topology-table live" tabindex="0" role="region" aria-label="Table of the topology" hidden></div>`;
 
 /** Return all failures in one line: details of a few, otherwise names. */
 function describeAll(failures) {
