@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from django import template
 
 from fleet.protocol.durations import format_readable
@@ -9,11 +11,40 @@ from fleet.vocabulary import error_texts
 
 register = template.Library()
 
+#: Ages below it have tenths of a second.
+_TENTHS_UNTIL = 9.95
+#: Limits in seconds, each with the seconds and the name of the unit below it.
+_AGE_UNITS = ((119.5, 1, "s"), (7170, 60, "min"), (169_200, 3600, "h"), (math.inf, 86_400, "d"))
+#: A time less than this in the future is a time of just now: the clocks of two processes differ.
+_CLOCKS_DIFFER_MS = 2000
+
 
 @register.filter
 def duration(seconds: float | None) -> str:
     """Return seconds with units, to a tenth of a second: `10 min`, `1.5 s`; empty for None."""
     return "" if seconds is None else format_readable(round(seconds, 1))
+
+
+@register.filter
+def age(age_ms: float | None) -> str:
+    """Return milliseconds as `formatAge` of page.js does: `0.9 s`, `47 s`, `12 min`, `3 h`, `2 d`; empty for None."""
+    if age_ms is None:
+        return ""
+    seconds = abs(age_ms) / 1000
+    if seconds < _TENTHS_UNTIL:
+        return f"{seconds:.1f} s"
+    divisor, unit = next((divisor, unit) for limit, divisor, unit in _AGE_UNITS if seconds < limit)
+    return f"{math.floor(seconds / divisor + 0.5)} {unit}"
+
+
+@register.filter
+def time_ago(age_ms: float | None) -> str:
+    """Return `3 min ago`, `now` or `in 5.0 s`, as page.js updates it; empty for None."""
+    if age_ms is None:
+        return ""
+    if age_ms >= 0:
+        return f"{age(age_ms)} ago"
+    return "now" if age_ms > -_CLOCKS_DIFFER_MS else f"in {age(age_ms)}"
 
 
 @register.filter

@@ -13,6 +13,18 @@ def test_durations_have_units(seconds: float | None, text: str) -> None:
     assert engines["django"].from_string("{{ seconds|duration }}").render({"seconds": seconds}) == text
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "text"),
+    [
+        (0, "0.0 s ago"), (9940, "9.9 s ago"), (9960, "10 s ago"), (119_000, "119 s ago"), (150_000, "3 min ago"),
+        (7_200_000, "2 h ago"), (259_200_000, "3 d ago"), (-1900, "now"), (-5040, "in 5.0 s"), (None, ""),
+    ],
+)  # fmt: skip
+def test_times_are_relative_before_a_script_runs(age_ms: float | None, text: str) -> None:
+    """As the script writes them later: a text that appears would move what follows it."""
+    assert engines["django"].from_string("{{ age_ms|time_ago }}").render({"age_ms": age_ms}) == text
+
+
 _REFUSED = "unavailable: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: Connection refused"
 
 _DETAILS = '<details class="error-details"><summary>Details</summary><code>'
