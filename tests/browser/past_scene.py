@@ -12,6 +12,8 @@ from fleet.models.incidents import Incident
 from fleet.models.moments import to_moment
 from fleet.monitoring.history.change_rows import read_agent_keys, read_instance_keys
 from fleet.monitoring.history.keyframes import columns_of, pack
+from fleet.monitoring.history.minutes import pack_groups
+from fleet.monitoring.state.outbox import GROUP_COUNT
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.incidents import IncidentState, Severity
 from fleet.vocabulary.verdicts import State
@@ -49,6 +51,7 @@ def write(
     Keyframe.objects.create(cluster_id=cluster, at=at, content=pack(columns))
     for facts in instances:
         create_instance_change(facts.id, at, "unknown", "ok", cluster=cluster)
+    no_groups = pack_groups(np.zeros(0, GROUP_COUNT), np.zeros(1, np.int64))
     for start in np.arange(at, max(at, until), 60.0).tolist():
         FleetMinute.objects.create(
             cluster_id=cluster,
@@ -56,7 +59,7 @@ def write(
             state_counts=b"",
             stranded_peak=0,
             at_risk_peak=0,
-            groups=b"",
+            groups=no_groups,
         )
 
 

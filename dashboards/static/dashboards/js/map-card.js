@@ -77,10 +77,12 @@ export class Card {
       this.body.replaceChildren(...inProgress, title, element("p", "quiet", "Nothing needs attention."));
       return;
     }
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.problem : undefined;
     const list = element("ul", "card-problems");
     problems.slice(0, PROBLEMS_MOST).forEach((problem, at) => {
       const button = element("button", `card-problem${problem.isDown ? " card-problem-down" : ""}`);
       button.type = "button";
+      button.dataset.problem = problem.name;
       button.addEventListener("click", () => this.onProblem(problem));
       button.append(element("b", "", problem.name), element("span", problem.stranded > 0 ? "card-stranded" : "", texts[at]));
       const item = document.createElement("li");
@@ -90,6 +92,8 @@ export class Card {
     });
     const more = problems.length - PROBLEMS_MOST;
     this.body.replaceChildren(...inProgress, title, list, ...(more > 0 ? [element("p", "quiet", `And ${count(more, "more problem")}.`)] : []));
+    // The numbers change with every round: the focus stays on the problem.
+    [...list.querySelectorAll("button")].find((button) => button.dataset.problem === focused)?.focus({ preventScroll: true });
   }
 
   /** Show a block. */

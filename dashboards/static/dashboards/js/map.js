@@ -48,7 +48,14 @@ const scene = new Scene({
 });
 const card = new Card(byId("card-body"), { prefix, names, ranks, onProblem: showProblem });
 const search = new Search(prefix, byId("search"), byId("search-result"), () => refilter());
-const selection = new Selection(byId("selection"), { prefix, names, onClear: () => clear() });
+const selection = new Selection(byId("selection"), {
+  prefix,
+  names,
+  onClear() {
+    clear();
+    returnFocus();
+  },
+});
 
 const address = parseAddress(location.search);
 const filter = new Set(address.states);
@@ -340,10 +347,16 @@ const flow = new MapFlow(byId("topology"), {
 byId("zoom-in").addEventListener("click", () => scene.isReady && actions.zoom(1, null));
 byId("zoom-out").addEventListener("click", () => scene.isReady && actions.zoom(-1, null));
 
+/** Move the focus to the map from a button that is about to disappear: otherwise the next Tab begins at the top of the page. */
+function returnFocus() {
+  map.focus({ preventScroll: true });
+}
+
 byId("legend").addEventListener("click", (event) => {
   const chip = event.target.closest("button");
   if (chip === null) return;
   const slug = chip.dataset.state;
+  if (slug === undefined) returnFocus();
   if (chip.id === "show-all") showAll();
   else if (chip.id === "place") data.show({ ...data.place });
   else if (!filter.delete(slug)) filter.add(slug);

@@ -69,13 +69,23 @@ export async function fetchPart(url, id) {
 export function swap(old, fresh) {
   const frames = [...old.querySelectorAll(".table-frame[id]")].map((frame) => [frame.id, frame.scrollLeft]);
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
-  const [left, link] = [old.scrollLeft, focused?.getAttribute("href")];
+  const left = old.scrollLeft;
   for (const { id } of old.querySelectorAll("details[id][open]")) fresh.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   old.replaceWith(fresh);
   fresh.scrollLeft = left;
   for (const [id, scrolled] of frames) document.getElementById(id)?.scrollTo(scrolled, 0);
   if (focused === old) fresh.focus();
-  else if (link) fresh.querySelector(`[href="${CSS.escape(link)}"]`)?.focus();
+  else if (focused !== null) findSame(focused, fresh)?.focus({ preventScroll: true });
+}
+
+/** Return the element of a new part that an element of the old part has become: the focus stays where a user put it. */
+function findSame(element, fresh) {
+  for (const name of ["href", "id", "aria-label"]) {
+    const value = element.getAttribute(name);
+    if (value) return fresh.querySelector(`[${name}="${CSS.escape(value)}"]`);
+  }
+  const details = element.localName === "summary" ? element.parentElement.id : "";
+  return details === "" ? null : fresh.querySelector(`#${CSS.escape(details)} > summary`);
 }
 
 /** Start updating all relative times below `root`, from the ages that the server rendered. */
