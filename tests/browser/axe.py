@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import axe_playwright_python
-from playwright.async_api import Page
+from playwright.async_api import Page, ViewportSize
 
 _AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 # A colour on its way to another has a contrast nobody reads: asking for the animations starts those that are due.
 _SETTLED = "Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+#: The smallest window that every page fits, in pixels.
+PHONE: ViewportSize = {"width": 360, "height": 760}
+#: Rules whose findings depend on the width of the window: it hides parts, wraps lines and lets frames scroll.
+_WIDTH_RULES = ["color-contrast", "scrollable-region-focusable", "target-size", "heading-order", "region"]
 
 
 async def find_violations(page: Page, kind: str, values: list[str]) -> list[Any]:
@@ -32,6 +36,24 @@ async def accessible(page: Page) -> None:
     await page.emulate_media(color_scheme="light")
     size = page.viewport_size
     assert size is not None
-    await page.set_viewport_size({"width": 360, "height": 760})
+    await page.set_viewport_size(PHONE)
     assert await page.evaluate("document.documentElement.scrollWidth") <= 360
     await page.set_viewport_size(size)
+
+
+async def accessible_everywhere(page: Page) -> None:
+    """See that a page has no findings in light and dark, in its window and on a phone, and fits the phone."""
+    usual_size = page.viewport_size
+    assert usual_size is not None
+    violations: dict[str, list[Any]] = {"light": await find_violations(page, "tag", TAGS)}
+    await page.emulate_media(color_scheme="dark")
+    violations["dark"] = await find_violations(page, "rule", ["color-contrast"])
+    await page.set_viewport_size(PHONE)
+    violations["dark, phone"] = await find_violations(page, "rule", ["color-contrast"])
+    await page.emulate_media(color_scheme="light")
+    violations["light, phone"] = await find_violations(page, "rule", _WIDTH_RULES)
+    width = await page.evaluate("document.documentElement.scrollWidth")
+    await page.set_viewport_size(usual_size)
+    remaining_violations = {where: findings for where, findings in violations.items() if findings}
+    assert not remaining_violations, remaining_violations
+    assert width <= PHONE["width"]

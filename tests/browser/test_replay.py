@@ -11,7 +11,6 @@ from playwright.async_api import Page, expect
 
 from fleet.vocabulary.verdicts import State
 from tests.browser import past_scene
-from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting, Visitor
 from tests.browser.map_page import read_blocks, wait_cells, wait_painted
 
@@ -168,4 +167,3 @@ async def test_playback_steps_every_second(visiting: Visiting) -> None:
     await expect(text).to_have_text(time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now - 1_560)))
     await page.click("#replay-play")
     await expect(page.locator("#replay-play")).to_have_text("Play")
-    await accessible(page)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fleet.monitoring.agent_attributes import AgentAttributes
 from fleet.monitoring.classify import count_states
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
 from fleet.monitoring.events import Event, StateDelta
@@ -29,6 +30,10 @@ TTL = 7200.0
 #: How old a stale record is, seconds.
 STALE_AGE = 47.0
 AUTHS = 3
+#: Error of a failed poll, as gRPC words it.
+POLL_ERROR = (
+    "unavailable: failed to connect to all addresses; last error: ipv4:127.0.0.1:9003: Connection refused"
+)
 
 
 class LiveFleet:
@@ -48,6 +53,8 @@ class LiveFleet:
         self.homes = [number for number in range(proxies) for _ in range(agents_per_proxy)]
         #: Number of the auth that got the last heartbeat, by agent index; agents past the end: the first one.
         self.auths: list[int] = []
+        #: Version and labels of every agent.
+        self.attributes = AgentAttributes()
         self.epoch = ""
         self._writer = writer
         self._layer = layer
@@ -153,7 +160,7 @@ class LiveFleet:
 
     def _write_polls(self, numbers: Iterable[int], *, ok: bool) -> None:
         now = time.time()
-        error = "" if ok else "deadline exceeded"
+        error = "" if ok else POLL_ERROR
         poll = Poll(
             attempts=(PollAttempt(now - 0.1, ok, error), PollAttempt(now - 1.1, ok, error)),
             serving=ServingStatus.SERVING,
@@ -184,6 +191,7 @@ class LiveFleet:
             removed_agents=np.zeros(0, np.uint32),
             removed_at=now,
             tracked_counts=np.full(len(agents), self.proxies, np.uint8),
+            attributes=[self.attributes] * len(agents),
         )
         homes = np.array(self.homes)
         for number in range(self.proxies):
