@@ -1,4 +1,4 @@
-"""`python -m tests.bench NAME [--quick] [--base FOLDER] [--rows N]`: run a bench; the last line is one JSON object.
+"""`python -m tests.bench NAME [--quick] [--base FOLDER] [--rows N] [--keep FOLDER]`: run a bench; the last line is one JSON object.
 
 docs/reference/benchmarks.md has them all.
 """
@@ -41,6 +41,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--list", action="store_true", help="list the benches")
     parser.add_argument("--base", type=Path, help="a checkout of another commit, measured in the same run")
     parser.add_argument("--rows", type=int, help="rows of the history, for a smaller run")
+    parser.add_argument("--keep", type=Path, help="keep the databases in this folder, or measure those in it")
     options = parser.parse_args(argv)
     if options.list or options.name is None:
         for name in names():
@@ -54,7 +55,13 @@ def main(argv: list[str]) -> int:
     extra: dict[str, Any] = {} if options.base is None else {"base": options.base.resolve()}
     if options.rows is not None:
         extra["rows"] = options.rows
-    for name, problem in (("base", "compares with no other commit"), ("rows", "has no rows to choose")):
+    if options.keep is not None:
+        extra["keep"] = options.keep.resolve()
+    for name, problem in (
+        ("base", "compares with no other commit"),
+        ("rows", "has no rows to choose"),
+        ("keep", "has no databases to keep"),
+    ):
         if name in extra and name not in parameters:
             print(f"the bench {options.name!r} {problem}: leave --{name} out", file=sys.stderr)
             return 2
