@@ -1,4 +1,4 @@
-"""`python -m tests.bench NAME [--quick] [--base FOLDER] [--rows N] [--keep FOLDER]`: run a bench; the last line is one JSON object.
+"""`python -m tests.bench NAME [OPTIONS]`: run a bench; the last line is one JSON object.
 
 docs/reference/benchmarks.md has them all.
 """

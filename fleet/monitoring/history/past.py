@@ -16,6 +16,7 @@ from django.db.models import Max
 
 from fleet.models.clusters import Cluster
 from fleet.models.history import LAST_PROXY_BIT, AgentChange, InstanceChange
+from fleet.models.moments import Milliseconds
 from fleet.monitoring.history import keyframes
 from fleet.monitoring.history.past_columns import NOT_RECORDED, PastColumns
 from fleet.monitoring.state.codec import Rows
@@ -62,18 +63,30 @@ def columns_at(cluster: str, at: float) -> PastColumns | None:
 
 def read_changes(cluster: str, since: float, until: float) -> Changes:
     """Return the changes after `since` up to `until` (seconds since the epoch), oldest first."""
-    query = AgentChange.objects.filter(at__gt=since, at__lte=until).order_by("at")
+    # Without ORDER BY, because PostgreSQL would sort rows that were written in the order of time.
+    query = AgentChange.objects.filter(at__gt=since, at__lte=until).order_by()
     if Cluster.objects.count() > 1:
         query = query.filter(agent__cluster=cluster)
-    values = query.values_list(*_CHANGE_COLUMNS).iterator(chunk_size=_CHUNK_SIZE)
+    columns = query.values_list(Milliseconds("at"), *_CHANGE_COLUMNS[1:])
+    values = columns.iterator(chunk_size=_CHUNK_SIZE)
     # In chunks: 100,000 rows as tuples are 30 MB, and the garbage collector visits each of them.
     chunks: list[Changes] = []
     while len((chunk := changes_of(islice(values, _CHUNK_SIZE))).rows):
         chunks.append(chunk)
     if not chunks:
         return Changes()
-    proxies = chain.from_iterable(chunk.proxies for chunk in chunks)
-    return Changes(np.concatenate([chunk.rows for chunk in chunks]), tuple(proxies))
+    rows = np.concatenate([chunk.rows for chunk in chunks])
+    rows["at"] /= 1000
+    return sort_changes(Changes(rows, tuple(chain.from_iterable(chunk.proxies for chunk in chunks))))
+
+
+def sort_changes(changes: Changes) -> Changes:
+    """Return changes oldest first. Mostly they are, because rows are written in the order of time."""
+    moments = changes.rows["at"]
+    if (moments[1:] >= moments[:-1]).all():
+        return changes
+    order = np.argsort(moments, kind="stable")
+    return Changes(changes.rows[order], tuple(changes.proxies[row] for row in order.tolist()))
 
 
 def changes_of(values: Iterable[tuple[Any, ...]]) -> Changes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fleet.models.alerting import Silence
 from fleet.models.history import AgentChange
-from fleet.models.moments import to_moment, to_seconds
+from fleet.models.moments import Milliseconds, to_moment, to_seconds
 from fleet.vocabulary.verdicts import State
 from tests.fakes.history_rows import create_agent_change
 
@@ -72,3 +72,13 @@ def test_compact_seconds_are_kept_to_the_millisecond() -> None:
         stored = cursor.fetchone()[0]
     is_sqlite = connection.vendor == "sqlite"
     assert stored == (round(_NOW * 1000) if is_sqlite else to_moment(round(_NOW, 3)))
+
+
+@pytest.mark.django_db
+def test_compact_moments_are_read_as_milliseconds() -> None:
+    """Without a datetime for each row, on either database."""
+    for at in (_NOW, 1_795_000_000.0005):
+        create_agent_change("a", at, State.HEALTHY, State.STRANDED)
+    rows = AgentChange.objects.order_by("at").values_list(Milliseconds("at"), "at")
+    assert [*rows] == [(round(at * 1000), at) for _, at in rows]
+    assert all(isinstance(milliseconds, int) for milliseconds, _ in rows)

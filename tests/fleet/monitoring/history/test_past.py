@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.history import LAST_PROXY_BIT, Keyframe
 from fleet.monitoring.history import keyframes, past
-from fleet.monitoring.history.past import apply_changes, changes_of, columns_at, instances_at, read_changes
+from fleet.monitoring.history.past import (
+    apply_changes,
+    changes_of,
+    columns_at,
+    instances_at,
+    read_changes,
+    sort_changes,
+)
 from fleet.monitoring.history.past_columns import NOT_RECORDED, PastColumns, empty_columns
 from fleet.vocabulary.verdicts import State
 from tests.fakes.history_rows import agent_key, create_agent_change, create_instance_change, instance_key
@@ -128,6 +135,16 @@ def test_changes_are_read_in_order_across_chunks(monkeypatch: pytest.MonkeyPatch
     assert changes.rows["at"].tolist() == [1, 2, 3, 4]
     assert [len(proxies or b"") // 4 for proxies in changes.proxies] == [1, 2, 3, 4]
     assert len(read_changes("default", 9.0, 10.0).rows) == 0
+
+
+@given(st.lists(_CHANGE, max_size=12))
+def test_changes_in_any_order_are_sorted_with_their_proxies(changes: list[tuple[Any, ...]]) -> None:
+    """Changes of the same moment stay in their order."""
+    unsorted_changes = changes_of([(*columns, bytes(4 * row)) for row, (*columns, _) in enumerate(changes)])
+    sorted_changes = sort_changes(unsorted_changes)
+    rows = sorted(range(len(changes)), key=lambda row: changes[row][0])
+    assert sorted_changes.rows.tolist() == unsorted_changes.rows[rows].tolist()
+    assert [len(proxies or b"") // 4 for proxies in sorted_changes.proxies] == rows
 
 
 @pytest.mark.django_db
