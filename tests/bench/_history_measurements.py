@@ -25,12 +25,14 @@ from fleet.models.partitions import day_of, ensure_partitions
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.history import keyframes
 from fleet.monitoring.history.minutes import RESOLUTIONS, minute_of, pack_groups
-from fleet.monitoring.history.past import Changes, apply_changes, columns_at
+from fleet.monitoring.history.past import Changes, apply_changes
 from fleet.monitoring.history.past_columns import PastColumns, empty_columns
+from fleet.monitoring.history.past_table import read_past_table
 from fleet.monitoring.history.store import flush_outbox
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.outbox import GROUP_COUNT, GroupKind
+from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
 from fleet.vocabulary.verdicts import State
@@ -38,6 +40,7 @@ from tests.bench._history_fleet import DAY_SECONDS, HistoryFleet
 from tests.bench._record import CLUSTER, FilledRecord, fill
 from tests.bench.measure import percentile
 
+_PREFIX = "bench-history"
 _DAYS = 90
 #: Changes between two keyframes, as in production, where also the number of agents counts.
 _KEYFRAME_CHANGES = 50_000
@@ -67,7 +70,7 @@ class _Bench:
     def __init__(self, row_count: int, agent_count: int) -> None:
         self._rows_per_day = row_count // _DAYS
         self._agent_count = agent_count
-        self._writer = Writer(connect(settings.REDIS_URL), "bench-history")
+        self._writer = Writer(connect(settings.REDIS_URL), _PREFIX)
         self._draws = np.random.default_rng(7)
         self._round = 0
         self._loaded_row_count = 0
@@ -212,7 +215,12 @@ class _Bench:
         ]
         # Not before the first keyframe.
         moments = self._draws.uniform(self._start + 2 * DAY_SECONDS, self._end, _MOMENTS).tolist()
-        pasts = [_milliseconds(partial(columns_at, CLUSTER, moment)) for moment in moments]
+        present = Reader(self._writer.redis, _PREFIX).table(CLUSTER, time.time())
+        # The first one of the process imports modules and opens connections.
+        pasts = [
+            _milliseconds(partial(read_past_table, CLUSTER, moment, present))
+            for moment in (moments[0], *moments)
+        ][1:]
         return {
             "timeline_ms": percentile(timelines, 0.5),
             "timeline_slowest_ms": max(timelines),

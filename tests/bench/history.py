@@ -19,7 +19,12 @@ from tests.bench.measure import BenchError, Figure, Outcome, Target
 
 _ROWS, _AGENTS = 18_000_000, 100_000
 #: Targets of each database; the size is that of all rows, so a smaller run has none.
-_LIMITS = {"timeline_ms": 50.0, "fleet_at_ms": 1000.0, "write_cpu_percent": 10.0}
+_LIMITS = {
+    "timeline_ms": 50.0,
+    "fleet_at_ms": 1000.0,
+    "fleet_at_slowest_ms": 1000.0,
+    "write_cpu_percent": 10.0,
+}
 _SIZE_LIMIT_GB = 2.5
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,8 @@ from fleet.vocabulary.watch import InstanceWatch
 
 _STATES_BY_SLUG = {state.slug: state for state in InstanceState}
 _READY, _NOT_READY = 200, 503
+#: Rows that are read at a time.
+_CHUNK_SIZE = 10_000
 #: Seconds without a recorded minute after which polling had stopped: a minute is written when it is over.
 _GAP_SECONDS = 120.0
 
@@ -179,7 +182,8 @@ class _Roster:
     @classmethod
     def read(cls, cluster: str, at: float, columns: PastColumns, present: FleetTable) -> _Roster:
         agents = Agent.objects.filter(cluster=cluster).order_by()
-        pairs = np.array(agents.values_list("pk", "position"), np.int64).reshape(-1, 2)
+        rows = agents.values_list("pk", "position").iterator(chunk_size=_CHUNK_SIZE)
+        pairs = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, 2)
         index_by_key = np.full(int(max(pairs[:, 0].max(initial=0), columns.agents.max(initial=0))) + 1, -1)
         index_by_key[pairs[:, 0]] = pairs[:, 1]
         column_indices = index_by_key[columns.agents]
