@@ -233,9 +233,13 @@ class _Bench:
         changing_agents = np.sort(
             self._draws.choice(self._agent_count, self._agent_count // 100, replace=False)
         ).astype(np.uint32)
-        # The first one of the process opens connections, and writes a keyframe.
+        # The first one of the process opens connections.
         self._change(changing_agents, number=1)
-        keyframe_seconds = _cpu_seconds(self._flush)
+        self._flush()
+        # A day later one is due.
+        keyframe_seconds = _cpu_seconds(
+            partial(keyframes.save_if_due, self._writer, CLUSTER, time.time() + DAY_SECONDS)
+        )
         spent = 0.0
         for number in range(_ROUNDS):
             self._change(changing_agents, number)
