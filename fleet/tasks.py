@@ -33,7 +33,11 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.history.attributes import save_attributes
 from fleet.monitoring.history.minutes import downsample
-from fleet.monitoring.history.retention import create_partitions_ahead, delete_old_history
+from fleet.monitoring.history.retention import (
+    compact_past_days,
+    create_partitions_ahead,
+    delete_old_history,
+)
 from fleet.monitoring.history.store import flush_outbox, load_record_seed
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
@@ -149,8 +153,10 @@ def settle_history(cluster: str) -> None:
 
 @shared_task(name="fleet.tasks.prune_history", ignore_result=True)
 def prune_history() -> None:
-    """Delete history, incidents and notifications older than REFLOAT_HISTORY_DAYS, and make old counts coarser."""
+    """Delete history, incidents and notifications older than REFLOAT_HISTORY_DAYS; make older history smaller."""
     now = time.time()
+    with isolate_errors("the history of past days was not compacted; the next attempt is in 1 h"):
+        compact_past_days(now)
     with isolate_errors("old history was not deleted; the next attempt is in 1 h"):
         create_partitions_ahead(now)
         downsample(now)

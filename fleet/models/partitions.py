@@ -1,4 +1,4 @@
-"""Day partitions of history tables on PostgreSQL: created before they are needed, dropped when they are old.
+"""Day partitions of history tables on PostgreSQL: created before they are needed, compacted, dropped when they are old.
 
 SQLite has no partitions: there every function of this module does nothing.
 """
@@ -66,6 +66,33 @@ def drop_partition(table: str, day: date, alias: str = "default") -> None:
     if has_partitions(alias):
         with connections[alias].cursor() as cursor:
             cursor.execute(f'DROP TABLE "{_name_of(table, day)}"')
+
+
+def list_loose_indexes(table: str, before: date, alias: str = "default") -> list[str]:
+    """Return the indexes of days before a date that `compact_index` has not rebuilt yet, the oldest day's first."""
+    if not has_partitions(alias):
+        return []
+    with connections[alias].cursor() as cursor:
+        cursor.execute(
+            "SELECT partition.relname, index.relname FROM pg_inherits"
+            " JOIN pg_class AS partition ON partition.oid = inhrelid"
+            " JOIN pg_index ON indrelid = inhrelid JOIN pg_class AS index ON index.oid = indexrelid"
+            " JOIN pg_am ON pg_am.oid = index.relam WHERE inhparent = to_regclass(quote_ident(%s))"
+            " AND amname = 'btree' AND NOT coalesce(index.reloptions, '{}') @> ARRAY['fillfactor=100']"
+            " ORDER BY partition.relname, index.relname",
+            [table],
+        )
+        return [index for partition, index in cursor.fetchall() if partition < _name_of(table, before)]
+
+
+def compact_index(index: str, alias: str = "default") -> None:
+    """Rebuild an index of a past day without free space. Run it inside `limit_lock_wait`: readers of the day wait.
+
+    Rows in random order leave the pages of an index a third empty. The fill factor tells which indexes are rebuilt.
+    """
+    with connections[alias].cursor() as cursor:
+        cursor.execute(f'ALTER INDEX "{index}" SET (fillfactor = 100)')
+        cursor.execute(f'REINDEX INDEX "{index}"')
 
 
 def _create(table: str, name: str, day: date, alias: str) -> None:

@@ -28,6 +28,7 @@ from fleet.monitoring.history.minutes import RESOLUTIONS, minute_of, pack_groups
 from fleet.monitoring.history.past import Changes, apply_changes
 from fleet.monitoring.history.past_columns import PastColumns, empty_columns
 from fleet.monitoring.history.past_table import read_past_table
+from fleet.monitoring.history.retention import compact_past_days
 from fleet.monitoring.history.store import flush_outbox
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.state.connect import connect
@@ -140,6 +141,8 @@ class _Bench:
             self._insert_minutes(columns, self._start + day * DAY_SECONDS)
             self._loaded_row_count += len(changes.rows)
             print(f"day {day + 1} of {_DAYS}", end="\r", file=sys.stderr)
+        # As the task does each hour.
+        compact_past_days(self._end + DAY_SECONDS)
         self._size_file.write_text(json.dumps((self._end, self._loaded_row_count)))
         connection.close()
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Deletion of old history: PostgreSQL drops whole days, SQLite deletes small batches.
+"""Deletion of old history: PostgreSQL drops whole days, and compacts past ones; SQLite deletes small batches.
 
 What an agent's row keeps of deleted changes is written in the same transaction. docs/reference/history.md.
 """
@@ -18,10 +18,12 @@ from fleet.models.clusters import Cluster
 from fleet.models.history import AGENT_CHANGE_TABLE, AgentChange, FleetMinute, InstanceChange, Keyframe
 from fleet.models.lock_timeout import limit_lock_wait
 from fleet.models.partitions import (
+    compact_index,
     day_of,
     drop_partition,
     ensure_partitions,
     has_partitions,
+    list_loose_indexes,
     list_partition_days,
     start_of,
 )
@@ -30,9 +32,11 @@ from fleet.models.partitions import (
 _CHUNK_SIZE = 1000
 #: Days from today for which partitions exist.
 _DAYS_AHEAD = 3
+#: Days before today that are not compacted yet, because changes may still be written.
+_OPEN_DAYS = 1
 #: Maximum seconds that changes are kept longer because the oldest keyframe needs them.
 _MAX_EXTRA_AGE = 2 * 86_400.0
-#: Seconds that dropping a day waits for readers; the next run tries again.
+#: Seconds that dropping or compacting a day waits for readers; the next run tries again.
 _LOCK_SECONDS = 5.0
 _KEPT_COLUMNS = (
     *("at", "old", "new", "reason", "recovery", "cause", "auth", "recovers_after_ms", "proxies"),
@@ -44,6 +48,13 @@ def create_partitions_ahead(now: float) -> None:
     today = day_of(now)
     days = [today + timedelta(days=count) for count in range(_DAYS_AHEAD)]
     ensure_partitions(AGENT_CHANGE_TABLE, days)
+
+
+def compact_past_days(now: float) -> None:
+    """Rebuild the indexes of past days, to which nothing is added any more, without free space, once each."""
+    for index in list_loose_indexes(AGENT_CHANGE_TABLE, day_of(now) - timedelta(days=_OPEN_DAYS)):
+        with limit_lock_wait(_LOCK_SECONDS):
+            compact_index(index)
 
 
 def delete_old_history(before: float) -> int:

@@ -7,9 +7,11 @@ from django.db import connection
 
 from fleet.models.history import AGENT_CHANGE_TABLE, AgentChange
 from fleet.models.partitions import (
+    compact_index,
     day_of,
     drop_partition,
     ensure_partitions,
+    list_loose_indexes,
     list_partition_days,
     start_of,
 )
@@ -49,3 +51,16 @@ def test_dropped_day_takes_its_rows_along() -> None:
     drop_partition(AGENT_CHANGE_TABLE, _DAY)
     assert list_partition_days(AGENT_CHANGE_TABLE) == [date(2026, 3, 1)]
     assert AgentChange.objects.get().at == _START + 86_400
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no partitions")
+def test_index_of_a_past_day_is_compacted_once() -> None:
+    """The oldest first; not those of later days, and not the block range index of the time."""
+    for day in range(3):
+        create_agent_change("a", _START + day * 86_400, State.HEALTHY, State.STRANDED)
+    indexes = [f"{AGENT_CHANGE_TABLE}_{day}_pkey" for day in ("20260228", "20260301")]
+    assert list_loose_indexes(AGENT_CHANGE_TABLE, date(2026, 3, 2)) == indexes
+    compact_index(indexes[0])
+    assert list_loose_indexes(AGENT_CHANGE_TABLE, date(2026, 3, 2)) == indexes[1:]
+    assert AgentChange.objects.get(at=_START).new == State.STRANDED

@@ -5,11 +5,15 @@ from django.db import connection
 
 from fleet.models.history import AGENT_CHANGE_TABLE, AgentChange, FleetMinute, InstanceChange, Keyframe
 from fleet.models.inventory import Agent
-from fleet.models.partitions import list_partition_days
+from fleet.models.partitions import day_of, list_loose_indexes, list_partition_days
 from fleet.monitoring.history import keyframes, retention
 from fleet.monitoring.history.past import columns_at, instances_at
 from fleet.monitoring.history.past_columns import empty_columns
-from fleet.monitoring.history.retention import create_partitions_ahead, delete_old_history
+from fleet.monitoring.history.retention import (
+    compact_past_days,
+    create_partitions_ahead,
+    delete_old_history,
+)
 from fleet.vocabulary.verdicts import State
 from tests.fakes.history_rows import create_agent_change, create_instance_change
 
@@ -117,3 +121,14 @@ def test_partitions_exist_for_the_next_days() -> None:
         create_partitions_ahead(START + 60)
     days = [day.isoformat() for day in list_partition_days(AGENT_CHANGE_TABLE)]
     assert days == ([] if connection.vendor == "sqlite" else ["2023-11-15", "2023-11-16", "2023-11-17"])
+
+
+def test_days_before_yesterday_are_compacted() -> None:
+    """To which nothing is added any more; their rows stay."""
+    for day in range(4):
+        create_agent_change("a", START + day * DAY, State.HEALTHY, State.STRANDED)
+    compact_past_days(START + 3 * DAY + 1)
+    loose_indexes = list_loose_indexes(AGENT_CHANGE_TABLE, day_of(START + 4 * DAY))
+    open_days = [] if connection.vendor == "sqlite" else [day_of(START + day * DAY) for day in (2, 3)]
+    assert loose_indexes == [f"{AGENT_CHANGE_TABLE}_{day:%Y%m%d}_pkey" for day in open_days]
+    assert AgentChange.objects.count() == 4
