@@ -121,7 +121,9 @@ class _Bench:
         proxies = np.array(keys["proxy"], np.uint32)
         states = np.full(len(agents), State.HEALTHY, np.uint8)
         fleet = HistoryFleet(agents, keys["auth"], proxies, self._draws, states)
-        columns, change_count = empty_columns(self._start), _KEYFRAME_CHANGES
+        keyframe_interval = max(_KEYFRAME_CHANGES, self._agent_count)
+        columns, change_count = empty_columns(self._start), 0
+        self._insert_keyframe(columns)
         ensure_partitions(
             "fleet_agentchange", [day_of(self._start + day * DAY_SECONDS) for day in range(_DAYS)]
         )
@@ -131,11 +133,14 @@ class _Bench:
                 cursor.execute("PRAGMA cache_size = -1000000")
         for day, changes in enumerate(fleet.days(self._start, _DAYS, self._rows_per_day)):
             self._insert(changes)
-            for first in range(0, len(changes.rows), _KEYFRAME_CHANGES):
-                part = slice(first, first + _KEYFRAME_CHANGES)
+            first = 0
+            while first < len(changes.rows):
+                # A keyframe is due after as many changes as the fleet has agents.
+                part = slice(first, first + keyframe_interval - change_count)
                 columns = apply_changes(columns, Changes(changes.rows[part], changes.proxies[part]))
                 change_count += len(changes.rows[part])
-                if change_count >= max(_KEYFRAME_CHANGES, self._agent_count):
+                first = part.stop
+                if change_count == keyframe_interval:
                     self._insert_keyframe(columns)
                     change_count = 0
             self._insert_minutes(columns, self._start + day * DAY_SECONDS)
