@@ -121,6 +121,8 @@ def _read_instance_changes(cluster: str, since: float) -> list[InstanceStateChan
     ]
 
 
+#: Rows that are read for each row that is shown, at most.
+_MAX_ROWS_PER_SHOWN_ROW = 4
 #: Labels of the states of an instance, by slug.
 _STATE_LABELS = {state.slug: state.label for state in InstanceState}
 
@@ -139,18 +141,20 @@ def read_instance_state_changes(
     query = InstanceChange.objects.filter(cluster=cluster, instance__in=name_by_instance)
     if until is not None:
         query = query.filter(at__lte=until)
-    # One more of each, because health and drain show only in the difference to the change before it.
-    rows = list(query[: _INSTANCE_ROW_LIMIT + len(name_by_instance)])
+    # More than are shown: health and drain show only in the difference to the change before it, and of a change of the
+    # reason alone there is nothing to show.
+    rows = list(query[: _MAX_ROWS_PER_SHOWN_ROW * _INSTANCE_ROW_LIMIT + len(name_by_instance)])
     return [
         InstanceStateChangeRow(
             to_moment(row.at),
             presenters.age_ms_of(row.at, now),
             "" if row.old == row.new else _state_label_of(row.old),
             _state_label_of(row.new),
-            tuple(_describe_details(row, earlier)),
+            details,
             name_by_instance[row.instance] if len(name_by_instance) > 1 else "",
         )
         for row, earlier in _pair_with_earlier(rows)
+        if (details := tuple(_describe_details(row, earlier))) or row.old != row.new
     ][:_INSTANCE_ROW_LIMIT]
 
 

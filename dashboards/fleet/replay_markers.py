@@ -1,4 +1,7 @@
-"""Incidents and changes of a time range, as markers of the replay slider. docs/reference/history.md, "Rewind"."""
+"""Incidents, changes, drains and deregistrations of a time range, as markers of the replay slider.
+
+docs/reference/history.md, "Rewind".
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,19 @@ from datetime import datetime
 
 from fleet.alerts.store import select_open_between
 from fleet.changes.engine import select_carried_out_between
+from fleet.models.history import InstanceChange
 from fleet.models.incidents import VersionChange
+from fleet.models.inventory import Instance
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.networking import NetworkingRevision
+from fleet.monitoring.history.past import instances_at
 from fleet.vocabulary.incidents import Severity
+from fleet.vocabulary.instances import InstanceState
 
 #: Maximum number of markers of each kind: the newest ones.
 MAX_MARKERS = 200
+#: Maximum number of changes of instances that are searched for drains: the newest ones.
+_MAX_INSTANCE_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +60,16 @@ def find_incidents(cluster: str, since: float, until: float) -> list[Marker]:
 
 
 def find_changes(cluster: str, since: float, until: float) -> list[Marker]:
-    """Return changes, networking configs of other programs and version changes of a time range, oldest first."""
+    """Return what was changed in a time range, oldest first.
+
+    Changes, networking configs of other programs, version changes, drains and deregistrations.
+    """
     start, end = to_moment(since), to_moment(until)
     markers = [
         *_find_started_changes(cluster, start, end),
         *_find_external_configs(cluster, start, end),
         *_find_version_changes(cluster, since, until),
+        *_find_drains_and_deregistrations(cluster, since, until),
     ]
     return sorted(markers, key=lambda marker: marker.start)[-MAX_MARKERS:]
 
@@ -101,3 +114,28 @@ def _find_version_changes(cluster: str, since: float, until: float) -> list[Mark
         .values_list("name", "old", "new", "at")
     )
     return [Marker(f"{name}: version {old} to {new}", at, at) for name, old, new, at in rows[:MAX_MARKERS]]
+
+
+def _find_drains_and_deregistrations(cluster: str, since: float, until: float) -> list[Marker]:
+    """Return the drains that were in progress in a time range, and the instances that were deregistered in it."""
+    name_by_id = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
+    drain_starts = {
+        instance: row.at for instance, row in instances_at(cluster, since).items() if row.is_draining
+    }
+    rows = InstanceChange.objects.filter(cluster=cluster, at__gt=since, at__lte=until).order_by("-at", "-pk")
+    columns = ("instance", "old", "new", "is_draining", "at")
+    markers = []
+    newest_rows = [*rows.values_list(*columns)[:_MAX_INSTANCE_ROWS]]
+    for instance, old, new, is_draining, at in newest_rows[::-1]:
+        name = name_by_id.get(instance, instance)
+        if is_draining:
+            drain_starts.setdefault(instance, at)
+        elif is_draining is not None and instance in drain_starts:
+            markers.append(Marker(f"{name}: drain", drain_starts.pop(instance), at))
+        if new == InstanceState.GONE.slug and old != new:
+            markers.append(Marker(f"{name}: deregistered", at, at))
+    unfinished = [
+        Marker(f"{name_by_id.get(instance, instance)}: drain", start, None)
+        for instance, start in drain_starts.items()
+    ]
+    return [*markers, *unfinished]

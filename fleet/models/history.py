@@ -72,7 +72,7 @@ class AgentChangeQuerySet(models.QuerySet["AgentChange"]):
 class AgentChange(models.Model):
     """Change of an agent's verdict or place; at most one per agent and round.
 
-    `old` equals `new` if the agent only moved, or only the reason, recovery or cause changed.
+    `old` equals `new` if the agent only moved, or only the reason, recovery, cause or presence changed.
     """
 
     pk = models.CompositePrimaryKey("agent_id", "at")
@@ -95,6 +95,9 @@ class AgentChange(models.Model):
     #: Ids of the Instances that report a tunnel to the agent, packed as `<u4`, the newest tunnel's first; without
     #: tunnels its last proxy with LAST_PROXY_BIT. None: not recorded.
     proxies = models.BinaryField(null=True)
+    #: What the sentence of the verdict names besides: AGENT_EVIDENCE and `change_rows.EVIDENCE_TAIL`. Empty: the agent
+    #: is healthy, and its resource unexpired. None: not recorded.
+    evidence = models.BinaryField(null=True)
 
     objects = AgentChangeQuerySet.as_manager()
 
@@ -121,7 +124,7 @@ class AgentChange(models.Model):
 
 
 class InstanceChange(models.Model):
-    """Change of an instance's state, destination health or drain; at most one per instance and round.
+    """Change of an instance's state, destination health, drain, or their reasons; at most one per instance and round.
 
     The backend and the cluster have rows too.
     """
@@ -135,6 +138,8 @@ class InstanceChange(models.Model):
     health = models.CharField(max_length=16, choices=_HEALTHS, blank=True, default="")
     #: None: not recorded.
     is_draining = models.BooleanField(null=True, default=None)
+    #: `InstanceEvidence` as JSON: why it failed, for sentences. None: not recorded.
+    evidence = models.TextField(null=True)  # noqa: DJ001 - empty is evidence of nothing
     at: models.Field[float, float] = SecondsField()
     round = models.BigIntegerField()
 

@@ -6,6 +6,8 @@ Each is one little-endian blob in the record (`fleet.monitoring.state`) and one 
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 import numpy.typing as npt
 
@@ -96,9 +98,29 @@ PLACE = np.dtype(
         ("proxy", "<u2"),  # proxy of the newest tunnel; without one the last proxy: its block on the map
         ("proxies", "<u2", (PLACE_PROXY_COUNT,)),  # proxies that report a tunnel, by index, ascending
         ("tunnel_count", "u1"),  # number of reported tunnels, at most 255
-        ("padding", "V1"),
+        ("presence", "u1"),  # Presence of the resource
     ]
 )
+
+
+class Presence(IntEnum):
+    """Resource of an agent in the presence list, in PLACE rows and in the history. Never renumber."""
+
+    #: A round of an earlier version.
+    NOT_RECORDED = 0
+    UNEXPIRED = 1
+    #: Expired, or never seen.
+    EXPIRED = 2
+    #: The expiry has passed, but no list was read since.
+    UNCLEAR = 3
+
+
+#: What the sentence of a verdict names besides instances, as the history keeps it; little-endian, 2 bytes: Presence in
+#: the low two bits, then ReconnectMode (2), HEALTH_CHECK (1), desired number of tunnels (4), known proxies (7).
+AGENT_EVIDENCE = np.dtype("<u2")
+_MODE_SHIFT, _HEALTH_CHECK_SHIFT, _DESIRED_COUNT_SHIFT, _TRACKED_COUNT_SHIFT = 2, 4, 5, 9
+PRESENCE_BITS = _MODE_BITS = 0x3
+_DESIRED_COUNT_BITS, _TRACKED_COUNT_BITS = 0xF, 0x7F
 
 #: Version and labels that an agent reported, one row per agent; 0: none. 8 bytes.
 ATTRIBUTE = np.dtype([("version", "<u4"), ("label_set", "<u4")])
@@ -127,3 +149,33 @@ def blank_memory(agent_count: int) -> npt.NDArray[np.void]:
     rows["last_auth"] = NO_INSTANCE
     rows["last_proxies"] = NO_INSTANCE
     return rows
+
+
+def pack_agent_evidence(
+    heartbeats: npt.NDArray[np.void], memory: npt.NDArray[np.void], places: npt.NDArray[np.void]
+) -> npt.NDArray[np.uint16]:
+    """Return AGENT_EVIDENCE of the same agents' HEARTBEAT, MEMORY and PLACE rows; larger counts become the largest."""
+    evidence = places["presence"].astype(AGENT_EVIDENCE)
+    evidence |= (heartbeats["mode"].astype(AGENT_EVIDENCE) & _MODE_BITS) << _MODE_SHIFT
+    evidence |= (heartbeats["flags"].astype(AGENT_EVIDENCE) & HEALTH_CHECK) << _HEALTH_CHECK_SHIFT
+    desired_counts = np.minimum(heartbeats["desired_count"], _DESIRED_COUNT_BITS).astype(AGENT_EVIDENCE)
+    evidence |= desired_counts << _DESIRED_COUNT_SHIFT
+    tracked_counts = np.minimum(memory["tracked_count"], _TRACKED_COUNT_BITS).astype(AGENT_EVIDENCE)
+    evidence |= tracked_counts << _TRACKED_COUNT_SHIFT
+    return evidence
+
+
+def presences_in(evidence: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    """Return the Presence in AGENT_EVIDENCE."""
+    presences: npt.NDArray[np.uint16] = evidence & np.uint16(PRESENCE_BITS)
+    return presences
+
+
+def unpack_agent_evidence(
+    evidence: npt.NDArray[np.uint16], heartbeats: npt.NDArray[np.void], memory: npt.NDArray[np.void]
+) -> None:
+    """Write the policy and the counts in AGENT_EVIDENCE into the same agents' HEARTBEAT and MEMORY rows."""
+    heartbeats["mode"] = (evidence >> _MODE_SHIFT) & _MODE_BITS
+    heartbeats["flags"] = (evidence >> _HEALTH_CHECK_SHIFT) & HEALTH_CHECK
+    heartbeats["desired_count"] = (evidence >> _DESIRED_COUNT_SHIFT) & _DESIRED_COUNT_BITS
+    memory["tracked_count"] = (evidence >> _TRACKED_COUNT_SHIFT) & _TRACKED_COUNT_BITS

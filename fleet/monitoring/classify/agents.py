@@ -18,6 +18,9 @@ from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMod
 from fleet.vocabulary.instances import LOST_STATES, InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 
+#: Reasons whose sentences name a failing proxy, and then its cause.
+_PROXY_REASONS = (Reason.PROXY_UNHEALTHY, Reason.PROXY_EXPIRED, Reason.TOO_FEW_TUNNELS)
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -51,6 +54,25 @@ def classify_in(agent: AgentEvidence, frame: FleetFrame) -> Verdict:
             situation, diagnosis.state, diagnosis.reason, diagnosis.cause, diagnosis.outlook.recovery
         ),
     )
+
+
+def explain_recorded(
+    agent: AgentEvidence, frame: FleetFrame, state: State, reason: Reason, cause: int, recovery: Recovery
+) -> str:
+    """Return the sentence of a verdict that was concluded before, from the evidence that was kept of it.
+
+    `cause`: the recorded cause, which of a failing proxy may be its auth.
+    """
+    situation = read_situation(agent, frame)
+    candidates = (*situation.live_tunnels, *situation.recent_proxies, situation.via_proxy)
+    has_proxy_cause = cause != NO_CAUSE and reason in _PROXY_REASONS
+    direct_causes = (
+        index
+        for index in candidates
+        if index is not None and situation.is_sick(index) and frame.cause_of(index) == cause
+    )
+    direct_cause = next(direct_causes, cause) if has_proxy_cause else cause
+    return explain(situation, state, reason, direct_cause, recovery)
 
 
 def _diagnose(situation: Situation) -> Diagnosis:

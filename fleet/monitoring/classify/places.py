@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.columns import NO_INSTANCE, PLACE, PLACE_PROXY_COUNT
+from fleet.monitoring.classify.frame import FleetFrame
+from fleet.monitoring.columns import NO_INSTANCE, PLACE, PLACE_PROXY_COUNT, Presence
 
 _MAX_TUNNEL_COUNT = 0xFF
 
@@ -14,10 +15,16 @@ def places_of(
     memory: npt.NDArray[np.void],
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
+    presences: npt.NDArray[np.uint8] | None = None,
 ) -> npt.NDArray[np.void]:
-    """Return PLACE rows from the memory of a round and the reported tunnels, each at most once."""
+    """Return PLACE rows from the memory of a round and the reported tunnels, each at most once.
+
+    `presences`: Presence of each agent's resource.
+    """
     places: npt.NDArray[np.void] = np.zeros(len(memory), PLACE)
     places["auth"] = memory["last_auth"]
+    if presences is not None:
+        places["presence"] = presences
     places["proxy"] = memory["last_proxies"][:, 0]
     # Indices of the platform's size, once: numpy converts all others at each use.
     agents, agent_proxies = tunnel_agents.astype(np.intp), tunnel_proxies
@@ -45,3 +52,14 @@ def _sort_slots(slots: npt.NDArray[np.uint16]) -> None:
             lower = np.minimum(low, high)
             np.maximum(low, high, out=high)
             low[:] = lower
+
+
+def presences_of(heartbeats: npt.NDArray[np.void], frame: FleetFrame) -> npt.NDArray[np.uint8]:
+    """Return the Presence of each agent's resource in a round."""
+    expires_at = heartbeats["expires_at"]
+    presences = np.full(len(heartbeats), Presence.UNEXPIRED, np.uint8)
+    is_over = expires_at <= frame.unexpired_from
+    presences[is_over] = np.where(
+        expires_at[is_over] <= frame.expired_until, Presence.EXPIRED, Presence.UNCLEAR
+    )
+    return presences

@@ -7,23 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 
 from fleet.models.history import BACKEND_CAUSE_KEY, LAST_PROXY_BIT, AgentChange, InstanceChange
 from fleet.models.inventory import Agent, Instance
-from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS, RECOVERY_SHIFT
+from fleet.monitoring.columns import NO_INSTANCE, PRESENCE_BITS, REASON_BITS, RECOVERY_SHIFT, Presence
 from fleet.monitoring.state.outbox import BACKEND_INDEX, CLUSTER_INDEX, HEALTH_NUMBERS, RoundChanges
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
 
 #: Agents in one query.
 _QUERY_SIZE = 500
 #: Instance indices of packed columns.
 _INDEX_COUNT = NO_INSTANCE + 1
 #: Maximum distance of a prediction in milliseconds: 24 days.
-_MAX_RECOVERS_AFTER_MS = 2**31 - 1
+_MAX_AFTER_MS = 2**31 - 1
+#: Second part of `AgentChange.evidence`: milliseconds until the agent becomes stranded (0: no deadline), and the key of
+#: the proxy that carries its auth connection (0: none).
+EVIDENCE_TAIL = Struct("<iI")
 _HEALTHS_BY_NUMBER = {number: health.value for health, number in HEALTH_NUMBERS.items()}
 
 
@@ -86,31 +91,35 @@ def agent_change_rows_of(changes: RoundChanges, keys: RowKeys) -> Iterator[Agent
         keys.instances[rows["cause"]].tolist(),
         auth_keys,
         packed_proxies,
+        _pack_evidence(changes, keys.instances),
         *(rows[name].tolist() for name in ("recovers_at", "old", "new", "reason_and_recovery")),
     )
     at = changes.concluded_at
-    for agent, cause, auth, proxies, recovers_at, old, new, reason_and_recovery in zip(*columns, strict=True):
+    for agent, cause, auth, proxies, evidence, recovers_at, old, new, reason_and_recovery in zip(
+        *columns, strict=True
+    ):
         if agent:
             yield AgentChange(
                 agent_id=agent,
                 at=at,
                 cause=cause,
                 auth=auth,
-                recovers_after_ms=_recovers_after_ms_of(recovers_at, at),
+                recovers_after_ms=_milliseconds_from(at, recovers_at),
                 old=old,
                 new=new,
                 reason=reason_and_recovery & REASON_BITS,
                 recovery=reason_and_recovery >> RECOVERY_SHIFT,
                 proxies=proxies,
+                evidence=evidence,
             )
 
 
-def _recovers_after_ms_of(recovers_at: float, at: float) -> int:
+def _milliseconds_from(at: float, predicted_at: float) -> int:
     """Return the distance of a prediction, at least 1 ms, because 0 means that there is none."""
-    if not recovers_at:
+    if not predicted_at:
         return 0
-    milliseconds = round((recovers_at - at) * 1000)
-    return max(-_MAX_RECOVERS_AFTER_MS, min(milliseconds, _MAX_RECOVERS_AFTER_MS)) or 1
+    milliseconds = round((predicted_at - at) * 1000)
+    return max(-_MAX_AFTER_MS, min(milliseconds, _MAX_AFTER_MS)) or 1
 
 
 def _pack_proxies(changes: RoundChanges, instance_keys: npt.NDArray[np.int64]) -> Sequence[bytes | None]:
@@ -136,12 +145,39 @@ def _pack_proxies(changes: RoundChanges, instance_keys: npt.NDArray[np.int64]) -
     ]
 
 
+def _pack_evidence(changes: RoundChanges, instance_keys: npt.NDArray[np.int64]) -> Sequence[bytes | None]:
+    """Return `AgentChange.evidence` of each change: AGENT_EVIDENCE, and EVIDENCE_TAIL if it says anything.
+
+    A healthy agent whose resource has not expired needs none: its sentence names its auth and its tunnels.
+    """
+    rows = changes.agent_changes
+    via_proxies = instance_keys[rows["via_proxy"]]
+    columns = (rows["new"], rows["evidence"], rows["strands_at"], via_proxies)
+    packed_evidence = list[bytes | None]()
+    for state, evidence, strands_at, via_proxy in zip(*(column.tolist() for column in columns), strict=True):
+        if evidence & PRESENCE_BITS == Presence.NOT_RECORDED:
+            packed_evidence.append(None)
+        elif state == State.HEALTHY and evidence & PRESENCE_BITS == Presence.UNEXPIRED:
+            packed_evidence.append(b"")
+        else:
+            tail = (
+                EVIDENCE_TAIL.pack(_milliseconds_from(changes.concluded_at, strands_at), via_proxy)
+                if strands_at or via_proxy
+                else b""
+            )
+            packed_evidence.append(evidence.to_bytes(2, "little") + tail)
+    return packed_evidence
+
+
 def instance_change_rows_of(
     cluster: str, changes: RoundChanges, instance_id_of: Callable[[int], str]
 ) -> Iterator[InstanceChange]:
     """Yield the rows of the instances that have an id."""
     system_names = {BACKEND_INDEX: f"backend/{cluster}", CLUSTER_INDEX: f"cluster/{cluster}"}
-    for index, old, new, health, is_draining in changes.instance_changes.tolist():
+    rows = changes.instance_changes.tolist()
+    for (index, old, new, health, is_draining), evidence in zip_longest(
+        rows, changes.instance_evidence[: len(rows)]
+    ):
         system_name = system_names.get(index)
         instance = system_name or instance_id_of(index)
         has_health = changes.has_places and not system_name
@@ -153,6 +189,7 @@ def instance_change_rows_of(
                 new=InstanceState(new).slug,
                 health=_HEALTHS_BY_NUMBER[health] if has_health else "",
                 is_draining=is_draining if has_health else None,
+                evidence=evidence or None,
                 at=changes.concluded_at,
                 round=changes.round,
             )

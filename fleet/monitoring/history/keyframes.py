@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.models.history import Keyframe
-from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS, RECOVERY_SHIFT
+from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS, RECOVERY_SHIFT, pack_agent_evidence
 from fleet.monitoring.history.change_rows import read_agent_keys, read_instance_keys
 from fleet.monitoring.history.minutes import count_changes_since
 from fleet.monitoring.history.past_columns import COLUMN_NAMES, PastColumns, empty_columns
@@ -26,7 +26,9 @@ _CHANGE_LIMIT = 50_000
 _MAX_AGE = 86_400.0
 #: Version of `pack`, number of agents, number of tunnels.
 _HEADER = struct.Struct("<BII")
-_VERSION = 1
+_VERSION = 2
+#: Columns that keyframes of version 1 do not have: they are blank.
+_COLUMNS_OF_VERSION_2 = ("strands_at", "evidence", "via_proxies")
 _LEVEL = 3
 
 
@@ -47,10 +49,13 @@ def pack(columns: PastColumns) -> bytes:
 def unpack(content: bytes, at: float) -> PastColumns:
     """Return the columns of a keyframe from `at`."""
     blob = zlib.decompress(content)
-    _, agent_count, tunnel_count = _HEADER.unpack_from(blob)
-    blank, offset = empty_columns(at), _HEADER.size
+    version, agent_count, tunnel_count = _HEADER.unpack_from(blob)
+    blank, offset = empty_columns(at, agent_count), _HEADER.size
     columns: dict[str, npt.NDArray[np.generic]] = {}
     for name in (*COLUMN_NAMES, "tunnel_proxies"):
+        if version == 1 and name in _COLUMNS_OF_VERSION_2:
+            columns[name] = getattr(blank, name)
+            continue
         dtype = getattr(blank, name).dtype
         stored_dtype = np.dtype("<i8") if dtype == np.float64 else dtype
         count = tunnel_count if name == "tunnel_proxies" else agent_count
@@ -122,6 +127,7 @@ def columns_of(
     verdicts, places = record.verdicts[agents], record.places[agents]
     tunnel_counts, tunnel_proxies = _tunnels_of(record, agents)
     causes, auths = instance_keys[verdicts["cause"]], instance_keys[places["auth"]]
+    heartbeats = record.heartbeats[agents]
     proxies = np.where(places["proxy"] == NO_INSTANCE, 0, instance_keys[places["proxy"]])
     return PastColumns(
         at=record.header.as_of,
@@ -134,6 +140,9 @@ def columns_of(
         recovers_at=verdicts["recovers_at"].copy(),
         since=verdicts["since"].copy(),
         proxies=proxies.astype(np.uint32),
+        strands_at=verdicts["strands_at"].copy(),
+        evidence=pack_agent_evidence(heartbeats, record.memory[agents], places),
+        via_proxies=np.maximum(instance_keys[heartbeats["via_proxy"]], 0).astype(np.uint32),
         tunnel_counts=tunnel_counts,
         tunnel_proxies=instance_keys[tunnel_proxies].astype(np.uint32),
     )

@@ -17,6 +17,7 @@ from django.db.models import Max
 from fleet.models.clusters import Cluster
 from fleet.models.history import LAST_PROXY_BIT, AgentChange, InstanceChange
 from fleet.models.moments import Milliseconds
+from fleet.monitoring.columns import AGENT_EVIDENCE, Presence
 from fleet.monitoring.history import keyframes
 from fleet.monitoring.history.past_columns import NOT_RECORDED, PastColumns
 from fleet.monitoring.state.codec import Rows
@@ -35,10 +36,13 @@ CHANGE = np.dtype(
         ("recovery", "u1"),
     ]
 )
+#: `AgentChange.evidence`: AGENT_EVIDENCE and `change_rows.EVIDENCE_TAIL`.
+_EVIDENCE = np.dtype([("evidence", AGENT_EVIDENCE), ("strands_after_ms", "<i4"), ("via_proxy", "<u4")])
 #: Rows that are converted at a time.
 _CHUNK_SIZE = 5000
 _CHANGE_COLUMNS = (
     *("at", "agent_id", "cause", "auth", "recovers_after_ms", "old", "new", "reason", "recovery", "proxies"),
+    "evidence",
 )
 
 
@@ -50,6 +54,8 @@ class Changes:
     rows: Rows = field(default_factory=lambda: np.zeros(0, CHANGE))
     #: `AgentChange.proxies` of each row.
     proxies: tuple[bytes | None, ...] = ()
+    #: `AgentChange.evidence` of each row.
+    evidence: tuple[bytes | None, ...] = ()
 
 
 def columns_at(cluster: str, at: float) -> PastColumns | None:
@@ -77,7 +83,9 @@ def read_changes(cluster: str, since: float, until: float) -> Changes:
         return Changes()
     rows = np.concatenate([chunk.rows for chunk in chunks])
     rows["at"] /= 1000
-    return sort_changes(Changes(rows, tuple(chain.from_iterable(chunk.proxies for chunk in chunks))))
+    proxies = chain.from_iterable(chunk.proxies for chunk in chunks)
+    evidence = chain.from_iterable(chunk.evidence for chunk in chunks)
+    return sort_changes(Changes(rows, tuple(proxies), tuple(evidence)))
 
 
 def sort_changes(changes: Changes) -> Changes:
@@ -86,7 +94,12 @@ def sort_changes(changes: Changes) -> Changes:
     if (moments[1:] >= moments[:-1]).all():
         return changes
     order = np.argsort(moments, kind="stable")
-    return Changes(changes.rows[order], tuple(changes.proxies[row] for row in order.tolist()))
+    rows = order.tolist()
+    return Changes(
+        changes.rows[order],
+        tuple(changes.proxies[row] for row in rows),
+        tuple(changes.evidence[row] for row in rows),
+    )
 
 
 def changes_of(values: Iterable[tuple[Any, ...]]) -> Changes:
@@ -97,7 +110,7 @@ def changes_of(values: Iterable[tuple[Any, ...]]) -> Changes:
     rows = np.zeros(len(columns[0]), CHANGE)
     for name, column in zip(CHANGE.names or (), columns, strict=False):
         rows[name] = [NOT_RECORDED if auth is None else auth for auth in column] if name == "auth" else column
-    return Changes(rows, columns[-1])
+    return Changes(rows, columns[-2], columns[-1])
 
 
 def apply_changes(start: PastColumns, changes: Changes) -> PastColumns:
@@ -116,6 +129,7 @@ def apply_changes(start: PastColumns, changes: Changes) -> PastColumns:
     columns.recovers_at[positions] = np.where(
         rows["recovers_after_ms"] == 0, 0.0, rows["at"] + rows["recovers_after_ms"] / 1000
     )
+    _put_evidence(columns, positions, changes)
     has_new_state = rows["old"] != rows["new"]
     columns.since[positions[has_new_state]] = rows["at"][has_new_state]
     # A state whose start is not recorded began with the first change; backwards, so that the first one stays.
@@ -123,6 +137,24 @@ def apply_changes(start: PastColumns, changes: Changes) -> PastColumns:
     first_moments[positions[::-1]] = rows["at"][::-1]
     since = np.where(columns.since == 0, first_moments, columns.since)
     return replace(_with_proxies(columns, positions, changes), at=float(rows["at"][-1]), since=since)
+
+
+def _put_evidence(columns: PastColumns, positions: npt.NDArray[np.intp], changes: Changes) -> None:
+    """Write the evidence of the last change of each agent; `positions`: agent of each change."""
+    lengths = np.array(
+        [-1 if packed_evidence is None else len(packed_evidence) for packed_evidence in changes.evidence]
+    )
+    # Of one size for all: what is missing is zero.
+    content = b"".join(
+        (packed_evidence or b"").ljust(_EVIDENCE.itemsize, b"\0") for packed_evidence in changes.evidence
+    )
+    parts = np.frombuffer(content, _EVIDENCE)
+    evidence = np.where(lengths == 0, np.uint16(Presence.UNEXPIRED), parts["evidence"])
+    columns.evidence[positions] = evidence
+    columns.via_proxies[positions] = parts["via_proxy"]
+    columns.strands_at[positions] = np.where(
+        parts["strands_after_ms"] == 0, 0.0, changes.rows["at"] + parts["strands_after_ms"] / 1000
+    )
 
 
 def _with_proxies(columns: PastColumns, positions: npt.NDArray[np.intp], changes: Changes) -> PastColumns:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fleet.monitoring.columns import AGENT_EVIDENCE
+
 #: `auths` and `tunnel_counts` of changes that earlier versions recorded without places.
 NOT_RECORDED = -2
 
@@ -33,6 +35,12 @@ class PastColumns:
     since: npt.NDArray[np.float64]
     #: `Instance.pk` of the proxy of the newest tunnel, or of the last proxy: the agent's block on the map; 0: none.
     proxies: npt.NDArray[np.uint32]
+    #: When an agent at risk becomes stranded, seconds since the epoch; 0: no deadline.
+    strands_at: npt.NDArray[np.float64]
+    #: AGENT_EVIDENCE; its Presence is NOT_RECORDED in changes of earlier versions.
+    evidence: npt.NDArray[np.uint16]
+    #: `Instance.pk` of the proxy that carries the auth connection; 0: none.
+    via_proxies: npt.NDArray[np.uint32]
     #: Number of tunnels, or NOT_RECORDED.
     tunnel_counts: npt.NDArray[np.int16]
     #: `Instance.pk` of the proxy of each tunnel, the newest first: a run of `tunnel_counts` entries for each agent.
@@ -64,7 +72,7 @@ class PastColumns:
 #: Columns with one entry per agent.
 COLUMN_NAMES = (
     *("agents", "states", "reasons", "recoveries", "causes", "auths", "recovers_at", "since", "proxies"),
-    "tunnel_counts",
+    *("tunnel_counts", "strands_at", "evidence", "via_proxies"),
 )
 
 
@@ -81,6 +89,9 @@ def empty_columns(at: float, agent_count: int = 0) -> PastColumns:
         recovers_at=np.zeros(agent_count, np.float64),
         since=np.zeros(agent_count, np.float64),
         proxies=np.zeros(agent_count, np.uint32),
+        strands_at=np.zeros(agent_count, np.float64),
+        evidence=np.zeros(agent_count, AGENT_EVIDENCE),
+        via_proxies=np.zeros(agent_count, np.uint32),
         tunnel_counts=np.zeros(agent_count, np.int16),
         tunnel_proxies=np.zeros(0, np.uint32),
     )

@@ -20,24 +20,30 @@ from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment, to_seconds
 from fleet.monitoring.classify import places_of
 from fleet.monitoring.columns import (
+    AGENT_EVIDENCE,
     HAD_TUNNEL,
     NO_INSTANCE,
     RECOVERY_SHIFT,
     RETIRED,
     VERDICT,
+    Presence,
     blank_heartbeats,
     blank_memory,
+    presences_in,
+    unpack_agent_evidence,
 )
 from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.history.past import columns_at, instances_at
 from fleet.monitoring.history.past_columns import PastColumns
+from fleet.monitoring.instance_evidence import InstanceEvidence, health_reason_of
 from fleet.monitoring.state.codec import FeedState, RecordHeader, Rows
 from fleet.monitoring.state.record import ClusterRecord, empty_record
 from fleet.monitoring.state.tables import table_of
 from fleet.monitoring.views import FleetTable
-from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
+from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthSignal, ProbeOutcome
 from fleet.vocabulary.instances import (
-    RESPONSIVE_STATES,
+    CONNECTED_SICK_STATES,
+    CUT_OFF_STATES,
     SICK_STATES,
     InstanceFacts,
     InstanceKind,
@@ -75,10 +81,15 @@ def read_past_table(cluster: str, at: float, present: FleetTable) -> FleetTable:
         first_at = Keyframe.objects.filter(cluster=cluster).aggregate(first_at=Min("at"))["first_at"]
         raise NotRecordedError(first_at)
     instances = list(Instance.objects.filter(cluster=cluster))
-    facts = _read_facts(cluster, at, instances, present)
+    changes = instances_at(cluster, at)
+    facts = _read_facts(cluster, at, instances, changes, present)
     record = _record_of(
         cluster, at, columns, _Roster.read(cluster, at, columns, present), _indices_of(instances), facts
     )
+    cluster_change = changes.get(f"cluster/{cluster}")
+    if cluster_change is not None and cluster_change.new == InstanceState.UNKNOWN.slug:
+        # Refloat could not reach itself: no self-probe had succeeded.
+        record = replace(record, probed_at=0.0)
     return replace(
         table_of(record, at, present.fleet.timing, stale=not _was_polling(cluster, at)),
         epoch=present.epoch,
@@ -94,9 +105,12 @@ def _was_polling(cluster: str, at: float) -> bool:
 
 
 def _read_facts(
-    cluster: str, at: float, instances: list[Instance], present: FleetTable
+    cluster: str,
+    at: float,
+    instances: list[Instance],
+    changes: Mapping[str, InstanceChange],
+    present: FleetTable,
 ) -> dict[int, InstanceFacts]:
-    changes = instances_at(cluster, at)
     cluster_change = changes.get(f"cluster/{cluster}")
     state_starts = dict(
         InstanceChange.objects.filter(cluster=cluster, at__lte=at)
@@ -144,29 +158,83 @@ def facts_at(
     )
     state = InstanceState.UNKNOWN if change is None else _STATES_BY_SLUG[change.new]
     health = Health(change.health) if change is not None and change.health else Health.UNKNOWN
-    has_responded = state in RESPONSIVE_STATES
-    attempts = (
-        PollAttempt(at, ok=has_responded and not is_cluster_unreachable),
-        PollAttempt(at, ok=has_responded),
-    )
-    is_unhealthy = state is InstanceState.UNHEALTHY
-    is_draining = change is not None and bool(change.is_draining)
+    is_recorded = change is not None and change.evidence is not None
+    evidence = InstanceEvidence.from_json(change.evidence or "") if change is not None else InstanceEvidence()
+    if not is_recorded:
+        evidence = _guess_evidence(state, since, is_draining=change is not None and bool(change.is_draining))
+    # An expired auth that lost its backend, and a proxy that cannot reach its auth, report that too.
+    reported_at = at if state in CONNECTED_SICK_STATES else 0.0
+    sick_since = evidence.sick_since if evidence.sick_since is not None else since
     return replace(
         facts,
-        attempts=() if state is InstanceState.UNKNOWN else attempts,
-        serving=ServingStatus.NOT_SERVING if is_unhealthy else ServingStatus.SERVING,
-        serving_at=at if has_responded else None,
-        readyz=_NOT_READY if is_unhealthy else _READY,
-        readyz_at=at if has_responded else None,
-        watch=InstanceWatch(
-            ActiveHealth(HealthSignal(health, HealthReason.NOTHING_SEEN, since), probed_at=at),
-            drain_request=DrainRequest("", since) if is_draining else None,
-        ),
-        expires_at=since if state is InstanceState.EXPIRED else None,
-        gone_at=since if state is InstanceState.GONE else None,
-        sick_since=since if state in SICK_STATES else None,
+        attempts=_attempts_at(state, evidence, at, is_cluster_unreachable=is_cluster_unreachable),
+        serving=evidence.serving_status,
+        serving_at=reported_at,
+        readyz=evidence.readyz,
+        readyz_at=reported_at,
+        watch=_watch_at(health, evidence, at, since),
+        expires_at=_expiry_at(state, evidence, sick_since, at),
+        gone_at=sick_since if state is InstanceState.GONE else None,
+        sick_since=sick_since if state in SICK_STATES else None,
+        heartbeat_auth=evidence.heartbeat_auth if is_recorded else facts.heartbeat_auth,
         listed_at=None,
     )
+
+
+def _guess_evidence(state: InstanceState, since: float, *, is_draining: bool) -> InstanceEvidence:
+    """Return evidence from which the rules find a state that an earlier version recorded without its reason."""
+    is_unhealthy = state is InstanceState.UNHEALTHY
+    return InstanceEvidence(
+        serving=ServingStatus.NOT_SERVING if is_unhealthy else ServingStatus.SERVING,
+        readyz=_NOT_READY if is_unhealthy else _READY,
+        errors=("", "") if state in CUT_OFF_STATES else (),
+        health_since=since,
+        drain_reason="" if is_draining else None,
+        drain_since=since,
+    )
+
+
+def _attempts_at(
+    state: InstanceState, evidence: InstanceEvidence, at: float, *, is_cluster_unreachable: bool
+) -> tuple[PollAttempt, ...]:
+    """Return the attempts from which the rules find the state of an instance at a moment."""
+    failed_attempts = tuple(PollAttempt(at, ok=False, error=error) for error in evidence.errors)
+    if state is InstanceState.UNKNOWN:
+        if failed_attempts or evidence.polled_at is None:
+            return failed_attempts[:1]
+        return (PollAttempt(evidence.polled_at, ok=True),)
+    if failed_attempts:
+        return failed_attempts
+    return (PollAttempt(at, ok=not is_cluster_unreachable), PollAttempt(at, ok=True))
+
+
+def _watch_at(health: Health, evidence: InstanceEvidence, at: float, since: float) -> InstanceWatch:
+    health_since = since if evidence.health_since is None else evidence.health_since
+    is_drained = evidence.drain_reason is not None
+    return InstanceWatch(
+        ActiveHealth(
+            HealthSignal(health, health_reason_of(evidence), health_since),
+            streak_outcome=ProbeOutcome.DEGRADED if evidence.is_self_reported else ProbeOutcome.FAILURE,
+            probed_at=at,
+        ),
+        degraded_reason=evidence.degraded_reason,
+        drain_request=DrainRequest(
+            evidence.drain_reason or "", since if evidence.drain_since is None else evidence.drain_since
+        )
+        if is_drained
+        else None,
+    )
+
+
+def _expiry_at(
+    state: InstanceState, evidence: InstanceEvidence, sick_since: float, at: float
+) -> float | None:
+    """Return the expiry of an instance's resource that agrees with its state; None: not kept."""
+    if state is InstanceState.EXPIRED:
+        return min(sick_since if evidence.expires_at is None else evidence.expires_at, at)
+    if state in CUT_OFF_STATES or (evidence.expires_at is not None and evidence.expires_at > at):
+        return evidence.expires_at
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +306,9 @@ def _record_of(
         columns.since[is_present],
         columns.recovers_at[is_present],
     )
+    # A deadline that has passed is the time of each round: docs/reference/verdicts.md.
+    strands_at = columns.strands_at[is_present]
+    verdicts["strands_at"][rows] = np.where(strands_at == 0, 0.0, np.maximum(strands_at, at))
     tunnel_counts = np.maximum(columns.tunnel_counts, 0).astype(np.int64)
     tunnel_agents = np.repeat(roster.column_indices, tunnel_counts)
     tunnel_proxies = indices_by_key(columns.tunnel_proxies.astype(np.int64))
@@ -252,6 +323,14 @@ def _record_of(
     )
     memory["flags"] = np.where(memory["last_proxies"][:, 0] != NO_INSTANCE, HAD_TUNNEL, 0)
     memory["flags"][verdicts["state"] == State.RETIRED] |= RETIRED
+    evidence = np.zeros(count, AGENT_EVIDENCE)
+    evidence[rows] = columns.evidence[is_present]
+    heartbeats = blank_heartbeats(count)
+    heartbeats["auth"] = memory["last_auth"]
+    heartbeats["via_proxy"][rows] = indices_by_key(columns.via_proxies[is_present].astype(np.int64))
+    # The expiry is not kept, only whether it has passed.
+    heartbeats["expires_at"] = np.where(presences_in(evidence) == Presence.UNEXPIRED, np.inf, 0.0)
+    unpack_agent_evidence(evidence, heartbeats, memory)
     fresh = FeedState(freshness=FeedFreshness(attempted_at=at, responded_at=at))
     return replace(
         empty_record(cluster),
@@ -265,10 +344,12 @@ def _record_of(
         ),
         ids=roster.ids,
         names=roster.names,
-        heartbeats=blank_heartbeats(count),
+        heartbeats=heartbeats,
         memory=memory,
         verdicts=verdicts,
-        places=places_of(memory, tunnel_agents.astype(np.uint32), tunnel_proxies),
+        places=places_of(
+            memory, tunnel_agents.astype(np.uint32), tunnel_proxies, presences_in(evidence).astype(np.uint8)
+        ),
         tunnel_agents=tunnel_agents.astype(np.uint32),
         tunnel_proxies=tunnel_proxies,
         instances=facts,

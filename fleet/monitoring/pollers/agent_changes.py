@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.columns import NO_INSTANCE
+from fleet.monitoring.columns import NO_INSTANCE, Presence, pack_agent_evidence
 from fleet.monitoring.events import AgentDelta
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.outbox import AGENT_CHANGE
@@ -19,6 +19,8 @@ from fleet.vocabulary.verdicts import State
 
 #: Maximum number of proxies of one agent in the history.
 _MAX_TUNNEL_COUNT = 0xFF
+#: Seconds by which a predicted time must change: the history has milliseconds.
+_MIN_PREDICTION_CHANGE = 0.001
 #: A list is faster than `State(number)`, for thousands of changes.
 _STATES = [State(number) for number in range(len(State))]
 
@@ -39,7 +41,8 @@ class ChangedAgents(NamedTuple):
 
     #: State, cause, auth or proxy changed, so browsers must know; every new agent.
     visible_agents: npt.NDArray[np.uint32]
-    #: Also those whose reason, prediction or tunnels changed, so the history must know; no new agent without data.
+    #: Also those whose reason, prediction, tunnels or presence changed, so the history must know; no new agent without
+    #: data.
     recorded_agents: npt.NDArray[np.uint32]
 
 
@@ -49,6 +52,7 @@ def find_changed_agents(
     previous_places: Rows,
     places: Rows,
     changed_rows: npt.NDArray[np.uint32],
+    now: float,
 ) -> ChangedAgents:
     """Return the agents among `changed_rows` whose change people can see, or whose change is recorded."""
     known_agents = changed_rows[changed_rows < len(previous_verdicts)]
@@ -69,6 +73,8 @@ def find_changed_agents(
         | differs(previous_verdicts, verdicts, "reason_and_recovery")
         | differs(previous_places, places, "proxies").any(axis=1)
         | differs(previous_places, places, "tunnel_count")
+        | _has_new_presence(previous_places[known_agents], places[known_agents])
+        | _has_new_prediction(previous_verdicts[known_agents], verdicts[known_agents], now)
     )
     has_data = (verdicts["state"][new_agents] != State.UNKNOWN) | (places["proxy"][new_agents] != NO_INSTANCE)
     return ChangedAgents(
@@ -77,10 +83,28 @@ def find_changed_agents(
     )
 
 
+def _has_new_presence(before: Rows, after: Rows) -> npt.NDArray[np.bool_]:
+    """Return which resources expired or came back; not those of rounds of an earlier version."""
+    is_known = before["presence"] != Presence.NOT_RECORDED
+    has_changed: npt.NDArray[np.bool_] = is_known & (before["presence"] != after["presence"])
+    return has_changed
+
+
+def _has_new_prediction(before: Rows, after: Rows, now: float) -> npt.NDArray[np.bool_]:
+    """Return which predicted times are others; a time that has passed is the time of each round, and no change."""
+    has_changed: npt.NDArray[np.bool_] = (
+        np.abs(before["recovers_at"] - after["recovers_at"]) > _MIN_PREDICTION_CHANGE
+    )
+    strands_at = after["strands_at"]
+    has_changed |= (np.abs(before["strands_at"] - strands_at) > _MIN_PREDICTION_CHANGE) & (strands_at > now)
+    return has_changed
+
+
 def history_rows_of(
     previous_verdicts: Rows,
     verdicts: Rows,
     places: Rows,
+    memory: Rows,
     agents: npt.NDArray[np.uint32],
     record: ClusterRecord,
 ) -> tuple[Rows, npt.NDArray[np.uint16]]:
@@ -92,8 +116,11 @@ def history_rows_of(
     rows["new"] = verdicts["state"][agents]
     for name in ("auth", "proxy", "tunnel_count"):
         rows[name] = places[name][agents]
-    for name in ("recovers_at", "cause", "reason_and_recovery"):
+    for name in ("recovers_at", "strands_at", "cause", "reason_and_recovery"):
         rows[name] = verdicts[name][agents]
+    heartbeats = record.heartbeats[agents]
+    rows["via_proxy"] = heartbeats["via_proxy"]
+    rows["evidence"] = pack_agent_evidence(heartbeats, memory[agents], places[agents])
     # The place has the first proxies only.
     is_changed = np.zeros(len(verdicts), np.bool_)
     is_changed[agents] = True

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.classify import (
-    FleetFrame,
     classify_columns,
     count_states,
-    health_of,
     places_of,
     prepare_frame,
+    presences_of,
     update_memory,
 )
 from fleet.monitoring.columns import DISAGREEMENT, NO_INSTANCE
@@ -26,21 +25,20 @@ from fleet.monitoring.pollers.agent_changes import (
     find_changed_rows,
     history_rows_of,
 )
+from fleet.monitoring.pollers.instance_changes import (
+    find_changed_spells,
+    find_instance_changes,
+    visible_part_of,
+)
 from fleet.monitoring.pollers.minute_counts import count_groups, is_new_minute
 from fleet.monitoring.pollers.report_schedule import select_agents_to_query, select_old_reports
 from fleet.monitoring.state.codec import InstanceSpell, RecordHeader, Rows
 from fleet.monitoring.state.outbox import (
-    BACKEND_INDEX,
-    CLUSTER_INDEX,
-    HEALTH_NUMBERS,
-    INSTANCE_CHANGE,
     RoundChanges,
     pack_round_changes,
 )
 from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.state.writer import Conclusion, Writer
-from fleet.protocol.destination.health import Health
-from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 
 #: Most attempts of a conclusion, which starts over when an operator's request or another round comes between.
@@ -73,6 +71,8 @@ def conclude(
 
     `clock` is only used to measure durations. Raises RecordLostError, StateUnavailableError.
     """
+    # API and history have milliseconds: an answer's `as_of` must be the moment of its round, not one just before it.
+    now = round(now, 3)
     for _ in range(_MAX_ATTEMPTS):
         started_at = clock()
         record = writer.load(cluster)
@@ -105,7 +105,7 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
     verdicts = classify_columns(
         heartbeats, memory, tunnel_agents, tunnel_proxies, frame, now, previous_verdicts
     )
-    places = places_of(memory, tunnel_agents, tunnel_proxies)
+    places = places_of(memory, tunnel_agents, tunnel_proxies, presences_of(heartbeats, frame))
     previous_memory, previous_places = (
         column[: record.header.row_count] for column in (record.memory, record.places)
     )
@@ -115,9 +115,14 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
     )
     changed_verdicts = find_changed_rows(previous_verdicts, verdicts)
     changes = find_changed_agents(
-        previous_verdicts, verdicts, previous_places, places, np.union1d(changed_verdicts, changed_places)
+        previous_verdicts,
+        verdicts,
+        previous_places,
+        places,
+        np.union1d(changed_verdicts, changed_places),
+        now,
     )
-    spells = _find_changed_spells(record, frame, now)
+    spells = find_changed_spells(record.spells, frame, now)
     counts = count_states(verdicts["state"])
     header = RecordHeader(
         epoch=record.epoch,
@@ -130,12 +135,18 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
         instance_count=len(record.instances),
         counts=tuple(counts[state] for state in State),
     )
+    instance_changes, instance_evidence = find_instance_changes(record.spells, spells)
+    agent_changes, proxies = history_rows_of(
+        previous_verdicts, verdicts, places, memory, changes.recorded_agents, record
+    )
     round_changes = RoundChanges(
         round_number,
         now,
-        *history_rows_of(previous_verdicts, verdicts, places, changes.recorded_agents, record),
+        agent_changes,
+        proxies,
         agents_to_save=_select_persistent_rows(previous_memory, memory, changed_memory),
-        instance_changes=_find_instance_changes(record.spells, spells),
+        instance_changes=instance_changes,
+        instance_evidence=instance_evidence,
         state_counts=np.array(header.counts, np.uint32),
         group_counts=count_groups(verdicts, places) if is_new_minute(record.header.as_of, now) else None,
     )
@@ -172,54 +183,6 @@ def _select_persistent_rows(
     return np.concatenate([rows[find_changed_rows(old, new)], rows[rows >= len(before)]])
 
 
-def _find_changed_spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, InstanceSpell]:
-    """Return the spells that differ from those of the previous round."""
-    changed_spells = {}
-    for index, condition in frame.conditions.items():
-        before = record.spells.get(index, InstanceSpell())
-        health, is_draining = (
-            health_of(condition.facts, now, frame.timing),
-            bool(condition.facts.watch.drain_request),
-        )
-        if frame.blind:
-            # Refloat's own network may be the cause of failures.
-            spell = replace(before, state=InstanceState.UNKNOWN)
-        elif condition.is_sick:
-            spell = InstanceSpell(condition.state, condition.since, health, is_draining)
-        elif condition.state is InstanceState.UNKNOWN:
-            # Not polled recently: the problem may continue.
-            spell = replace(before, state=InstanceState.UNKNOWN)
-        else:
-            spell = InstanceSpell(condition.state, None, health, is_draining)
-        if spell != before:
-            changed_spells[index] = spell
-    for index, is_failed in ((BACKEND_INDEX, frame.backend_down), (CLUSTER_INDEX, frame.cluster_unreachable)):
-        before = record.spells.get(index, InstanceSpell())
-        spell = _system_spell_of(before, is_failed=is_failed, blind=frame.blind, now=now)
-        if spell != before:
-            changed_spells[index] = spell
-    return changed_spells
-
-
-def _system_spell_of(before: InstanceSpell, *, is_failed: bool, blind: bool, now: float) -> InstanceSpell:
-    """Return the spell of the backend or the cluster: silent, OK or unknown."""
-    if blind:
-        return replace(before, state=InstanceState.UNKNOWN)
-    if not is_failed:
-        return InstanceSpell(InstanceState.OK)
-    return InstanceSpell(InstanceState.SILENT, now if before.sick_since is None else before.sick_since)
-
-
-def _find_instance_changes(before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]) -> Rows:
-    """Return INSTANCE_CHANGE rows of the spells that differ in a visible part."""
-    changes = [
-        (index, old.state, spell.state, HEALTH_NUMBERS[spell.health], spell.is_draining)
-        for index, spell in after.items()
-        if _visible_state_of(old := before.get(index, InstanceSpell())) != _visible_state_of(spell)
-    ]
-    return np.array(changes, INSTANCE_CHANGE)
-
-
 def _build_events(
     record: ClusterRecord,
     header: RecordHeader,
@@ -236,13 +199,8 @@ def _build_events(
     if header.layout_version != record.header.layout_version:
         events.append(LayoutChanged(cluster, header.epoch, header.layout_version))
     if any(
-        _visible_state_of(spell) != _visible_state_of(record.spells.get(index, InstanceSpell()))
+        visible_part_of(spell) != visible_part_of(record.spells.get(index, InstanceSpell()))
         for index, spell in spells.items()
     ):
         events.append(InstancesChanged(cluster))
     return tuple(events)
-
-
-def _visible_state_of(spell: InstanceSpell) -> tuple[InstanceState, Health, bool]:
-    """Return the part of a spell that people see."""
-    return spell.state, spell.health, spell.is_draining

@@ -174,6 +174,8 @@ class InstanceSpell:
     sick_since: float | None = None
     health: Health = Health.UNKNOWN
     is_draining: bool = False
+    #: `InstanceEvidence` as JSON; empty: not recorded.
+    evidence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,20 +245,22 @@ def unpack_poll(text: bytes) -> dict[str, Any]:
 
 
 def pack_spell(spell: InstanceSpell) -> str:
-    """Return a spell as text: `2 1700000000.0 degraded`, or `1 - healthy draining` without a problem."""
+    """Return a spell as text: `2 1700000000.0 degraded  {"readyz":503}`, or `1 - healthy draining {}`."""
     since = "-" if spell.sick_since is None else repr(spell.sick_since)
-    return f"{int(spell.state)} {since} {spell.health}" + (" draining" if spell.is_draining else "")
+    drain_mark = "draining" if spell.is_draining else ""
+    return f"{int(spell.state)} {since} {spell.health} {drain_mark} {spell.evidence}".rstrip()
 
 
 @lru_cache(_CACHE_SIZE)
 def unpack_spell(text: bytes) -> InstanceSpell:
-    """Return a spell from text."""
-    state, since, health, drain_mark, *_ = [*text.decode().split(" "), "", "", ""]
+    """Return a spell from text, also of an earlier version, which has only the first parts."""
+    state, since, health, drain_mark, evidence, *_ = [*text.decode().split(" ", 4), "", "", "", ""]
     return InstanceSpell(
         InstanceState(int(state)),
         None if since in ("", "-") else float(since),
         Health(health or Health.UNKNOWN),
         bool(drain_mark),
+        evidence,
     )
 
 

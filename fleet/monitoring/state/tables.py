@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,13 @@ from fleet.monitoring.classify import (
     classify_in,
     count_states,
     evidence_of,
+    explain_recorded,
     health_of,
     health_sentence,
     instance_sentence,
     prepare_frame,
 )
-from fleet.monitoring.columns import NO_INSTANCE, PLACE_PROXY_COUNT, REASON_BITS, RECOVERY_SHIFT
+from fleet.monitoring.columns import NO_INSTANCE, PLACE_PROXY_COUNT, REASON_BITS, RECOVERY_SHIFT, Presence
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode, Timing
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.record import ClusterRecord
@@ -172,13 +174,15 @@ def agent_view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView
     """Return the view of one agent."""
     agent_evidence = evidence_at(table, index)
     row = table.verdicts[index]
-    heartbeat, place = agent_evidence.heartbeat, table.places[index]
+    place = table.places[index]
+    # The history has only what sentences need of a heartbeat.
+    heartbeat = None if table.is_past else agent_evidence.heartbeat
     return AgentView(
         index=index,
         id=table.ids[index],
         name=table.names[index],
         state=State(int(row["state"])),
-        verdict=_verdict_of(table, row, agent_evidence, frame),
+        verdict=_verdict_of(table, index, agent_evidence, frame),
         since=float(row["since"]) or None,
         auth=_instance_id(table, _index_or_none(place["auth"])),
         proxies=tuple(
@@ -211,7 +215,7 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
     cause = int(table.verdicts[index]["cause"])
     return Explanation(
         view=agent_view_of(table, index, frame),
-        evidence=agent_evidence,
+        evidence=replace(agent_evidence, heartbeat=None) if table.is_past else agent_evidence,
         instances={
             index: instance
             for index, instance in table.instances.items()
@@ -220,14 +224,15 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
     )
 
 
-def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, frame: FleetFrame) -> Verdict:
+def _verdict_of(table: FleetTable, index: int, agent_evidence: AgentEvidence, frame: FleetFrame) -> Verdict:
     """Return the verdict of the round, with a sentence from its evidence."""
+    row = table.verdicts[index]
     cause = int(row["cause"])
     state, reason = State(int(row["state"])), Reason(int(row["reason_and_recovery"]) & REASON_BITS)
     if table.stale and state is not State.RETIRED:
         sentence = _STALE_SENTENCE
     elif table.is_past:
-        sentence = _describe_recorded_state(state, reason)
+        sentence = _describe_recorded_state(table, index, agent_evidence, frame)
     else:
         verdict = classify_in(agent_evidence, frame)
         sentence = (
@@ -246,8 +251,15 @@ def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, 
     )
 
 
-def _describe_recorded_state(state: State, reason: Reason) -> str:
-    """Return a sentence without the evidence, which the history does not keep."""
+def _describe_recorded_state(
+    table: FleetTable, index: int, agent_evidence: AgentEvidence, frame: FleetFrame
+) -> str:
+    """Return the sentence of a state in the history; only its reason if an earlier version recorded it."""
+    row = table.verdicts[index]
+    state, reason = State(int(row["state"])), Reason(int(row["reason_and_recovery"]) & REASON_BITS)
+    if table.places[index]["presence"] != Presence.NOT_RECORDED:
+        recovery = Recovery(int(row["reason_and_recovery"]) >> RECOVERY_SHIFT)
+        return explain_recorded(agent_evidence, frame, state, reason, int(row["cause"]), recovery)
     return (
         f"Recorded as {state.label}."
         if reason is Reason.NONE

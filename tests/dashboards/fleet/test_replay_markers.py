@@ -8,11 +8,13 @@ from dashboards.fleet import replay_markers
 from dashboards.fleet.replay_markers import find_changes, find_incidents
 from fleet.models.changes import Change
 from fleet.models.clusters import ensure_default_cluster
+from fleet.models.history import InstanceChange
 from fleet.models.incidents import Incident, VersionChange
 from fleet.models.moments import to_moment
 from fleet.models.networking import NetworkingRevision
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 from fleet.vocabulary.incidents import IncidentState
+from tests.fakes.history_rows import create_instance_change, instance_key
 
 pytestmark = pytest.mark.django_db
 
@@ -118,4 +120,29 @@ def test_newest_markers_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
         NOW - 98,
         NOW - 97,
         NOW - 96,
+    ]
+
+
+def test_drains_and_deregistrations() -> None:
+    """A drain also if it began before the range or has not ended; rows of an earlier version have none."""
+    instance_key("proxy-1-id")
+    for instance, ago, old, new, is_draining in (
+        ("proxy-1-id", 900, "ok", "ok", True),
+        ("proxy-2-id", 800, "ok", "ok", True),
+        ("proxy-2-id", 700, "ok", "ok", False),
+        ("proxy-1-id", 500, "ok", "unhealthy", True),
+        ("proxy-1-id", 400, "ok", "ok", False),
+        ("proxy-2-id", 300, "ok", "ok", True),
+        ("proxy-3-id", 200, "ok", "gone", None),
+        ("proxy-3-id", 100, "gone", "gone", None),
+    ):
+        change = create_instance_change(instance, NOW - ago, old, new, ago)
+        InstanceChange.objects.filter(pk=change.pk).update(is_draining=is_draining)
+    assert [
+        (marker.title, marker.start - NOW, marker.end and marker.end - NOW)
+        for marker in find_changes("default", NOW - 600, NOW)
+    ] == [
+        ("proxy-1: drain", -900, -400),
+        ("proxy-2-id: drain", -300, None),
+        ("proxy-3-id: deregistered", -200, -200),
     ]

@@ -7,8 +7,9 @@ import pytest
 
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.history import BACKEND_CAUSE_KEY, LAST_PROXY_BIT
-from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT
+from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT, Presence
 from fleet.monitoring.history.change_rows import (
+    EVIDENCE_TAIL,
     RowKeys,
     agent_change_rows_of,
     instance_change_rows_of,
@@ -57,6 +58,9 @@ def _changes(
             State.STRANDED,
             _REASON_AND_RECOVERY,
             tunnel_count,
+            NO_INSTANCE,
+            Presence.NOT_RECORDED,
+            0.0,
         )
         for agent, recovers_at, cause, auth, proxy, tunnel_count in rows
     ]
@@ -115,6 +119,26 @@ def test_change_of_an_earlier_version_has_no_places() -> None:
     assert (row.auth, row.proxies) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("state", "evidence", "strands_at", "via_proxy", "packed"),
+    [
+        (State.HEALTHY, Presence.NOT_RECORDED, 0.0, NO_INSTANCE, None),
+        (State.HEALTHY, Presence.UNEXPIRED | 0x54, 0.0, 2, b""),
+        (State.STRANDED, Presence.EXPIRED | 0x154, 0.0, NO_INSTANCE, b"\x56\x01"),
+        (State.AT_RISK, Presence.UNEXPIRED, AT + 2, 3, b"\x01\x00" + EVIDENCE_TAIL.pack(2000, 23)),
+    ],
+)
+def test_evidence_takes_no_more_bytes_than_the_state_needs(
+    state: State, evidence: int, strands_at: float, via_proxy: int, packed: bytes | None
+) -> None:
+    """None for a healthy agent; without a deadline and a proxy before the auth two."""
+    changes = _changes([(1, 0, NO_CAUSE, 0, 3, 0)])
+    row = changes.agent_changes[0]
+    row["new"], row["evidence"], row["strands_at"], row["via_proxy"] = state, evidence, strands_at, via_proxy
+    (change,) = agent_change_rows_of(changes, _keys())
+    assert change.evidence == packed
+
+
 def test_prediction_for_now_is_not_lost() -> None:
     """0 means no prediction; a distant one is capped."""
     changes = _changes(
@@ -134,8 +158,9 @@ def test_instance_changes_have_health_and_drain() -> None:
         ],
         INSTANCE_CHANGE,
     )
-    changes = RoundChanges(7, AT, instance_changes=rows)
-    change_rows = instance_change_rows_of("default", changes, lambda index: "p1" if index == 2 else "")
+    changes = RoundChanges(7, AT, instance_changes=rows, instance_evidence=('{"readyz":503}', "", "", ""))
+    change_rows = [*instance_change_rows_of("default", changes, lambda index: "p1" if index == 2 else "")]
+    assert [row.evidence for row in change_rows] == ['{"readyz":503}', None, None]
     assert [(row.instance, row.old, row.new, row.health, row.is_draining) for row in change_rows] == [
         ("p1", "ok", "silent", "degraded", True),
         ("backend/default", "ok", "silent", "", None),

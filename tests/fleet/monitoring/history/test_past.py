@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.history import LAST_PROXY_BIT, Keyframe
 from fleet.monitoring.history import keyframes, past
+from fleet.monitoring.history.change_rows import EVIDENCE_TAIL
 from fleet.monitoring.history.past import (
     apply_changes,
     changes_of,
@@ -23,19 +24,21 @@ from fleet.monitoring.history.past_columns import NOT_RECORDED, PastColumns, emp
 from fleet.vocabulary.verdicts import State
 from tests.fakes.history_rows import agent_key, create_agent_change, create_instance_change, instance_key
 
-#: One change: (seconds after the start, agent, cause, auth, recovers_after_ms, old, new, reason, recovery, proxies).
+#: One change: (seconds after the start, agent, cause, auth, recovers_after_ms, old, new, reason, recovery, proxies,
+#: evidence).
 _CHANGE = st.tuples(
     st.integers(1, 5), st.integers(1, 4), st.integers(-1, 3), st.none() | st.integers(0, 3),
     st.integers(-5, 5), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3),
     st.none() | st.lists(st.integers(1, 9), max_size=3) | st.just([LAST_PROXY_BIT | 5]),
+    st.sampled_from((None, b"", b"\x02\x13", b"\x01\x00" + EVIDENCE_TAIL.pack(1500, 3))),
 )  # fmt: skip
 
 
 def _pack(changes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return changes as the database has them, oldest first."""
     return [
-        (*columns, None if proxies is None else np.array(proxies, "<u4").tobytes())
-        for *columns, proxies in sorted(changes, key=lambda change: change[0])
+        (*columns, None if proxies is None else np.array(proxies, "<u4").tobytes(), evidence)
+        for *columns, proxies, evidence in sorted(changes, key=lambda change: change[0])
     ]
 
 
@@ -69,9 +72,9 @@ def test_change_of_the_reason_keeps_since() -> None:
         empty_columns(0.0),
         changes_of(
             [
-                (1, 7, 0, 2, 0, 9, 3, 1, 1, None),
-                (2, 7, 0, 2, 0, 3, 3, 2, 1, None),
-                (3, 8, 0, 2, 0, 9, 9, 2, 1, None),
+                (1, 7, 0, 2, 0, 9, 3, 1, 1, None, None),
+                (2, 7, 0, 2, 0, 3, 3, 2, 1, None, None),
+                (3, 8, 0, 2, 0, 9, 9, 2, 1, None, None),
             ]
         ),
     )
@@ -87,11 +90,11 @@ def test_proxies_of_agents() -> None:
         empty_columns(0.0),
         changes_of(
             [
-                (1, 7, 0, 2, 0, 9, 9, 0, 0, packed_proxies),
-                (1, 8, 0, 2, 0, 9, 9, 0, 0, packed_proxies),
-                (1, 9, 0, None, 0, 9, 9, 0, 0, packed_proxies),
-                (2, 8, 0, 2, 0, 9, 3, 0, 0, np.array([6 | LAST_PROXY_BIT], "<u4").tobytes()),
-                (2, 9, 0, None, 0, 9, 3, 0, 0, None),
+                (1, 7, 0, 2, 0, 9, 9, 0, 0, packed_proxies, None),
+                (1, 8, 0, 2, 0, 9, 9, 0, 0, packed_proxies, None),
+                (1, 9, 0, None, 0, 9, 9, 0, 0, packed_proxies, None),
+                (2, 8, 0, 2, 0, 9, 3, 0, 0, np.array([6 | LAST_PROXY_BIT], "<u4").tobytes(), None),
+                (2, 9, 0, None, 0, 9, 3, 0, 0, None, None),
             ]
         ),
     )
@@ -138,13 +141,16 @@ def test_changes_are_read_in_order_across_chunks(monkeypatch: pytest.MonkeyPatch
 
 
 @given(st.lists(_CHANGE, max_size=12))
-def test_changes_in_any_order_are_sorted_with_their_proxies(changes: list[tuple[Any, ...]]) -> None:
+def test_changes_in_any_order_are_sorted_with_their_columns(changes: list[tuple[Any, ...]]) -> None:
     """Changes of the same moment stay in their order."""
-    unsorted_changes = changes_of([(*columns, bytes(4 * row)) for row, (*columns, _) in enumerate(changes)])
+    unsorted_changes = changes_of(
+        [(*columns, bytes(4 * row), bytes(row)) for row, (*columns, _, _) in enumerate(changes)]
+    )
     sorted_changes = sort_changes(unsorted_changes)
     rows = sorted(range(len(changes)), key=lambda row: changes[row][0])
     assert sorted_changes.rows.tolist() == unsorted_changes.rows[rows].tolist()
     assert [len(proxies or b"") // 4 for proxies in sorted_changes.proxies] == rows
+    assert [len(evidence or b"") for evidence in sorted_changes.evidence] == rows
 
 
 @pytest.mark.django_db

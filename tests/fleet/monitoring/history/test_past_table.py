@@ -7,16 +7,18 @@ import random
 import numpy as np
 import pytest
 
-from fleet.models import Cluster, FleetMinute, Instance, InstanceChange
+from fleet.models import AgentChange, Cluster, FleetMinute, Instance, InstanceChange, Keyframe
 from fleet.monitoring.classify import instance_state, prepare_frame
 from fleet.monitoring.columns import PLACE
 from fleet.monitoring.evidence import Timing
+from fleet.monitoring.history import keyframes
+from fleet.monitoring.history.past_columns import empty_columns
 from fleet.monitoring.history.past_table import NotRecordedError, facts_at, read_past_table
 from fleet.monitoring.history.store import flush_outbox
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.reader import Reader
-from fleet.monitoring.state.tables import agent_view_of
+from fleet.monitoring.state.tables import agent_view_of, explanation_of
 from fleet.monitoring.state.writer import Writer
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.destination.health import Health
@@ -68,9 +70,9 @@ def assert_equal(past: FleetTable, then: FleetTable) -> None:
     assert (past.ids, past.names) == (then.ids, then.names)
     for name in ("state", "cause", "reason_and_recovery"):
         assert past.verdicts[name].tolist() == then.verdicts[name].tolist(), name
-    for name in ("since", "recovers_at"):
+    for name in ("since", "recovers_at", "strands_at"):
         np.testing.assert_allclose(past.verdicts[name], then.verdicts[name], atol=0.002)
-    for name in (name for name in PLACE.names or () if name != "padding"):
+    for name in PLACE.names or ():
         assert past.places[name].tolist() == then.places[name].tolist(), name
     assert past.memory["home_proxy"].tolist() == then.memory["home_proxy"].tolist()
     tunnels = [
@@ -82,13 +84,23 @@ def assert_equal(past: FleetTable, then: FleetTable) -> None:
     assert past.instances.keys() == then.instances.keys()
     for index, view in past.instances.items():
         expected = then.instances[index]
-        assert (view.facts.name, view.state, dict(view.counts)) == (
-            expected.facts.name,
-            expected.state,
-            dict(expected.counts),
-        )
+        assert [
+            *(view.facts.name, view.state, dict(view.counts), view.agent_count, view.sentence, view.cause),
+            *(view.health, view.health_sentence, view.drain_request),
+        ] == [
+            *(expected.facts.name, expected.state, dict(expected.counts), expected.agent_count),
+            *(expected.sentence, expected.cause, expected.health, expected.health_sentence),
+            expected.drain_request,
+        ]
+    assert sentences_of(past) == sentences_of(then)
     frames = [prepare_frame(table.fleet, table.as_of or 0) for table in (past, then)]
     assert len({(frame.backend_down, frame.cluster_unreachable) for frame in frames}) == 1
+
+
+def sentences_of(table: FleetTable) -> list[str]:
+    """Return the sentence of each agent."""
+    frame = prepare_frame(table.fleet, table.as_of or 0)
+    return [agent_view_of(table, index, frame).verdict.sentence for index in range(len(table.ids))]
 
 
 def test_every_moment_equals_the_round_before_it(writer: Writer, prefix: str) -> None:
@@ -116,8 +128,8 @@ def test_every_moment_equals_the_round_before_it(writer: Writer, prefix: str) ->
         assert_equal(read_past_table("default", table.as_of + 4.9, fleet.present), table)
 
 
-def test_a_past_agent_has_a_sentence_and_no_heartbeat(writer: Writer, prefix: str) -> None:
-    """The reason in the words of the vocabulary; the evidence is not kept."""
+def test_a_past_agent_has_the_sentence_of_its_time_and_no_heartbeat(writer: Writer, prefix: str) -> None:
+    """The sentence from the kept evidence; a change of an earlier version has only its reason."""
     fleet = RecordedFleet(writer, prefix)
     for silent in ([], [0], [0]):
         fleet.poll([[0], [1], [2]], silent, agents=3)
@@ -125,15 +137,18 @@ def test_a_past_agent_has_a_sentence_and_no_heartbeat(writer: Writer, prefix: st
     assert past.attributes is fleet.present.attributes
     views = [agent_view_of(past, index, prepare_frame(past.fleet, NOW + 15)) for index in range(2)]
     assert past.is_past
-    assert [view.verdict.sentence for view in views] == [
-        "Recorded as stranded; reason: proxy failing.",
-        "Recorded as healthy.",
-    ]
+    assert [view.verdict.sentence for view in views] == sentences_of(fleet.present)[:2]
     assert views[0].verdict.cause == "proxy-0-id"
     assert (views[0].heartbeat_at, views[0].auth, views[0].proxies) == (
         None,
         "auth-0-id",
         ("proxy-0-id",),  # the last report
+    )
+    assert explanation_of(past, 0, prepare_frame(past.fleet, NOW + 15)).evidence.heartbeat is None
+    AgentChange.objects.update(evidence=None)
+    Keyframe.objects.update(content=keyframes.pack(empty_columns(NOW)))
+    assert sentences_of(read_past_table("default", NOW + 15, fleet.present))[0] == (
+        "Recorded as stranded; reason: proxy failing."
     )
 
 

@@ -45,7 +45,7 @@ def push_changes(
     """Push these changes and the memory of all agents into the outbox."""
     rows = np.array(
         [
-            (agent, 0.0, cause, 0, NO_INSTANCE, old, new, reason, 0)
+            (agent, 0.0, cause, 0, NO_INSTANCE, old, new, reason, 0, NO_INSTANCE, 1, 0.0)
             for agent, cause, old, new, reason in changes
         ],
         AGENT_CHANGE,
@@ -172,7 +172,7 @@ def test_timeline_query_uses_an_index(rows: QuerySet[AgentChange | InstanceChang
 def test_flush_writes_moves_minutes_and_a_keyframe(writer: Writer) -> None:
     """The first minute of a new installation has the first keyframe; a move is a change with the same state."""
     fill(writer, STATES)
-    rows = np.array([(1, 0.0, NO_CAUSE, 0, 3, State.HEALTHY, State.HEALTHY, 0, 2)], AGENT_CHANGE)
+    rows = np.array([(1, 0.0, NO_CAUSE, 0, 3, State.HEALTHY, State.HEALTHY, 0, 2, 9, 1, 0.0)], AGENT_CHANGE)
     changes = RoundChanges(
         1,
         AS_OF,

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.monitoring.columns import NO_INSTANCE, PLACE, REASON_BITS, VERDICT, blank_places
+from fleet.monitoring.columns import (
+    NO_INSTANCE,
+    PLACE,
+    REASON_BITS,
+    VERDICT,
+    Presence,
+    blank_heartbeats,
+    blank_memory,
+    blank_places,
+)
 from fleet.monitoring.events import AgentDelta
 from fleet.monitoring.pollers.agent_changes import (
     event_changes_of,
@@ -20,6 +29,8 @@ from fleet.monitoring.pollers.agent_changes import (
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.record import empty_record
 from fleet.vocabulary.verdicts import Reason, State
+
+NOW = 1_700_000_000.0
 
 
 def verdicts_of(*states: State) -> Rows:
@@ -47,7 +58,11 @@ def test_changed_rows_are_those_that_differ_and_new_ones(
         ("verdicts", "cause", 4, True, True),
         ("verdicts", "reason_and_recovery", Reason.PROXY_UNHEALTHY, False, True),
         ("verdicts", "since", 5.0, False, False),
-        ("verdicts", "recovers_at", 5.0, False, False),
+        ("verdicts", "recovers_at", 5.0, False, True),
+        ("verdicts", "recovers_at", 0.0005, False, False),
+        ("verdicts", "strands_at", NOW + 5, False, True),
+        ("verdicts", "strands_at", NOW, False, False),
+        ("places", "presence", Presence.EXPIRED, False, True),
         ("places", "auth", 3, True, True),
         ("places", "proxy", 3, True, True),
         ("places", "proxies", (1, 2, NO_INSTANCE), False, True),
@@ -57,15 +72,25 @@ def test_changed_rows_are_those_that_differ_and_new_ones(
 def test_what_people_see_and_what_is_recorded(
     column: str, field: str, value: object, is_visible: bool, is_recorded: bool
 ) -> None:
-    """A prediction that only moves on is neither; a second tunnel is recorded, but moves no cell of the map."""
+    """A deadline that has passed moves on with the rounds: neither; a second tunnel is recorded, but moves no cell."""
     verdicts, places = verdicts_of(State.HEALTHY, State.HEALTHY), blank_places(2)
+    places["presence"] = Presence.UNEXPIRED
     new = {"verdicts": verdicts.copy(), "places": places.copy()}
     new[column][field][1] = value
     changes = find_changed_agents(
-        verdicts, new["verdicts"], places, new["places"], np.array([0, 1], np.uint32)
+        verdicts, new["verdicts"], places, new["places"], np.array([0, 1], np.uint32), NOW
     )
     assert changes.visible_agents.tolist() == [1] * is_visible
     assert changes.recorded_agents.tolist() == [1] * is_recorded
+
+
+def test_presence_after_an_upgrade_is_no_change() -> None:
+    """Rounds of an earlier version did not record it: not every agent has changed."""
+    verdicts, places = verdicts_of(State.HEALTHY), blank_places(1)
+    new_places = places.copy()
+    new_places["presence"] = Presence.UNEXPIRED
+    changes = find_changed_agents(verdicts, verdicts, places, new_places, np.array([0], np.uint32), NOW)
+    assert changes.recorded_agents.tolist() == []
 
 
 def test_a_new_agent_without_data_is_shown_and_not_recorded() -> None:
@@ -73,7 +98,7 @@ def test_a_new_agent_without_data_is_shown_and_not_recorded() -> None:
     verdicts, places = verdicts_of(State.UNKNOWN, State.HEALTHY, State.UNKNOWN), blank_places(3)
     places["proxy"][2] = 1
     agents = np.arange(3, dtype=np.uint32)
-    changes = find_changed_agents(np.zeros(0, VERDICT), verdicts, np.zeros(0, PLACE), places, agents)
+    changes = find_changed_agents(np.zeros(0, VERDICT), verdicts, np.zeros(0, PLACE), places, agents, NOW)
     assert changes.visible_agents.tolist() == [0, 1, 2]
     assert changes.recorded_agents.tolist() == [1, 2]
 
@@ -89,14 +114,20 @@ def test_history_has_old_and_new_state_and_all_tunnels() -> None:
         empty_record("default"),
         tunnel_agents=np.array([agent for agent, proxies in tunnels.items() for _ in proxies], np.uint32),
         tunnel_proxies=np.array([proxy for proxies in tunnels.values() for proxy in proxies], np.uint16),
+        heartbeats=blank_heartbeats(3),
     )
+    memory = blank_memory(3)
+    memory["tracked_count"], places["presence"] = 3, Presence.EXPIRED
     rows, proxies = history_rows_of(
         verdicts_of(State.HEALTHY, State.HEALTHY),
         verdicts,
         places,
+        memory,
         np.array([0, 2], np.uint32),
         record,
     )
+    assert rows["evidence"].tolist() == [Presence.EXPIRED | 3 << 9] * 2
+    assert rows["via_proxy"].tolist() == [NO_INSTANCE] * 2
     assert rows[["agent", "old", "new", "auth"]].tolist() == [
         (0, State.HEALTHY, State.STRANDED, 9),
         (2, State.UNKNOWN, State.EXCESS, 9),

@@ -54,6 +54,7 @@ def test_small_values_round_trip() -> None:
         codec.InstanceSpell(),
         codec.InstanceSpell(InstanceState.SILENT, 1234.5),
         codec.InstanceSpell(InstanceState.OK, None, Health.DEGRADED, True),
+        codec.InstanceSpell(InstanceState.UNHEALTHY, 1.5, Health.HEALTHY, False, '{"errors":["a b"]}'),
     ):
         assert codec.unpack_spell(codec.pack_spell(spell).encode()) == spell
     for state in (

@@ -21,10 +21,13 @@ def _round_changes(agents: int, saved_count: int, instances: int) -> RoundChange
     return RoundChanges(
         round=7,
         concluded_at=1.5,
-        agent_changes=np.array([(n, 9.5, 2, 3, 8, 4, 5, 6, n) for n in range(agents)], AGENT_CHANGE),
+        agent_changes=np.array(
+            [(n, 9.5, 2, 3, 8, 4, 5, 6, n, 1, 2, 3.5) for n in range(agents)], AGENT_CHANGE
+        ),
         proxies=np.arange(sum(range(agents)), dtype=np.uint16),
         agents_to_save=np.arange(saved_count, dtype=np.uint32),
         instance_changes=np.array([(n, 1, 2, 3, True) for n in range(instances)], INSTANCE_CHANGE),
+        instance_evidence=tuple(f'{{"readyz":{n}}}' for n in range(instances)),
     )
 
 
@@ -36,6 +39,7 @@ def test_round_changes_round_trip() -> None:
         assert (unpacked.round, unpacked.concluded_at) == (7, 1.5)
         for name in ("agent_changes", "proxies", "agents_to_save", "instance_changes"):
             assert getattr(unpacked, name).tolist() == getattr(original, name).tolist(), name
+        assert unpacked.instance_evidence == original.instance_evidence
 
 
 def test_counts_round_trip() -> None:
@@ -64,12 +68,26 @@ def test_entries_of_the_earlier_version_are_readable() -> None:
     )
     unpacked = unpack_round_changes(earlier)
     assert (unpacked.round, unpacked.concluded_at) == (7, 1.5)
-    assert unpacked.agent_changes.tolist() == [(4, 0.0, 2, NO_INSTANCE, NO_INSTANCE, 9, 3, 5, 0)]
+    assert unpacked.agent_changes.tolist() == [
+        (4, 0.0, 2, NO_INSTANCE, NO_INSTANCE, 9, 3, 5, 0, NO_INSTANCE, 0, 0.0)
+    ]
     assert unpacked.agents_to_save.tolist() == [1, 4]
     assert not unpacked.has_places
     assert unpacked.proxies.tolist() == unpacked.instance_changes.tolist() == []
     with_instance = unpack_round_changes(earlier + struct.pack("<HBB", 6, 1, 2))
     assert with_instance.instance_changes.tolist() == [(6, 1, 2, 0, False)]
+
+
+def test_entries_of_version_2_are_readable() -> None:
+    """Places, but no evidence: the presence of the resource was not recorded."""
+    changes = struct.pack("<IdHHHBBBB", 4, 9.5, 2, 3, 8, 9, 3, 5, 1) + struct.pack("<H", 8)
+    instance = struct.pack("<HBBBB", 6, 1, 2, 3, 1)
+    header = struct.pack("<QQdIIIIII", 0xFFFF_FFFF_FFFF_0002, 7, 1.5, 1, 1, 0, 1, 0, 0xFFFF_FFFF)
+    unpacked = unpack_round_changes(header + changes + instance)
+    assert unpacked.agent_changes.tolist() == [(4, 9.5, 2, 3, 8, 9, 3, 5, 1, NO_INSTANCE, 0, 0.0)]
+    assert unpacked.proxies.tolist() == [8]
+    assert unpacked.instance_changes.tolist() == [(6, 1, 2, 3, True)]
+    assert (unpacked.instance_evidence, unpacked.group_counts) == ((), None)
 
 
 def test_every_health_has_a_number() -> None:

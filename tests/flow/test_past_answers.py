@@ -1,0 +1,281 @@
+"""What the API answers with `?at=` about a past moment equals what it answered at that moment, field by field.
+
+A real console with a real fleet, through faults, a drain, a campaign, and agents that come and go. Fields that the
+history does not have are those of docs/reference/history.md, "Not kept", and no others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from fleet.monitoring.state.tables import NEWER_EVIDENCE_SENTENCE
+from fleet.processes import children
+from tests.fakes.waiting import eventually_sync
+from tests.flow.postgres import postgresql
+from tests.flow.running import Demo, start_demo
+from tests.meta.house import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+AGENTS = 18
+#: Several pages of agents.
+PAGE_SIZE = 10
+#: What no answer about the past has: docs/reference/history.md, "Not kept".
+AGENT_FIELDS_NOT_KEPT = {"mode", "health_check", "policy_read_at", "heartbeat_at", "expires_at"}
+INSTANCE_FIELDS_NOT_KEPT = {"attempts", "expires_at"}
+#: Actions are offered for the present only.
+HEADLINE_FIELDS_NOT_KEPT = {"actions", "preventions"}
+#: Fields about the answer itself.
+ANSWER_FIELDS = {"age_ms"}
+#: Seconds for one step on a machine that is busy.
+PATIENCE = 240.0
+#: Changes are stored to the millisecond, and a prediction as a distance from its change.
+TOLERANCE_SECONDS = 0.002
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the API answered about one round."""
+
+    summary: Document
+    agents: dict[str, Document]
+    instances: dict[str, Document]
+
+    @property
+    def is_ahead(self) -> bool:
+        """Return whether evidence that is newer than the round contradicts it."""
+        return any(agent["explanation"] == NEWER_EVIDENCE_SENTENCE for agent in self.agents.values())
+
+    def count(self, *states: str) -> int:
+        """Return the number of agents in these states."""
+        return sum(self.summary["counts"][state] for state in states)
+
+    def has_instance(self, state: str) -> bool:
+        """Return whether an instance has this state."""
+        return any(instance["state"] == state for instance in self.instances.values())
+
+    @property
+    def as_of(self) -> str:
+        """Return the moment of the round."""
+        return str(self.summary["as_of"])
+
+
+class Recorder:
+    """Asks the API for the present again and again, and keeps what it answered at chosen moments."""
+
+    def __init__(self, demo: Demo) -> None:
+        self._demo = demo
+        #: By name of the moment.
+        self.answers: dict[str, Answers] = {}
+
+    def await_and_keep(self, name: str, condition: Callable[[Answers], bool]) -> None:
+        """Wait for a round that fulfils a condition, and keep the answers about it.
+
+        Between two rounds, answers about instances may be newer than the round: only those are kept that two rounds
+        have in common.
+        """
+        previous: list[Answers] = []
+
+        def is_kept() -> bool:
+            answers = read_answers(self._demo)
+            if answers is None or not condition(answers) or answers.is_ahead:
+                previous.clear()
+                return False
+            if not previous or previous[0].as_of == answers.as_of:
+                previous[:] = previous or [answers]
+                return False
+            if comparable_instances(previous[0]) == comparable_instances(answers):
+                self.answers[name] = previous[0]
+                return True
+            previous[:] = [answers]
+            return False
+
+        eventually_sync(is_kept, seconds=PATIENCE)
+
+
+def read_answers(demo: Demo, at: str = "") -> Answers | None:
+    """Return the answers of the API; None if they are not all about one round."""
+    moment = {"at": at} if at else {}
+    summary = demo.get(f"fleet/summary?{urlencode(moment)}")
+    instances = demo.get(f"instances?{urlencode(moment)}")
+    moments = {summary["as_of"], instances["as_of"]}
+    agents: dict[str, Document] = {}
+    cursor = {"limit": str(PAGE_SIZE)}
+    while True:
+        page = demo.get(f"agents?{urlencode(moment | cursor)}")
+        agents |= {agent["id"]: agent for agent in page["agents"]}
+        moments.add(page["as_of"])
+        if page["next"] is None:
+            break
+        cursor["cursor"] = page["next"]
+    answers = Answers(summary, agents, {instance["id"]: instance for instance in instances["instances"]})
+    return answers if len(moments) == 1 else None
+
+
+def _without(document: Document, names: set[str]) -> Document:
+    return {name: content for name, content in document.items() if name not in names}
+
+
+def comparable_instances(answers: Answers) -> list[Document]:
+    """Return the instances and the incidents of answers, without what changes with every poll."""
+    instances = [_without(instance, INSTANCE_FIELDS_NOT_KEPT) for instance in answers.instances.values()]
+    return [*instances, {"incidents": answers.summary["headline"]["incidents"]}]
+
+
+def find_differences(past: Any, then: Any, path: str = "") -> Iterator[str]:
+    """Yield where two answers differ. Times may differ by what rounding to milliseconds costs."""
+    if isinstance(past, dict) and isinstance(then, dict):
+        for name in past.keys() | then.keys():
+            yield from find_differences(past.get(name), then.get(name), f"{path}.{name}")
+    elif isinstance(past, list) and isinstance(then, list) and len(past) == len(then):
+        for number, (one, other) in enumerate(zip(past, then, strict=True)):
+            yield from find_differences(one, other, f"{path}[{number}]")
+    elif past != then and not _are_equal_moments(past, then):
+        yield f"{path}: the past answer has {past!r}, the answer then had {then!r}"
+
+
+def _are_equal_moments(past: Any, then: Any) -> bool:
+    try:
+        moments = [datetime.fromisoformat(text) for text in (past, then)]
+    except (TypeError, ValueError):
+        return False
+    return abs((moments[0] - moments[1]).total_seconds()) <= TOLERANCE_SECONDS
+
+
+def find_unequal_answers(past: Answers, then: Answers) -> Iterator[str]:
+    """Yield where an answer about the past differs from the answer at that time, other than by what is not kept."""
+    summaries = [
+        _without(answers.summary, ANSWER_FIELDS)
+        | {"headline": _without(answers.summary["headline"], HEADLINE_FIELDS_NOT_KEPT)}
+        for answers in (past, then)
+    ]
+    yield from find_differences(*summaries, "summary")
+    for name, not_kept in (("agents", AGENT_FIELDS_NOT_KEPT), ("instances", INSTANCE_FIELDS_NOT_KEPT)):
+        documents = [
+            {key: _without(document, not_kept) for key, document in getattr(answers, name).items()}
+            for answers in (past, then)
+        ]
+        yield from find_differences(*documents, name)
+
+
+@contextmanager
+def run_guest(demo: Demo) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one more agent, which is killed in the end."""
+    rows = json.loads(demo.fleet("ps", "--json"))
+    argv = [sys.executable, "-m", "fleet.nodes", "agent", "--name-prefix", "guest", "--announce-ttl", "10s"]
+    for role in ("auth", "proxy"):
+        argv += [f"--{role}", ",".join(row["grpc"] for row in rows if row["role"] == role)]
+    agent = children.spawn(argv, env=dict(os.environ), cwd=str(ROOT))
+    try:
+        yield agent
+    finally:
+        agent.kill()
+        agent.wait()
+
+
+def refloat(demo: Demo, *args: str) -> None:
+    """Run a `refloat` command against the console."""
+    process = subprocess.run(
+        [sys.executable, "-m", "fleet.cli", *args, "--home", str(demo.home)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+
+
+def record_moments(demo: Demo) -> dict[str, Answers]:
+    """Let the fleet fail and recover in many ways; return what the API answered in between."""
+    recorder = Recorder(demo)
+
+    def keep(name: str, condition: Callable[[Answers], bool]) -> None:
+        recorder.await_and_keep(name, condition)
+
+    def is_calm(answers: Answers) -> bool:
+        return answers.count("healthy", "retired") == len(answers.agents)
+
+    keep("before", lambda answers: is_calm(answers) and len(answers.agents) == AGENTS)
+    demo.fleet("freeze", "proxy-1")
+    keep("proxy frozen", lambda answers: answers.count("stranded") > 0)
+    keep(
+        "proxy silent for long",
+        lambda answers: answers.count("stranded") == 0 and answers.has_instance("silent"),
+    )
+    demo.fleet("resume", "proxy-1")
+    keep("after the freeze", is_calm)
+    demo.fleet("block-backend", "auth-1")
+    keep("agents at risk", lambda answers: answers.count("at_risk") > 0)
+    keep("agents stranded by an auth", lambda answers: answers.count("stranded") > 0)
+    demo.fleet("unblock-backend", "auth-1")
+    keep("after the auth", is_calm)
+    demo.fleet("kill", "proxy-2")
+    keep("proxy killed", lambda answers: answers.has_instance("silent"))
+    demo.fleet("restart", "proxy-2")
+    keep("after the kill", is_calm)
+    demo.fleet("drain", "proxy-3", "--reason", "maintenance")
+    keep("drain", lambda answers: any(instance["drain"] for instance in answers.instances.values()))
+    demo.fleet("undrain", "proxy-3")
+    refloat(demo, *("reconnect", "start", "--auth", "auth-2", "--reason", "test", "--yes", "--no-wait"))
+    keep("campaign", lambda answers: answers.count("working") > 0 or auth_count(answers, "auth-2") == 0)
+    with run_guest(demo):
+        keep("new agent", lambda answers: len(answers.agents) == AGENTS + 1 and is_calm(answers))
+    keep("agent gone", lambda answers: answers.count("offline") == 1)
+    demo.fleet("block-backend", "auth-1", "auth-2")
+    keep("no backend", lambda answers: answers.count("at_risk", "stranded") >= AGENTS)
+    demo.fleet("unblock-backend", "auth-1", "auth-2")
+    keep("after", lambda answers: answers.count("healthy") == AGENTS)
+    return recorder.answers
+
+
+def auth_count(answers: Answers, name: str) -> int:
+    """Return the number of agents of an auth."""
+    return sum((agent["auth"] or {}).get("name") == name for agent in answers.agents.values())
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_past_answers_equal_the_answers_then(tmp_path: Path, database: str) -> None:
+    """Counts, headline, every agent and every instance at more than ten moments, and nothing is left out silently."""
+    with postgresql() if database == "postgresql" else nullcontext("") as url:
+        # All answers about one round must fit into it, on a machine that does other things too.
+        settings = {"REFLOAT_ROUND_INTERVAL": "1.5", "REFLOAT_ROUND_DEADLINE": "1"}
+        if url:
+            settings["DATABASE_URL"] = url
+        shape = ("--auths", "2", "--proxies", "3", "--agents", str(AGENTS), "--announce-ttl", "30s")
+        demo = start_demo(tmp_path / "demo", *shape, **settings)
+        try:
+            moments = record_moments(demo)
+            assert len(moments) >= 10
+            problems = {}
+            for name, then in moments.items():
+                past = read_answers(demo, then.as_of)
+                assert past is not None
+                if differences := [*find_unequal_answers(past, then)]:
+                    problems[name] = differences
+            assert not problems, json.dumps(problems, indent=1)
+            assert_not_kept(moments, demo)
+        finally:
+            demo.stop()
+
+
+def assert_not_kept(moments: Mapping[str, Answers], demo: Demo) -> None:
+    """Fields that are not kept are empty, not those of now."""
+    past = read_answers(demo, moments["before"].as_of)
+    assert past is not None
+    for agent in past.agents.values():
+        assert {agent[name] for name in AGENT_FIELDS_NOT_KEPT} == {None, "unknown"}
