@@ -20,6 +20,7 @@ from dashboards.shared import headlines, presenters, record_reader, refusals
 from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
+from dashboards.shared.rewind import AT_PARAMETER, answers_moment, open_moment, parse_at
 from fleet.alerts import incident_actions, store
 from fleet.alerts.evaluator import count_open_incidents
 from fleet.alerts.evidence.copies import read_copy_mark, read_evidence
@@ -37,7 +38,7 @@ from fleet.models.moments import to_moment
 from fleet.monitoring.state import StateError
 from fleet.monitoring.views import FleetTable, Summary
 from fleet.vocabulary import incidents as incident_values
-from fleet.vocabulary.incidents import OPEN_STATES, CauseKind, IncidentState, TimelineKind
+from fleet.vocabulary.incidents import OPEN_STATES, CauseKind, IncidentState, Severity, TimelineKind
 from fleet.vocabulary.instances import InstanceKind
 
 #: Most unresolved incidents that the list sorts.
@@ -124,28 +125,47 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @requires(Permission.VIEW_FLEET)
 @require_safe
 @never_cache
+@answers_moment
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Return what the frame of a page shows: open incidents, the newest notification, and the headline."""
-    rows = Incident.objects.filter(cluster=cluster, state__in=OPEN_STATES)
+    """Return what the frame of a page shows: open incidents, the newest notification, and the headline.
+
+    With `at`, the incidents and the headline are those of a past moment; the notification is that of now.
+    """
     notification_events = IncidentEvent.objects.filter(
         incident__cluster=cluster, kind=TimelineKind.NOTIFICATION.value
     ).select_related("incident")
     newest_event = notification_events.order_by("-pk").first()
-    active_silences = alert_presenters.read_active_silences(cluster, record_reader.current_time())
-    open_counts = count_open_incidents(alert_presenters.with_silence(row, active_silences) for row in rows)
+    at_text = request.GET.get(AT_PARAMETER, "")
     return JsonResponse(
         {
-            "open": open_counts,
+            "open": _count_open_incidents_at(cluster, at_text),
             "newest": alert_presenters.newest_notification_of(newest_event),
-            "headline": _read_tab_headline(cluster),
+            "headline": _read_tab_headline(cluster, at_text),
         }
     )
 
 
-def _read_tab_headline(cluster: str) -> dict[str, Any] | None:
-    """Return what tabs and the navigation show of the headline; None while the record cannot be read."""
+def _count_open_incidents_at(cluster: str, at_text: str) -> dict[str, int]:
+    """Return the number of open incidents by severity, now without silenced ones. Raises MomentError."""
+    past_at = parse_at(at_text, record_reader.current_time())
+    if past_at is not None:
+        counts = {severity.slug: 0 for severity in Severity}
+        rows = store.select_open_between(cluster, past_at, past_at).order_by()
+        for severity in rows.values_list("severity", flat=True):
+            counts[Severity(severity).slug] += 1
+        return counts
+    rows = Incident.objects.filter(cluster=cluster, state__in=OPEN_STATES)
+    active_silences = alert_presenters.read_active_silences(cluster, record_reader.current_time())
+    return count_open_incidents(alert_presenters.with_silence(row, active_silences) for row in rows)
+
+
+def _read_tab_headline(cluster: str, at_text: str) -> dict[str, Any] | None:
+    """Return what tabs and the navigation show of the headline; None while the record cannot be read.
+
+    Raises MomentError.
+    """
     try:
-        headline = headlines.read_headline(cluster, record_reader.current_time())
+        headline = headlines.headline_at(open_moment(at_text, cluster), cluster)
     except StateError:
         return None
     return {

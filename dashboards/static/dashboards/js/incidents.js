@@ -2,6 +2,7 @@
    live link get them at once ("refloat-incidents" on the window); the other pages poll. */
 
 import { label, STATES } from "./fleet-state.js";
+import { addMoment, pastMoment } from "./moment.js";
 import { interrupt, markTab } from "./page.js";
 
 const EVERY_MS = 15_000;
@@ -87,15 +88,17 @@ function tellNewest(newest) {
 async function ask() {
   if (document.hidden && !choice.desktop()) return;
   try {
-    const answer = await fetch(`${prefix}/incidents/badge.json`, { headers: { Accept: "application/json" } });
-    if (!answer.ok || answer.redirected) return;
+    const at = pastMoment();
+    const answer = await fetch(addMoment(`${prefix}/incidents/badge.json`), { headers: { Accept: "application/json" } });
+    // The slider of the map has moved on: the answer is about another moment.
+    if (!answer.ok || answer.redirected || at !== pastMoment()) return;
     const { open, newest, headline } = await answer.json();
     showBadge(open);
     // A live page has a newer one.
     if (headline && document.body.dataset.live === undefined) {
       showHeadlineBadge(headline);
-      // The tab of a past moment has the headline of that moment.
-      if (document.body.dataset.past === undefined) markTab(headline);
+      // The tab of a past moment has the headline of that moment already.
+      if (at === null) markTab(headline);
     }
     tellNewest(newest);
   } catch {
@@ -115,14 +118,18 @@ function offerChoice(id, name) {
 }
 
 window.addEventListener("refloat-incidents", (event) => {
-  showBadge(event.detail.open);
+  if (pastMoment() === null) showBadge(event.detail.open);
   if (event.detail.text) showToast(event.detail);
 });
-window.addEventListener("refloat-headline", (event) => showHeadlineBadge(event.detail));
+window.addEventListener("refloat-headline", (event) => {
+  if (pastMoment() === null) showHeadlineBadge(event.detail);
+});
 offerChoice("toast-sound", "sound");
 offerChoice("toast-desktop", "desktop");
 if (badge !== null) {
   ask();
   setInterval(ask, EVERY_MS);
   document.addEventListener("visibilitychange", ask);
+  // The badges of a page are those of its moment, which the slider of the map changes.
+  new MutationObserver(ask).observe(document.body, { attributeFilter: ["data-past"] });
 }

@@ -9,8 +9,11 @@ import pytest
 from django.test import Client
 
 from dashboards.alerts.presenters import find_prior_changes, reconnect_query_of
+from dashboards.alerts.views import incidents
 from dashboards.changes.audit_text import describe_action
 from dashboards.changes.target_agents import select_campaign_targets
+from dashboards.shared import headlines
+from fleet.alerts.headlines.headline import describe_stale_fleet
 from fleet.models.access import Permission
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.changes import AuditEntry, Change
@@ -43,6 +46,23 @@ def test_list_shows_open_incidents_and_the_last_evaluation(
         "event": notification.pk, "number": incident.pk, "severity": "critical",
         "text": "CRIT default: 207 agents stranded (agents without a common cause)",
     }  # fmt: skip
+
+
+def test_badge_of_a_past_page_has_the_incidents_of_its_moment(
+    client: Client, person: MakeUser, incident: Incident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open then, also if it is resolved now; an invalid moment is refused."""
+    client.force_login(person("viewer"))
+    headline = describe_stale_fleet(FakeReader().stream_header("default", 0.0), 0.0)
+    monkeypatch.setattr(headlines, "headline_at", lambda moment, cluster: headline)
+    monkeypatch.setattr(incidents, "open_moment", lambda at, cluster: None)
+    Incident.objects.update(opened_at=100.0, resolved_at=200.0, state="resolved")
+    assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
+    for at, count in (("00:01:30", 0), ("00:02:30", 1), ("00:03:30", 0)):
+        badge = client.get(f"/incidents/badge.json?at=1970-01-01T{at}Z").json()
+        assert (badge["open"]["critical"], badge["headline"]["state"]) == (count, "unknown")
+    answer = client.get("/incidents/badge.json?at=nonsense")
+    assert (answer.status_code, "Invalid time" in answer.json()["detail"]) == (400, True)
 
 
 def test_incident_page_shows_cause_effect_and_actions(
