@@ -134,8 +134,8 @@ def _find_drains_and_deregistrations(cluster: str, since: float, until: float) -
             markers.append(Marker(f"{name}: drain", drain_starts.pop(instance), at))
         if new == InstanceState.GONE.slug and old != new:
             markers.append(Marker(f"{name}: deregistered", at, at))
-    unfinished = [
+    unfinished_markers = [
         Marker(f"{name_by_id.get(instance, instance)}: drain", start, None)
         for instance, start in drain_starts.items()
     ]
-    return [*markers, *unfinished]
+    return [*markers, *unfinished_markers]

@@ -98,12 +98,12 @@ PLACE = np.dtype(
         ("proxy", "<u2"),  # proxy of the newest tunnel; without one the last proxy: its block on the map
         ("proxies", "<u2", (PLACE_PROXY_COUNT,)),  # proxies that report a tunnel, by index, ascending
         ("tunnel_count", "u1"),  # number of reported tunnels, at most 255
-        ("presence", "u1"),  # Presence of the resource
+        ("presence", "u1"),  # ResourcePresence
     ]
 )
 
 
-class Presence(IntEnum):
+class ResourcePresence(IntEnum):
     """Resource of an agent in the presence list, in PLACE rows and in the history. Never renumber."""
 
     #: A round of an earlier version.
@@ -115,8 +115,9 @@ class Presence(IntEnum):
     UNCLEAR = 3
 
 
-#: What the sentence of a verdict names besides instances, as the history keeps it; little-endian, 2 bytes: Presence in
-#: the low two bits, then ReconnectMode (2), HEALTH_CHECK (1), desired number of tunnels (4), known proxies (7).
+#: What the sentence of a verdict names besides instances, as the history keeps it; little-endian, 2 bytes:
+#: ResourcePresence in the low two bits, then ReconnectMode (2), HEALTH_CHECK (1), desired number of tunnels (4), known
+#: proxies (7).
 AGENT_EVIDENCE = np.dtype("<u2")
 _MODE_SHIFT, _HEALTH_CHECK_SHIFT, _DESIRED_COUNT_SHIFT, _TRACKED_COUNT_SHIFT = 2, 4, 5, 9
 PRESENCE_BITS = _MODE_BITS = 0x3
@@ -166,7 +167,7 @@ def pack_agent_evidence(
 
 
 def presences_in(evidence: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
-    """Return the Presence in AGENT_EVIDENCE."""
+    """Return the ResourcePresence in AGENT_EVIDENCE."""
     presences: npt.NDArray[np.uint16] = evidence & np.uint16(PRESENCE_BITS)
     return presences
 

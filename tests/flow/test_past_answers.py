@@ -150,8 +150,8 @@ def find_differences(past: Any, then: Any, path: str = "") -> Iterator[str]:
         for name in past.keys() | then.keys():
             yield from find_differences(past.get(name), then.get(name), f"{path}.{name}")
     elif isinstance(past, list) and isinstance(then, list) and len(past) == len(then):
-        for number, (one, other) in enumerate(zip(past, then, strict=True)):
-            yield from find_differences(one, other, f"{path}[{number}]")
+        for number, (past_item, item_then) in enumerate(zip(past, then, strict=True)):
+            yield from find_differences(past_item, item_then, f"{path}[{number}]")
     elif past != then and not _are_equal_moments(past, then):
         yield f"{path}: the past answer has {past!r}, the answer then had {then!r}"
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.classify.frame import FleetFrame
-from fleet.monitoring.columns import NO_INSTANCE, PLACE, PLACE_PROXY_COUNT, Presence
+from fleet.monitoring.columns import NO_INSTANCE, PLACE, PLACE_PROXY_COUNT, ResourcePresence
 
 _MAX_TUNNEL_COUNT = 0xFF
 
@@ -19,7 +19,7 @@ def places_of(
 ) -> npt.NDArray[np.void]:
     """Return PLACE rows from the memory of a round and the reported tunnels, each at most once.
 
-    `presences`: Presence of each agent's resource.
+    `presences`: ResourcePresence of each agent's resource.
     """
     places: npt.NDArray[np.void] = np.zeros(len(memory), PLACE)
     places["auth"] = memory["last_auth"]
@@ -55,11 +55,11 @@ def _sort_slots(slots: npt.NDArray[np.uint16]) -> None:
 
 
 def presences_of(heartbeats: npt.NDArray[np.void], frame: FleetFrame) -> npt.NDArray[np.uint8]:
-    """Return the Presence of each agent's resource in a round."""
+    """Return the ResourcePresence of each agent's resource in a round."""
     expires_at = heartbeats["expires_at"]
-    presences = np.full(len(heartbeats), Presence.UNEXPIRED, np.uint8)
+    presences = np.full(len(heartbeats), ResourcePresence.UNEXPIRED, np.uint8)
     is_over = expires_at <= frame.unexpired_from
     presences[is_over] = np.where(
-        expires_at[is_over] <= frame.expired_until, Presence.EXPIRED, Presence.UNCLEAR
+        expires_at[is_over] <= frame.expired_until, ResourcePresence.EXPIRED, ResourcePresence.UNCLEAR
     )
     return presences

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fleet.models.history import BACKEND_CAUSE_KEY, LAST_PROXY_BIT, AgentChange, InstanceChange
 from fleet.models.inventory import Agent, Instance
-from fleet.monitoring.columns import NO_INSTANCE, PRESENCE_BITS, REASON_BITS, RECOVERY_SHIFT, Presence
+from fleet.monitoring.columns import NO_INSTANCE, PRESENCE_BITS, REASON_BITS, RECOVERY_SHIFT, ResourcePresence
 from fleet.monitoring.state.outbox import BACKEND_INDEX, CLUSTER_INDEX, HEALTH_NUMBERS, RoundChanges
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
@@ -155,9 +155,9 @@ def _pack_evidence(changes: RoundChanges, instance_keys: npt.NDArray[np.int64]) 
     columns = (rows["new"], rows["evidence"], rows["strands_at"], via_proxies)
     packed_evidence = list[bytes | None]()
     for state, evidence, strands_at, via_proxy in zip(*(column.tolist() for column in columns), strict=True):
-        if evidence & PRESENCE_BITS == Presence.NOT_RECORDED:
+        if evidence & PRESENCE_BITS == ResourcePresence.NOT_RECORDED:
             packed_evidence.append(None)
-        elif state == State.HEALTHY and evidence & PRESENCE_BITS == Presence.UNEXPIRED:
+        elif state == State.HEALTHY and evidence & PRESENCE_BITS == ResourcePresence.UNEXPIRED:
             packed_evidence.append(b"")
         else:
             tail = (

@@ -17,7 +17,7 @@ from django.db.models import Max
 from fleet.models.clusters import Cluster
 from fleet.models.history import LAST_PROXY_BIT, AgentChange, InstanceChange
 from fleet.models.moments import Milliseconds
-from fleet.monitoring.columns import AGENT_EVIDENCE, Presence
+from fleet.monitoring.columns import AGENT_EVIDENCE, ResourcePresence
 from fleet.monitoring.history import keyframes
 from fleet.monitoring.history.past_columns import NOT_RECORDED, PastColumns
 from fleet.monitoring.state.codec import Rows
@@ -149,7 +149,7 @@ def _put_evidence(columns: PastColumns, positions: npt.NDArray[np.intp], changes
         (packed_evidence or b"").ljust(_EVIDENCE.itemsize, b"\0") for packed_evidence in changes.evidence
     )
     parts = np.frombuffer(content, _EVIDENCE)
-    evidence = np.where(lengths == 0, np.uint16(Presence.UNEXPIRED), parts["evidence"])
+    evidence = np.where(lengths == 0, np.uint16(ResourcePresence.UNEXPIRED), parts["evidence"])
     columns.evidence[positions] = evidence
     columns.via_proxies[positions] = parts["via_proxy"]
     columns.strands_at[positions] = np.where(

@@ -37,7 +37,7 @@ class PastColumns:
     proxies: npt.NDArray[np.uint32]
     #: When an agent at risk becomes stranded, seconds since the epoch; 0: no deadline.
     strands_at: npt.NDArray[np.float64]
-    #: AGENT_EVIDENCE; its Presence is NOT_RECORDED in changes of earlier versions.
+    #: AGENT_EVIDENCE; its ResourcePresence is NOT_RECORDED in changes of earlier versions.
     evidence: npt.NDArray[np.uint16]
     #: `Instance.pk` of the proxy that carries the auth connection; 0: none.
     via_proxies: npt.NDArray[np.uint32]

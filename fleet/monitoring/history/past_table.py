@@ -26,7 +26,7 @@ from fleet.monitoring.columns import (
     RECOVERY_SHIFT,
     RETIRED,
     VERDICT,
-    Presence,
+    ResourcePresence,
     blank_heartbeats,
     blank_memory,
     presences_in,
@@ -329,7 +329,7 @@ def _record_of(
     heartbeats["auth"] = memory["last_auth"]
     heartbeats["via_proxy"][rows] = indices_by_key(columns.via_proxies[is_present].astype(np.int64))
     # The expiry is not kept, only whether it has passed.
-    heartbeats["expires_at"] = np.where(presences_in(evidence) == Presence.UNEXPIRED, np.inf, 0.0)
+    heartbeats["expires_at"] = np.where(presences_in(evidence) == ResourcePresence.UNEXPIRED, np.inf, 0.0)
     unpack_agent_evidence(evidence, heartbeats, memory)
     fresh = FeedState(freshness=FeedFreshness(attempted_at=at, responded_at=at))
     return replace(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.columns import NO_INSTANCE, Presence, pack_agent_evidence
+from fleet.monitoring.columns import NO_INSTANCE, ResourcePresence, pack_agent_evidence
 from fleet.monitoring.events import AgentDelta
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.outbox import AGENT_CHANGE
@@ -85,7 +85,7 @@ def find_changed_agents(
 
 def _has_new_presence(before: Rows, after: Rows) -> npt.NDArray[np.bool_]:
     """Return which resources expired or came back; not those of rounds of an earlier version."""
-    is_known = before["presence"] != Presence.NOT_RECORDED
+    is_known = before["presence"] != ResourcePresence.NOT_RECORDED
     has_changed: npt.NDArray[np.bool_] = is_known & (before["presence"] != after["presence"])
     return has_changed
 

@@ -19,7 +19,13 @@ from fleet.monitoring.classify import (
     instance_sentence,
     prepare_frame,
 )
-from fleet.monitoring.columns import NO_INSTANCE, PLACE_PROXY_COUNT, REASON_BITS, RECOVERY_SHIFT, Presence
+from fleet.monitoring.columns import (
+    NO_INSTANCE,
+    PLACE_PROXY_COUNT,
+    REASON_BITS,
+    RECOVERY_SHIFT,
+    ResourcePresence,
+)
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode, Timing
 from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.record import ClusterRecord
@@ -257,7 +263,7 @@ def _describe_recorded_state(
     """Return the sentence of a state in the history; only its reason if an earlier version recorded it."""
     row = table.verdicts[index]
     state, reason = State(int(row["state"])), Reason(int(row["reason_and_recovery"]) & REASON_BITS)
-    if table.places[index]["presence"] != Presence.NOT_RECORDED:
+    if table.places[index]["presence"] != ResourcePresence.NOT_RECORDED:
         recovery = Recovery(int(row["reason_and_recovery"]) >> RECOVERY_SHIFT)
         return explain_recorded(agent_evidence, frame, state, reason, int(row["cause"]), recovery)
     return (

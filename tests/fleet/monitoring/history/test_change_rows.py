@@ -7,7 +7,7 @@ import pytest
 
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.history import BACKEND_CAUSE_KEY, LAST_PROXY_BIT
-from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT, Presence
+from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT, ResourcePresence
 from fleet.monitoring.history.change_rows import (
     EVIDENCE_TAIL,
     RowKeys,
@@ -59,7 +59,7 @@ def _changes(
             _REASON_AND_RECOVERY,
             tunnel_count,
             NO_INSTANCE,
-            Presence.NOT_RECORDED,
+            ResourcePresence.NOT_RECORDED,
             0.0,
         )
         for agent, recovers_at, cause, auth, proxy, tunnel_count in rows
@@ -120,23 +120,23 @@ def test_change_of_an_earlier_version_has_no_places() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "evidence", "strands_at", "via_proxy", "packed"),
+    ("state", "evidence", "strands_at", "via_proxy", "packed_evidence"),
     [
-        (State.HEALTHY, Presence.NOT_RECORDED, 0.0, NO_INSTANCE, None),
-        (State.HEALTHY, Presence.UNEXPIRED | 0x54, 0.0, 2, b""),
-        (State.STRANDED, Presence.EXPIRED | 0x154, 0.0, NO_INSTANCE, b"\x56\x01"),
-        (State.AT_RISK, Presence.UNEXPIRED, AT + 2, 3, b"\x01\x00" + EVIDENCE_TAIL.pack(2000, 23)),
+        (State.HEALTHY, ResourcePresence.NOT_RECORDED, 0.0, NO_INSTANCE, None),
+        (State.HEALTHY, ResourcePresence.UNEXPIRED | 0x54, 0.0, 2, b""),
+        (State.STRANDED, ResourcePresence.EXPIRED | 0x154, 0.0, NO_INSTANCE, b"\x56\x01"),
+        (State.AT_RISK, ResourcePresence.UNEXPIRED, AT + 2, 3, b"\x01\x00" + EVIDENCE_TAIL.pack(2000, 23)),
     ],
 )
 def test_evidence_takes_no_more_bytes_than_the_state_needs(
-    state: State, evidence: int, strands_at: float, via_proxy: int, packed: bytes | None
+    state: State, evidence: int, strands_at: float, via_proxy: int, packed_evidence: bytes | None
 ) -> None:
     """None for a healthy agent; without a deadline and a proxy before the auth two."""
     changes = _changes([(1, 0, NO_CAUSE, 0, 3, 0)])
     row = changes.agent_changes[0]
     row["new"], row["evidence"], row["strands_at"], row["via_proxy"] = state, evidence, strands_at, via_proxy
     (change,) = agent_change_rows_of(changes, _keys())
-    assert change.evidence == packed
+    assert change.evidence == packed_evidence
 
 
 def test_prediction_for_now_is_not_lost() -> None:

@@ -14,7 +14,7 @@ from fleet.monitoring.columns import (
     PLACE,
     REASON_BITS,
     VERDICT,
-    Presence,
+    ResourcePresence,
     blank_heartbeats,
     blank_memory,
     blank_places,
@@ -62,7 +62,7 @@ def test_changed_rows_are_those_that_differ_and_new_ones(
         ("verdicts", "recovers_at", 0.0005, False, False),
         ("verdicts", "strands_at", NOW + 5, False, True),
         ("verdicts", "strands_at", NOW, False, False),
-        ("places", "presence", Presence.EXPIRED, False, True),
+        ("places", "presence", ResourcePresence.EXPIRED, False, True),
         ("places", "auth", 3, True, True),
         ("places", "proxy", 3, True, True),
         ("places", "proxies", (1, 2, NO_INSTANCE), False, True),
@@ -74,7 +74,7 @@ def test_what_people_see_and_what_is_recorded(
 ) -> None:
     """A deadline that has passed moves on with the rounds: neither; a second tunnel is recorded, but moves no cell."""
     verdicts, places = verdicts_of(State.HEALTHY, State.HEALTHY), blank_places(2)
-    places["presence"] = Presence.UNEXPIRED
+    places["presence"] = ResourcePresence.UNEXPIRED
     new = {"verdicts": verdicts.copy(), "places": places.copy()}
     new[column][field][1] = value
     changes = find_changed_agents(
@@ -88,7 +88,7 @@ def test_presence_after_an_upgrade_is_no_change() -> None:
     """Rounds of an earlier version did not record it: not every agent has changed."""
     verdicts, places = verdicts_of(State.HEALTHY), blank_places(1)
     new_places = places.copy()
-    new_places["presence"] = Presence.UNEXPIRED
+    new_places["presence"] = ResourcePresence.UNEXPIRED
     changes = find_changed_agents(verdicts, verdicts, places, new_places, np.array([0], np.uint32), NOW)
     assert changes.recorded_agents.tolist() == []
 
@@ -117,7 +117,7 @@ def test_history_has_old_and_new_state_and_all_tunnels() -> None:
         heartbeats=blank_heartbeats(3),
     )
     memory = blank_memory(3)
-    memory["tracked_count"], places["presence"] = 3, Presence.EXPIRED
+    memory["tracked_count"], places["presence"] = 3, ResourcePresence.EXPIRED
     rows, proxies = history_rows_of(
         verdicts_of(State.HEALTHY, State.HEALTHY),
         verdicts,
@@ -126,7 +126,7 @@ def test_history_has_old_and_new_state_and_all_tunnels() -> None:
         np.array([0, 2], np.uint32),
         record,
     )
-    assert rows["evidence"].tolist() == [Presence.EXPIRED | 3 << 9] * 2
+    assert rows["evidence"].tolist() == [ResourcePresence.EXPIRED | 3 << 9] * 2
     assert rows["via_proxy"].tolist() == [NO_INSTANCE] * 2
     assert rows[["agent", "old", "new", "auth"]].tolist() == [
         (0, State.HEALTHY, State.STRANDED, 9),
