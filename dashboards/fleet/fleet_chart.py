@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dashboards.fleet.chart_lanes import BAR_LINE_HEIGHT, ChartBar, TimeAxis, place_on_lines
 from dashboards.fleet.fleet_chart_words import describe_counts, describe_period, format_clock, summary_of
 from dashboards.shared.rewind import AT_PARAMETER, format_at
 from dashboards.shared.step_lines import CountSample, StepScale, find_gaps, split_at_gaps
@@ -28,11 +29,6 @@ _MINUTE, _BAND, _HOUR = 60.0, 900.0, 3600.0
 _LABEL_HOURS, _NARROW_LABEL_HOURS = 3, 6
 #: Labels nearer to an edge than this share of the width would be cut off.
 _LABEL_MARGIN = 2.0
-#: Width of the narrowest bar.
-_MIN_BAR_WIDTH = 0.5
-#: Lines of the lane of incidents; more at the same time are only in the table.
-_MAX_BAR_LINES = 4
-_BAR_LINE_HEIGHT = 11
 #: Seconds that the newest minute may be late before the end of the chart counts as a gap.
 _MAX_DELAY = 120.0
 
@@ -86,21 +82,6 @@ class HourTick:
 
 
 @dataclass(frozen=True, slots=True)
-class ChartBar:
-    """A period: without data, a quarter of an hour that links to the past, an incident or a change."""
-
-    x: float
-    width: float
-    title: str
-    #: Line of the lane of incidents, 0 at the top, as pixels.
-    y: int = 0
-    #: Path below the prefix of the cluster, or the query of Fleet now.
-    target: str = ""
-    #: CSS class of the colours: `critical`, `resolved`; of a change its state.
-    tone: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class HourRow:
     """One hour in the table of the chart."""
 
@@ -129,7 +110,7 @@ class FleetChart:
     bands: tuple[ChartBar, ...] = ()
     incidents: tuple[ChartBar, ...] = ()
     #: Height of the lane of incidents, pixels.
-    lane_height: int = _BAR_LINE_HEIGHT
+    lane_height: int = BAR_LINE_HEIGHT
     #: Incidents that the lane has no line for.
     undrawn_count: int = 0
     changes: tuple[ChartBar, ...] = ()
@@ -172,7 +153,10 @@ def draw_chart(
     ]
     incident_spans, change_spans = list(incidents), list(changes)
     table_bars = tuple(axis.incident_bar_of(incident) for incident in incident_spans)
-    lane_bars, line_count = _assign_lines(incident_spans, axis)
+    lane_bars, line_count = place_on_lines(
+        axis.incident_bar_of(incident)
+        for incident in sorted(incident_spans, key=lambda span: (span.opened_at, span.number))
+    )
     return FleetChart(
         summary=summary_of(counts, period, sum(end - start for start, end in gaps), table_bars, change_spans),
         peak=peak,
@@ -185,7 +169,7 @@ def draw_chart(
         ticks=tuple(_ticks_of(axis)),
         bands=tuple(_bands_of(counts, axis, now)),
         incidents=lane_bars,
-        lane_height=max(line_count, 1) * _BAR_LINE_HEIGHT,
+        lane_height=max(line_count, 1) * BAR_LINE_HEIGHT,
         undrawn_count=len(table_bars) - len(lane_bars),
         changes=tuple(axis.change_bar_of(change) for change in change_spans),
         hours=tuple(_hour_rows_of(counts, axis, now)),
@@ -194,35 +178,21 @@ def draw_chart(
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
-    """The time axis: positions in percent of its width."""
+class _Axis(TimeAxis):
+    """The time axis with the words of incidents and changes."""
 
-    since: float
-    until: float
-
-    def x_of(self, at: float) -> float:
-        share = (min(max(at, self.since), self.until) - self.since) / (self.until - self.since)
-        return round(100 * share, 3)
-
-    def bar_of(self, start: float, end: float, title: str, **looks: str) -> ChartBar:
-        x = self.x_of(start)
-        return ChartBar(x, round(self.x_of(end) - x, 3), title, **looks)  # type: ignore[arg-type]  # only texts
-
-    def incident_bar_of(self, incident: IncidentSpan, y: int = 0) -> ChartBar:
+    def incident_bar_of(self, incident: IncidentSpan) -> ChartBar:
         end = self.until if incident.resolved_at is None else incident.resolved_at
-        # A bar at the right edge grows to the left.
-        x = min(self.x_of(incident.opened_at), 100 - _MIN_BAR_WIDTH)
         resolution = (
             "open" if incident.resolved_at is None else f"resolved {format_clock(incident.resolved_at)} UTC"
         )
-        return ChartBar(
-            x,
-            max(round(self.x_of(end) - x, 3), _MIN_BAR_WIDTH),
+        return self.visible_bar_of(
+            incident.opened_at,
+            end,
             f"Incident {incident.number} ({incident.severity.slug}): {incident.summary.rstrip('.')}; "
             f"opened {format_clock(incident.opened_at)} UTC, {resolution}",
-            y,
-            f"/incidents/{incident.number}/",
-            incident.severity.slug if incident.resolved_at is None else "resolved",
+            target=f"/incidents/{incident.number}/",
+            tone=incident.severity.slug if incident.resolved_at is None else "resolved",
         )
 
     def change_bar_of(self, change: ChangeSpan) -> ChartBar:
@@ -240,22 +210,6 @@ class _Axis:
 
 def _samples_of(counts: Sequence[PeakCounts], column: str) -> list[CountSample]:
     return [CountSample(row.at, row.resolution, getattr(row, column)) for row in counts]
-
-
-def _assign_lines(incidents: Sequence[IncidentSpan], axis: _Axis) -> tuple[tuple[ChartBar, ...], int]:
-    """Return the bars of the lane, each on the first free line, and the number of lines; the rest is left out."""
-    ends_by_line: list[float] = []
-    bars = []
-    for incident in sorted(incidents, key=lambda span: (span.opened_at, span.number)):
-        bar = axis.incident_bar_of(incident)
-        line = next((line for line, end in enumerate(ends_by_line) if end <= bar.x), len(ends_by_line))
-        if line == _MAX_BAR_LINES:
-            continue
-        if line == len(ends_by_line):
-            ends_by_line.append(0.0)
-        ends_by_line[line] = bar.x + bar.width
-        bars.append(axis.incident_bar_of(incident, line * _BAR_LINE_HEIGHT))
-    return tuple(bars), len(ends_by_line)
 
 
 def _ticks_of(axis: _Axis) -> Iterable[HourTick]:

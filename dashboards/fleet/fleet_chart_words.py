@@ -44,11 +44,20 @@ def describe_counts(rows: Sequence[StatePeaks]) -> str:
 
 
 def summary_of(
-    rows: Sequence[StatePeaks], period: str, gap_seconds: float, incidents: Sized, changes: Sized
+    rows: Sequence[StatePeaks],
+    period: str,
+    gap_seconds: float,
+    incidents: Sized,
+    changes: Sized,
+    *,
+    with_date: bool = False,
 ) -> str:
-    """Return the chart in words: its peaks, how much data is missing, and the numbers of incidents and changes."""
+    """Return the chart in words: its peaks, how much data is missing, and the numbers of incidents and changes.
+
+    `with_date`: the period is longer than a day.
+    """
     peaks = [
-        f"{_count_agents(getattr(worst, column))} {state} (first at {format_clock(worst.at)} UTC)"
+        f"{_count_agents(getattr(worst, column))} {state} (first at {format_clock(worst.at, with_date=with_date)} UTC)"
         for column, state in (("stranded_peak", "stranded"), ("at_risk_peak", "at risk"))
         for worst in [max(rows, key=lambda row: (getattr(row, column), -row.at))]
         if getattr(worst, column)
