@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from asgiref.sync import sync_to_async
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -20,6 +18,7 @@ from dashboards.shared import presenters
 from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.rewind import moment_of, shows_moment
+from dashboards.shared.streaming import iterate_in_thread
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.views import FleetTable
@@ -91,7 +90,7 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
     views = reader.agents(table, (int(index) for index in indices))
     chunks = agent_csv.iterate_csv_chunks(views, table.instances.values())
     response = StreamingHttpResponse(
-        _iterate_in_thread(chunks), content_type="text/csv; charset=utf-8; header=present"
+        iterate_in_thread(chunks), content_type="text/csv; charset=utf-8; header=present"
     )
     as_of = datetime.fromtimestamp(table.as_of or now, UTC)
     response["Content-Disposition"] = f'attachment; filename="agents-{cluster}-{as_of:%Y%m%dT%H%M%SZ}.csv"'
@@ -173,13 +172,6 @@ def _sort_head_of(params: QueryDict, column: str) -> dict[str, str]:
         [*_query_pairs_of(params, "after", "sort"), ("sort", f"-{column}" if sort == column else column)]
     )
     return {"query": query, "aria": directions.get(sort, "")}
-
-
-async def _iterate_in_thread(chunks: Iterator[str]) -> AsyncIterator[str]:
-    """Yield the chunks. Each is made in a thread, after the previous one has been sent."""
-    read_next_chunk = sync_to_async(lambda: next(chunks, None), thread_sensitive=False)
-    while (chunk := await read_next_chunk()) is not None:
-        yield chunk
 
 
 def _query_string_of(params: QueryDict, after: str | None = None) -> str:
