@@ -1,9 +1,10 @@
-/* Charts of an incident: a heat map of the agents by two attributes, and ribbons of common attributes. plotly is 5 MB,
-   so it is loaded only when the charts come into view. */
+/* Charts of an incident: a heat map of the agents by two attributes, and ribbons of common attributes. plotly is
+   loaded only when the charts come into view. */
 
 /* global Plotly */
 
 import { isDark } from "./page.js";
+import { baseLayout, ink, loadPlotly, whenInView } from "./plotly-loader.js";
 
 /** Height of a row of the heat map, and minimum and maximum height of the heat map, px. */
 const ROW = 30;
@@ -15,53 +16,18 @@ const area = document.getElementById("pictures");
 const crossing = document.getElementById("crossing");
 const ribbons = document.getElementById("ribbons");
 
-let loading = null;
 let seen = false;
 let drawn = "";
 
-function loadPlotly() {
-  loading ??= new Promise((done, failed) => {
-    const script = document.createElement("script");
-    script.src = area.dataset.plotly;
-    script.addEventListener("load", done);
-    script.addEventListener("error", failed);
-    document.head.append(script);
-  });
-  return loading;
-}
-
-/** Return a colour of tokens.css in the current theme, in a format that plotly accepts. */
-function ink(name) {
-  const probe = document.createElement("span");
-  probe.style.color = `var(${name})`;
-  area.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return found;
-}
-
 /** Return plotly's colour scale of a share, as the legend has it: the largest has the strongest contrast. */
 function shareScale() {
-  return [0, 1, 2, 3, 4].map((step) => [step / 4, ink(`--scale-${step}`)]);
+  return [0, 1, 2, 3, 4].map((step) => [step / 4, ink(area, `--scale-${step}`)]);
 }
 
 /** Return the colours of ribbons: those of the states, or calm ones once the incident is over. */
 function ribbonScale({ colours, is_past: isPast }) {
-  if (isPast) return [[0, ink("--scale-2")], [1, ink("--scale-4")]];
+  if (isPast) return [[0, ink(area, "--scale-2")], [1, ink(area, "--scale-4")]];
   return colours[isDark() ? "dark" : "light"];
-}
-
-function layoutOf(width, height, margin) {
-  return {
-    template: "none",
-    width,
-    height,
-    margin,
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: ink("--ink") },
-    showlegend: false,
-  };
 }
 
 async function drawCrossing({ rows, columns, z, text }) {
@@ -76,7 +42,7 @@ async function drawCrossing({ rows, columns, z, text }) {
       showscale: false,
     }],
     {
-      ...layoutOf(crossing.parentElement.clientWidth, height, { l: 60, r: 10, t: 24, b: 8 }),
+      ...baseLayout(area, crossing.parentElement.clientWidth, height, { l: 60, r: 10, t: 24, b: 8 }),
       xaxis: { ...axis, side: "top" },
       // Rows with the most affected agents come first.
       yaxis: { ...axis, autorange: "reversed" },
@@ -91,10 +57,10 @@ async function drawRibbons({ dimensions, counts, stranded }, colours) {
     [{
       type: "parcats", dimensions, counts, hoverinfo: "skip", arrangement: "fixed", sortpaths: "forward",
       line: { color: stranded, cmin: 0, cmax: 1, colorscale: colours, shape: "hspline" },
-      labelfont: { size: 12, color: ink("--ink-2") },
-      tickfont: { size: 12, color: ink("--ink") },
+      labelfont: { size: 12, color: ink(area, "--ink-2") },
+      tickfont: { size: 12, color: ink(area, "--ink") },
     }],
-    layoutOf(Math.max(RIBBONS_LEAST, ribbons.parentElement.clientWidth), 320, { l: 70, r: 90, t: 28, b: 8 }),
+    baseLayout(area, Math.max(RIBBONS_LEAST, ribbons.parentElement.clientWidth), 320, { l: 70, r: 90, t: 28, b: 8 }),
     { staticPlot: true, displayModeBar: false },
   );
 }
@@ -108,10 +74,10 @@ async function draw() {
   if (wanted === drawn) return;
   drawn = wanted;
   try {
-    await loadPlotly();
+    await loadPlotly(area.dataset.plotly);
   } catch {
     // The text is on the page; the next refresh tries again.
-    [loading, drawn] = [null, ""];
+    drawn = "";
     return;
   }
   const found = JSON.parse(data);
@@ -120,12 +86,10 @@ async function draw() {
   area.dataset.drawn = isDark() ? "dark" : "light";
 }
 
-new IntersectionObserver((entries, observer) => {
-  if (!entries.some((entry) => entry.isIntersecting)) return;
+whenInView(area, () => {
   seen = true;
-  observer.disconnect();
   draw();
-}, { rootMargin: "200px" }).observe(area);
+});
 document.addEventListener("refreshed", draw);
 document.addEventListener("themechange", draw);
 new ResizeObserver(draw).observe(area);
