@@ -8,7 +8,7 @@ from dashboards.access import views as tokens
 from dashboards.alerts.views import channels, incidents, rules, silences
 from dashboards.api_v1 import api
 from dashboards.changes.views import audit, changes, drain, networking, policies, reconnect
-from dashboards.fleet.views import agents, replay, retire
+from dashboards.fleet.views import agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
 from dashboards.system import health as system
@@ -30,6 +30,9 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("map/matches.json", fleet_map.matches, name=f"map-matches{suffix}"),
         path("map/moment.json", replay.moment, name=f"map-moment{suffix}"),
         path("map/markers.json", replay.markers, name=f"map-markers{suffix}"),
+        path("history/", history.history, name=f"history{suffix}"),
+        path("history/compare/", comparison.compare, name=f"compare{suffix}"),
+        path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),
         path("instances/<str:instance_id>/drain/", drain.drain, name=f"drain{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),

@@ -25,7 +25,7 @@ class ChartBar:
     title: str
     #: Line of its lane, 0 at the top, as pixels.
     y: int = 0
-    #: Path below the prefix of the cluster, or the moment of `?at=`.
+    #: Path below the prefix of the cluster, the moment of `?at=`, or the query of Fleet now.
     target: str = ""
     #: CSS class of the colours: `critical`, `resolved`; of a change its state.
     tone: str = ""

@@ -1,0 +1,121 @@
+"""What the History page shows of a time range, read from the database. Times are seconds since the epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Min
+
+from dashboards.fleet.replay_markers import find_changes, find_incidents
+from dashboards.fleet.timeline.buckets import Buckets, split_range
+from dashboards.fleet.timeline.heat_strip import (
+    HeatStrip,
+    StrandedCells,
+    StripInstance,
+    draw_strip,
+    sort_by_name,
+)
+from dashboards.fleet.timeline.instance_spans import InstanceSpan, spans_of
+from dashboards.fleet.timeline.line_chart import HistoryChart, draw_history
+from dashboards.fleet.timeline.time_range import TimeRange
+from fleet.models.history import InstanceChange, Keyframe
+from fleet.models.inventory import Instance
+from fleet.monitoring.history.minute_columns import (
+    CountColumns,
+    iterate_group_columns,
+    read_count_columns,
+    read_recorded_range,
+)
+from fleet.monitoring.history.past import instances_at
+from fleet.monitoring.state.outbox import GroupKind
+from fleet.vocabulary.instances import InstanceKind
+
+#: Most changes of instances that the strip shows: the newest ones.
+_CHANGE_LIMIT = 20_000
+_GROUP_KINDS = {InstanceKind.PROXY: GroupKind.PROXY, InstanceKind.AUTH: GroupKind.AUTH}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetHistory:
+    """The charts of one time range."""
+
+    buckets: Buckets
+    chart: HistoryChart
+    proxies: HeatStrip
+    auths: HeatStrip
+    #: Start of the first and end of the last counts of the cluster; None: nothing was recorded yet.
+    recorded: tuple[float, float] | None
+    #: The range has counts.
+    has_data: bool
+
+
+def read_history(cluster: str, time_range: TimeRange, now: float) -> FleetHistory:
+    """Return the charts of a time range."""
+    buckets = split_range(time_range.since, time_range.until)
+    counts = read_count_columns(cluster, buckets.since, buckets.until)
+    chart = draw_history(
+        counts,
+        buckets,
+        find_incidents(cluster, buckets.since, buckets.until),
+        find_changes(cluster, buckets.since, buckets.until),
+        now,
+    )
+    proxies, auths = _read_strips(cluster, buckets, now, has_data=len(counts.starts) > 0)
+    return FleetHistory(
+        buckets, chart, proxies, auths, read_recorded_range(cluster), has_data=len(counts.starts) > 0
+    )
+
+
+def read_worst_moment(cluster: str, since: float, until: float) -> float | None:
+    """Return the end of the first minute with the most stranded agents between two times; None: none were stranded."""
+    counts: CountColumns = read_count_columns(cluster, since, until)
+    if not len(counts.starts) or not counts.stranded_peaks.max():
+        return None
+    return float(min(counts.ends[int(counts.stranded_peaks.argmax())], until))
+
+
+def read_first_moment(cluster: str) -> float | None:
+    """Return the first moment that can be shown, and compared with others; None: there is none yet."""
+    first_at: float | None = Keyframe.objects.filter(cluster=cluster).aggregate(first=Min("at"))["first"]
+    return first_at
+
+
+def _read_strips(
+    cluster: str, buckets: Buckets, now: float, *, has_data: bool
+) -> tuple[HeatStrip, HeatStrip]:
+    rows = list(Instance.objects.filter(cluster=cluster))
+    spans = _read_spans(cluster, buckets)
+    cells = [
+        StrandedCells(
+            group_kind,
+            sort_by_name(
+                StripInstance(row.pk, row.instance_id, row.name)
+                for row in rows
+                # An instance that was gone all the time had no agents.
+                if row.kind == kind and not _is_gone_throughout(spans.get(row.instance_id, ()), buckets)
+            ),
+            buckets,
+        )
+        for kind, group_kind in _GROUP_KINDS.items()
+    ]
+    if has_data:
+        for columns in iterate_group_columns(cluster, buckets.since, buckets.until):
+            for strip_cells in cells:
+                strip_cells.add(columns)
+    proxies, auths = (draw_strip(strip_cells, spans, now) for strip_cells in cells)
+    return proxies, auths
+
+
+def _read_spans(cluster: str, buckets: Buckets) -> dict[str, tuple[InstanceSpan, ...]]:
+    changes = InstanceChange.objects.filter(cluster=cluster, at__gt=buckets.since, at__lt=buckets.until)
+    newest = list(changes.order_by("-at", "-pk")[:_CHANGE_LIMIT])
+    return spans_of(
+        [*instances_at(cluster, buckets.since).values(), *reversed(newest)], buckets.since, buckets.until
+    )
+
+
+def _is_gone_throughout(spans: tuple[InstanceSpan, ...], buckets: Buckets) -> bool:
+    return any(
+        span.kind.slug == "gone" and span.start <= buckets.since and span.end >= buckets.until
+        for span in spans
+    )

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dashboards.fleet.timeline.history_rows import read_first_moment, read_history, read_worst_moment
+from dashboards.fleet.timeline.time_range import TimeRange
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.history import FleetMinute, Keyframe
+from fleet.monitoring.history.minutes import pack_groups
+from fleet.monitoring.state.outbox import GROUP_COUNT, GroupKind
+from fleet.vocabulary.verdicts import State
+from tests.fakes.history_rows import create_instance_change, instance_key
+
+pytestmark = pytest.mark.django_db
+
+#: 2023-11-15T00:00:00Z.
+NOW = 1_700_006_400.0
+HOUR, DAY = 3600.0, 86_400.0
+RANGE = TimeRange(NOW - 6 * HOUR, NOW)
+
+
+@pytest.fixture(autouse=True)
+def _cluster() -> None:
+    ensure_default_cluster()
+
+
+def _save_minute(
+    at: float, stranded_count: int = 0, *groups: tuple[int, int, int, int], cluster: str = "default"
+) -> None:
+    FleetMinute.objects.create(
+        cluster_id=cluster, at=at, state_counts=b"", stranded_peak=stranded_count, at_risk_peak=0,
+        groups=pack_groups(np.array([*groups], GROUP_COUNT), np.arange(1000)),
+    )  # fmt: skip
+
+
+def test_charts_of_a_range() -> None:
+    """Counts, proxies and auths with their states, of this cluster."""
+    for name in ("proxy-10", "proxy-2", "auth-1"):
+        instance_key(f"{name}-id")
+    proxy = instance_key("proxy-2-id")
+    _save_minute(NOW - HOUR, 5, (GroupKind.PROXY, State.STRANDED, proxy, 4))
+    create_instance_change("proxy-2-id", NOW - DAY, "ok", "silent")
+    create_instance_change("proxy-2-id", NOW - HOUR, "silent", "ok", 2)
+    history = read_history("default", RANGE, NOW)
+
+    assert (history.chart.peak, history.has_data, history.recorded) == (
+        5,
+        True,
+        (NOW - HOUR, NOW - HOUR + 60),
+    )
+    assert [(row.name, row.peak, row.states) for row in history.proxies.rows] == [
+        ("proxy-2", 4, "not responding (1)"),
+        ("proxy-10", 0, ""),
+    ]
+    assert [row.name for row in history.auths.rows] == ["auth-1"]
+    assert history.proxies.data["spans"][0] == [[NOW - DAY, NOW - HOUR, "not responding"]]
+
+
+def test_other_clusters_are_left_out() -> None:
+    """Their counts and instances."""
+    Cluster.objects.create(id="eu", name="eu")
+    _save_minute(NOW - HOUR, 5, cluster="eu")
+    instance_key("proxy-1-id", "eu")
+    history = read_history("default", RANGE, NOW)
+    assert (history.has_data, history.recorded, history.proxies.rows) == (False, None, ())
+
+
+def test_instances_that_were_gone_all_the_time_have_no_row() -> None:
+    """One that was gone for a part has one."""
+    for name in ("proxy-1-id", "proxy-2-id"):
+        instance_key(name)
+    create_instance_change("proxy-1-id", NOW - DAY, "ok", "gone")
+    create_instance_change("proxy-2-id", NOW - HOUR, "ok", "gone", 2)
+    rows = read_history("default", RANGE, NOW).proxies.rows
+    assert [(row.name, row.states) for row in rows] == [("proxy-2", "deregistered (1)")]
+
+
+def test_worst_moment() -> None:
+    """The end of its minute; none while no agent was stranded."""
+    assert read_worst_moment("default", NOW - DAY, NOW) is None
+    _save_minute(NOW - HOUR)
+    assert read_worst_moment("default", NOW - DAY, NOW) is None
+    for minute, count in enumerate((3, 7, 7)):
+        _save_minute(NOW - 600 + 60 * minute, count)
+    assert read_worst_moment("default", NOW - DAY, NOW) == NOW - 480
+
+
+def test_first_moment() -> None:
+    """That of the oldest keyframe: counts may be older."""
+    assert read_first_moment("default") is None
+    for at in (NOW, NOW - HOUR):
+        Keyframe.objects.create(cluster_id="default", at=at, content=b"")
+    assert read_first_moment("default") == NOW - HOUR
