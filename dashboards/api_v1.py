@@ -27,7 +27,11 @@ from dashboards.changes.api import changes, degrade, drain, networking, policies
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.fleet.api import history, responses, retire, schemas
+from dashboards.fleet.api import history, responses, retire, schemas, timeline
+from dashboards.fleet.timeline.buckets import split_range
+from dashboards.fleet.timeline.comparison_rows import compare_moments
+from dashboards.fleet.timeline.count_history import count_periods
+from dashboards.fleet.timeline.time_range import parse_range
 from dashboards.shared import headlines, record_reader, refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
@@ -42,6 +46,7 @@ from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
+from fleet.monitoring.history.minute_columns import read_count_columns, read_recorded_range
 from fleet.monitoring.state import StateError
 from fleet.monitoring.state.tables import summary_of
 
@@ -137,6 +142,43 @@ def get_fleet_summary(request: HttpRequest, cluster: str, parameters: Query[Mome
     table = moment.reader.table(cluster, moment.now)
     headline = headlines.headline_at(moment, cluster)
     return responses.summary_response_of(summary_of(table), headline, moment.now)
+
+
+@per_cluster.get(
+    "/fleet/history", auth=_VIEW, response={200: timeline.FleetHistoryResponse, **_PROBLEM_RESPONSES}
+)
+def get_fleet_history(
+    request: HttpRequest, cluster: str, filters: Query[timeline.FleetHistoryFilters]
+) -> Any:
+    """Get the number of agents over time.
+
+    The response has the maxima of stranded and at-risk agents, and the number of agents by state, for each of up to
+    400 periods of a time range.
+    """
+    change_responses.require_cluster(cluster)
+    time_range = parse_range({"since": filters.since, "until": filters.until}, record_reader.current_time())
+    buckets = split_range(time_range.since, time_range.until)
+    recorded = read_recorded_range(cluster)
+    return timeline.fleet_history_response_of(
+        cluster,
+        count_periods(read_count_columns(cluster, buckets.since, buckets.until), buckets),
+        since=buckets.since,
+        until=buckets.until,
+        step=buckets.step,
+        recorded_since=None if recorded is None else recorded[0],
+    )
+
+
+@per_cluster.get(
+    "/fleet/comparison", auth=_VIEW, response={200: timeline.ComparisonResponse, **_PROBLEM_RESPONSES}
+)
+def compare_fleet(request: HttpRequest, cluster: str, filters: Query[timeline.ComparisonFilters]) -> Any:
+    """Compare two moments.
+
+    The response has the number of agents by state at both moments, and the instances and agents that differ.
+    """
+    compared = compare_moments(filters.a, filters.b, change_responses.require_cluster(cluster))
+    return timeline.comparison_response_of(cluster, compared, filters)
 
 
 @per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsResponse, **_PROBLEM_RESPONSES})
