@@ -12,7 +12,7 @@ from tests.flow.web import PASSWORD, USERNAME, Console
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-PAGES = ["/", "/map/", "/agents/", "/agents/agent-2-id/"]
+PAGES = ["/", "/map/", "/agents/", "/agents/agent-2-id/", "/history/", "/history/compare/"]
 PAGES_OF_NO_CLUSTER = [
     "/",
     "/tokens/",

@@ -149,6 +149,8 @@ def test_scripts_import_by_relative_names() -> None:
 _FILES_BY_PAGE = {
     "/": {"js/fleet.js", "css/fleet.css"},
     "/agents/": {"js/refresh.js"},
+    "/history/": {"js/history.js", "css/fleet.css", "css/history.css"},
+    "/history/compare/": {"js/page.js", "css/history.css"},
     "/incidents/": {"js/refresh.js", "css/alerts.css"},
     "/silences/": {"js/silence.js", "css/alerts.css"},
     "/networking/": {"css/changes.css", "js/page.js"},

@@ -5,6 +5,7 @@ Agents have the same index in both tables, because both have the epoch of the pr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -239,6 +240,13 @@ def _differ_in_auth(before: FleetTable, after: FleetTable, size: int) -> Mask:
 def _places_at(table: FleetTable, indices: Numbers) -> Iterator[AgentPlaces]:
     """Yield the state and the places of agents."""
     names = {index: view.facts.name for index, view in table.instances.items()}
+
+    # Thousands of agents have tunnels to the same few proxies.
+    @functools.cache
+    def sort_names(proxies: tuple[int, ...]) -> tuple[str, ...]:
+        known_names = (names.get(proxy, "") for proxy in proxies if proxy != NO_INSTANCE)
+        return tuple(sorted(known_names, key=natural_sort_key))
+
     is_recorded = indices < len(table.ids)
     rows = np.where(is_recorded, indices, 0)
     if not len(table.ids):
@@ -253,12 +261,7 @@ def _places_at(table: FleetTable, indices: Numbers) -> Iterator[AgentPlaces]:
             AgentPlaces(
                 State(state),
                 names.get(auth, ""),
-                tuple(
-                    sorted(
-                        (names.get(proxy, "") for proxy in proxies if proxy != NO_INSTANCE),
-                        key=natural_sort_key,
-                    )
-                ),
+                sort_names(tuple(proxies)),
                 max(tunnel_count - PLACE_PROXY_COUNT, 0),
             )
             if is_known

@@ -22,7 +22,7 @@ from fleet.models.history import InstanceChange, Keyframe
 from fleet.models.inventory import Instance
 from fleet.monitoring.history.minute_columns import (
     CountColumns,
-    iterate_group_columns,
+    iterate_stranded_columns,
     read_count_columns,
     read_recorded_range,
 )
@@ -99,7 +99,7 @@ def _read_strips(
         for kind, group_kind in _GROUP_KINDS.items()
     ]
     if has_data:
-        for columns in iterate_group_columns(cluster, buckets.since, buckets.until):
+        for columns in iterate_stranded_columns(cluster, buckets.since, buckets.until):
             for strip_cells in cells:
                 strip_cells.add(columns)
     proxies, auths = (draw_strip(strip_cells, spans, now) for strip_cells in cells)
@@ -108,7 +108,8 @@ def _read_strips(
 
 def _read_spans(cluster: str, buckets: Buckets) -> dict[str, tuple[InstanceSpan, ...]]:
     changes = InstanceChange.objects.filter(cluster=cluster, at__gt=buckets.since, at__lt=buckets.until)
-    newest = list(changes.order_by("-at", "-pk")[:_CHANGE_LIMIT])
+    columns = ("instance", "at", "new", "is_draining")
+    newest = list(changes.order_by("-at", "-pk").values_list(*columns, named=True)[:_CHANGE_LIMIT])
     return spans_of(
         [*instances_at(cluster, buckets.since).values(), *reversed(newest)], buckets.since, buckets.until
     )

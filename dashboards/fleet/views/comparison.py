@@ -159,6 +159,7 @@ def _comparison_context_of(compared: ComparedMoments, parameters: _Request) -> d
     comparison = compared.comparison
     indices = comparison.select(parameters.kind)
     start = (parameters.page - 1) * _PAGE_SIZE
+    # Pages, and the file, belong together: they have the present as the moment that it is now.
     texts = compared.before_at_text, compared.after_at_text
     slug = parameters.kind or ""
     return {
@@ -180,7 +181,12 @@ def _comparison_context_of(compared: ComparedMoments, parameters: _Request) -> d
             if flows
         ],
         "kinds": [
-            (label, _query_of(*texts, kind or ""), comparison.count(kind), kind is parameters.kind)
+            (
+                label,
+                _query_of(texts[0], parameters.second_text, kind or ""),
+                comparison.count(kind),
+                kind is parameters.kind,
+            )
             for kind, label in _KIND_LABELS
         ],
         "agents": comparison.describe_agents(indices[start : start + _PAGE_SIZE]),

@@ -76,9 +76,11 @@ def read_count_columns(cluster: str, since: float, until: float) -> CountColumns
     )
 
 
-def iterate_group_columns(cluster: str, since: float, until: float) -> Iterator[GroupColumns]:
-    """Yield the groups of the rows that overlap a time range, oldest first, in parts."""
-    rows = _select(cluster, since, until).values_list("at", "resolution", "groups").iterator(_CHUNK_SIZE)
+def iterate_stranded_columns(cluster: str, since: float, until: float) -> Iterator[GroupColumns]:
+    """Yield the groups of the rows with stranded agents that overlap a time range, oldest first, in parts."""
+    # Most minutes have no stranded agents: their groups need not be unpacked.
+    query = _select(cluster, since, until).filter(stranded_peak__gt=0)
+    rows = query.values_list("at", "resolution", "groups").iterator(_CHUNK_SIZE)
     while chunk := list(islice(rows, _CHUNK_SIZE)):
         overlapping = [row for row in chunk if row[0] + row[1] > since]
         if overlapping:

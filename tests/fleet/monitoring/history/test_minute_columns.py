@@ -8,7 +8,7 @@ from fleet.models.history import FleetMinute
 from fleet.monitoring.history import minute_columns
 from fleet.monitoring.history.minute_columns import (
     group_columns_of,
-    iterate_group_columns,
+    iterate_stranded_columns,
     read_count_columns,
     read_recorded_range,
 )
@@ -68,12 +68,13 @@ def test_groups_of_several_rows_are_one_table() -> None:
     assert columns.durations.tolist() == [60, 60, 600]
 
 
-def test_groups_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_with_stranded_agents_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that 90 days of 100 proxies are never unpacked at once."""
     monkeypatch.setattr(minute_columns, "_CHUNK_SIZE", 2)
+    _save(START + 360, 0, groups=_pack((GroupKind.PROXY, State.HEALTHY, 7, 9)))
     for minute in range(5):
-        _save(START + 60 * minute, groups=_pack((GroupKind.PROXY, State.STRANDED, 7, minute)))
-    parts = list(iterate_group_columns("default", START + 60, START + 300))
+        _save(START + 60 * minute, 1, groups=_pack((GroupKind.PROXY, State.STRANDED, 7, minute)))
+    parts = list(iterate_stranded_columns("default", START + 60, START + 600))
     # The first part begins before the range: it has the minute that ends where the range begins.
     assert [part.groups["count"].tolist() for part in parts] == [[1], [2, 3], [4]]
 
