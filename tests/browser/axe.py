@@ -54,6 +54,6 @@ async def accessible_everywhere(page: Page) -> None:
     violations["light, phone"] = await find_violations(page, "rule", _WIDTH_RULES)
     width = await page.evaluate("document.documentElement.scrollWidth")
     await page.set_viewport_size(usual_size)
-    remaining_violations = {where: findings for where, findings in violations.items() if findings}
+    remaining_violations = {screen: findings for screen, findings in violations.items() if findings}
     assert not remaining_violations, remaining_violations
     assert width <= PHONE["width"]

@@ -56,6 +56,8 @@ from fleet.vocabulary.watch import InstanceWatch
 
 _STATES_BY_SLUG = {state.slug: state for state in InstanceState}
 _READY, _NOT_READY = 200, 503
+#: Any time before every moment of the history, seconds since the epoch.
+_LONG_AGO = 1.0
 #: Rows that are read at a time.
 _CHUNK_SIZE = 10_000
 #: Seconds without a recorded minute after which polling had stopped: a minute is written when it is over.
@@ -328,8 +330,9 @@ def _record_of(
     heartbeats = blank_heartbeats(count)
     heartbeats["auth"] = memory["last_auth"]
     heartbeats["via_proxy"][rows] = indices_by_key(columns.via_proxies[is_present].astype(np.int64))
-    # The expiry is not kept, only whether it has passed.
-    heartbeats["expires_at"] = np.where(presences_in(evidence) == ResourcePresence.UNEXPIRED, np.inf, 0.0)
+    # The expiry is not kept, only whether it has passed; 0 would be an agent that no auth has listed.
+    expires_at = np.where(presences_in(evidence) == ResourcePresence.UNEXPIRED, np.inf, _LONG_AGO)
+    heartbeats["expires_at"] = np.where(memory["last_auth"] == NO_INSTANCE, 0.0, expires_at)
     unpack_agent_evidence(evidence, heartbeats, memory)
     fresh = FeedState(freshness=FeedFreshness(attempted_at=at, responded_at=at))
     return replace(
