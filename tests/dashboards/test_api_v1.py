@@ -322,11 +322,11 @@ def test_summary_costs_few_queries(
     fake_reader: FakeReader,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
-    """Token, two of permissions, the limits, the incidents, whatever the fleet's size; once a minute, five to keep its
-    last use."""
-    with django_assert_max_num_queries(11):
+    """Token, two of permissions, the limits, the open incidents, the changes and the recent incidents, whatever the
+    fleet's size; once a minute, five to keep its last use."""
+    with django_assert_max_num_queries(13):
         _get(client, "fleet/summary", bearer)
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(7):
         _get(client, "fleet/summary", bearer)
 
 
