@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from fleet.alerts.wording.words import format_since
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import Health
+from fleet.vocabulary.error_texts import summarize_error
 from fleet.vocabulary.instances import CONNECTED_SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import Reason
 
 #: Status codes of `/readyz`: heartbeats fail; they succeed again, but not for long enough.
 _READYZ_DEGRADED, _READYZ_RECOVERING = 503, 400
 
-#: Parts of the error texts of connections that are refused, or closed at once (fleet.vocabulary.error_texts).
+#: Parts of summaries of errors (fleet.vocabulary.error_texts) of connections that are refused, or closed at once.
 _REFUSALS = ("refused", "connection closed")
 
 
@@ -177,5 +178,6 @@ def _refuses_connections(facts: InstanceFacts) -> bool:
     A load balancer or forwarder in front of the process accepts connections, and closes them at once.
     """
     return len(facts.attempts) > 1 and all(
-        any(refusal in attempt.error.lower() for refusal in _REFUSALS) for attempt in facts.attempts[:2]
+        any(refusal in summarize_error(attempt.error).lower() for refusal in _REFUSALS)
+        for attempt in facts.attempts[:2]
     )

@@ -18,7 +18,7 @@ REFUSING = {
     "sick_since": NOW - 2,
 }
 CLOSING = {
-    "attempts": tuple(PollAttempt(at, False, "connection closed") for at in (NOW - 0.2, NOW - 1.2)),
+    "attempts": tuple(PollAttempt(at, False, "UNAVAILABLE: Socket closed") for at in (NOW - 0.2, NOW - 1.2)),
     "sick_since": NOW - 2,
 }
 NOT_SERVING = {**UNHEALTHY, "readyz": 200}
