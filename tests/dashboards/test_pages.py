@@ -240,7 +240,7 @@ def test_queries_do_not_grow_with_the_fleet(
     path: str,
     query_count: int,
 ) -> None:
-    """Session, user, permissions twice, limits, and two of the page's own; two for changes in its headline; four for charts."""
+    """Session, user, permissions twice, limits, and what each page needs of its own: changes for the headline, charts."""
     with django_assert_max_num_queries(query_count):
         assert viewer.get(path).status_code == 200
 
