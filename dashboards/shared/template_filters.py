@@ -48,6 +48,14 @@ def time_ago(age_ms: float | None) -> str:
 
 
 @register.filter
+def time_before(age_ms: float | None) -> str:
+    """Return a time relative to the moment of a past page: `3 min before`, `5.0 s after`; empty for None."""
+    if age_ms is None:
+        return ""
+    return f"{age(age_ms)} {'before' if age_ms >= 0 else 'after'}"
+
+
+@register.filter
 def error_summary(text: str | None) -> str:
     """Return a text with a library's error text in it replaced by a few words; empty for None."""
     return error_texts.summarize_error(text or "")

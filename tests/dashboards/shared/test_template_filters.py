@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from django.template import engines
 
@@ -23,6 +25,24 @@ def test_durations_have_units(seconds: float | None, text: str) -> None:
 def test_times_are_relative_before_a_script_runs(age_ms: float | None, text: str) -> None:
     """As the script writes them later: a text that appears would move what follows it."""
     assert engines["django"].from_string("{{ age_ms|time_ago }}").render({"age_ms": age_ms}) == text
+
+
+@pytest.mark.parametrize(
+    ("past_at", "age_ms", "text"),
+    [
+        (None, 60_000, "60 s ago"),
+        (datetime(2026, 1, 1, tzinfo=UTC), 60_000, "60 s before"),
+        (datetime(2026, 1, 1, tzinfo=UTC), -5000, "5.0 s after"),
+    ],
+)
+def test_times_of_a_past_page_are_relative_to_its_moment(
+    past_at: datetime | None, age_ms: float, text: str
+) -> None:
+    """They stand still: no script counts on."""
+    context = {"at": datetime(2026, 1, 1, tzinfo=UTC), "age_ms": age_ms, "past_at": past_at}
+    html = engines["django"].get_template("_when.html").render(context)
+    assert f'<span class="ago">{text}</span>' in html
+    assert ("data-ago-ms" in html) == (past_at is None)
 
 
 _REFUSED = "unavailable: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: Connection refused"
