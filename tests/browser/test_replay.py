@@ -118,6 +118,7 @@ async def test_slider_leaves_the_present_and_comes_back(visiting: Visiting) -> N
     assert len((await read_blocks(page))["proxy-4"]) == 52
     await expect(page.locator("#past-banner")).to_contain_text("This is the past: ")
     await expect(page.locator("#headline-text")).to_contain_text("13")
+    await expect(page.locator("#headline-age")).to_be_empty()
     await expect(page.locator('[data-count="stranded"]')).to_have_text("13")
     await expect(slider).to_be_focused()
     await expect(page.locator("#pause")).to_be_hidden()

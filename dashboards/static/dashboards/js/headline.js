@@ -82,7 +82,9 @@ export function showHeadline(live, { paintCounts, paused = () => false }) {
     if (text.textContent !== shown) text.textContent = shown;
     box.className = `headline state-${state}`;
     box.querySelector("use").setAttribute("href", `#shape-${state}`);
-    age.textContent = distrust !== null || live.ageMs === null ? "" : `Last poll ${formatAge(live.ageMs)} ago.`;
+    // Until the first data, the age is the one that the server rendered. A replay leaves the present.
+    if (distrust !== null || document.body.dataset.past !== undefined) age.textContent = "";
+    else if (live.ageMs !== null) age.textContent = `Last poll ${formatAge(live.ageMs)} ago.`;
     if (live.headline === null) return;
     box.dataset.asOf = live.headline.as_of ?? "";
     paintActions(actions, live.headline, permissions);
