@@ -150,7 +150,7 @@ class Visit:
         if not self.is_guest:
             await asyncio.to_thread(self.fleet.delete)
         unexpected = [line for line in self.errors if not any(part in line for part in self.expected)]
-        assert unexpected == []
+        assert not unexpected, unexpected
 
 
 @dataclass(frozen=True, slots=True)
