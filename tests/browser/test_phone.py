@@ -36,7 +36,6 @@ PAGES = [
     "/instances/proxy-1-id/drain/",
     "/instances/proxy-2-id/drain/",
     "/history/",
-    "/history/?range=1y",
     "/history/compare/",
     "/networking/",
     "/networking/?tab=yaml",
