@@ -110,6 +110,8 @@ def test_range_before_the_history(viewer: Client) -> None:
     link = re.search(r'<a href="\?([^"]*)">Show the nearest range with data', page)
     assert link is not None
     assert "Peaks in this range" in viewer.get(f"/history/?{link[1].replace('&amp;', '&')}").content.decode()
+    first_days = viewer.get("/history/", {"since": "1970-01-01", "until": "1970-01-02"})
+    assert "This range ends before the history begins at" in first_days.content.decode()
     assert "The history begins at" in viewer.get("/history/?range=7d").content.decode()
 
 
