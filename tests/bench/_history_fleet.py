@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fleet.monitoring.columns import ResourcePresence
+from fleet.monitoring.history.change_rows import EVIDENCE_TAIL
 from fleet.monitoring.history.past import CHANGE, Changes
 from fleet.vocabulary.verdicts import Reason, Recovery, State
 
@@ -43,7 +45,7 @@ class HistoryFleet:
                     for number, size in enumerate(sizes)
                 ]
             )
-            yield Changes(rows, self._pack_proxies(len(rows)))
+            yield Changes(rows, self._pack_proxies(len(rows)), _pack_evidence(rows))
 
     def _round(self, at: float, size: int) -> npt.NDArray[np.void]:
         positions = np.unique(self.draws.integers(0, len(self.agents), size))
@@ -69,3 +71,11 @@ class HistoryFleet:
         return tuple(
             packed_proxies[end - size * 4 : end] for end, size in zip(ends, counts.tolist(), strict=True)
         )
+
+
+def _pack_evidence(rows: npt.NDArray[np.void]) -> tuple[bytes, ...]:
+    """Return the evidence of changes: none of a healthy agent, and a deadline of an agent at risk."""
+    evidence = (ResourcePresence.UNEXPIRED | 0x56).to_bytes(2, "little")
+    tail = EVIDENCE_TAIL.pack(15_000, 0)
+    evidence_by_state = {State.HEALTHY: b"", State.AT_RISK: evidence + tail}
+    return tuple(evidence_by_state.get(state, evidence) for state in rows["new"].tolist())

@@ -49,7 +49,7 @@ _TIMING = Timing(round_interval=5.0)
 _TIMELINES = 21
 _MOMENTS = 11
 _ROUNDS = 24
-_COLUMNS = "agent_id, at, cause, auth, recovers_after_ms, old, new, reason, recovery, proxies"
+_COLUMNS = "agent_id, at, cause, auth, recovers_after_ms, old, new, reason, recovery, proxies, evidence"
 
 
 def measure_database(row_count: int, agent_count: int) -> dict[str, float]:
@@ -137,7 +137,9 @@ class _Bench:
             while first < len(changes.rows):
                 # A keyframe is due after as many changes as the fleet has agents.
                 part = slice(first, first + keyframe_interval - change_count)
-                columns = apply_changes(columns, Changes(changes.rows[part], changes.proxies[part]))
+                columns = apply_changes(
+                    columns, Changes(changes.rows[part], changes.proxies[part], changes.evidence[part])
+                )
                 change_count += len(changes.rows[part])
                 first = part.stop
                 if change_count == keyframe_interval:
@@ -159,11 +161,11 @@ class _Bench:
         names = ("agent", "at", "cause", "auth", "recovers_after_ms", "old", "new", "reason", "recovery")
         columns = [changes.rows[name] for name in names]
         columns[1] = np.round(columns[1] * 1000).astype(np.int64)
-        values = zip(*(column.tolist() for column in columns), changes.proxies, strict=True)
+        values = zip(*(column.tolist() for column in columns), changes.proxies, changes.evidence, strict=True)
         if connection.vendor == "postgresql":
             _copy(values)
             return
-        marks = ", ".join(["%s"] * 10)
+        marks = ", ".join(["%s"] * 11)
         with connection.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.executemany(
@@ -273,9 +275,7 @@ def _copy(values: Any) -> None:
         connection.connection.cursor() as cursor,
         cursor.copy(f"COPY fleet_agentchange ({_COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy,
     ):
-        copy.set_types(
-            ["int4", "timestamptz", "int4", "int4", "int4", "int2", "int2", "int2", "int2", "bytea"]
-        )
+        copy.set_types(["int4", "timestamptz", *["int4"] * 3, *["int2"] * 4, "bytea", "bytea"])
         previous_at, moment = None, None
         for agent, at, *rest in values:
             if at != previous_at:

@@ -7,6 +7,7 @@ wins. `columns.classify_columns` is its vectorised twin; a property test holds t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from fleet.monitoring.classify import recovery
 from fleet.monitoring.classify.frame import FleetFrame, prepare_frame
@@ -64,7 +65,10 @@ def explain_recorded(
     `cause`: the recorded cause, which of a failing proxy may be its auth.
     """
     situation = read_situation(agent, frame)
-    candidates = (*situation.live_tunnels, *situation.recent_proxies, situation.via_proxy)
+    # In the order of the rules: a lost tunnel is to blame for a missing one, and a failing proxy for those it has.
+    is_loss = state is State.STRANDED or reason is Reason.TOO_FEW_TUNNELS
+    proxies = (situation.recent_proxies, situation.live_tunnels)
+    candidates = (*chain.from_iterable(proxies if is_loss else proxies[::-1]), situation.via_proxy)
     has_proxy_cause = cause != NO_CAUSE and reason in _PROXY_REASONS
     direct_causes = (
         index

@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
-from fleet.monitoring.classify import FleetFrame, classify_in, prepare_frame
+from fleet.monitoring.classify import FleetFrame, classify_in, explain_recorded, prepare_frame
 from fleet.monitoring.classify.situation import ResourceState, read_situation
 from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, ReconnectMode
 from fleet.vocabulary.instances import PollAttempt
-from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 from tests.fakes.small_fleet import (
     AUTH_1,
     DEREGISTERED,
@@ -135,6 +135,19 @@ def test_classify_is_deterministic() -> None:
     """The same evidence gives the same verdict."""
     for frame, evidence, verdict in itertools.islice(iterate_cases(), 0, None, 17):
         assert classify_in(evidence, frame) == verdict
+
+
+def test_a_recorded_verdict_is_explained_as_it_was() -> None:
+    """From state, reason, recorded cause and recovery: what the history keeps of a verdict."""
+    for frame, evidence, verdict in itertools.islice(iterate_cases(), 0, None, 5):
+        index_by_id = {condition.facts.id: index for index, condition in frame.conditions.items()}
+        cause = (
+            BACKEND_CAUSE
+            if verdict.cause.startswith("backend/")
+            else index_by_id.get(verdict.cause, NO_CAUSE)
+        )
+        sentence = explain_recorded(evidence, frame, verdict.state, verdict.reason, cause, verdict.recovery)
+        assert sentence == verdict.sentence, (evidence, verdict)
 
 
 def test_every_verdict_is_well_formed() -> None:

@@ -36,3 +36,18 @@ def test_proxies_equal_the_reported_tunnels(tunnels: set[tuple[int, int]]) -> No
         assert len(listed_proxies) == min(len(expected), PLACE_PROXY_COUNT)
         assert sorted(set(listed_proxies)) == listed_proxies
         assert set(listed_proxies) <= set(expected)
+
+
+def test_presence_of_resources() -> None:
+    """By the times of the frame: between them it is not known whether an auth has renewed the resource."""
+    frame = replace(prepare_frame(fleet(), NOW), expired_until=NOW - 9, unexpired_from=NOW)
+    heartbeats = blank_heartbeats(4)
+    heartbeats["expires_at"] = [NOW + 1, NOW - 9, NOW - 1, 0.0]
+    assert presences_of(heartbeats, frame).tolist() == [
+        *(ResourcePresence.UNEXPIRED, ResourcePresence.EXPIRED),
+        *(ResourcePresence.UNCLEAR, ResourcePresence.EXPIRED),
+    ]
+    places = places_of(
+        blank_memory(1), np.zeros(0, np.uint32), np.zeros(0, np.uint16), np.array([2], np.uint8)
+    )
+    assert places["presence"].tolist() == [ResourcePresence.EXPIRED]
