@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.monitoring.classify import places_of
-from fleet.monitoring.columns import NO_INSTANCE, PLACE_PROXY_COUNT, blank_memory
+from fleet.monitoring.classify import places_of, prepare_frame, presences_of
+from fleet.monitoring.columns import (
+    NO_INSTANCE,
+    PLACE_PROXY_COUNT,
+    ResourcePresence,
+    blank_heartbeats,
+    blank_memory,
+)
+from tests.fakes.small_fleet import NOW, fleet
 
 
 def test_place_has_the_newest_proxy_and_all_proxies_with_tunnels() -> None:
