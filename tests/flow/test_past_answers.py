@@ -65,6 +65,11 @@ class Answers:
         """Return the number of agents in these states."""
         return sum(self.summary["counts"][state] for state in states)
 
+    @property
+    def incidents(self) -> list[int]:
+        """Return the numbers of the incidents in the headline."""
+        return list(self.summary["headline"]["incidents"])
+
     def has_instance(self, state: str) -> bool:
         """Return whether an instance has this state."""
         return any(instance["state"] == state for instance in self.instances.values())
@@ -109,6 +114,9 @@ class Recorder:
                 continue
             if answers is None or (previous is not None and previous.as_of == answers.as_of):
                 continue
+            if self.answers and previous is self.answers[-1] and previous.incidents != answers.incidents:
+                # A round opens an incident as of its own moment, but a moment after it.
+                self.answers.pop()
             # Answers about instances may be newer than the round: only what the answers of the round before it have,
             # too, is certain to be of the round.
             if (

@@ -89,8 +89,8 @@ def instance_views_of(
     home_counts = _count_by_state(record.memory["home_proxy"], states, size)
     auth_counts = _count_by_state(record.memory["last_auth"], states, size)
     tunnel_counts = np.bincount(record.tunnel_proxies, minlength=size)
-    connected_counts = _count_connected_agents(record, now)
     frame = prepare_frame(fleet, now)
+    connected_counts = _count_connected_agents(record, frame.unexpired_from)
     proxies_by_auth = _proxy_names_by_auth(frame)
     views = {}
     for index, facts in record.instances.items():
@@ -116,14 +116,14 @@ def instance_views_of(
     return views
 
 
-def _count_connected_agents(record: ClusterRecord, now: float) -> npt.NDArray[np.int64]:
+def _count_connected_agents(record: ClusterRecord, unexpired_from: float) -> npt.NDArray[np.int64]:
     """Count the agents connected to each auth: alive agents whose last heartbeat it received.
 
     An agent that is stranded by its auth keeps the connection and its tunnels, although its resource has expired.
     """
     expires_at = record.heartbeats["expires_at"]
     auths = np.where(expires_at > 0, record.heartbeats["auth"], record.memory["last_auth"])
-    live = expires_at > now
+    live = expires_at > unexpired_from
     live[record.tunnel_agents] = True
     return np.bincount(auths[live], minlength=NO_INSTANCE + 1)
 
