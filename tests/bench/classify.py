@@ -98,6 +98,8 @@ class _Bench:
         self._agents = agents
         self._rounds = rounds
         self._round = 0
+        #: CPU of this process in each round: it depends less on other processes than the duration.
+        self._round_cpu_ms: list[float] = []
         #: The 1 % have expired.
         self._agents_expired = False
         self._writer = Writer(self._redis, "bench")
@@ -150,6 +152,7 @@ class _Bench:
             headlines.append(await asyncio.to_thread(self._describe_fleet))
         return {
             **self._medians(scenario, rounds),
+            f"round_{self._agents}_{scenario}_cpu_ms": statistics.median(self._round_cpu_ms[-self._rounds :]),
             f"headline_{self._agents}_{scenario}_cpu_ms": statistics.median(headlines),
         }
 
@@ -201,6 +204,7 @@ class _Bench:
     async def _run_round(self, layer: ChannelLayer, *, expected_changes: int) -> dict[str, float]:
         """Milliseconds of each step of one round, in which `moved` agents get another state. Raises BenchError."""
         self._round += 1
+        cpu_start = time.process_time()
         outcome = conclude(
             self._writer, CLUSTER, self._round, now=time.time(), timing=_TIMING, clock=time.perf_counter
         )
@@ -210,6 +214,7 @@ class _Bench:
             raise BenchError(f"{change_count} agents changed in a round where {expected_changes} should have")
         start = time.perf_counter()
         await publish(layer, CLUSTER, outcome.events)
+        self._round_cpu_ms.append((time.process_time() - cpu_start) * 1000)
         return {
             **{step: seconds * 1000 for step, seconds in outcome.step_seconds.items()},
             "publish": (time.perf_counter() - start) * 1000,
