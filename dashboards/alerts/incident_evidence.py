@@ -35,8 +35,8 @@ from fleet.vocabulary.incidents import Incident, IncidentState
 #: Value of the parameter `evidence` that shows the copy while the incident is open.
 PEAK = "peak"
 _NO_COPY_SENTENCE = (
-    "The affected agents are not known any more: this incident has no copy of its evidence. Refloat keeps one for "
-    "each incident with affected agents since migration 0050."
+    "The affected agents are not known any more: this incident has no copy of its evidence. Incidents "
+    "that an earlier version of Refloat opened have none."
 )
 
 Indices = npt.NDArray[np.intp]

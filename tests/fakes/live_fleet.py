@@ -30,10 +30,8 @@ TTL = 7200.0
 #: How old a stale record is, seconds.
 STALE_AGE = 47.0
 AUTHS = 3
-#: Error of a failed poll, as gRPC words it.
-POLL_ERROR = (
-    "unavailable: failed to connect to all addresses; last error: ipv4:127.0.0.1:9003: Connection refused"
-)
+#: Error of a failed poll of a frozen process, as gRPC words it.
+POLL_ERROR = "unavailable: failed to connect to all addresses; last error: ipv4:127.0.0.1:9003: FD Shutdown"
 
 
 class LiveFleet:
@@ -235,7 +233,7 @@ class LiveFleet:
         places = judgement.conclusion.places
         all_rows = np.arange(len(verdicts), dtype=np.uint32)
         agents = find_changed_agents(
-            previous, verdicts, record.places[: len(previous)], places, all_rows
+            previous, verdicts, record.places[: len(previous)], places, all_rows, now
         ).visible_agents
         counts = count_states(verdicts["state"])
         header = replace(
