@@ -263,15 +263,3 @@ async def test_focus_stays_where_a_part_is_replaced(scene: Scene) -> None:
         await page.focus(selector)
         await page.evaluate(_REPLACE)
         await expect(page.locator(selector)).to_be_focused()
-
-
-async def test_numbers_of_the_present_say_so_in_the_past(scene: Scene) -> None:
-    """The navigation leads on in the past; its numbers are those of now."""
-    page = scene.page
-    text = """() => getComputedStyle(document.getElementById("headline-badge"), "::after").content"""
-    await page.goto(f"{scene.visit.url}/agents/?at={scene.past_at}", wait_until="commit")
-    await expect(page.locator("#headline-badge")).to_be_visible()
-    assert await page.evaluate(text) == '" now"'
-    await page.goto(f"{scene.visit.url}/agents/", wait_until="commit")
-    await expect(page.locator("#headline-badge")).to_be_visible()
-    assert await page.evaluate(text) == "none"
