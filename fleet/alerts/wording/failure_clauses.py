@@ -15,9 +15,6 @@ from fleet.vocabulary.verdicts import Reason
 #: Status codes of `/readyz`: heartbeats fail; they succeed again, but not for long enough.
 _READYZ_DEGRADED, _READYZ_RECOVERING = 503, 400
 
-#: Parts of summaries of errors (fleet.vocabulary.error_texts) of connections that are refused, or closed at once.
-_REFUSALS = ("refused", "connection closed")
-
 
 @dataclass(frozen=True, slots=True)
 class FailureClause:
@@ -175,9 +172,9 @@ def clause_of_members(name: str, sick_count: int, member_count: int) -> FailureC
 def _refuses_connections(facts: InstanceFacts) -> bool:
     """Return whether the host responds, but nothing listens there: the process has most likely ended.
 
-    A load balancer or forwarder in front of the process accepts connections, and closes them at once.
+    A connection that is closed is no sign of it: the load balancer of a process that ended closes it, and so does a
+    process that hangs.
     """
     return len(facts.attempts) > 1 and all(
-        any(refusal in summarize_error(attempt.error).lower() for refusal in _REFUSALS)
-        for attempt in facts.attempts[:2]
+        "refused" in summarize_error(attempt.error).lower() for attempt in facts.attempts[:2]
     )

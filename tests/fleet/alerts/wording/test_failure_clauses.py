@@ -29,7 +29,7 @@ RECOVERING = {**UNHEALTHY, "readyz": 400}
     ("changes", "auth_clause", "proxy_clause"),
     [
         (SILENT, "auth-1 is not responding", "proxy-1 is not responding"),
-        (CLOSING, "auth-1 refuses connections", "proxy-1 refuses connections"),
+        (CLOSING, "auth-1 is not responding", "proxy-1 is not responding"),
         (REFUSING, "auth-1 refuses connections", "proxy-1 refuses connections"),
         (UNHEALTHY, "auth-1 lost its backend", "proxy-1 cannot send heartbeats"),
         (NOT_SERVING, "auth-1 is unhealthy", "proxy-1 is unhealthy"),
