@@ -36,8 +36,17 @@ PAGE_SIZE = 10
 #: What no answer about the past has: docs/reference/history.md, "Not kept".
 AGENT_FIELDS_NOT_KEPT = {"mode", "health_check", "policy_read_at", "heartbeat_at", "expires_at"}
 INSTANCE_FIELDS_NOT_KEPT = {"attempts", "expires_at"}
-#: Actions are offered for the present only.
-HEADLINE_FIELDS_NOT_KEPT = {"actions", "preventions"}
+#: Actions are offered for the present only; changes and incidents have times of their own (docs/reference/history.md).
+HEADLINE_FIELDS_NOT_KEPT = {
+    "actions",
+    "activity",
+    "causes",
+    "changes",
+    "incidents",
+    "links",
+    "preventions",
+    "text",
+}
 #: Fields about the answer itself.
 ANSWER_FIELDS = {"age_ms"}
 #: Seconds for one step on a machine that is busy.
@@ -157,6 +166,13 @@ def comparable_instances(answers: Answers) -> list[Document]:
     return [*instances, {"incidents": answers.summary["headline"]["incidents"]}]
 
 
+def _headline_of(answers: Answers) -> Document:
+    """Return the headline without what is not kept: the rows of incidents and changes have times of their own."""
+    headline = answers.summary["headline"]
+    causes = [_without(cause, {"incident"}) for cause in headline["causes"]]
+    return _without(headline, HEADLINE_FIELDS_NOT_KEPT) | {"causes": causes}
+
+
 def find_differences(past: Any, then: Any, path: str = "") -> Iterator[str]:
     """Yield where two answers differ. Times may differ by what rounding to milliseconds costs."""
     if isinstance(past, dict) and isinstance(then, dict):
@@ -180,8 +196,7 @@ def _are_equal_moments(past: Any, then: Any) -> bool:
 def find_unequal_answers(past: Answers, then: Answers) -> Iterator[str]:
     """Yield where an answer about the past differs from the answer at that time, other than by what is not kept."""
     summaries = [
-        _without(answers.summary, ANSWER_FIELDS)
-        | {"headline": _without(answers.summary["headline"], HEADLINE_FIELDS_NOT_KEPT)}
+        _without(answers.summary, ANSWER_FIELDS) | {"headline": _headline_of(answers)}
         for answers in (past, then)
     ]
     yield from find_differences(summaries[0], summaries[1], "summary")
