@@ -64,7 +64,7 @@ async def _wait_past(page: Page) -> None:
 
 async def _wait_map(page: Page) -> None:
     await wait_painted(page)
-    await expect(page.locator("#topology svg").first).to_be_visible()
+    await expect(page.locator(".flow-node").first).to_be_visible()
 
 
 async def _unfold(page: Page) -> None:
