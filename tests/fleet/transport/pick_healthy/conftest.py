@@ -12,6 +12,8 @@ import pytest
 
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.recovery.pick_healthy import BalancerSettings
+from fleet.transport import channels as transport_channels
+from fleet.transport.channels import GrpcOptions, KeepaliveSettings
 from fleet.transport.pick_healthy.channel_factory import open_blocking_channel, open_channel
 from tests.fakes.auth_paths import forwarder_to
 from tests.fakes.auths import FakeAuth
@@ -19,6 +21,20 @@ from tests.fakes.in_threads import InThreads
 
 #: Attempts follow at once, as a shuffle may lead to any server.
 _FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
+
+
+@pytest.fixture(autouse=True)
+def first_address_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make gRPC wait 2 s (its maximum, instead of 0.25 s) for an address before it also tries the next one.
+
+    On a busy machine the second server would otherwise win the first connection.
+    """
+    options_of = transport_channels.channel_options
+
+    def patient_options(keepalive: KeepaliveSettings | None = None, **options: bool) -> GrpcOptions:
+        return [*options_of(keepalive, **options), ("grpc.happy_eyeballs_connection_attempt_delay_ms", 2000)]
+
+    monkeypatch.setattr(transport_channels, "channel_options", patient_options)
 
 
 @pytest.fixture(params=["direct", "proxy"])
