@@ -12,14 +12,12 @@ from typing import Protocol
 
 from dashboards.fleet.chart_lanes import BAR_LINE_HEIGHT, ChartBar, TimeAxis, place_on_lines
 from dashboards.fleet.fleet_chart_words import describe_counts, describe_period, format_clock, summary_of
-from dashboards.shared.rewind import AT_PARAMETER, format_at
+from dashboards.shared.rewind import AT_PARAMETER, format_at, peak_query_of
 from dashboards.shared.step_lines import CountSample, StepScale, find_gaps, split_at_gaps
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.incidents import Severity
 
-#: Parameter of Fleet now: the start of a minute. It redirects to the moment in which most agents were affected.
-PEAK_PARAMETER = "peak_of"
 #: Seconds that the chart shows.
 CHART_SECONDS = 86_400.0
 #: Coordinates of the areas: one unit per minute.
@@ -264,5 +262,5 @@ def _worst_moment_query_of(rows: Sequence[PeakCounts], now: float) -> str:
     """Return the query of Fleet now at the moment with the most stranded agents; the server finds it in its minute."""
     worst = max(rows, key=lambda row: (row.stranded_peak, row.at_risk_peak, -row.at))
     if worst.stranded_peak or worst.at_risk_peak:
-        return f"?{PEAK_PARAMETER}={format_at(worst.at)}"
+        return f"?{peak_query_of(worst.at)}"
     return f"?{AT_PARAMETER}={format_at(min(worst.at + worst.resolution, now))}"

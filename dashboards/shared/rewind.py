@@ -1,5 +1,7 @@
 """`?at=`: pages and API show the fleet as it was at a past moment. docs/reference/history.md, "Rewind".
 
+`?peak_of=` with the start of recorded counts leads a page to the moment of their peak.
+
 Views read the fleet through a `Moment`: its reader is that of the record, or of the history, with the same methods.
 """
 
@@ -8,26 +10,28 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponseBase, JsonResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponseBase, JsonResponse, QueryDict
+from django.shortcuts import redirect, render
 
 from dashboards.shared import record_reader
 from dashboards.shared.permissions import P, View
+from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_moment
 from fleet.monitoring.classify import FleetFrame, prepare_frame
-from fleet.monitoring.history.past_table import NotRecordedError, read_past_table
+from fleet.monitoring.history.minutes import find_peak_time
+from fleet.monitoring.history.past_table import NotRecordedError, read_first_moment, read_past_table
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.tables import agent_view_of, explanation_of, sort_instances, summary_of
 from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView, Summary
 
-#: Name of the parameter in URLs.
-AT_PARAMETER = "at"
+#: Names of the parameters in URLs.
+AT_PARAMETER, PEAK_PARAMETER = "at", "peak_of"
 #: Past moments that a process keeps: the requests of one page, and the page before, read them once.
 _MAX_KEPT_MOMENTS = 4
 #: Seconds that a moment may be in the future, because the clock of a browser may be ahead.
@@ -167,6 +171,37 @@ def add_at(url: str, past_at: float | None) -> str:
     return f"{url}{'&' if '?' in url else '?'}{urlencode({AT_PARAMETER: format_at(past_at)})}"
 
 
+def peak_query_of(start: float) -> str:
+    """Return the query string that leads a page to the peak of the counts that start then, seconds since the epoch.
+
+    The peak is found when the link is used: an agent that recovers within seconds is no longer stranded at the end of
+    its minute.
+    """
+    return f"{PEAK_PARAMETER}={format_at(start)}"
+
+
+def find_peak(start_text: str, cluster: str, now: float) -> float | None:
+    """Return the moment of `?peak_of=`, seconds since the epoch; None when it is empty. Raises MomentError."""
+    start = parse_at(start_text, now)
+    if start is None:
+        return None
+    peak_time = find_peak_time(cluster, start)
+    return start if peak_time is None else min(peak_time, now)
+
+
+def _query_at_peak(parameters: QueryDict, cluster: str) -> str:
+    """Return the parameters of a page with `?at=` instead of `?peak_of=`. Raises MomentError."""
+    if parameters.get(AT_PARAMETER):
+        raise MomentError(f"Too many parameters: use either {AT_PARAMETER}, or {PEAK_PARAMETER}.")
+    peak = find_peak(parameters.get(PEAK_PARAMETER, ""), cluster, record_reader.current_time())
+    kept_parameters = parameters.copy()
+    kept_parameters.pop(PEAK_PARAMETER)
+    kept_parameters.pop(AT_PARAMETER, None)
+    if peak is not None:
+        kept_parameters[AT_PARAMETER] = format_at(peak)
+    return kept_parameters.urlencode(safe=":")
+
+
 def _describe_gap(at: float, first_at: float | None) -> str:
     if first_at is None:
         return "Refloat has not recorded the fleet yet: the first record is made within a minute after the first poll."
@@ -176,29 +211,42 @@ def _describe_gap(at: float, first_at: float | None) -> str:
     )
 
 
-def _respond_to_moment_errors(
-    view: View[P], respond: Callable[[HttpRequest, str], HttpResponseBase]
-) -> View[P]:
+def shows_moment(view: View[P]) -> View[P]:
+    """Let a page show a past moment: 400 with a sentence if it is invalid or was not recorded.
+
+    `?peak_of=` redirects to the moment of that peak.
+    """
+
+    @functools.wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
+        try:
+            if PEAK_PARAMETER in request.GET:
+                query = _query_at_peak(request.GET, cluster)
+                return redirect(f"{request.path}?{query}" if query else request.path)
+            return view(request, *args, **kwargs)
+        except MomentError as error:
+            first_at = read_first_moment(cluster)
+            context = {
+                "sentence": str(error),
+                "first_at_text": "" if first_at is None else format_at(first_at),
+            }
+            return render(request, "400_moment.html", context, status=400)
+
+    return wrapper
+
+
+def answers_moment(view: View[P]) -> View[P]:
+    """Let a view that sends data show a past moment: 400 with `detail` if it is invalid or was not recorded."""
+
     @functools.wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         try:
             return view(request, *args, **kwargs)
         except MomentError as error:
-            return respond(request, str(error))
+            return JsonResponse({"detail": str(error)}, status=400)
 
     return wrapper
-
-
-def shows_moment(view: View[P]) -> View[P]:
-    """Let a page show a past moment: 400 with a sentence if it is invalid or was not recorded."""
-    return _respond_to_moment_errors(
-        view, lambda request, sentence: render(request, "400_moment.html", {"sentence": sentence}, status=400)
-    )
-
-
-def answers_moment(view: View[P]) -> View[P]:
-    """Let a view that sends data show a past moment: 400 with `detail` if it is invalid or was not recorded."""
-    return _respond_to_moment_errors(view, lambda _, sentence: JsonResponse({"detail": sentence}, status=400))
 
 
 def moment_of(request: HttpRequest, cluster: str) -> Moment:

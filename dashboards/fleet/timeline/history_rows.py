@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Min
-
 from dashboards.fleet.replay_markers import find_changes, find_incidents
 from dashboards.fleet.timeline.buckets import Buckets, split_range
 from dashboards.fleet.timeline.heat_strip import (
@@ -18,14 +16,14 @@ from dashboards.fleet.timeline.heat_strip import (
 from dashboards.fleet.timeline.instance_spans import InstanceSpan, spans_of
 from dashboards.fleet.timeline.line_chart import HistoryChart, draw_history
 from dashboards.fleet.timeline.time_range import TimeRange
-from fleet.models.history import InstanceChange, Keyframe
+from fleet.models.history import InstanceChange
 from fleet.models.inventory import Instance
 from fleet.monitoring.history.minute_columns import (
-    CountColumns,
     iterate_stranded_columns,
     read_count_columns,
     read_recorded_range,
 )
+from fleet.monitoring.history.minutes import find_peak_time
 from fleet.monitoring.history.past import instances_at
 from fleet.monitoring.state.outbox import GroupKind
 from fleet.vocabulary.instances import InstanceKind
@@ -67,17 +65,12 @@ def read_history(cluster: str, time_range: TimeRange, now: float) -> FleetHistor
 
 
 def read_worst_moment(cluster: str, since: float, until: float) -> float | None:
-    """Return the end of the first minute with the most stranded agents between two times; None: none were stranded."""
-    counts: CountColumns = read_count_columns(cluster, since, until)
-    if not len(counts.starts) or not counts.stranded_peaks.max():
+    """Return when most agents were stranded between two times; None: no agent was."""
+    counts = read_count_columns(cluster, since, until)
+    if not counts.stranded_peaks.max(initial=0):
         return None
-    return float(min(counts.ends[int(counts.stranded_peaks.argmax())], until))
-
-
-def read_first_moment(cluster: str) -> float | None:
-    """Return the first moment that can be shown, and compared with others; None: there is none yet."""
-    first_at: float | None = Keyframe.objects.filter(cluster=cluster).aggregate(first=Min("at"))["first"]
-    return first_at
+    peak_time = find_peak_time(cluster, float(counts.starts[int(counts.stranded_peaks.argmax())]))
+    return None if peak_time is None else min(max(peak_time, since), until)
 
 
 def _read_strips(

@@ -19,16 +19,17 @@ from dashboards.fleet.timeline.comparison_rows import (
     iterate_csv_chunks,
     present_instances,
 )
-from dashboards.fleet.timeline.history_rows import read_first_moment, read_worst_moment
+from dashboards.fleet.timeline.history_rows import read_worst_moment
 from dashboards.shared import record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
-from dashboards.shared.rewind import MomentError, format_at
+from dashboards.shared.rewind import PEAK_PARAMETER, MomentError, find_peak, format_at
 from dashboards.shared.row_ids import parse_row_id
 from dashboards.shared.streaming import iterate_in_thread
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_moment
+from fleet.monitoring.history.past_table import read_first_moment
 
 #: Agents on a page.
 _PAGE_SIZE = 100
@@ -62,8 +63,9 @@ class _Request:
 def compare(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Compare the moments `?a=` and `?b=` (empty: now), agents by `?show=` (DifferenceKind) and `?page=`.
 
-    Without `?a=`: the moment of the last 24 h with the most stranded agents, otherwise an hour ago. 400 with the form
-    and a sentence if a parameter is invalid or a moment was not recorded.
+    `?peak_of=` (shared.rewind) stands for `?a=` of that peak. Without both: the moment of the last 24 h with the most
+    stranded agents, otherwise an hour ago. 400 with the form and a sentence if a parameter is invalid or a moment was
+    not recorded.
     Template `dashboards/comparison.html`: `first_text` and `second_text` (values of the form), `error` (a sentence, or
     empty), `suggestions` as (label, query string); and if there is no error `stale_sentence`, `first_at`, `second_at`
     (aware datetimes), `second_is_now`, `first_url_part`, `second_url_part` (query strings of links to the moments),
@@ -84,7 +86,7 @@ def compare(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
         context |= {"first_text": parameters.first_text, "second_text": parameters.second_text}
         compared = compare_moments(parameters.first_text, parameters.second_text, cluster)
     except MomentError as error:
-        # Without parameters nobody made a mistake: the history is only too young.
+        # Without parameters, no parameter is wrong: the history is only too young.
         status = 400 if request.GET else 200
         return render(request, "dashboards/comparison.html", context | {"error": str(error)}, status=status)
     context |= _comparison_context_of(compared, parameters)
@@ -124,13 +126,17 @@ def _read_parameters(parameters: QueryDict, cluster: str, now: float) -> _Reques
     page = parse_row_id(page_text)
     if not page:
         raise MomentError(f"Invalid page {page_text[:40]!r}: enter a number from 1.")
-    first_text = parameters.get("a", "")
-    if not first_text:
-        worst_at = read_worst_moment(cluster, now - _DAY, now)
-        wanted_at = now - _HOUR if worst_at is None else worst_at
-        # Counts may be older than what can be shown.
-        first_text = format_at(max(wanted_at, read_first_moment(cluster) or 0.0))
+    first_text = parameters.get("a", "") or _find_default_moment(parameters, cluster, now)
     return _Request(first_text, parameters.get("b", ""), kind, page)
+
+
+def _find_default_moment(parameters: QueryDict, cluster: str, now: float) -> str:
+    """Return `?a=` of `?peak_of=`, of the worst moment of the last 24 h, or of an hour ago. Raises MomentError."""
+    peak = find_peak(parameters.get(PEAK_PARAMETER, ""), cluster, now)
+    if peak is None:
+        peak = read_worst_moment(cluster, now - _DAY, now)
+    # Counts may be older than what can be shown.
+    return format_at(max(now - _HOUR if peak is None else peak, read_first_moment(cluster) or 0.0))
 
 
 def _list_suggestions(cluster: str, now: float) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from dashboards.fleet.timeline.history_rows import FleetHistory, read_first_moment, read_history
+from dashboards.fleet.timeline.history_rows import FleetHistory, read_history
 from dashboards.fleet.timeline.line_chart import format_minute, range_as_json
 from dashboards.fleet.timeline.time_range import (
     MIN_SECONDS,
@@ -22,6 +22,7 @@ from dashboards.shared.rewind import MomentError, format_at
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_moment
+from fleet.monitoring.history.past_table import read_first_moment
 
 
 @requires(Permission.VIEW_FLEET)

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import Case, F, Q, Sum, When
 from django.db.models.functions import Greatest
 
 from fleet.models.clusters import Cluster
@@ -24,6 +24,8 @@ from fleet.vocabulary.verdicts import State
 GROUP_KEY_COUNT = np.dtype([("kind", "u1"), ("state", "u1"), ("instance", "<i4"), ("count", "<u4")])
 #: Seconds that a row covers, and the age in seconds from which rows are made as coarse.
 RESOLUTIONS = ((60, 0.0), (600, 7 * 86_400.0), (3600, 30 * 86_400.0))
+#: Times of changes are stored to the millisecond.
+_MILLISECOND = 0.001
 #: Rows made coarser in one run, so that other writers do not wait long.
 _ROW_LIMIT = 2000
 
@@ -116,26 +118,38 @@ def read_minutes(cluster: str, since: float, until: float) -> list[MinuteCounts]
     ]
 
 
-def find_peak_time(cluster: str, start: float) -> float | None:
-    """Return when most agents were stranded, or at risk if none was, in the row that starts then; None without the row.
+def find_peak_time(cluster: str, at: float) -> float | None:
+    """Return when most agents were stranded, or at risk if none was, in the row that covers `at`; None without a row.
 
     Seconds since the epoch. An agent that recovers within seconds is no longer stranded at the end of its minute.
     """
-    row = FleetMinute.objects.filter(cluster=cluster, at=start).first()
-    if row is None:
+    # The minute of a link may have become part of a coarser row.
+    row = FleetMinute.objects.filter(cluster=cluster, at__lte=at).order_by("-at").first()
+    if row is None or row.at + row.resolution <= at:
         return None
+    end = row.at + row.resolution
+    if not row.stranded_peak and not row.at_risk_peak:
+        return end
     state = State.STRANDED if row.stranded_peak else State.AT_RISK
-    counts_by_time: dict[float, int] = {}
-    count = 0
-    changes = AgentChange.objects.filter(agent__cluster=cluster, at__gte=start, at__lt=start + row.resolution)
-    for at, old, new in changes.order_by("at").values_list("at", "old", "new").iterator():
-        count += (new == state) - (old == state)
-        counts_by_time[at] = count
-    if not counts_by_time:
-        return start + row.resolution
-    peak_time = max(counts_by_time, key=lambda at: (counts_by_time[at], -at))
-    # Before the first change, there were more.
-    return start if counts_by_time[peak_time] < 0 else peak_time
+    changes = (
+        AgentChange.objects.filter(agent__cluster=cluster, at__gte=row.at, at__lt=end)
+        .filter(Q(old=state) | Q(new=state))
+        .exclude(old=F("new"))
+        .order_by("at")
+        .values_list("at")
+        # The database adds up each round: in an hour of a large fleet, there are too many changes to read.
+        .annotate(growth=Sum(Case(When(new=state, then=1), default=-1)))
+    )
+    times_and_growths = list(changes)
+    if not times_and_growths:
+        return end
+    times, growths = zip(*times_and_growths, strict=True)
+    counts = np.cumsum(growths)
+    highest = int(np.argmax(counts))
+    if counts[highest] <= 0 and times[0] > row.at:
+        # No round had more than the last one before the first change.
+        return max(float(row.at), float(times[0]) - _MILLISECOND)
+    return float(times[highest])
 
 
 def read_groups(cluster: str, kind: GroupKind, since: float, until: float) -> list[tuple[float, Rows]]:

@@ -80,8 +80,7 @@ def read_past_table(cluster: str, at: float, present: FleetTable) -> FleetTable:
     """
     columns = columns_at(cluster, at)
     if columns is None:
-        first_at = Keyframe.objects.filter(cluster=cluster).aggregate(first_at=Min("at"))["first_at"]
-        raise NotRecordedError(first_at)
+        raise NotRecordedError(read_first_moment(cluster))
     instances = list(Instance.objects.filter(cluster=cluster))
     changes = instances_at(cluster, at)
     facts = _read_facts(cluster, at, instances, changes, present)
@@ -98,6 +97,14 @@ def read_past_table(cluster: str, at: float, present: FleetTable) -> FleetTable:
         attributes=present.attributes,
         is_past=True,
     )
+
+
+def read_first_moment(cluster: str) -> float | None:
+    """Return the first moment that the history has, in seconds since the epoch; None: there is none yet."""
+    first_at: float | None = Keyframe.objects.filter(cluster=cluster).aggregate(first_at=Min("at"))[
+        "first_at"
+    ]
+    return first_at
 
 
 def _was_polling(cluster: str, at: float) -> bool:

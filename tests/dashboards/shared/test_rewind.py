@@ -6,15 +6,21 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from django.test import Client
 
 from dashboards.shared import rewind
-from dashboards.shared.rewind import MomentError, PastReader, add_at, format_at, parse_at
+from dashboards.shared.rewind import MomentError, PastReader, add_at, format_at, parse_at, peak_query_of
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.history import FleetMinute, Keyframe
+from fleet.monitoring.history.minutes import pack_groups
 from fleet.monitoring.history.past_table import NotRecordedError
+from fleet.monitoring.state.outbox import GROUP_COUNT
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.history_rows import create_agent_change
 from tests.fakes.reader import FakeReader
 
 #: 2023-11-14T22:13:20Z.
@@ -119,6 +125,63 @@ def test_pages_show_the_past_and_say_so(client: Client, person: MakeUser) -> Non
     assert "Evidence" not in agent
     assert "Retire agent" not in agent
     assert "This is the past" not in client.get("/").content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("past")
+@pytest.mark.parametrize("path", ["/", "/map/", "/agents/"])
+def test_peak_leads_to_its_moment(client: Client, person: MakeUser, path: str) -> None:
+    """When most agents were stranded; other parameters stay. Counts that were not recorded lead to their start."""
+    ensure_default_cluster()
+    client.force_login(person("viewer"))
+    start = AT + 40 - AT % 60
+    groups = pack_groups(np.zeros(0, GROUP_COUNT), np.zeros(1, np.int64))
+    FleetMinute.objects.create(
+        cluster_id="default", at=start, state_counts=b"", stranded_peak=1, at_risk_peak=0, groups=groups
+    )
+    create_agent_change("agent-1", start + 8, State.HEALTHY, State.STRANDED)
+    create_agent_change("agent-1", start + 20, State.STRANDED, State.HEALTHY)
+
+    location = client.get(path, {"peak_of": format_at(start), "q": "a b"}).headers["Location"]
+    assert location == f"{path}?q=a%20b&at={format_at(start + 8)}"
+    assert client.get(location).status_code == 200
+    unrecorded = client.get(path, {"peak_of": format_at(start - 60)}).headers["Location"]
+    assert unrecorded == f"{path}?at={format_at(start - 60)}"
+    assert client.get(path, {"peak_of": ""}).headers["Location"] == path
+
+
+def test_link_to_a_peak() -> None:
+    """The start of its counts."""
+    assert peak_query_of(AT) == "peak_of=2023-11-14T22:13:20.000Z"
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("past")
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"peak_of": "noon"}, "Invalid time &#x27;noon&#x27;"),
+        ({"peak_of": "2999-01-01"}, "is in the future"),
+        ({"peak_of": "2023-11-15", "at": "2023-11-15"}, "Too many parameters: use either at, or peak_of."),
+        ({"at": "noon"}, "Invalid time"),
+        ({"at": "2023-11-14"}, "the history begins at 2023-11-14 22:13:20 UTC"),
+    ],
+)
+def test_wrong_moment_leads_to_recorded_ones(
+    client: Client, person: MakeUser, parameters: dict[str, str], sentence: str
+) -> None:
+    """400, a sentence, and links to the present and to the first moment, if there is any."""
+    ensure_default_cluster()
+    client.force_login(person("viewer"))
+    answer = client.get("/map/", parameters)
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert sentence in page
+    assert 'href="/map/">Back to now' in page
+    assert "Show the first recorded moment" not in page
+    Keyframe.objects.create(cluster_id="default", at=AT, content=b"")
+    page = client.get("/map/", parameters).content.decode()
+    assert 'href="/map/?at=2023-11-14T22:13:20.000Z">Show the first recorded moment' in page
 
 
 @pytest.mark.usefixtures("past")

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dashboards.fleet.timeline.history_rows import read_first_moment, read_history, read_worst_moment
+from dashboards.fleet.timeline.history_rows import read_history, read_worst_moment
 from dashboards.fleet.timeline.time_range import TimeRange
 from fleet.models.clusters import Cluster, ensure_default_cluster
-from fleet.models.history import FleetMinute, Keyframe
+from fleet.models.history import FleetMinute
 from fleet.monitoring.history.minutes import pack_groups
 from fleet.monitoring.state.outbox import GROUP_COUNT, GroupKind
 from fleet.vocabulary.verdicts import State
-from tests.fakes.history_rows import create_instance_change, instance_key
+from tests.fakes.history_rows import create_agent_change, create_instance_change, instance_key
 
 pytestmark = pytest.mark.django_db
 
@@ -77,18 +77,12 @@ def test_instances_that_were_gone_all_the_time_have_no_row() -> None:
 
 
 def test_worst_moment() -> None:
-    """The end of its minute; none while no agent was stranded."""
+    """The moment of its peak, when the agents had not recovered yet; none while no agent was stranded."""
     assert read_worst_moment("default", NOW - DAY, NOW) is None
     _save_minute(NOW - HOUR)
     assert read_worst_moment("default", NOW - DAY, NOW) is None
     for minute, count in enumerate((3, 7, 7)):
         _save_minute(NOW - 600 + 60 * minute, count)
-    assert read_worst_moment("default", NOW - DAY, NOW) == NOW - 480
-
-
-def test_first_moment() -> None:
-    """That of the oldest keyframe: counts may be older."""
-    assert read_first_moment("default") is None
-    for at in (NOW, NOW - HOUR):
-        Keyframe.objects.create(cluster_id="default", at=at, content=b"")
-    assert read_first_moment("default") == NOW - HOUR
+    create_agent_change("agent-1", NOW - 530, State.HEALTHY, State.STRANDED)
+    create_agent_change("agent-1", NOW - 510, State.STRANDED, State.HEALTHY)
+    assert read_worst_moment("default", NOW - DAY, NOW) == NOW - 530

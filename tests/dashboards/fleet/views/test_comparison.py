@@ -11,13 +11,14 @@ from django.test import Client
 from dashboards.fleet.views import comparison
 from dashboards.shared import rewind
 from fleet.models.clusters import ensure_default_cluster
-from fleet.models.history import Keyframe
+from fleet.models.history import FleetMinute, Keyframe
 from fleet.models.incidents import Incident
 from fleet.monitoring.history.past_table import NotRecordedError
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.history_rows import create_agent_change
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -109,6 +110,7 @@ def test_csv(viewer: Client) -> None:
         ({"a": AT_TEXT, "page": "0"}, "Invalid page"),
         ({"a": AT_TEXT, "page": "9" * 30}, "Invalid page"),
         ({"a": AT_TEXT, "show": "colour"}, "Unknown difference"),
+        ({"a": "", "peak_of": "noon"}, "Invalid time"),
     ],
 )
 def test_invalid_parameters(viewer: Client, parameters: dict[str, str], sentence: str) -> None:
@@ -137,6 +139,19 @@ def test_young_history_is_no_mistake(viewer: Client, monkeypatch: pytest.MonkeyP
     assert f'name="a" value="{rewind.format_at(first_at)[:19]}' in page
 
 
+def test_peak_is_the_first_moment(viewer: Client) -> None:
+    """The moment at which its agents were stranded, not the end of their minute."""
+    minute = comparison.record_reader.current_time() // 60 * 60 - 600
+    FleetMinute.objects.create(
+        cluster_id="default", at=minute, state_counts=b"", stranded_peak=1, at_risk_peak=0, groups=b""
+    )
+    create_agent_change("agent-1", minute + 8, State.HEALTHY, State.STRANDED)
+    create_agent_change("agent-1", minute + 20, State.STRANDED, State.HEALTHY)
+    for parameters in ({"peak_of": rewind.format_at(minute)}, {}):
+        page = viewer.get("/history/compare/", parameters).content.decode()
+        assert f'name="a" value="{rewind.format_at(minute + 8)}"' in page
+
+
 def test_incidents_suggest_moments(viewer: Client) -> None:
     """Those of the last week that can be shown, the newest first."""
     now = comparison.record_reader.current_time()
@@ -145,7 +160,7 @@ def test_incidents_suggest_moments(viewer: Client) -> None:
         Incident.objects.create(
             cluster_id="default", key=f"proxy/{key}", cause_kind="proxy", cause_id=key, cause_name=key, generation=1,
             state="resolved", severity=2, opened_at=now - ago, resolved_at=now - 3000 if key == "first" else None,
-            summary="x",
+            summary=f"{key} is not responding.",
         )  # fmt: skip
     Incident.objects.filter(cause_name="last").update(state="firing")
     page = viewer.get("/history/compare/", {"a": AT_TEXT}).content.decode()

@@ -80,12 +80,43 @@ def test_peak_of_a_minute_is_found_in_its_changes() -> None:
 
 
 def test_peak_of_a_minute_that_only_recovers_is_its_start() -> None:
-    """Without any change its end shows the same; a minute without a row has no peak."""
+    """Just before the first recovery. Without any change its end shows the same; without a row there is no peak."""
     save_minutes("default", [_round(START + 60 * n, 2, groups=[]) for n in range(2)], KEYS)
     create_agent_change("agent-1", START + 20, State.STRANDED, State.HEALTHY)
-    assert find_peak_time("default", START) == START
+    create_agent_change("agent-2", START + 30, State.STRANDED, State.HEALTHY)
+    create_agent_change("agent-1", START + 40, State.HEALTHY, State.STRANDED)
+    assert find_peak_time("default", START) == pytest.approx(START + 19.999, abs=1e-6)
     assert find_peak_time("default", START + 60) == START + 120
     assert find_peak_time("default", START + 120) is None
+    assert find_peak_time("default", START - 1) is None
+
+
+def test_peak_of_a_minute_that_became_part_of_an_hour() -> None:
+    """Links of the minute lead to the peak of its row; moves and other states do not count."""
+    FleetMinute.objects.create(
+        cluster_id="default",
+        at=START,
+        resolution=3600,
+        state_counts=b"",
+        stranded_peak=1,
+        at_risk_peak=0,
+        groups=b"",
+    )
+    for agent, at, old, new in (
+        ("agent-1", 10, State.HEALTHY, State.AT_RISK),
+        ("agent-1", 700, State.AT_RISK, State.STRANDED),
+        ("agent-1", 710, State.STRANDED, State.STRANDED),
+        ("agent-1", 720, State.STRANDED, State.HEALTHY),
+    ):
+        create_agent_change(agent, START + at, old, new)
+    assert find_peak_time("default", START + 1800) == START + 700
+
+
+def test_peak_without_affected_agents_is_the_end_of_the_row() -> None:
+    """Also when agents changed otherwise."""
+    save_minutes("default", [_round(START, 0, groups=[])], KEYS)
+    create_agent_change("agent-1", START + 10, State.HEALTHY, State.DEGRADED)
+    assert find_peak_time("default", START) == START + 60
 
 
 def test_groups_have_keys_of_instances() -> None:

@@ -13,7 +13,12 @@ from fleet.monitoring.columns import PLACE
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.history import keyframes
 from fleet.monitoring.history.past_columns import empty_columns
-from fleet.monitoring.history.past_table import NotRecordedError, facts_at, read_past_table
+from fleet.monitoring.history.past_table import (
+    NotRecordedError,
+    facts_at,
+    read_first_moment,
+    read_past_table,
+)
 from fleet.monitoring.history.store import flush_outbox
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.state.connect import connect
@@ -158,7 +163,8 @@ def test_moments_before_the_history_and_without_polls(writer: Writer, prefix: st
     fleet.poll([[0], [1], []], [], agents=2)
     with pytest.raises(NotRecordedError) as caught:
         read_past_table("default", NOW, fleet.present)
-    assert caught.value.first_at == NOW + 5
+    assert caught.value.first_at == read_first_moment("default") == NOW + 5
+    assert read_first_moment("other") is None
     assert not read_past_table("default", NOW + 60, fleet.present).stale
     gap = read_past_table("default", NOW + 600, fleet.present)
     assert gap.stale
