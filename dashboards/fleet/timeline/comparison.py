@@ -109,7 +109,7 @@ class Comparison:
 
     def __init__(self, before: FleetTable, after: FleetTable) -> None:
         self.before, self.after = before, after
-        # An agent that is in one table only is in the longer one.
+        # An agent that is in one table only is in the longer table.
         self._names = max(before.names, after.names, key=len)
         self._ids = max(before.ids, after.ids, key=len)
         size = len(self._ids)
@@ -156,7 +156,7 @@ class Comparison:
         return _list_flows(self._states[0][mask], self._states[1][mask], lambda number: slugs[number])
 
     def list_proxy_flows(self) -> list[Flow]:
-        """Return the most frequent moves between proxies: of the newest tunnel, of agents with one at both moments."""
+        """Return the most frequent moves of newest tunnels between proxies, of agents with tunnels at both moments."""
         size = min(len(self.before.ids), len(self.after.ids))
         before, after = self.before.places[:size], self.after.places[:size]
         mask = (
@@ -165,7 +165,7 @@ class Comparison:
         return _list_flows(before["proxy"][mask], after["proxy"][mask], self._name_of)
 
     def list_auth_flows(self) -> list[Flow]:
-        """Return the most frequent moves between auths; an agent without one has none: empty."""
+        """Return the most frequent moves between auths; empty for an agent without an auth."""
         size = min(len(self.before.ids), len(self.after.ids))
         mask = self._masks[DifferenceKind.AUTH][:size]
         return _list_flows(

@@ -32,7 +32,7 @@ def count_periods(counts: CountColumns, buckets: Buckets) -> list[CountPeriod]:
     stranded_peaks, _ = find_first_maxima(cells, counts.stranded_peaks[rows], moments, buckets.count)
     at_risk_peaks, _ = find_first_maxima(cells, counts.at_risk_peaks[rows], moments, buckets.count)
     newest_rows = np.full(buckets.count, NO_DATA, np.int64)
-    # Of several rows of one bucket the last one is written last, and stays.
+    # Of several rows of a bucket, the last row is written last, and stays.
     newest_rows[cells] = rows
     return [
         CountPeriod(

@@ -1,7 +1,7 @@
 """Instances x time: stranded agents of every proxy or auth, and its states, as rows of coloured cells. Pure.
 
-Coordinates: one unit for each bucket and one for each row. Cells of one colour are one path, so that 100 proxies are as
-few elements as one. Cells without stranded agents have the colour of the row.
+Coordinates: one unit for each bucket and one for each row. Cells of the same colour are one path, so that a strip
+of 100 proxies has as few elements as a strip of one. Cells without stranded agents have the colour of the row.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StripRow:
     at_text: str
     #: Agent query that selects its agents: `proxy:proxy-1`.
     query: str
-    #: `not responding (2), draining (1)`: states and the number of their periods; empty without one.
+    #: `not responding (2), draining (1)`: states and the number of their periods; empty if it was OK.
     states: str
 
 
@@ -130,13 +130,13 @@ class StrandedCells:
         order = np.argsort(keys)
         places = np.minimum(np.searchsorted(keys, groups["instance"], sorter=order), len(keys) - 1)
         instances = order[places]
-        is_wanted = (
+        is_stranded = (
             (groups["kind"] == self.kind)
             & (groups["state"] == State.STRANDED)
             & (keys[instances] == groups["instance"])
         )
-        positions, instances = columns.positions[is_wanted], instances[is_wanted]
-        counts = groups["count"][is_wanted].astype(np.int64)
+        positions, instances = columns.positions[is_stranded], instances[is_stranded]
+        counts = groups["count"][is_stranded].astype(np.int64)
         starts = columns.starts[positions]
         ends = starts + columns.durations[positions]
         entries, columns_of_cells = self.buckets.spread(starts, ends)
@@ -197,7 +197,7 @@ def draw_strip(
 
 
 def level_of(counts: npt.NDArray[np.int64], peak: int) -> npt.NDArray[np.int64]:
-    """Return the colour of each count: 0 for none, LEVEL_COUNT for those next to the peak."""
+    """Return the colour of each count: 0 for no agent, LEVEL_COUNT for counts next to the peak."""
     return np.ceil(counts * LEVEL_COUNT / max(peak, 1)).astype(np.int64)
 
 

@@ -42,11 +42,11 @@ class TimeRange:
         return query_of(self.since, self.until)
 
     def earlier(self) -> TimeRange:
-        """Return the range of the same length before this one."""
+        """Return the range of the same length that ends where this range begins."""
         return TimeRange(max(self.since - self.seconds, 0.0), max(self.until - self.seconds, self.seconds))
 
     def later(self, now: float) -> TimeRange | None:
-        """Return the range of the same length after this one, at most up to now; None: this one ends now."""
+        """Return the range of the same length after this range, at most up to now; None: this range ends now."""
         # Less than that is no step, only time that passed since the page was loaded.
         if self.until > now - MIN_SECONDS / 5:
             return None
@@ -54,7 +54,7 @@ class TimeRange:
         return TimeRange(until - self.seconds, until)
 
     def wider(self, now: float) -> TimeRange | None:
-        """Return a range three times as long around this one; None: it would be too long."""
+        """Return a range three times as long around this range; None: it would be too long."""
         if self.seconds * 3 > MAX_SECONDS:
             return None
         until = min(self.until + self.seconds, now)

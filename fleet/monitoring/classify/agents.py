@@ -65,7 +65,7 @@ def explain_recorded(
     `cause`: the recorded cause, which of a failing proxy may be its auth.
     """
     situation = read_situation(agent, frame)
-    # In the order of the rules: a lost tunnel is to blame for a missing one, and a failing proxy for those it has.
+    # In the order of the rules: a missing tunnel is caused by its last proxy, the state of a live tunnel by its proxy.
     is_loss = state is State.STRANDED or reason is Reason.TOO_FEW_TUNNELS
     proxies = (situation.recent_proxies, situation.live_tunnels)
     candidates = (*chain.from_iterable(proxies if is_loss else proxies[::-1]), situation.via_proxy)

@@ -27,10 +27,10 @@ export class Replay {
     this.ends = { start: find("start"), end: find("end") };
     this.rangeButtons = [...box.querySelectorAll("[data-range]")];
     this.markers = new ReplayMarkers({ lanes: find("lanes"), list: find("list") });
-    /** Clock of the server: the one of the browser may be wrong. */
+    /** Clock of the server: the clock of the browser may be wrong. */
     this.clockOffset = Number(box.dataset.currentMs) - performance.now();
     this.rangeName = "day";
-    /** The moment that the page shows, and the one that the slider is at; null: the present. */
+    /** The moment that the page shows, and the moment that the slider is at; null: the present. */
     this.shownAt = pastMoment() === null ? null : Date.parse(pastMoment());
     this.at = this.shownAt;
     this.range = rangeAround(this.at ?? this.now, this.rangeName, this.now);
@@ -164,7 +164,7 @@ export class Replay {
     this.paint();
   }
 
-  /** Make the page one of the past: banner, time, links. */
+  /** Make the page a page of the past: banner, time, links. */
   enter(at) {
     this.shownAt = Date.parse(at);
     const { body } = document;

@@ -46,9 +46,9 @@ export function ink(area, name) {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
   area.append(probe);
-  const found = getComputedStyle(probe).color;
+  const { color } = getComputedStyle(probe);
   probe.remove();
-  return found;
+  return color;
 }
 
 /** Return the layout of every chart: no background, the font and the ink of the page. */

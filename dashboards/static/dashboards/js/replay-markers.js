@@ -11,10 +11,10 @@ const LANES = [
 ];
 
 function element(tag, className, text = "") {
-  const made = document.createElement(tag);
-  made.className = className;
-  made.textContent = text;
-  return made;
+  const node = document.createElement(tag);
+  node.className = className;
+  node.textContent = text;
+  return node;
 }
 
 function describe(marker) {
@@ -94,7 +94,7 @@ export class ReplayMarkers {
   }
 
   paintList() {
-    const all = [...this.markers.incidents, ...this.markers.changes].sort((one, other) => one.start - other.start);
+    const all = [...this.markers.incidents, ...this.markers.changes].sort((first, second) => first.start - second.start);
     this.list.hidden = all.length === 0;
     this.list.querySelector("summary").textContent = `Incidents and changes in this range: ${all.length}`;
     this.list.querySelector("ul").replaceChildren(...all.map((marker) => {

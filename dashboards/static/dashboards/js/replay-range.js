@@ -57,7 +57,7 @@ export function formatUtc(at) {
   return `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** Return the time of a marker as text: "2026-11-23 10:14:07 UTC to now"; one time if it has no length. */
+/** Return the time of a marker as text: "2026-11-23 10:14:07 UTC to now"; a single time if it has no length. */
 export function formatSpan({ start, end }) {
   if (end === start) return formatUtc(start);
   return `${formatUtc(start)} to ${end === null ? "now" : formatUtc(end)}`;

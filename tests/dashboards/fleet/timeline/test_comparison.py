@@ -106,7 +106,7 @@ def test_agents_that_were_not_recorded_yet() -> None:
 
 
 def test_tunnels_of_an_agent_mesh_are_compared_as_sets() -> None:
-    """A place names three of them, which ones depends on the order of reports."""
+    """A place names three proxies; the order of reports decides which."""
     before, after = _table(HEALTHY), _table(HEALTHY)
     reports = np.array([2, 3, 4, 5], np.uint16)
     agents = np.zeros(4, np.uint32)

@@ -11,7 +11,7 @@ DAY = 86_400.0
 
 
 def test_ranges_that_end_now() -> None:
-    """24 h unless the URL has another one; each has a label."""
+    """24 h unless the URL has another range; each range has a label."""
     assert parse_range({}, NOW) == TimeRange(NOW - DAY, NOW, "24h")
     assert parse_range({"range": "90d"}, NOW) == TimeRange(NOW - 90 * DAY, NOW, "90d")
     assert {name for name, _ in RANGE_LABELS} == set(RANGES)
@@ -45,7 +45,7 @@ def test_invalid_ranges(parameters: dict[str, str], sentence: str) -> None:
 
 
 def test_neighbours() -> None:
-    """As long as the range, and never in the future; a range that ends now has no later one."""
+    """As long as the range, and never in the future; no range is later than a range that ends now."""
     time_range = TimeRange(NOW - 3 * DAY, NOW - 2 * DAY)
     assert time_range.earlier() == TimeRange(NOW - 4 * DAY, NOW - 3 * DAY)
     assert time_range.later(NOW) == TimeRange(NOW - 2 * DAY, NOW - DAY)
@@ -58,6 +58,6 @@ def test_neighbours() -> None:
 
 
 def test_query_leads_back_to_the_range() -> None:
-    """The address of a range shows the same one."""
+    """The address of a range shows the same range."""
     query = dict(pair.split("=") for pair in query_of(NOW - DAY, NOW - 60).split("&"))
     assert parse_range(query, NOW) == TimeRange(NOW - DAY, NOW - 60)
