@@ -1,14 +1,15 @@
-"""Incidents, changes, drains and deregistrations of a time range, as markers of the replay slider.
+"""Incidents, changes, drains and deregistrations of a time range, as markers of charts and of the replay slider.
 
 docs/reference/history.md, "Rewind".
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from fleet.alerts.store import select_open_between
+from fleet.alerts.notifications import headline_of
+from fleet.alerts.store import incident_of, select_open_between
 from fleet.changes.engine import select_carried_out_between
 from fleet.models.history import InstanceChange
 from fleet.models.incidents import VersionChange
@@ -16,7 +17,7 @@ from fleet.models.inventory import Instance
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.networking import NetworkingRevision
 from fleet.monitoring.history.past import instances_at
-from fleet.vocabulary.incidents import Severity
+from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceState
 
 #: Maximum number of markers of each kind: the newest ones.
@@ -37,24 +38,29 @@ class Marker:
     path: str = ""
     #: Slug of the severity of an incident; empty for changes.
     severity: str = ""
+    #: Slug of the state of a change that has a page; otherwise empty.
+    state: str = ""
+
+    def as_of(self, at: float) -> Marker:
+        """Return the marker without what happened after a moment, in seconds since the epoch."""
+        if self.end is None or self.end <= at:
+            return self
+        return replace(self, end=None, state=ChangeState.RUNNING.value if self.state else "")
 
 
 def find_incidents(cluster: str, since: float, until: float) -> list[Marker]:
     """Return the incidents that were open between two times in seconds since the epoch, oldest first."""
-    rows = (
-        select_open_between(cluster, since, until)
-        .order_by("-opened_at", "-pk")
-        .values_list("pk", "cause_name", "severity", "opened_at", "resolved_at")
-    )
+    rows = select_open_between(cluster, since, until).order_by("-opened_at", "-pk")
     markers = [
         Marker(
-            f"Incident {number}: {cause_name}",
-            opened_at,
-            resolved_at,
-            f"/incidents/{number}/",
-            Severity(severity).slug,
+            f"Incident {row.pk}: {headline_of(incident)}",
+            incident.opened_at,
+            incident.resolved_at,
+            f"/incidents/{row.pk}/",
+            incident.severity.slug,
         )
-        for number, cause_name, severity, opened_at, resolved_at in rows[:MAX_MARKERS]
+        for row in rows[:MAX_MARKERS]
+        for incident in [incident_of(row)]
     ]
     return markers[::-1]
 
@@ -66,7 +72,7 @@ def find_changes(cluster: str, since: float, until: float) -> list[Marker]:
     """
     start, end = to_moment(since), to_moment(until)
     markers = [
-        *_find_started_changes(cluster, start, end),
+        *find_started_changes(cluster, since, until),
         *_find_external_configs(cluster, start, end),
         *_find_version_changes(cluster, since, until),
         *_find_drains_and_deregistrations(cluster, since, until),
@@ -74,22 +80,25 @@ def find_changes(cluster: str, since: float, until: float) -> list[Marker]:
     return sorted(markers, key=lambda marker: marker.start)[-MAX_MARKERS:]
 
 
-def _find_started_changes(cluster: str, since: datetime, until: datetime) -> list[Marker]:
-    """Return the changes that were in progress in a time range; one that never started is none."""
+def find_started_changes(cluster: str, since: float, until: float) -> list[Marker]:
+    """Return the changes that were in progress between two times, oldest first; without those that never started."""
     rows = (
-        select_carried_out_between(cluster, since, until)
+        select_carried_out_between(cluster, to_moment(since), to_moment(until))
         .order_by("-started_at", "-pk")
-        .values_list("pk", "title", "started_at", "ended_at")
+        .values_list("pk", "title", "state", "started_at", "ended_at")
     )
-    return [
+    markers = [
         Marker(
-            f"Change {number}: {title}",
-            to_seconds(started_at or since),
+            f"Change {number}: {title.rstrip('.')}",
+            to_seconds(started_at),
             None if ended_at is None else to_seconds(ended_at),
             f"/changes/{number}/",
+            state=state,
         )
-        for number, title, started_at, ended_at in rows[:MAX_MARKERS]
+        for number, title, state, started_at, ended_at in rows[:MAX_MARKERS]
+        if started_at is not None
     ]
+    return markers[::-1]
 
 
 def _find_external_configs(cluster: str, since: datetime, until: datetime) -> list[Marker]:

@@ -76,17 +76,5 @@ def split_at_gaps(samples: Iterable[CountSample]) -> list[list[CountSample]]:
     return runs
 
 
-def find_gaps(runs: Sequence[Sequence[CountSample]], since: float, until: float) -> list[tuple[float, float]]:
-    """Return start and end of the times between `since` and `until` that no run covers."""
-    gaps, end = [], since
-    for run in runs:
-        if min(run[0].at, until) > end:
-            gaps.append((end, min(run[0].at, until)))
-        end = max(end, run[-1].end)
-    if until > end:
-        gaps.append((end, until))
-    return gaps
-
-
 def _format(coordinate: float) -> str:
     return f"{coordinate:.1f}".removesuffix(".0")

@@ -73,7 +73,7 @@ async def _unfold(page: Page) -> None:
     for selector in (".error-details summary", "#fleet-chart-table summary"):
         await page.locator(selector).first.click()
     await expect(page.locator(".error-details code").first).to_contain_text("failed to connect")
-    await expect(page.locator("#fleet-chart-hours")).to_be_visible()
+    await expect(page.locator("#fleet-chart-periods")).to_be_visible()
 
 
 async def _find(page: Page) -> None:

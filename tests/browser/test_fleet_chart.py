@@ -54,9 +54,9 @@ async def test_only_the_table_has_tab_stops(visiting: Visiting) -> None:
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
     await page.keyboard.press("Tab")
-    hour = page.locator("#fleet-chart-hours tbody a").first
+    hour = page.locator("#fleet-chart-periods tbody a").first
     await expect(hour).to_be_focused()
-    await expect(hour).to_have_attribute("href", re.compile(r"/\?at=20.*Z$"))
+    await expect(hour).to_have_attribute("href", re.compile(r"/\?peak_of=20.*Z$"))
     await expect(page.get_by_role("link", name="Incident")).not_to_have_count(0)
 
 

@@ -257,13 +257,14 @@ async def test_points_of_areas_and_words_of_times(module_page: Page) -> None:
         module_page,
         "history-times",
         "return [m.formatBucket(1, a), m.formatBucket(1, { ...a, until: a.until + 1 }),"
-        " m.mapAddress('/c/eu', a.since, 'proxy:p 1')];",
+        " m.mapAddress('/c/eu', a.since, 'proxy:p 1'), m.peakAddress('/c/eu', a.since)];",
         {"since": START_MS, "until": START_MS + DAY_MS, "step": 300_000},
     )
     assert texts == [
         "00:05 to 00:10 UTC",
         "Nov 15 00:05 to Nov 15 00:10 UTC",
         "/c/eu/map/?at=2023-11-15T00:00:00.000Z&q=proxy%3Ap%201",
+        "/c/eu/map/?peak_of=2023-11-15T00:00:00.000Z",
     ]
 
 

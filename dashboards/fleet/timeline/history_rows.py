@@ -1,11 +1,12 @@
-"""What the History page shows of a time range, read from the database. Times are seconds since the epoch."""
+"""What Fleet now and History show of a time range, read from the database. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboards.fleet.replay_markers import find_changes, find_incidents
+from dashboards.fleet.replay_markers import find_changes, find_incidents, find_started_changes
 from dashboards.fleet.timeline.buckets import Buckets, split_range
+from dashboards.fleet.timeline.chart_words import describe_period
 from dashboards.fleet.timeline.heat_strip import (
     HeatStrip,
     StrandedCells,
@@ -30,6 +31,11 @@ from fleet.vocabulary.instances import InstanceKind
 
 #: Most changes of instances that the strip shows: the newest ones.
 _CHANGE_LIMIT = 20_000
+_DAY = 86_400.0
+#: Columns of the chart of 24 h: one per minute.
+_DAY_COLUMNS = 1440
+#: Height of the chart of 24 h, pixels.
+_DAY_HEIGHT = 120
 _GROUP_KINDS = {InstanceKind.PROXY: GroupKind.PROXY, InstanceKind.AUTH: GroupKind.AUTH}
 
 
@@ -43,8 +49,6 @@ class FleetHistory:
     auths: HeatStrip
     #: Start of the first and end of the last counts of the cluster; None: nothing was recorded yet.
     recorded: tuple[float, float] | None
-    #: The range has counts.
-    has_data: bool
 
 
 def read_history(cluster: str, time_range: TimeRange, now: float) -> FleetHistory:
@@ -56,11 +60,23 @@ def read_history(cluster: str, time_range: TimeRange, now: float) -> FleetHistor
         buckets,
         find_incidents(cluster, buckets.since, buckets.until),
         find_changes(cluster, buckets.since, buckets.until),
-        now,
     )
-    proxies, auths = _read_strips(cluster, buckets, now, has_data=len(counts.starts) > 0)
-    return FleetHistory(
-        buckets, chart, proxies, auths, read_recorded_range(cluster), has_data=len(counts.starts) > 0
+    proxies, auths = _read_strips(cluster, buckets, now, has_data=chart.has_data)
+    return FleetHistory(buckets, chart, proxies, auths, read_recorded_range(cluster))
+
+
+def read_day_chart(cluster: str, now: float, *, is_past: bool) -> HistoryChart:
+    """Return the chart of the 24 h up to `now`, in minutes; `is_past`: without what happened after that."""
+    until = -(-now // 60) * 60
+    buckets = split_range(until - _DAY, until, _DAY_COLUMNS)
+    return draw_history(
+        read_count_columns(cluster, buckets.since, now),
+        buckets,
+        [incident.as_of(now) for incident in find_incidents(cluster, buckets.since, now)],
+        [change.as_of(now) for change in find_started_changes(cluster, buckets.since, now)],
+        height=_DAY_HEIGHT,
+        period=describe_period(now if is_past else None),
+        with_dates=False,
     )
 
 

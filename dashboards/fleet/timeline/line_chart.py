@@ -1,7 +1,7 @@
-"""The chart of the History page: stranded and at-risk agents over time, with incidents and changes. Pure.
+"""The chart of Fleet now and History: stranded and at-risk agents over time, with incidents and changes. Pure.
 
-Times are seconds since the epoch; positions are percentages of the width. The page draws it without a script; plotly
-draws `data` over it.
+Times are seconds since the epoch; positions are percentages of the width, so that the page stretches the chart without
+stretching text and markers. Pages draw it without a script; on History, plotly draws `plot_data_of` over it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from dashboards.fleet.chart_lanes import BAR_LINE_HEIGHT, ChartBar, TimeAxis, place_on_lines
-from dashboards.fleet.fleet_chart_words import describe_counts, summary_of
 from dashboards.fleet.replay_markers import Marker
-from dashboards.fleet.timeline.buckets import NO_DATA, Buckets, find_first_maxima, find_gaps, split_range
-from dashboards.shared.rewind import format_at
+from dashboards.fleet.timeline.buckets import (
+    NO_DATA,
+    Buckets,
+    Moments,
+    Numbers,
+    find_first_maxima,
+    find_gaps,
+    split_range,
+)
+from dashboards.fleet.timeline.chart_lanes import BAR_LINE_HEIGHT, ChartBar, TimeAxis, place_on_lines
+from dashboards.fleet.timeline.chart_words import describe_counts, format_minute, format_span, summary_of
+from dashboards.shared.rewind import peak_query_of
 from dashboards.shared.step_lines import CountSample, StepScale
 from fleet.models.moments import to_moment
 from fleet.monitoring.history.minute_columns import CountColumns
 from fleet.protocol.durations import format_readable
 
-#: Coordinates of the areas.
-WIDTH, HEIGHT = 1440.0, 180.0
-#: Most rows of the table, and most parts of the drawing that are links.
-MAX_ROWS = 48
+#: Width of the areas in their coordinates: in a chart of 24 h, one unit per minute.
+WIDTH = 1440.0
+#: Most rows of the table, and most parts of the drawing that are links: of 24 h, hours and quarters of an hour, also if
+#: the first one is not complete.
+MAX_ROWS, MAX_LINKS = 47, 97
 #: Most labels of the time axis.
 _MAX_LABELS = 10
 _TICK_STEPS = (
@@ -75,8 +84,18 @@ class PeriodRow:
     at_risk_peak: int | None
     #: `10 min`; empty: complete.
     gap_text: str
-    #: Moment of `?at=` with the most affected agents; empty without data.
-    at_text: str
+    #: Query string of a page at the moment with the most affected agents; empty without data.
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPeaks:
+    """Maxima of each bucket, NO_DATA without counts."""
+
+    stranded: Numbers
+    at_risk: Numbers
+    #: Start of the counts with the most affected agents.
+    starts: Moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +105,10 @@ class HistoryChart:
     summary: str
     #: Largest number of agents on the axis; 0: a flat line.
     peak: int
-    #: Moment with the most affected agents; None without data.
-    worst_at: float | None
+    #: Start of the counts with the most affected agents; None without data.
+    worst_start: float | None
+    #: Height of the drawing, pixels.
+    height: int
     #: Length of a period of the table: `30 min`.
     period_text: str
     #: Points of polygons.
@@ -95,7 +116,7 @@ class HistoryChart:
     at_risk_areas: tuple[str, ...]
     gaps: tuple[ChartBar, ...]
     ticks: tuple[TimeTick, ...]
-    #: Periods with data; each links to its moment with the most affected agents.
+    #: Periods with data; the target of each is the query string of a page at its moment with the most affected agents.
     bands: tuple[ChartBar, ...]
     incidents: tuple[ChartBar, ...]
     #: Height of the lane of incidents, pixels.
@@ -106,14 +127,17 @@ class HistoryChart:
     #: Incidents of the table: all of them.
     listed_incidents: tuple[ChartBar, ...]
     rows: tuple[PeriodRow, ...]
-    #: For the script: `since`, `until` and `step` in milliseconds; by bucket `stranded` and `at_risk` (null: no data)
-    #: and `moments` (milliseconds since the epoch) with the most affected agents.
-    data: dict[str, Any]
+    peaks: BucketPeaks
+
+    @property
+    def has_data(self) -> bool:
+        """Return whether there are any counts."""
+        return self.worst_start is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """Maxima of a part of the chart."""
+    """Maxima of a period."""
 
     at: float
     stranded_peak: int
@@ -125,9 +149,16 @@ def draw_history(
     buckets: Buckets,
     incidents: Sequence[Marker],
     changes: Sequence[Marker],
-    now: float,
+    *,
+    height: int = 180,
+    period: str = "this range",
+    with_dates: bool = True,
 ) -> HistoryChart:
-    """Return the chart of the time range of `buckets`; counts and markers oldest first."""
+    """Return the chart of the time range of `buckets`; counts and markers oldest first.
+
+    height: of the drawing, pixels; period: the time range in the words of the summary; with_dates: whether times in the
+    summary have a date.
+    """
     axis = TimeAxis(buckets.since, buckets.until)
     gaps = [
         (start, end)
@@ -135,38 +166,54 @@ def draw_history(
         # The newest minute may be late.
         if end < buckets.until or end - start > _MAX_DELAY
     ]
-    stranded_peaks, at_risk_peaks, moments = _find_peaks(counts, buckets, now)
-    peak = max(int(stranded_peaks.max(initial=0)), int(at_risk_peaks.max(initial=0)))
-    scale = StepScale(buckets.since, buckets.until, WIDTH, HEIGHT, max(peak, 1))
+    peaks = _find_peaks(counts, buckets)
+    peak = max(int(peaks.stranded.max(initial=0)), int(peaks.at_risk.max(initial=0)))
+    scale = StepScale(buckets.since, buckets.until, WIDTH, height, max(peak, 1))
     incident_bars = tuple(_incident_bar_of(incident, axis) for incident in incidents)
     lane_bars, line_count = place_on_lines(incident_bars)
-    rows, bands = _list_periods(counts, buckets, axis, gaps, now)
+    row_periods = split_range(buckets.since, buckets.until, MAX_ROWS)
     return HistoryChart(
-        summary=_describe(counts, buckets, gaps, incidents, changes),
-        peak=peak,
-        worst_at=_find_worst_moment(counts, now),
-        period_text=format_readable(_periods_of(buckets).step),
-        stranded_areas=scale.areas_of(_samples_of(buckets, stranded_peaks)),
-        at_risk_areas=scale.areas_of(_samples_of(buckets, at_risk_peaks)),
-        gaps=tuple(
-            axis.bar_of(start, end, f"No data from {format_minute(start)} to {format_minute(end)} UTC")
-            for start, end in gaps
+        summary=f"Refloat has recorded no agent counts in {period}."
+        if not len(counts.starts)
+        else summary_of(
+            _list_worst_periods(counts),
+            period,
+            sum(end - start for start, end in gaps),
+            incidents,
+            changes,
+            with_dates=with_dates,
         ),
+        peak=peak,
+        worst_start=_find_worst_start(counts),
+        height=height,
+        period_text=format_readable(row_periods.step),
+        stranded_areas=scale.areas_of(_samples_of(buckets, peaks.stranded)),
+        at_risk_areas=scale.areas_of(_samples_of(buckets, peaks.at_risk)),
+        gaps=tuple(axis.bar_of(start, end, f"No data from {format_span(start, end)}") for start, end in gaps),
         ticks=tuple(ticks_of(axis)),
-        bands=bands,
+        bands=tuple(_bands_of(counts, axis)),
         incidents=lane_bars,
         lane_height=max(line_count, 1) * BAR_LINE_HEIGHT,
         undrawn_count=len(incident_bars) - len(lane_bars),
         changes=tuple(_change_bar_of(change, axis) for change in changes),
         listed_incidents=incident_bars[::-1],
-        rows=rows,
-        data={
-            **range_as_json(buckets),
-            "stranded": [None if count == NO_DATA else count for count in stranded_peaks.tolist()],
-            "at_risk": [None if count == NO_DATA else count for count in at_risk_peaks.tolist()],
-            "moments": np.round(moments * 1000).astype(np.int64).tolist(),
-        },
+        rows=tuple(_rows_of(counts, row_periods, axis, gaps))[::-1],
+        peaks=peaks,
     )
+
+
+def plot_data_of(chart: HistoryChart) -> dict[str, Any]:
+    """Return the chart for its script, by bucket.
+
+    `stranded` and `at_risk`: maxima, null without data; `peak_starts`: start of the counts with the most affected
+    agents, milliseconds since the epoch.
+    """
+    peaks = chart.peaks
+    return {
+        "stranded": [None if count == NO_DATA else count for count in peaks.stranded.tolist()],
+        "at_risk": [None if count == NO_DATA else count for count in peaks.at_risk.tolist()],
+        "peak_starts": np.round(peaks.starts * 1000).astype(np.int64).tolist(),
+    }
 
 
 def range_as_json(buckets: Buckets) -> dict[str, int]:
@@ -178,32 +225,26 @@ def range_as_json(buckets: Buckets) -> dict[str, int]:
     }
 
 
-def format_minute(at: float) -> str:
-    """Return a time in UTC, to the minute: `2026-11-23 10:14`."""
-    return f"{to_moment(at):%Y-%m-%d %H:%M}"
+def _ranks_of(counts: CountColumns) -> Numbers:
+    """Return a number for each row, larger for more affected agents."""
+    ranks: Numbers = (counts.stranded_peaks << _AT_RISK_BITS) + counts.at_risk_peaks
+    return ranks
 
 
-def _find_peaks(counts: CountColumns, buckets: Buckets, now: float) -> tuple[Any, Any, Any]:
-    """Return the maxima of stranded and of at-risk agents in each bucket, and the moment of the worse one."""
+def _find_peaks(counts: CountColumns, buckets: Buckets) -> BucketPeaks:
     rows, cells = buckets.spread(counts.starts, counts.ends)
-    ends = np.minimum(counts.ends, now)
-    moments = np.minimum(ends[rows], buckets.ends[cells])
-    stranded_peaks, _ = find_first_maxima(cells, counts.stranded_peaks[rows], moments, buckets.count)
-    at_risk_peaks, _ = find_first_maxima(cells, counts.at_risk_peaks[rows], moments, buckets.count)
-    ranks = (counts.stranded_peaks[rows] << _AT_RISK_BITS) + counts.at_risk_peaks[rows]
-    # At the start of a minute its agents may not be stranded yet: the moment is its end.
-    _, worst_moments = find_first_maxima(cells, ranks, moments, buckets.count)
-    return stranded_peaks, at_risk_peaks, worst_moments
+    starts = counts.starts[rows]
+    stranded_peaks, _ = find_first_maxima(cells, counts.stranded_peaks[rows], starts, buckets.count)
+    at_risk_peaks, _ = find_first_maxima(cells, counts.at_risk_peaks[rows], starts, buckets.count)
+    _, worst_starts = find_first_maxima(cells, _ranks_of(counts)[rows], starts, buckets.count)
+    return BucketPeaks(stranded_peaks, at_risk_peaks, worst_starts)
 
 
-def _find_worst_moment(counts: CountColumns, now: float) -> float | None:
-    if not len(counts.starts):
-        return None
-    ranks = (counts.stranded_peaks << _AT_RISK_BITS) + counts.at_risk_peaks
-    return float(min(counts.ends[int(np.argmax(ranks))], now))
+def _find_worst_start(counts: CountColumns) -> float | None:
+    return float(counts.starts[int(np.argmax(_ranks_of(counts)))]) if len(counts.starts) else None
 
 
-def _samples_of(buckets: Buckets, maxima: Any) -> list[CountSample]:
+def _samples_of(buckets: Buckets, maxima: Numbers) -> list[CountSample]:
     return [
         CountSample(start, end - start, count)
         for start, end, count in zip(
@@ -225,16 +266,16 @@ def _incident_bar_of(incident: Marker, axis: TimeAxis) -> ChartBar:
 
 
 def _change_bar_of(change: Marker, axis: TimeAxis) -> ChartBar:
-    end_text = (
-        ", in progress"
-        if change.end is None
-        else ""
-        if change.end == change.start
-        else f" to {format_minute(change.end)} UTC"
+    if change.end is None:
+        end, period = axis.until, f"{format_minute(change.start)} UTC, in progress"
+    elif change.end == change.start:
+        end, period = change.end, f"{format_minute(change.start)} UTC"
+    else:
+        end, period = change.end, format_span(change.start, change.end)
+    state = f" ({change.state})" if change.state else ""
+    return axis.bar_of(
+        change.start, end, f"{change.title}{state}; {period}", target=change.path, tone=change.state
     )
-    end = axis.until if change.end is None else change.end
-    title = f"{change.title}; {format_minute(change.start)} UTC{end_text}"
-    return axis.bar_of(change.start, end, title, target=change.path)
 
 
 def ticks_of(axis: TimeAxis) -> Iterable[TimeTick]:
@@ -251,21 +292,22 @@ def ticks_of(axis: TimeAxis) -> Iterable[TimeTick]:
         at += step
 
 
-def _periods_of(buckets: Buckets) -> Buckets:
-    return split_range(buckets.since, buckets.until, MAX_ROWS)
+def _bands_of(counts: CountColumns, axis: TimeAxis) -> Iterable[ChartBar]:
+    """Yield the links of the drawing."""
+    periods = split_range(axis.since, axis.until, MAX_LINKS)
+    peaks = _find_peaks(counts, periods)
+    for position in np.flatnonzero(peaks.stranded != NO_DATA).tolist():
+        start, end = max(float(periods.starts[position]), axis.since), float(periods.ends[position])
+        period = _period_at(position, start, peaks)
+        title = f"{format_span(start, end)}: {describe_counts([period])}."
+        yield axis.bar_of(start, end, title, target=peak_query_of(float(peaks.starts[position])))
 
 
-def _list_periods(
-    counts: CountColumns,
-    buckets: Buckets,
-    axis: TimeAxis,
-    gaps: Sequence[tuple[float, float]],
-    now: float,
-) -> tuple[tuple[PeriodRow, ...], tuple[ChartBar, ...]]:
-    """Return the table, the newest period first, and the links of the drawing."""
-    periods = _periods_of(buckets)
-    stranded_peaks, at_risk_peaks, moments = _find_peaks(counts, periods, now)
-    rows, bands = [], []
+def _rows_of(
+    counts: CountColumns, periods: Buckets, axis: TimeAxis, gaps: Sequence[tuple[float, float]]
+) -> Iterable[PeriodRow]:
+    """Yield the rows of the table, the oldest first."""
+    peaks = _find_peaks(counts, periods)
     for position in range(periods.count):
         start, end = max(float(periods.starts[position]), axis.since), float(periods.ends[position])
         if end <= axis.since:
@@ -273,33 +315,22 @@ def _list_periods(
         gap_seconds = sum(max(0.0, min(end, gap[1]) - max(start, gap[0])) for gap in gaps)
         label = format_minute(start)
         gap_text = format_readable(gap_seconds) if gap_seconds else ""
-        if stranded_peaks[position] == NO_DATA:
-            rows.append(PeriodRow(label, None, None, gap_text or format_readable(end - start), ""))
+        if peaks.stranded[position] == NO_DATA:
+            yield PeriodRow(label, None, None, gap_text or format_readable(end - start), "")
             continue
-        period = _Period(start, int(stranded_peaks[position]), int(at_risk_peaks[position]))
-        at_text = format_at(float(moments[position]))
-        rows.append(PeriodRow(label, period.stranded_peak, period.at_risk_peak, gap_text, at_text))
-        title = (
-            f"{label} to {format_minute(end)} UTC: {describe_counts([period])}. Open the map at that time."
-        )
-        bands.append(axis.bar_of(start, end, title, target=at_text))
-    return tuple(rows[::-1]), tuple(bands)
+        period = _period_at(position, start, peaks)
+        query = peak_query_of(float(peaks.starts[position]))
+        yield PeriodRow(label, period.stranded_peak, period.at_risk_peak, gap_text, query)
 
 
-def _describe(
-    counts: CountColumns,
-    buckets: Buckets,
-    gaps: Sequence[tuple[float, float]],
-    incidents: Sequence[Marker],
-    changes: Sequence[Marker],
-) -> str:
-    period = "this range"
-    if not len(counts.starts):
-        return f"Refloat has recorded no agent counts in {period}."
+def _period_at(position: int, start: float, peaks: BucketPeaks) -> _Period:
+    return _Period(start, int(peaks.stranded[position]), int(peaks.at_risk[position]))
+
+
+def _list_worst_periods(counts: CountColumns) -> list[_Period]:
+    """Return the first rows with the most stranded and with the most at-risk agents."""
     worst_rows = {int(np.argmax(peaks)) for peaks in (counts.stranded_peaks, counts.at_risk_peaks)}
-    rows = [
+    return [
         _Period(float(counts.starts[row]), int(counts.stranded_peaks[row]), int(counts.at_risk_peaks[row]))
         for row in sorted(worst_rows)
     ]
-    gap_seconds = sum(end - start for start, end in gaps)
-    return summary_of(rows, period, gap_seconds, incidents, changes, with_date=True)

@@ -6,8 +6,9 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from dashboards.fleet.timeline.chart_words import format_minute
 from dashboards.fleet.timeline.history_rows import FleetHistory, read_history
-from dashboards.fleet.timeline.line_chart import format_minute, range_as_json
+from dashboards.fleet.timeline.line_chart import plot_data_of, range_as_json
 from dashboards.fleet.timeline.time_range import (
     MIN_SECONDS,
     RANGE_LABELS,
@@ -18,7 +19,7 @@ from dashboards.fleet.timeline.time_range import (
 from dashboards.shared import record_reader
 from dashboards.shared.pages import url_prefix_of
 from dashboards.shared.permissions import requires
-from dashboards.shared.rewind import MomentError, format_at
+from dashboards.shared.rewind import MomentError, peak_query_of
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_moment
@@ -33,7 +34,8 @@ def history(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
     Template `dashboards/history.html`: `time_range` (TimeRange), `since` and `until` (aware datetimes), `ranges` as
     (name, label), `earlier_query`, `later_query`, `wider_query` (query strings; the last two may be empty), `chart`
     (HistoryChart), `strips` as (noun, HeatStrip), `notice` (a sentence, or empty) and `notice_query` (query string of
-    its link, or empty), `first_at_text` (moment of the compare form: the worst of the range), `script_data`.
+    its link, or empty), `compare_query` (query string of the comparison with the worst moment of the range, or empty),
+    `script_data`.
     """
     now = record_reader.current_time()
     try:
@@ -55,7 +57,6 @@ def history(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
         "later_query": later.query() if later else "",
         "wider_query": wider.query() if wider else "",
         "chart": chart,
-        "has_data": fleet_history.has_data,
         "strips": [
             (noun, strip)
             for noun, strip in (("proxy", fleet_history.proxies), ("auth", fleet_history.auths))
@@ -63,25 +64,25 @@ def history(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
         ],
         "notice": notice,
         "notice_query": notice_query,
-        "first_at_text": _find_compared_moment(cluster, fleet_history),
+        "compare_query": _find_compare_query(cluster, fleet_history),
         "script_data": {
             **range_as_json(fleet_history.buckets),
             "prefix": url_prefix_of(cluster),
             "now": round(now * 1000),
             "shortest": round(MIN_SECONDS * 1000),
-            "chart": chart.data,
+            "chart": plot_data_of(chart),
             "strips": {"proxy": fleet_history.proxies.data, "auth": fleet_history.auths.data},
         },
     }
     return render(request, "dashboards/history.html", context)
 
 
-def _find_compared_moment(cluster: str, fleet_history: FleetHistory) -> str:
-    """Return the moment of the range with the most affected agents; empty if there is none that can be shown."""
-    worst_at, first_at = fleet_history.chart.worst_at, read_first_moment(cluster)
-    if worst_at is None or first_at is None or worst_at < first_at or not fleet_history.chart.peak:
+def _find_compare_query(cluster: str, fleet_history: FleetHistory) -> str:
+    """Return the query string of the moment with the most affected agents; empty if there is none to be shown."""
+    worst_start, first_at = fleet_history.chart.worst_start, read_first_moment(cluster)
+    if worst_start is None or first_at is None or worst_start < first_at or not fleet_history.chart.peak:
         return ""
-    return format_at(worst_at)
+    return peak_query_of(worst_start)
 
 
 def _describe_missing(fleet_history: FleetHistory, time_range: TimeRange, now: float) -> tuple[str, str]:
@@ -93,7 +94,7 @@ def _describe_missing(fleet_history: FleetHistory, time_range: TimeRange, now: f
             "",
         )
     first, last = recorded
-    if fleet_history.has_data:
+    if fleet_history.chart.has_data:
         # Less than a minute cannot be seen.
         if first - time_range.since < MIN_SECONDS / 5:
             return "", ""

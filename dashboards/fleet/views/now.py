@@ -9,7 +9,8 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from dashboards.fleet.fleet_chart_rows import read_chart, read_instance_trends
+from dashboards.fleet.timeline.history_rows import read_day_chart
+from dashboards.fleet.timeline.trend_rows import read_instance_trends
 from dashboards.shared import headlines, presenters
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
@@ -30,7 +31,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show agents by state, auths, proxies and current causes, now or at `?at=`.
 
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `headline`
-    (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `chart` (FleetChart) of the 24 h
+    (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `chart` (HistoryChart) of the 24 h
     before, or None with `?part=instances`.
     """
     moment = moment_of(request, cluster)
@@ -43,7 +44,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         # The script requests the instances much more often than the chart.
         "chart": None
         if request.GET.get(_PART_PARAMETER) == _INSTANCES_PART
-        else read_chart(cluster, now, is_past=moment.past_at is not None),
+        else read_day_chart(cluster, now, is_past=moment.past_at is not None),
         "headline": headlines.headline_at(moment, cluster),
         "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }

@@ -108,6 +108,7 @@ def _present_past_headline(headline: Headline, cluster: str) -> dict[str, Any]:
 def _marker_as_json(marker: Marker, prefix: str) -> dict[str, Any]:
     fields = asdict(marker)
     path = fields.pop("path")
+    fields.pop("state")
     return fields | {
         "start": round(marker.start * 1000),
         "end": None if marker.end is None else round(marker.end * 1000),

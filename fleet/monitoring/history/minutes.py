@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -92,30 +91,6 @@ def unpack_groups(groups: bytes) -> Rows:
         rows[name] = np.frombuffer(content, GROUP_KEY_COUNT[name], count, offset)
         offset += count * GROUP_KEY_COUNT[name].itemsize
     return rows
-
-
-@dataclass(frozen=True, slots=True)
-class MinuteCounts:
-    """One row of counts."""
-
-    #: Start, seconds since the epoch, and the seconds that it covers.
-    at: float
-    resolution: int
-    #: Number of agents by state, in the newest minute that the row covers.
-    states: dict[State, int]
-    #: Maximum numbers in any round.
-    stranded_peak: int
-    at_risk_peak: int
-
-
-def read_minutes(cluster: str, since: float, until: float) -> list[MinuteCounts]:
-    """Return the counts from `since` up to `until` (seconds since the epoch), oldest first; a gap means no data."""
-    rows = FleetMinute.objects.filter(cluster=cluster, at__gte=since, at__lt=until).order_by("at")
-    columns = ("at", "resolution", "state_counts", "stranded_peak", "at_risk_peak")
-    return [
-        MinuteCounts(at, resolution, unpack_state_counts(bytes(state_counts)), stranded_peak, at_risk_peak)
-        for at, resolution, state_counts, stranded_peak, at_risk_peak in rows.values_list(*columns)
-    ]
 
 
 def find_peak_time(cluster: str, at: float) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboards.fleet import replay_markers
-from dashboards.fleet.replay_markers import find_changes, find_incidents
+from dashboards.fleet.replay_markers import Marker, find_changes, find_incidents, find_started_changes
 from fleet.models.changes import Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.history import InstanceChange
@@ -40,6 +40,7 @@ def add_incident(name: str, opened_at: float, resolved_at: float | None, state: 
         severity=2,
         opened_at=opened_at,
         resolved_at=resolved_at,
+        summary=f"{name} is not responding.",
     )
 
 
@@ -66,8 +67,8 @@ def test_incidents_that_were_open_in_the_range() -> None:
     add_incident("after", NOW - 50, None, IncidentState.FIRING)
     incidents = find_incidents("default", NOW - 600, NOW - 100)
     assert [(marker.title.split(": ")[1], marker.end) for marker in incidents] == [
-        ("across", NOW - 500),
-        ("open", None),
+        ("across is not responding", NOW - 500),
+        ("open is not responding", None),
     ]
     assert (incidents[0].path, incidents[0].severity) == (f"/incidents/{across.pk}/", "critical")
     assert find_incidents("other", NOW - 600, NOW - 100) == []
@@ -102,7 +103,17 @@ def test_changes_in_the_range() -> None:
         "",
         changes[3].path,
     ]
-    assert changes[3].end is None
+    assert (changes[3].end, changes[3].state) == (None, "running")
+    assert find_started_changes("default", NOW - 600, NOW - 100) == [changes[0], changes[3]]
+
+
+def test_marker_as_of_a_moment() -> None:
+    """What happened later is left out: incidents were open then, and changes in progress."""
+    incident = Marker("Incident 1: proxy-1", NOW - 300, NOW - 100, severity="critical")
+    change = Marker("Change 1: rollout", NOW - 300, NOW - 100, state="verified")
+    assert incident.as_of(NOW - 100) is incident
+    assert (incident.as_of(NOW - 200).end, incident.as_of(NOW - 200).state) == (None, "")
+    assert (change.as_of(NOW - 200).end, change.as_of(NOW - 200).state) == (None, "running")
 
 
 def test_newest_markers_of_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dashboards.shared.step_lines import CountSample, StepScale, find_gaps, split_at_gaps
+from dashboards.shared.step_lines import CountSample, StepScale, split_at_gaps
 
 SCALE = StepScale(since=0, until=600, width=100, height=11, peak=10)
 
@@ -25,12 +25,8 @@ def test_times_and_counts_outside_are_at_the_edge() -> None:
     assert SCALE.line_of([CountSample(-60, 3600, 99)]) == "0,0.5 100,0.5"
 
 
-def test_minutes_that_do_not_touch_are_runs_with_gaps() -> None:
+def test_minutes_that_do_not_touch_are_runs() -> None:
     """No line is drawn through minutes without data."""
     samples = [CountSample(60, 60, 1), CountSample(120, 60, 2), CountSample(300, 60, 3)]
-    runs = split_at_gaps(samples)
 
-    assert [len(run) for run in runs] == [2, 1]
-    assert find_gaps(runs, 0, 600) == [(0, 60), (180, 300), (360, 600)]
-    assert find_gaps(runs, 60, 180) == []
-    assert find_gaps([], 0, 600) == [(0, 600)]
+    assert [len(run) for run in split_at_gaps(samples)] == [2, 1]

@@ -4,7 +4,7 @@
 /* global Plotly */
 
 import { hideTip, showTip } from "./chart-tip.js";
-import { bucketPoints, formatBucket, mapAddress, stepPoints, zoomQuery } from "./history-times.js";
+import { bucketPoints, formatBucket, peakAddress, stepPoints, zoomQuery } from "./history-times.js";
 import { isDark } from "./page.js";
 import { baseLayout, ink, loadPlotly, whenInView } from "./plotly-loader.js";
 
@@ -14,15 +14,16 @@ const HEIGHT = 180;
 /** Opacity of the area of stranded agents, as in fleet.css. */
 const FILL = 0.45;
 
-/** Draw the chart in `area`. counts: `stranded`, `at_risk` and `moments` by bucket; range: of the page. */
+/** Draw the chart in `area`. counts: `stranded`, `at_risk` and `peak_starts` by bucket; range: of the page. */
 export function startChart(area, counts, range, prefix) {
-  let drawn = "";
-  let wired = false;
+  /** Theme and width of the last drawing. */
+  let drawnLook = "";
+  let isWired = false;
 
-  function trace(name, colour, look) {
+  function trace(name, colour, options) {
     return {
       type: "scatter", mode: "lines", ...stepPoints(counts[name], range), connectgaps: false, fill: "tozeroy", hoverinfo: "skip",
-      ...look, line: { color: colour, width: 1.75, shape: "linear", ...look.line },
+      ...options, line: { color: colour, width: 1.75, shape: "linear", ...options.line },
     };
   }
 
@@ -56,7 +57,7 @@ export function startChart(area, counts, range, prefix) {
   }
 
   function wire() {
-    wired = true;
+    isWired = true;
     area.on("plotly_hover", ({ points, event }) => {
       const bucket = points[0].customdata;
       const lines = ["stranded", "at_risk"].map((name) => `${number.format(counts[name][bucket] ?? 0)} ${name.replace("_", " ")}`);
@@ -64,7 +65,7 @@ export function startChart(area, counts, range, prefix) {
     });
     area.on("plotly_unhover", hideTip);
     area.on("plotly_click", ({ points }) => {
-      location.assign(mapAddress(prefix, counts.moments[points[0].customdata], ""));
+      location.assign(peakAddress(prefix, counts.peak_starts[points[0].customdata]));
     });
     area.on("plotly_relayout", (change) => {
       const [start, end] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
@@ -73,18 +74,18 @@ export function startChart(area, counts, range, prefix) {
   }
 
   async function draw() {
-    const wanted = `${isDark()} ${area.clientWidth}`;
-    if (wanted === drawn || area.clientWidth === 0) return;
-    drawn = wanted;
+    const look = `${isDark()} ${area.clientWidth}`;
+    if (look === drawnLook || area.clientWidth === 0) return;
+    drawnLook = look;
     try {
       await loadPlotly(area.dataset.plotly);
     } catch {
       // The drawing of the server stays; the next change of size or theme tries again.
-      drawn = "";
+      drawnLook = "";
       return;
     }
     await Plotly.react(area, traces(), layout(), { displayModeBar: false, doubleClick: false, showTips: false });
-    if (!wired) wire();
+    if (!isWired) wire();
     area.dataset.drawn = isDark() ? "dark" : "light";
     document.getElementById("chart-hint").hidden = false;
   }

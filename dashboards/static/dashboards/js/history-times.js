@@ -23,7 +23,15 @@ export function mapAddress(prefix, at, query) {
   return `${prefix}/map/?${parameters.join("&")}`;
 }
 
-/** Return the query string of a range that the user chose: inside of the shown one, not shorter than `shortest`, not later than `now`. */
+/** Return the address of the map at the peak of the counts that start then. */
+export function peakAddress(prefix, start) {
+  return `${prefix}/map/?peak_of=${new Date(start).toISOString()}`;
+}
+
+/**
+ * Return the query string of a range that the user chose: inside of the range of the page, at least `shortest` long, not
+ * later than `now`.
+ */
 export function zoomQuery([first, second], { since, until, now, shortest }) {
   let start = Math.max(Math.min(first, second), since);
   let end = Math.min(Math.max(first, second), until, now);
@@ -35,7 +43,7 @@ export function zoomQuery([first, second], { since, until, now, shortest }) {
   return `?since=${new Date(Math.floor(start)).toISOString()}&until=${new Date(Math.floor(end)).toISOString()}`;
 }
 
-/** Return the points of stepped areas: each count above 0 holds for its bucket; what has none, or no data, is a gap. */
+/** Return the points of stepped areas: each count above 0 holds for its bucket; a bucket with 0 or without data is a gap. */
 export function stepPoints(counts, { since, until, step }) {
   const [x, y] = [[], []];
   counts.forEach((count, bucket) => {

@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dashboards.fleet.timeline.history_rows import read_history, read_worst_moment
+from dashboards.fleet.timeline.history_rows import read_day_chart, read_history, read_worst_moment
 from dashboards.fleet.timeline.time_range import TimeRange
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.history import FleetMinute
+from fleet.models.incidents import Incident
 from fleet.monitoring.history.minutes import pack_groups
 from fleet.monitoring.state.outbox import GROUP_COUNT, GroupKind
 from fleet.vocabulary.verdicts import State
@@ -44,7 +45,7 @@ def test_charts_of_a_range() -> None:
     create_instance_change("proxy-2-id", NOW - HOUR, "silent", "ok", 2)
     history = read_history("default", RANGE, NOW)
 
-    assert (history.chart.peak, history.has_data, history.recorded) == (
+    assert (history.chart.peak, history.chart.has_data, history.recorded) == (
         5,
         True,
         (NOW - HOUR, NOW - HOUR + 60),
@@ -63,11 +64,11 @@ def test_other_clusters_are_left_out() -> None:
     _save_minute(NOW - HOUR, 5, cluster="eu")
     instance_key("proxy-1-id", "eu")
     history = read_history("default", RANGE, NOW)
-    assert (history.has_data, history.recorded, history.proxies.rows) == (False, None, ())
+    assert (history.chart.has_data, history.recorded, history.proxies.rows) == (False, None, ())
 
 
 def test_instances_that_were_gone_all_the_time_have_no_row() -> None:
-    """One that was gone for a part has one."""
+    """An instance that was gone for a part of the range has a row."""
     for name in ("proxy-1-id", "proxy-2-id"):
         instance_key(name)
     create_instance_change("proxy-1-id", NOW - DAY, "ok", "gone")
@@ -86,3 +87,21 @@ def test_worst_moment() -> None:
     create_agent_change("agent-1", NOW - 530, State.HEALTHY, State.STRANDED)
     create_agent_change("agent-1", NOW - 510, State.STRANDED, State.HEALTHY)
     assert read_worst_moment("default", NOW - DAY, NOW) == NOW - 530
+
+
+def test_chart_of_a_day() -> None:
+    """The minutes of its cluster and of the 24 h only; at a past moment, as it was then."""
+    _save_minute(NOW - DAY - HOUR, 9)
+    _save_minute(NOW - HOUR, 3)
+    Incident.objects.create(
+        cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1", generation=1,
+        state="resolved", severity=2, opened_at=NOW - HOUR, resolved_at=NOW - 600, summary="proxy-1 is not responding.",
+    )  # fmt: skip
+    chart = read_day_chart("default", NOW, is_past=False)
+    past_chart = read_day_chart("default", NOW - 1200, is_past=True)
+
+    assert (chart.peak, len(chart.peaks.stranded), chart.height) == (3, 1440, 120)
+    assert [bar.tone for bar in chart.incidents] == ["resolved"]
+    assert [bar.tone for bar in past_chart.incidents] == ["critical"]
+    assert "in the 24 h before 2023-11-14 23:40 UTC" in past_chart.summary
+    assert not read_day_chart("other", NOW, is_past=False).has_data

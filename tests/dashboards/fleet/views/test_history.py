@@ -58,7 +58,8 @@ def test_page_shows_counts_and_proxies(viewer: Client) -> None:
 
     assert "Peaks in this range: 67 agents stranded" in page
     assert f'href="/incidents/{incident.pk}/"' in page
-    assert re.search(r'href="/map/\?at=20[^"]*Z" tabindex="-1"', page)
+    assert re.search(r'href="/map/\?peak_of=20[^"]*Z" tabindex="-1"', page)
+    assert "67 stranded and 3 at risk at most. Open the map at that time." in page
     assert re.search(r'href="/map/\?at=20[^"]*Z&amp;q=proxy%3Aproxy-1"', page)
     assert 'class="level-4"' in page
     data = _script_data(page)
@@ -130,7 +131,7 @@ def test_comparison_is_offered_for_moments_that_can_be_shown(viewer: Client) -> 
     at = _save_fault()
     assert 'href="/history/compare/"' in viewer.get("/history/").content.decode()
     Keyframe.objects.create(cluster_id="default", at=at - 60, content=b"")
-    assert 'href="/history/compare/?a=20' in viewer.get("/history/").content.decode()
+    assert 'href="/history/compare/?peak_of=20' in viewer.get("/history/").content.decode()
 
 
 def test_clusters_have_their_own_history(client: Client, make_limited_user: MakeUser) -> None:
@@ -143,6 +144,6 @@ def test_clusters_have_their_own_history(client: Client, make_limited_user: Make
     client.force_login(user)
     page = client.get("/c/other/history/").content.decode()
     assert "9 agents stranded" in page
-    assert 'href="/c/other/map/?at=' in page
+    assert 'href="/c/other/map/?peak_of=' in page
     assert _script_data(page)["prefix"] == "/c/other"
     assert client.get("/history/").status_code == 403

@@ -1,4 +1,4 @@
-"""The sentences of the chart of Fleet now. Pure."""
+"""The words of the charts of Fleet now and History. Pure; times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -20,16 +20,25 @@ class StatePeaks(Protocol):
     def at_risk_peak(self) -> int: ...
 
 
-def format_clock(at: float, *, with_date: bool = False) -> str:
+def format_minute(at: float) -> str:
+    """Return a time in UTC, to the minute: `2026-11-23 10:14`."""
+    return f"{to_moment(at):%Y-%m-%d %H:%M}"
+
+
+def format_clock(at: float) -> str:
     """Return the time of day in UTC, to the minute: `10:14`."""
-    return f"{to_moment(at):{'%Y-%m-%d ' if with_date else ''}%H:%M}"
+    return f"{to_moment(at):%H:%M}"
+
+
+def format_span(start: float, end: float) -> str:
+    """Return a period to the minute: `2026-11-23 10:14 to 10:19 UTC`."""
+    is_same_day = to_moment(start).date() == to_moment(end).date()
+    return f"{format_minute(start)} to {format_clock(end) if is_same_day else format_minute(end)} UTC"
 
 
 def describe_period(past_at: float | None) -> str:
     """Return the period of the chart; `past_at`: its end, None for the present."""
-    return (
-        "the last 24 h" if past_at is None else f"the 24 h before {format_clock(past_at, with_date=True)} UTC"
-    )
+    return "the last 24 h" if past_at is None else f"the 24 h before {format_minute(past_at)} UTC"
 
 
 def describe_counts(rows: Sequence[StatePeaks]) -> str:
@@ -50,14 +59,15 @@ def summary_of(
     incidents: Sized,
     changes: Sized,
     *,
-    with_date: bool = False,
+    with_dates: bool,
 ) -> str:
     """Return the chart in words: its peaks, how much data is missing, and the numbers of incidents and changes.
 
-    `with_date`: the period is longer than a day.
+    `with_dates`: the period may be longer than a day.
     """
+    format_time = format_minute if with_dates else format_clock
     peaks = [
-        f"{_count_agents(getattr(worst, column))} {state} (first at {format_clock(worst.at, with_date=with_date)} UTC)"
+        f"{_count_agents(getattr(worst, column))} {state} (first at {format_time(worst.at)} UTC)"
         for column, state in (("stranded_peak", "stranded"), ("at_risk_peak", "at risk"))
         for worst in [max(rows, key=lambda row: (getattr(row, column), -row.at))]
         if getattr(worst, column)

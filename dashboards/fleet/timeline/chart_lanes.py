@@ -18,14 +18,14 @@ BAR_LINE_HEIGHT = 11
 
 @dataclass(frozen=True, slots=True)
 class ChartBar:
-    """A period: without data, one that links to the past, an incident or a change."""
+    """A period without data, a link to a period, an incident or a change."""
 
     x: float
     width: float
     title: str
     #: Line of its lane, 0 at the top, as pixels.
     y: int = 0
-    #: Path below the prefix of the cluster, the moment of `?at=`, or the query of Fleet now.
+    #: Path below the prefix of the cluster, or the query string of a page.
     target: str = ""
     #: CSS class of the colours: `critical`, `resolved`; of a change its state.
     tone: str = ""

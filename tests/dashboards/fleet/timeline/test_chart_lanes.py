@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from dashboards.fleet.chart_lanes import BAR_LINE_HEIGHT, MIN_BAR_WIDTH, ChartBar, TimeAxis, place_on_lines
+from dashboards.fleet.timeline.chart_lanes import (
+    BAR_LINE_HEIGHT,
+    MIN_BAR_WIDTH,
+    ChartBar,
+    TimeAxis,
+    place_on_lines,
+)
 
 AXIS = TimeAxis(1000, 2000)
 

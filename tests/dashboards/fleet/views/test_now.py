@@ -1,0 +1,94 @@
+"""Fleet now: its chart and the trends of instances."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import numpy as np
+import pytest
+from django.test import Client
+
+from dashboards.shared.rewind import format_at
+from fleet.models.changes import Change
+from fleet.models.clusters import ensure_default_cluster
+from fleet.models.history import FleetMinute
+from fleet.models.incidents import Incident
+from fleet.models.inventory import Instance
+from fleet.models.moments import to_moment
+from fleet.monitoring.history.minutes import pack_groups
+from fleet.monitoring.state.outbox import GROUP_COUNT, GroupKind
+from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.verdicts import State
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.history_rows import create_agent_change
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def viewer(client: Client, person: MakeUser) -> Client:
+    """A browser in which a viewer is signed in."""
+    ensure_default_cluster()
+    client.force_login(person("viewer"))
+    return client
+
+
+def _save_minute(at: float, stranded_peak: int, *groups: tuple[int, int, int, int]) -> None:
+    FleetMinute.objects.create(
+        cluster_id="default", at=at, state_counts=b"", stranded_peak=stranded_peak, at_risk_peak=0,
+        groups=pack_groups(np.array([*groups], GROUP_COUNT), np.arange(100)),
+    )  # fmt: skip
+
+
+def test_page_shows_chart_and_trends(viewer: Client, fake_reader: FakeReader) -> None:
+    """Counts, incident and change with links, and the chart of each instance."""
+    now = time.time() // 60 * 60
+    proxy_id = fake_reader.table("default", now).instances[2].facts.id
+    Instance.objects.create(
+        pk=11, cluster_id="default", instance_id=proxy_id, kind="proxy", name="p", position=1
+    )
+    _save_minute(now - 120, 67, (GroupKind.PROXY, State.STRANDED, 11, 67))
+    incident = Incident.objects.create(
+        cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1", generation=1,
+        state="firing", severity=2, opened_at=now - 120, summary="proxy-1 is not responding.",
+    )  # fmt: skip
+    change = Change.objects.create(
+        cluster_id="default", kind="policy", state=ChangeState.RUNNING.value, title="TTL", actor_name="ann",
+        actor_kind="person", started_at=to_moment(now - 90),
+    )  # fmt: skip
+    page = viewer.get("/").content.decode()
+
+    assert "Peaks in the last 24 h: 67 agents stranded (first at " in page
+    assert f'href="/incidents/{incident.pk}/" tabindex="-1"' in page
+    assert f">Incident {incident.pk}: proxy-1 is not responding (critical); opened " in page
+    assert f'href="/changes/{change.pk}/">Change {change.pk}: TTL (running); ' in page
+    assert re.search(r'href="/\?peak_of=20\d\d-\d\d-\d\dT\d\d:\d\d:00.000Z" tabindex="-1"', page)
+    assert "67 stranded and 0 at risk at most. Open Fleet now at that time." in page
+    assert 'aria-label="67 agents, 67 affected at most"' in page
+    assert "no data" in page
+    assert "plotly" not in page
+    # The script requests the instances without the chart.
+    part = viewer.get("/?part=instances").content.decode()
+    assert "fleet-chart-summary" not in part
+    assert 'aria-label="67 agents, 67 affected at most"' in part
+
+
+def test_quarter_of_an_hour_leads_to_the_moment_of_its_peak(viewer: Client) -> None:
+    """Agents that recovered within the minute are stranded on the page that opens."""
+    minute = time.time() // 60 * 60 - 120
+    _save_minute(minute, 1)
+    create_agent_change("agent-1", minute + 8, State.HEALTHY, State.STRANDED)
+    create_agent_change("agent-1", minute + 20, State.STRANDED, State.HEALTHY)
+
+    location = viewer.get(f"/?peak_of={format_at(minute)}").headers["Location"]
+    assert location == f"/?at={format_at(minute + 8)}"
+
+
+def test_page_without_history_says_so(viewer: Client, fake_reader: FakeReader) -> None:
+    """A sentence instead of a chart."""
+    page = viewer.get("/").content.decode()
+
+    assert "Refloat has recorded no agent counts in the last 24 h." in page
+    assert "chart-plot" not in page
