@@ -22,7 +22,7 @@ from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store
 from fleet.alerts.headlines.actions import VIEW, HeadlineAction, has_other_auth, has_reachable_tunnel
-from fleet.alerts.headlines.headline import IncidentDescriber
+from fleet.alerts.headlines.headline import IncidentDescriber, IncidentHeadline
 from fleet.alerts.lifecycle import EvaluationContext, plan_notification
 from fleet.alerts.notifications import (
     agents_path,
@@ -34,6 +34,7 @@ from fleet.alerts.notifications import (
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_active_silences, find_silence_name
+from fleet.alerts.wording.words import format_remaining
 from fleet.models.access import audit_log_clusters_of
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.changes import AuditEntry, Change
@@ -95,6 +96,8 @@ class IncidentView:
     inhibition_text: str
     #: Recovery as text; empty if no agents are affected.
     recovery_text: str
+    #: How long it is until the last agent has recovered: `in about 12 min`; empty unless that is predicted.
+    recovery_remaining: str
     #: Actions that help the affected agents now, and those that only prevent the next failure.
     actions: tuple[HeadlineAction, ...]
     preventions: tuple[HeadlineAction, ...]
@@ -203,6 +206,7 @@ def present_incident(
         inhibition_text=_describe_inhibition(incident.inhibited_by, cause_names or {}),
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
         recovery_text=headline.recovery if headline is not None else _describe_recovery_of(incident, now),
+        recovery_remaining=_remaining_of(incident, headline, now),
         actions=() if headline is None else headline.actions,
         preventions=() if headline is None else headline.preventions,
         trend_points=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
@@ -215,6 +219,14 @@ def _describe_recovery_of(incident: incident_values.Incident, now: float) -> str
     """Return the recovery as of the last evaluation; an incident of the whole fleet has no single cause, so none."""
     has_cause = incident.cause.kind is not CauseKind.FLEET
     return describe_recovery(incident, now) if incident.affected_count and has_cause else ""
+
+
+def _remaining_of(incident: incident_values.Incident, headline: IncidentHeadline | None, now: float) -> str:
+    """Return the time until the recovery that the text of an open incident names."""
+    recovers_at = incident.recovers_at if headline is None else headline.recovers_at
+    if not incident.is_open or not incident.affected_count or recovers_at is None:
+        return ""
+    return format_remaining(recovers_at - now)
 
 
 def _describe_inhibition(key: str, cause_names: Mapping[str, str]) -> str:

@@ -71,6 +71,7 @@ def present_headline(headline: Headline, cluster: str) -> dict[str, Any]:
         "activity": headline.activity,
         "since": format_iso(headline.since),
         "recovers_at": format_iso(headline.recovers_at),
+        "strands_at": format_iso(headline.strands_at),
         "causes": [_present_cause(cause) for cause in headline.causes],
         "actions": [_present_action(action, prefix) for action in headline.actions],
         "preventions": [_present_action(action, prefix) for action in headline.preventions],

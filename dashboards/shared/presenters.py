@@ -11,6 +11,7 @@ from typing import Any
 from dashboards.shared.agent_filters import format_label_filter
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
 from dashboards.shared.instance_trends import InstanceTrend
+from fleet.alerts.wording.words import format_remaining
 from fleet.models.moments import to_moment
 from fleet.models.tokens import ApiToken
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
@@ -115,6 +116,8 @@ class AgentRow:
     sentence: str
     #: Whether and when the agent recovers, in words; empty if no recovery is needed.
     recovery: str
+    #: How long it is until then: `in about 12 min`; empty without a predicted time.
+    recovery_remaining: str
     cause: str
     since: datetime | None
     since_age_ms: int | None
@@ -235,6 +238,7 @@ def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: fl
         reason="" if verdict.reason is Reason.NONE else verdict.reason.slug,
         sentence=verdict.sentence,
         recovery=describe_recovery(verdict, describe_cause(name_of(verdict.cause))),
+        recovery_remaining=_remaining_of(verdict, now),
         cause=describe_cause(name_of(verdict.cause)),
         since=to_moment_or_none(view.since),
         since_age_ms=age_ms_of(view.since, now),
@@ -275,8 +279,16 @@ def describe_recovery(verdict: Verdict, cause: str) -> str:
         return "Unknown"
     recovers_at = to_moment_or_none(verdict.recovers_at)
     return (
-        "Automatic recovery" if recovers_at is None else f"Automatic recovery by {recovers_at:%H:%M:%S} UTC"
+        "Recovers automatically"
+        if recovers_at is None
+        else f"Recovers automatically by {recovers_at:%H:%M:%S} UTC"
     )
+
+
+def _remaining_of(verdict: Verdict, now: float) -> str:
+    if verdict.recovery is not Recovery.BY_ITSELF or verdict.recovers_at is None:
+        return ""
+    return format_remaining(verdict.recovers_at - now)
 
 
 def agent_context_of(explanation: Explanation, now: float) -> dict[str, Any]:

@@ -118,21 +118,20 @@ def describe_unknown_agents(since: float | None, now: float) -> str:
 def describe_affected_agents(
     groups: Sequence[AffectedGroup], clause: FailureClause | None, now: float, *, is_past: bool = False
 ) -> str:
-    """Return `12 agents stranded and 55 at risk since 10:14 UTC because auth-1 lost its backend.`; without agents "".
+    """Return `12 agents stranded since 10:14 UTC and 55 at risk because auth-1 lost its backend.`; without agents "".
 
     In the past tense without the start: `12 agents were stranded and 55 at risk because auth-1 lost its backend.`
     """
     counts = AffectedCounts(
         sum(group.stranded_count for group in groups), sum(group.at_risk_count for group in groups)
     )
-    text = describe_counts(counts, is_past=is_past)
-    if not text:
+    if not counts.total:
         return ""
     leading_groups = [group for group in groups if group.stranded_count] or groups
     known_times = [group.since for group in leading_groups if group.since is not None]
     since_text = f" since {format_since(min(known_times), now)}" if known_times and not is_past else ""
     because = "" if clause is None else f" because {clause.past if is_past else clause.present}"
-    return f"{text}{since_text}{because}."
+    return f"{describe_counts(counts, is_past=is_past, since_text=since_text)}{because}."
 
 
 def _find_fleet_signals(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:

@@ -42,7 +42,7 @@ class NotificationLinks:
 
 
 def subject_of(notification: Notification) -> str:
-    """Return one line: `CRIT default: 207 agents stranded (proxy-1) - automatic recovery by 03:21 UTC`."""
+    """Return one line: `CRIT default: 207 agents stranded (proxy-1) - agents recover by 03:21 UTC`."""
     incident = notification.incident
     cluster, name = incident.cluster, incident.cause.name
     if notification.kind is NotificationKind.RESOLVED:
@@ -73,14 +73,14 @@ def headline_of(incident: Incident) -> str:
 
 
 def _body_lines_of(notification: Notification, links: NotificationLinks) -> list[str]:
-    """Return the lines of the body: summary, cause, affected agents, start, recovery, names; then the links."""
+    """Return the lines of the body: summary, cause, affected agents, opening, recovery, names; then the links."""
     incident = notification.incident
     duration = format_readable(round(incident.duration_seconds(notification.at)))
     body_lines = [
         f"Summary: {headline_of(incident)}.",
         f"Cause: {incident.cause.label}.",
         f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
-        f"Since: {format_utc(incident.opened_at)}, for {duration}.",
+        f"Opened: {format_utc(incident.opened_at)}, for {duration}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
@@ -232,4 +232,4 @@ def _format_recovery_suffix(notification: Notification) -> str:
         return " - no automatic recovery" + (" of some agents" if incident.recovers_at is not None else "")
     if incident.recovers_at is None:
         return ""
-    return f" - automatic recovery by {words.format_by(incident.recovers_at, notification.at)}"
+    return f" - agents recover by {words.format_by(incident.recovers_at, notification.at)}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+from fleet.alerts.wording.words import describe_remaining
 from fleet.cli import api
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.output import format_table, json_option, print_json, prints_response
@@ -57,7 +59,7 @@ def _format_counts(response: dict[str, Any]) -> str:
     rows = [(state.label, str(response["counts"].get(state.slug, 0))) for state in State]
     return "\n".join(
         [
-            *format_headline(response.get("headline")),
+            *format_headline(response.get("headline"), response.get("as_of")),
             format_table(("state", "agents"), rows),
             format_age(response),
         ]
@@ -72,13 +74,18 @@ def summary(console: api.ConsoleClient, cluster: str) -> Any:
     return console.get("/fleet/summary", cluster=cluster)
 
 
-def format_headline(headline: dict[str, Any] | None) -> list[str]:
-    """Return the lines of a headline, with an empty one at the end; none for a console that sends no headline."""
+def format_headline(headline: dict[str, Any] | None, as_of: str | None = None) -> list[str]:
+    """Return the lines of a headline, with an empty one at the end; none for a console that sends no headline.
+
+    `as_of`: end of its round, from which the time until a deadline and a recovery is counted.
+    """
     if headline is None:
         return []
     state = State.parse(headline["state"])
     glyph = f"{state.look.glyph} " if state.look.glyph else ""
     lines = [click.style(f"{glyph}{headline['text']}", fg=state.look.terminal, bold=True)]
+    if as_of and (remaining := _describe_remaining(headline, as_of)):
+        lines.append(remaining)
     lines += [f"Action: {action['label']} ({action['path']})" for action in headline["actions"]]
     lines += [
         f"To prevent the next failure: {action['label']} ({action['path']})"
@@ -87,6 +94,15 @@ def format_headline(headline: dict[str, Any] | None) -> list[str]:
     if headline["incidents"]:
         lines.append(f"Open incidents: {', '.join(map(str, headline['incidents']))}")
     return [*lines, ""]
+
+
+def _describe_remaining(headline: dict[str, Any], as_of: str) -> str:
+    # An older console sends no `strands_at`.
+    strands_at, recovers_at = (
+        None if (text := headline.get(name)) is None else datetime.fromisoformat(text).timestamp()
+        for name in ("strands_at", "recovers_at")
+    )
+    return describe_remaining(strands_at, recovers_at, datetime.fromisoformat(as_of).timestamp())
 
 
 def _format_agents(agents: list[dict[str, Any]]) -> str:

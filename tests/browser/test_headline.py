@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from django.utils import timezone
 from playwright.async_api import Page, expect
 from websockets.asyncio.client import ClientConnection, connect
 
+from fleet.alerts.wording.words import format_remaining
 from fleet.cli.main import main
 from fleet.models.changes import Change
 from fleet.vocabulary.verdicts import State
@@ -106,6 +107,33 @@ async def test_all_say_the_same_while_agents_recover(visiting: Visiting) -> None
         for page in (now_page, map_page):
             await expect(page.locator('[data-count="stranded"]')).to_have_text("0")
             assert await page.evaluate("window.disagreements") == []
+
+
+async def test_page_counts_down_in_the_words_of_the_server(visiting: Visiting) -> None:
+    """From the end of the round, by the time that has passed since."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await _open(visit, "/")
+    seconds = [0.5, 9.9, 10, 14, 48, 94, 96, 700, 5_690, 5_800, 20_000]
+    as_of = datetime(2026, 9, 21, 13, 59, 50, tzinfo=UTC)
+    messages = [
+        {"as_of": as_of.isoformat(), "recovers_at": (as_of + timedelta(seconds=rest)).isoformat()}
+        for rest in seconds
+    ]
+    texts = await page.evaluate(
+        """async (messages) => {
+          const { describeRemaining } = await import("/static/dashboards/js/headline.js");
+          return [
+            ...messages.map((message) => describeRemaining(message, 0)),
+            describeRemaining({ ...messages[0], strands_at: messages.at(-2).recovers_at }, 5_000_000),
+          ];
+        }""",
+        messages,
+    )
+    assert texts == [
+        *(f"Recovery {format_remaining(rest)}." for rest in seconds),
+        f"First stranding {format_remaining(800)}. Recovery is due.",
+    ]
 
 
 async def test_campaign_in_progress_explains_the_moves(visiting: Visiting) -> None:

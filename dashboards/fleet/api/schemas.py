@@ -97,9 +97,11 @@ class HeadlineItem(Schema):
     activity: str
     """Part of the text about changes in progress, and about what ended in the last 10 min; empty without any."""
     since: datetime | None
-    """When the first of the agents entered the state; without agents, when the first cause began to fail."""
+    """When the first agent entered `state`, such as stranded; without agents, when the first cause began to fail."""
     recovers_at: datetime | None
     """Latest time of automatic recovery from the first cause; null when none is predicted."""
+    strands_at: datetime | None
+    """When the first agent at risk becomes stranded; null without a deadline, or if the cause has stranded agents."""
     causes: list[HeadlineCauseItem]
     """Causes, the one with the most agents first."""
     actions: list[HeadlineActionItem]

@@ -24,7 +24,9 @@ from fleet.alerts.wording.words import (
     AffectedCounts,
     describe_counts,
     describe_recovery,
+    describe_remaining,
     format_agents,
+    format_apart,
     format_since,
 )
 from fleet.monitoring.classify import count_states, prepare_frame
@@ -83,6 +85,8 @@ class Headline:
     since: float | None
     #: When the agents of the first cause have recovered automatically; None if they do not, or it is not known.
     recovers_at: float | None
+    #: When the first agent at risk of that cause becomes stranded; None without a deadline, or if some are stranded.
+    strands_at: float | None
     #: Causes, the one with the most agents first.
     causes: tuple[HeadlineCause, ...]
     #: What helps the agents that are affected now.
@@ -108,6 +112,11 @@ class Headline:
         )
 
     @property
+    def remaining(self) -> str:
+        """Return how long it is from the end of the round to deadline and recovery; empty without both."""
+        return "" if self.as_of is None else describe_remaining(self.strands_at, self.recovers_at, self.as_of)
+
+    @property
     def tab_title(self) -> str:
         """Return the beginning of the title of a tab: symbol and number, `✖67`; empty if all is well."""
         count = f"{self.count:,}" if self.count else ""
@@ -129,6 +138,7 @@ class _HeadlineParts:
     also: str = ""
     since: float | None = None
     recovers_at: float | None = None
+    strands_at: float | None = None
     causes: tuple[ActiveCause, ...] = ()
     actions: tuple[HeadlineAction, ...] = ()
     preventions: tuple[HeadlineAction, ...] = ()
@@ -150,6 +160,8 @@ class IncidentHeadline:
     affected_count: int
     summary: str
     recovery: str
+    #: When the last of the agents that recover automatically has recovered; None without a prediction.
+    recovers_at: float | None
     actions: tuple[HeadlineAction, ...]
     preventions: tuple[HeadlineAction, ...]
 
@@ -180,6 +192,7 @@ class IncidentDescriber:
             cause_summary.affected_count,
             cause_summary.summary,
             recovery,
+            cause_summary.recovers_at if recovery else None,
             _actions_of(self._table, active_cause),
             select_preventions(self._table, active_cause),
         )
@@ -217,6 +230,7 @@ def _headline_of(
         activity=" ".join(sentences),
         since=parts.since,
         recovers_at=parts.recovers_at,
+        strands_at=parts.strands_at,
         causes=tuple(
             HeadlineCause(
                 key=cause.key,
@@ -270,13 +284,15 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
     since = _find_since(table, worst)
     recovery_group = _recovery_group_of(first, worst)
     is_blind = worst is State.UNKNOWN and prepare_frame(table.fleet, table.as_of).blind
+    strands_at = _find_deadline(first, recovery_group)
     return _HeadlineParts(
         worst,
         _summarize(worst, counts, first, since, now, is_blind=is_blind),
-        _describe_recovery_of(first, recovery_group, now),
+        _describe_recovery_of(first, recovery_group, strands_at, since, now),
         _describe_others(causes if first is None else causes[1:], now),
         since,
-        recovery_group.recovers_at if recovery_group is not None and not recovery_group.stuck_count else None,
+        _find_recovery_time(recovery_group),
+        strands_at,
         causes,
         BLIND_ACTIONS if is_blind else select_actions(table, first, recovery_group),
         select_preventions(table, first),
@@ -319,14 +335,12 @@ def _summarize(
     because = "" if first is None else f" because {first.clause.present}"
     if worst in AFFECTED_STATES:
         affected = AffectedCounts(*(counts[state] for state in AFFECTED_STATES))
-        lead = (
-            describe_counts(affected)
-            if affected.stranded_count
-            else f"No stranded agents, but {describe_counts(affected)}"
-        )
+        lead = describe_counts(affected, since_text=since_text)
+        if not affected.stranded_count:
+            lead = f"No stranded agents, but {lead}"
         if first is not None and first.affected_counts.total < affected.total:
             because = f", {first.affected_counts.total:,} of them{because}"
-        return f"{lead}{since_text}{because}."
+        return f"{lead}{because}."
     if worst is State.UNKNOWN:
         if is_blind:
             because = " because Refloat's own pollers missed polls or failed their self-test"
@@ -344,18 +358,34 @@ def _recovery_group_of(cause: ActiveCause | None, worst: State) -> CauseAgents |
     return merge_groups([cause.groups[state] for state in states if state in cause.groups])
 
 
-def _describe_recovery_of(cause: ActiveCause | None, group: CauseAgents | None, now: float) -> str:
+def _find_recovery_time(group: CauseAgents | None) -> float | None:
+    """Return when the last of the agents has recovered; None unless all recover automatically."""
+    return group.recovers_at if group is not None and group.automatic_count == group.count else None
+
+
+def _find_deadline(cause: ActiveCause | None, group: CauseAgents | None) -> float | None:
+    """Return when the first agent at risk becomes stranded; None if the cause has stranded agents already."""
+    if cause is None or group is None or cause.count(State.STRANDED) or not cause.count(State.AT_RISK):
+        return None
+    return group.strands_at
+
+
+def _describe_recovery_of(
+    cause: ActiveCause | None,
+    group: CauseAgents | None,
+    strands_at: float | None,
+    since: float | None,
+    now: float,
+) -> str:
+    """Return when agents at risk become stranded, and whether and when the agents recover."""
     if cause is None or group is None:
         return ""
     is_unpredicted = group.automatic_count + group.stuck_count < group.count
     recovers_at = None if is_unpredicted else group.recovers_at
     recovery = describe_recovery(cause.cause, recovers_at, now, is_stuck=bool(group.stuck_count))
-    has_deadline = (
-        cause.count(State.AT_RISK) and not cause.count(State.STRANDED) and group.strands_at is not None
-    )
-    if not has_deadline or group.strands_at is None:
+    if strands_at is None:
         return recovery
-    return f"The first become stranded at {format_since(group.strands_at, now)}. {recovery}"
+    return f"The first become stranded at {format_apart(strands_at, since, now)}. {recovery}"
 
 
 def _describe_others(causes: Sequence[ActiveCause], now: float) -> str:

@@ -184,7 +184,7 @@ async def test_headline_is_sent_when_it_changes(record: Writer) -> None:
     assert isinstance(first, HeadlineMessage)
     message = json.loads(first.text)
     assert (message["type"], message["counts"]["stranded"], message["tab_title"]) == ("headline", 1, "✖1")
-    assert message["text"].startswith("1 agent stranded and 1 at risk")
+    assert message["text"].startswith("1 agent stranded since ")
     assert await feed.headline(await feed.snapshot()) is not None
     states = [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK]
     assert await asyncio.to_thread(conclude, record, states, as_of=time.time())

@@ -70,7 +70,7 @@ def test_all_say_the_same_of_random_fleets(
             assert client.get("/incidents/badge.json").json()["headline"]["text"] == text
             message = json.loads(create_headline_message(headline, "default").text)
             assert {name: message[name] for name in response["headline"]} == response["headline"] | {
-                name: message[name] for name in ("since", "recovers_at", "causes")
+                name: message[name] for name in ("since", "recovers_at", "strands_at", "causes")
             }
             assert message["counts"] == counts
             console.responses = {"/api/v1/fleet/summary": (200, response)}

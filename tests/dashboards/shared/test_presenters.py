@@ -44,8 +44,8 @@ def test_age_ms(at: float | None, age: int | None) -> None:
     ("verdict", "expected"),
     [
         (_verdict(Recovery.NOT_NEEDED), ""),
-        (_verdict(Recovery.BY_ITSELF), "Automatic recovery"),
-        (_verdict(Recovery.BY_ITSELF, NOW), "Automatic recovery by 22:13:20 UTC"),
+        (_verdict(Recovery.BY_ITSELF), "Recovers automatically"),
+        (_verdict(Recovery.BY_ITSELF, NOW), "Recovers automatically by 22:13:20 UTC"),
         (_verdict(Recovery.ONLY_IF_CAUSE_RECOVERS), "Recovers when auth-2 recovers"),
         (_verdict(Recovery.UNCLEAR), "Unknown"),
     ],

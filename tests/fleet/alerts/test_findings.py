@@ -89,7 +89,7 @@ def test_sentences_of_a_finding_match_its_counts() -> None:
     finding = evaluate_rules(facts, DEFAULT_RULES)[PROXY.key]
     sentences = {signal.summary for signal in finding.signals}
     assert sentences == {
-        "60 agents stranded and 55 at risk since 10:00 UTC because proxy-1 is not responding.",
+        "60 agents stranded since 10:00 UTC and 55 at risk because proxy-1 is not responding.",
         "1 critical agent stranded because proxy-1 is not responding.",
     }
     assert (finding.affected_count, finding.past_summary) == (

@@ -50,7 +50,7 @@ def test_every_line_of_the_text_has_a_label() -> None:
     """A program can parse the text line by line."""
     labels = [line.partition(":")[0] for line in text_of(_notifications()[0], _LINKS).splitlines()]
     assert labels == [
-        *("Summary", "Cause", "Affected", "Since", "Recovery", "Affected agents"),
+        *("Summary", "Cause", "Affected", "Opened", "Recovery", "Affected agents"),
         *("Incident", "Agent list", "Runbook"),
     ]
 
@@ -84,7 +84,7 @@ def test_recovery_is_a_sentence() -> None:
     incident = _notifications()[0].incident
     now = 1_790_000_000.0
     recovering = replace(incident, recovers_at=1_790_000_600.0)
-    assert describe_recovery(recovering, now) == "Automatic recovery by 14:24 UTC."
+    assert describe_recovery(recovering, now) == "The agents recover automatically by 14:24 UTC."
     stuck = replace(incident, is_stuck=True)
     assert describe_recovery(stuck, now) == "No automatic recovery: proxy-1 must recover first."
     assert describe_recovery(replace(stuck, cause=NO_TUNNEL), now) == "No automatic recovery."

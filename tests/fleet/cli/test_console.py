@@ -84,6 +84,21 @@ def test_summary_counts_every_state_and_says_its_age(fake: FakeConsole) -> None:
     assert lines[-1] == "data is 0.4 s old"
 
 
+def test_summary_says_how_long_it_is_to_recovery(fake: FakeConsole) -> None:
+    """From the end of the round, on a line below the headline. An older console sends no deadline."""
+    headline = {
+        "state": "at_risk", "text": "3 agents at risk.", "recovers_at": "2026-09-21T14:02:00Z", "actions": [],
+        "preventions": [], "incidents": [],
+    }  # fmt: skip
+    response = {**SUMMARY, "as_of": "2026-09-21T13:50:00.123456Z", "headline": headline}
+    fake.responses["/api/v1/fleet/summary"] = (200, response)
+    assert refloat(fake, "summary").output.splitlines()[1] == "Recovery in about 12 min."
+    headline["strands_at"] = "2026-09-21T13:50:48Z"
+    assert refloat(fake, "watch", "--once").output.splitlines()[2] == (
+        "First stranding in about 50 s. Recovery in about 12 min."
+    )
+
+
 def test_summary_shows_that_data_is_stale(fake: FakeConsole) -> None:
     """Old data is never shown as new."""
     fake.responses["/api/v1/fleet/summary"] = (200, {**SUMMARY, "is_stale": True})

@@ -16,6 +16,24 @@ const OUTDATED = {
   pollers: "Out of date, because polling has stopped. Last known:",
 };
 
+/** A shorter remaining time is not named. */
+const MIN_NAMED_S = 10;
+
+/** Return the time until a moment: "in about 50 s", "in about 12 min"; as words.format_remaining of the server. */
+export function formatRemaining(ms) {
+  const s = ms / 1000;
+  if (s <= 0) return "is due";
+  if (s < MIN_NAMED_S) return `in less than ${MIN_NAMED_S} s`;
+  if (s < 95) return `in about ${Math.round(s / 10) * 10} s`;
+  return s < 5_700 ? `in about ${Math.round(s / 60)} min` : `in about ${Math.round(s / 3600)} h`;
+}
+
+/** Return how long it is to the deadline and to the recovery, `elapsedMs` after the end of the headline's round. */
+export function describeRemaining({ as_of, strands_at, recovers_at }, elapsedMs) {
+  const moments = [["First stranding", strands_at], ["Recovery", recovers_at]].filter(([, at]) => at);
+  return moments.map(([subject, at]) => `${subject} ${formatRemaining(Date.parse(at) - Date.parse(as_of) - elapsedMs)}.`).join(" ");
+}
+
 function link(href, text) {
   const element = document.createElement("a");
   element.href = href;
@@ -67,8 +85,11 @@ function tell(live, strandings) {
 export function showHeadline(live, { paintCounts, paused = () => false }) {
   const strandings = new Strandings({ settleMs: CAUSE_COMES_WITHIN_MS });
   const box = document.getElementById("headline");
-  const [text, age, actions] = ["text", "age", "actions"].map((part) => document.getElementById(`headline-${part}`));
+  const [text, remaining, age, actions] = ["text", "remaining", "age", "actions"].map((part) => document.getElementById(`headline-${part}`));
   const permissions = box.dataset.permissions.split(" ");
+  // The message whose times count down, and when its round ended: the clock of the reader plays no part in it.
+  let timed = null;
+  let roundEndedAt = 0;
   const rendered = { state: box.className.match(/state-(\S+)/)[1], text: text.textContent };
   const paint = () => {
     tell(live, strandings);
@@ -86,6 +107,10 @@ export function showHeadline(live, { paintCounts, paused = () => false }) {
     if (distrust !== null || document.body.dataset.past !== undefined) age.textContent = "";
     else if (live.ageMs !== null) age.textContent = `Last poll ${formatAge(live.ageMs)} ago.`;
     if (live.headline === null) return;
+    if (live.headline !== timed) [timed, roundEndedAt] = [live.headline, live.concludedAt ?? performance.now()];
+    // A moment of a replay stands still.
+    const left = isOutdated ? "" : describeRemaining(timed, live.isSuspended ? 0 : performance.now() - roundEndedAt);
+    if (remaining.textContent !== left) remaining.textContent = left;
     box.dataset.asOf = live.headline.as_of ?? "";
     paintActions(actions, live.headline, permissions);
     paintCounts();

@@ -51,7 +51,7 @@ def test_headline_of_several_causes_has_the_total_first() -> None:
         proxy_2=EXPIRED,
     )
     assert _describe(table).text == (
-        "65 agents stranded and 7 at risk since 13:36 UTC, 67 of them because auth-1 lost its backend. "
+        "65 agents stranded since 13:36 UTC and 7 at risk, 67 of them because auth-1 lost its backend. "
         "No automatic recovery. Also: 5 agents stranded because proxy-1 is not responding."
     )
 
@@ -62,7 +62,8 @@ def test_headline_of_agents_that_recover_needs_no_action() -> None:
     )
     headline = _describe(table)
     assert headline.text == (
-        "1 agent stranded since 13:45 UTC because proxy-1 is not responding. Automatic recovery by 13:48 UTC."
+        "1 agent stranded since 13:45 UTC because proxy-1 is not responding. "
+        "The agents recover automatically by 13:48 UTC."
     )
     assert (headline.actions, headline.recovers_at) == ((), NOW + 60)
 
@@ -90,6 +91,37 @@ def test_headline_of_agents_at_risk_has_their_deadline() -> None:
         "No stranded agents, but 3 agents at risk since 13:45 UTC because auth-1 lost its backend. "
         "The first become stranded at 13:56 UTC. No automatic recovery."
     )
+
+
+def test_deadline_in_the_minute_of_the_start_has_seconds() -> None:
+    """The reader sees two moments, and how long it is to each from the end of the round."""
+    table = table_with(
+        HarmedAgents(
+            3, State.AT_RISK, AUTH_1, AUTOMATIC, since=NOW - 30, strands_at=NOW + 8, recovers_at=NOW + 700
+        ),
+        auth_1=UNHEALTHY,
+    )
+    headline = describe_fleet(table, (), NOW + 5)
+    assert headline.text == (
+        "No stranded agents, but 3 agents at risk since 13:46 UTC because auth-1 lost its backend. "
+        "The first become stranded at 13:46:48 UTC. The agents recover automatically by 13:59 UTC."
+    )
+    assert headline.remaining == "First stranding in less than 10 s. Recovery in about 12 min."
+    assert (headline.strands_at, headline.recovers_at) == (NOW + 8, NOW + 700)
+
+
+def test_times_that_the_text_does_not_name_have_no_remaining_time() -> None:
+    """A deadline while agents are stranded already, and a recovery of which some agents have no part."""
+    table = table_with(
+        HarmedAgents(3, State.STRANDED, AUTH_1, STUCK),
+        HarmedAgents(3, State.AT_RISK, AUTH_1, AUTOMATIC, strands_at=NOW + 8, recovers_at=NOW + 700),
+        auth_1=UNHEALTHY,
+    )
+    headline = _describe(table)
+    assert (headline.strands_at, headline.recovers_at, headline.remaining) == (None, None, "")
+    unpredicted = HarmedAgents(3, State.STRANDED, PROXY_1, Recovery.UNCLEAR)
+    automatic = HarmedAgents(3, State.STRANDED, PROXY_1, AUTOMATIC, recovers_at=NOW + 700)
+    assert _describe(table_with(unpredicted, automatic, proxy_1=SILENT)).remaining == ""
 
 
 def test_headline_of_the_backend() -> None:

@@ -6,8 +6,11 @@ from fleet.alerts.wording.words import (
     AffectedCounts,
     describe_counts,
     describe_recovery,
+    describe_remaining,
     find_next_midnight,
+    format_apart,
     format_by,
+    format_remaining,
     format_since,
 )
 from fleet.vocabulary.incidents import Cause, CauseKind
@@ -32,6 +35,43 @@ def test_times_are_rounded_to_what_is_true() -> None:
 
 
 @pytest.mark.parametrize(
+    ("at", "earlier", "text"),
+    [
+        (NOW + 30, NOW, "14:13:50 UTC"),
+        (NOW + 30, NOW - 60, "14:13 UTC"),
+        (NOW + 50, NOW, "14:14 UTC"),
+        (NOW + 30, None, "14:13 UTC"),
+        (NOW + 86_400, NOW, "2026-09-22 14:13 UTC"),
+    ],
+)
+def test_two_moments_of_a_text_never_look_equal(at: float, earlier: float | None, text: str) -> None:
+    """A deadline in the minute of the start has seconds."""
+    assert format_apart(at, earlier, NOW) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, ""), (0, ""), (0.1, "in less than 10 s"), (9.9, "in less than 10 s"), (10, "in about 10 s"),
+        (14.9, "in about 10 s"), (15, "in about 20 s"), (48, "in about 50 s"), (94, "in about 90 s"),
+        (95, "in about 2 min"), (700, "in about 12 min"), (5_699, "in about 95 min"), (5_700, "in about 2 h"),
+    ],
+)  # fmt: skip
+def test_remaining_time_is_as_exact_as_it_helps(seconds: float, text: str) -> None:
+    """headline.js says the same: tests/browser/test_headline.py."""
+    assert format_remaining(seconds) == text
+
+
+def test_deadline_and_recovery_as_remaining_times() -> None:
+    """Each that is known; one that has passed is due."""
+    assert describe_remaining(NOW + 48, NOW + 700, NOW) == (
+        "First stranding in about 50 s. Recovery in about 12 min."
+    )
+    assert describe_remaining(NOW - 1, None, NOW) == "First stranding is due."
+    assert describe_remaining(None, None, NOW) == ""
+
+
+@pytest.mark.parametrize(
     ("counts", "text"),
     [
         (AffectedCounts(1_200), "1,200 agents stranded"),
@@ -46,6 +86,17 @@ def test_counts_in_words(counts: AffectedCounts, text: str) -> None:
     assert describe_counts(counts) == text
 
 
+def test_counts_with_their_start() -> None:
+    """It is that of the first state alone."""
+    since_text = " since 10:14 UTC"
+    assert describe_counts(AffectedCounts(12, 55), since_text=since_text) == (
+        "12 agents stranded since 10:14 UTC and 55 at risk"
+    )
+    assert (
+        describe_counts(AffectedCounts(0, 55), since_text=since_text) == "55 agents at risk since 10:14 UTC"
+    )
+
+
 def test_counts_in_the_past_and_of_an_agent_set() -> None:
     """For notifications."""
     assert describe_counts(AffectedCounts(2, 3), is_past=True) == "2 agents were stranded and 3 at risk"
@@ -55,7 +106,7 @@ def test_counts_in_the_past_and_of_an_agent_set() -> None:
 @pytest.mark.parametrize(
     ("cause", "recovers_at", "is_stuck", "sentence"),
     [
-        (PROXY, NOW, False, "Automatic recovery by 14:14 UTC."),
+        (PROXY, NOW, False, "The agents recover automatically by 14:14 UTC."),
         (PROXY, None, False, "The recovery time is not known."),
         (AUTH, None, True, "No automatic recovery."),
         (PROXY, None, True, "No automatic recovery: proxy-1 must recover first."),
