@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
-from dashboards.shared.presenters import format_generation, shown_state_of
+from dashboards.shared.instance_states import find_stranding_instances, shown_state_of
+from dashboards.shared.presenters import format_generation
 from fleet.monitoring.state.tables import sort_instances
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import CUT_OFF_STATES, SICK_STATES
@@ -20,13 +21,19 @@ def instances_as_json(table: FleetTable) -> list[dict[str, Any]]:
     indices_by_id = {view.facts.id: view.facts.index for view in views}
     # Ids of causes: instances, and the auth backend of the cluster.
     indices_by_id[f"backend/{table.cluster}"] = BACKEND_CAUSE
-    return [_instance_as_json(view, loads[view.facts.index], indices_by_id) for view in views]
+    stranding = find_stranding_instances(table)
+    return [
+        _instance_as_json(
+            view, loads[view.facts.index], indices_by_id, is_stranding=view.facts.index in stranding
+        )
+        for view in views
+    ]
 
 
 def _instance_as_json(
-    view: InstanceView, load: InstanceLoad, indices_by_id: Mapping[str, int]
+    view: InstanceView, load: InstanceLoad, indices_by_id: Mapping[str, int], *, is_stranding: bool
 ) -> dict[str, Any]:
-    facts, shown_state = view.facts, shown_state_of(view)
+    facts, shown_state = view.facts, shown_state_of(view, is_stranding=is_stranding)
     return {
         # As in the live columns.
         "index": facts.index,
@@ -37,6 +44,7 @@ def _instance_as_json(
         # Its connections fail: they survive while it responds, and are lost when it forwards no traffic.
         "failing": view.state in SICK_STATES,
         "cut_off": view.state in CUT_OFF_STATES,
+        "stranding": is_stranding,
         # The state in words, its symbol without `shape-`, and its CSS class.
         "label": shown_state.label,
         "symbol": shown_state.symbol,

@@ -10,13 +10,13 @@ from typing import Any
 
 from dashboards.shared.agent_filters import format_label_filter
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
+from dashboards.shared.instance_states import ShownInstanceState, shown_state_of
 from dashboards.shared.instance_trends import InstanceTrend
 from fleet.alerts.wording.words import format_remaining
 from fleet.models.moments import to_moment
 from fleet.models.tokens import ApiToken
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
-from fleet.protocol.destination.health import Health
 from fleet.protocol.durations import format_exact, format_readable
 from fleet.vocabulary import error_texts
 from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
@@ -48,17 +48,6 @@ def age_ms_of(at: float | None, now: float) -> int | None:
 def order_counts(counts: Mapping[State, int]) -> Counts:
     """Return every state with its count, in reading order."""
     return tuple((state, counts.get(state, 0)) for state in STATES_BY_URGENCY)
-
-
-@dataclass(frozen=True, slots=True)
-class ShownInstanceState:
-    """State of an auth or proxy as pages show it."""
-
-    label: str
-    #: Name of the symbol, without `shape-`.
-    symbol: str
-    #: CSS class of the colours.
-    css_class: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +180,15 @@ def live_page_context_of(summary: Summary, now: float, page: str) -> dict[str, A
 
 
 def instance_cards_of(
-    views: Sequence[InstanceView], now: float, trends: Mapping[str, InstanceTrend] = MappingProxyType({})
+    views: Sequence[InstanceView],
+    now: float,
+    trends: Mapping[str, InstanceTrend] = MappingProxyType({}),
+    stranding: frozenset[int] = frozenset(),
 ) -> dict[str, tuple[InstanceCard, ...]]:
     """Return the cards of `auths` and `proxies`, in natural order of their names (proxy-2 before proxy-10).
 
-    Of many instances, those that are not OK come first. `trends`: by id of the instance.
+    Of many instances, those that are not OK come first. `trends`: by id of the instance; `stranding`: result of
+    `find_stranding_instances`.
     """
     sorted_views = sorted(views, key=lambda view: natural_sort_key(view.facts.name))
     names = {view.facts.id: view.facts.name for view in views}
@@ -204,7 +197,7 @@ def instance_cards_of(
         (
             view.facts.kind,
             replace(
-                instance_card_of(view, now, names),
+                instance_card_of(view, now, names, is_stranding=view.facts.index in stranding),
                 load=loads[view.facts.index],
                 trend=trends.get(view.facts.id),
             ),
@@ -396,7 +389,9 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
     return rows
 
 
-def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -> InstanceCard:
+def instance_card_of(
+    view: InstanceView, now: float, names: Mapping[str, str], *, is_stranding: bool = False
+) -> InstanceCard:
     """Return the card of one auth or proxy; `names` of all instances by id."""
     facts = view.facts
     written_at = None if facts.expires_at is None or facts.ttl is None else facts.expires_at - facts.ttl
@@ -405,7 +400,7 @@ def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -
         name=facts.name,
         kind=facts.kind,
         state=view.state,
-        shown_state=shown_state_of(view),
+        shown_state=shown_state_of(view, is_stranding=is_stranding),
         sentence=view.sentence,
         agent_count=view.agent_count,
         heartbeat_age_ms=age_ms_of(written_at, now),
@@ -424,20 +419,6 @@ def instance_card_of(view: InstanceView, now: float, names: Mapping[str, str]) -
 
 def _error_details_of(view: InstanceView) -> str:
     return error_texts.error_details(view.facts.last_error) if view.state is InstanceState.SILENT else ""
-
-
-def shown_state_of(view: InstanceView) -> ShownInstanceState:
-    """Return the state of an instance for pages: instead of `OK`, that it is degraded, unhealthy or draining."""
-    state = view.state
-    is_declared = state is InstanceState.OK
-    is_avoided = is_declared and view.health in (Health.DEGRADED, Health.UNHEALTHY)
-    is_draining = is_declared and view.drain_request is not None
-    if not is_avoided and not is_draining:
-        return ShownInstanceState(state.label, state.slug, f"instance-{state.slug}")
-    labels = ([view.health.value] if is_avoided else []) + (["draining"] if is_draining else [])
-    # Draining has the symbol and colours of the line that gives its reason.
-    symbol, css_class = ("degraded", "state-degraded") if is_avoided else ("draining", "state-working")
-    return ShownInstanceState(", ".join(labels), symbol, css_class)
 
 
 def _describe_heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
@@ -467,11 +448,15 @@ def _generations_of(proxies: Iterable[InstanceFacts]) -> tuple[str, ...]:
 
 def _tunnels_of(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
     instances, opened_at = explanation.instances, explanation.opened_at_by_proxy
+    view = explanation.view
+    stranding_id = view.verdict.cause if view.state is State.STRANDED else ""
     return tuple(
         AgentTunnel(
             proxy=instances[index].facts.name,
             state=instances[index].state,
-            shown_state=shown_state_of(instances[index]),
+            shown_state=shown_state_of(
+                instances[index], is_stranding=instances[index].facts.id == stranding_id
+            ),
             reason=instances[index].sentence or instances[index].health_sentence,
             opened_at=to_moment_or_none(opened_at.get(index)),
             opened_age_ms=age_ms_of(opened_at.get(index), now),

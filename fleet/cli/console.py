@@ -203,7 +203,8 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
     rows = [
         (
             instance["name"],
-            format_instance_state(instance["state"]),
+            # An older console sends no label.
+            instance.get("label") or format_instance_state(instance["state"]),
             instance["address"],
             str(instance["agent_count"]),
             generation_of(instance),

@@ -17,6 +17,7 @@ from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.incident_list import IncidentTab
 from dashboards.fleet import agent_csv, history
 from dashboards.shared import headlines, presenters, record_reader, refusals
+from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
@@ -330,7 +331,10 @@ def _cause_context_of(table: FleetTable, summary: Summary, row: Incident, now: f
         None
         if view is None
         else presenters.instance_card_of(
-            view, now, {key: instance_view.facts.name for key, instance_view in views_by_id.items()}
+            view,
+            now,
+            {key: instance_view.facts.name for key, instance_view in views_by_id.items()},
+            is_stranding=view.facts.index in find_stranding_instances(table),
         )
     )
     query, refusal_reason = alert_presenters.reconnect_query_of(

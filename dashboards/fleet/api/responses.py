@@ -9,6 +9,7 @@ from typing import Any
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.api import schemas
 from dashboards.shared.headlines import present_headline
+from dashboards.shared.instance_states import shown_state_of
 from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts.headlines.headline import Headline
 from fleet.monitoring.evidence import Heartbeat
@@ -49,6 +50,7 @@ def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
             **poll_fields_of(facts),
             "kind": facts.kind.value,
             "state": view.state.slug,
+            "label": shown_state_of(view).label,
             "explanation": view.sentence,
             "health": view.health.value,
             "health_since": to_moment_or_none(view.health_since),

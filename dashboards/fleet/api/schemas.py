@@ -240,6 +240,8 @@ class InstanceItem(Schema):
     """State of the instance: `ok`, `silent` (not responding), `unhealthy`, `expired`, `gone` (deregistered) or
     `unknown`.
     """
+    label: str
+    """The state as pages show it, in the words of the headline: `lost its backend`."""
     explanation: str
     """Why the instance is not OK; empty when it is."""
     health: str

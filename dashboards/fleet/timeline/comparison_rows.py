@@ -15,7 +15,7 @@ from dashboards.fleet.timeline.comparison import (
     DifferenceKind,
     InstanceDifference,
 )
-from dashboards.shared.presenters import ShownInstanceState, shown_state_of
+from dashboards.shared.instance_states import ShownInstanceState, shown_state_of
 from dashboards.shared.rewind import Moment, MomentError, format_at, open_moment
 from fleet.models.moments import to_moment
 from fleet.monitoring.views import FleetTable, InstanceView

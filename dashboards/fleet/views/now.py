@@ -11,7 +11,8 @@ from django.views.decorators.http import require_safe
 
 from dashboards.fleet.timeline.history_rows import read_day_chart
 from dashboards.fleet.timeline.trend_rows import read_instance_trends
-from dashboards.shared import headlines, presenters
+from dashboards.shared import headlines, presenters, record_reader
+from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
 from dashboards.shared.rewind import moment_of, shows_moment
@@ -39,7 +40,10 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     context = {
         **presenters.live_page_context_of(summary_of(table), now, "fleet"),
         **presenters.instance_cards_of(
-            tuple(table.instances.values()), now, read_instance_trends(cluster, now)
+            tuple(table.instances.values()),
+            now,
+            read_instance_trends(cluster, now),
+            find_stranding_instances(table),
         ),
         # The script requests the instances much more often than the chart.
         "chart": None

@@ -9,6 +9,7 @@ from fleet.alerts.wording.words import format_since
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.error_texts import summarize_error
+from fleet.vocabulary.incidents import CauseKind
 from fleet.vocabulary.instances import CONNECTED_SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import Reason
 
@@ -111,6 +112,19 @@ def clause_of_instance(view: InstanceView) -> FailureClause:
             return FailureClause(f"the state of {name} is unknown", f"the state of {name} was unknown")
         case _:
             return FailureClause(f"{name} was failing", f"{name} was failing")
+
+
+def label_of_instance(view: InstanceView) -> str:
+    """Return the failure of an auth or proxy as a label, in the words of the headline: `lost its backend`.
+
+    Of a proxy that fails because of another instance: `fails with its auth`.
+    """
+    if view.cause and view.state in CONNECTED_SICK_STATES:
+        is_backend = view.cause.startswith(f"{CauseKind.BACKEND.value}/")
+        return "fails with auth backend" if is_backend else "fails with its auth"
+    clause = clause_of_instance(view).present.removeprefix(f"{view.facts.name} ")
+    first_word, _, predicate = clause.partition(" ")
+    return predicate if first_word in ("is", "has", "was") else clause
 
 
 def _heartbeat_clause_of(view: InstanceView) -> FailureClause:

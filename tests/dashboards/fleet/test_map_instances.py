@@ -9,8 +9,10 @@ import pytest
 from dashboards.fleet.map_instances import instances_as_json
 from fleet.protocol.destination.health import DrainRequest
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
+from tests.fakes.headline_fleets import HarmedAgents, table_with
 from tests.fakes.reader import FakeReader
+from tests.fakes.small_fleet import PROXY_1, SILENT
 
 
 def test_instances_have_the_state_that_other_pages_show() -> None:
@@ -30,6 +32,16 @@ def test_instances_have_the_state_that_other_pages_show() -> None:
         row for row in instances_as_json(reader.table("default", 1000.0)) if row["state"] == "silent"
     )
     assert (silent["name"], silent["label"], silent["current"]) == ("proxy-1", "not responding", False)
+
+
+def test_proxy_that_strands_agents_has_their_look() -> None:
+    """By class and symbol, beside the state."""
+    table = table_with(HarmedAgents(2, State.STRANDED, PROXY_1), proxy_1=SILENT)
+    rows = {row["name"]: row for row in instances_as_json(table)}
+    assert [rows["proxy-1"][name] for name in ("state", "label", "symbol", "class", "stranding")] == [
+        "silent", "not responding", "stranded", "state-stranded", True,
+    ]  # fmt: skip
+    assert (rows["proxy-2"]["class"], rows["proxy-2"]["stranding"]) == ("instance-ok", False)
 
 
 def test_load_has_its_imbalance() -> None:

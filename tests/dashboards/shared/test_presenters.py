@@ -6,7 +6,6 @@ import pytest
 
 from dashboards.shared import presenters
 from fleet.monitoring.evidence import ReconnectMode
-from fleet.protocol.destination.health import DrainRequest, Health
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
 from tests.fakes.reader import FakeReader
@@ -98,30 +97,6 @@ def test_of_many_instances_the_failing_ones_come_first() -> None:
 
     assert names_of(12, "proxy-7") == [f"proxy-{n}" for n in range(1, 13)]
     assert names_of(13, "proxy-7") == ["proxy-7", *(f"proxy-{n}" for n in range(1, 14) if n != 7)]
-
-
-@pytest.mark.parametrize(
-    ("state", "health", "is_draining", "label", "css_class"),
-    [
-        (InstanceState.OK, Health.HEALTHY, False, "OK", "instance-ok"),
-        (InstanceState.OK, Health.DEGRADED, False, "degraded", "state-degraded"),
-        (InstanceState.OK, Health.UNHEALTHY, False, "unhealthy", "state-degraded"),
-        (InstanceState.OK, Health.HEALTHY, True, "draining", "state-working"),
-        (InstanceState.OK, Health.DEGRADED, True, "degraded, draining", "state-degraded"),
-        (InstanceState.SILENT, Health.DEGRADED, True, "not responding", "instance-silent"),
-        (InstanceState.UNKNOWN, Health.UNKNOWN, True, "unknown", "instance-unknown"),
-    ],
-)
-def test_shown_state_is_what_an_instance_declares_unless_it_fails(
-    state: InstanceState, health: Health, is_draining: bool, label: str, css_class: str
-) -> None:
-    """An instance that reports that it is degraded is not shown as OK."""
-    view = FakeReader(as_of=NOW).instances("default", NOW)[2]
-    drain_request = DrainRequest("", NOW) if is_draining else None
-    shown_state = presenters.shown_state_of(
-        replace(view, state=state, health=health, drain_request=drain_request)
-    )
-    assert (shown_state.label, shown_state.css_class) == (label, css_class)
 
 
 def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:

@@ -65,7 +65,7 @@ export class Headers {
     this.element.replaceChildren();
   }
 
-  /** blocks: as in `layout`, [{ key, name, instance, counts, size, isDead }]. */
+  /** blocks: as in `layout`, [{ key, name, instance, counts, size, isDead, isStranding }]. */
   paint(layout, blocks, top, height) {
     const visible = new Set();
     layout.blocks.forEach((place, at) => {
@@ -87,8 +87,8 @@ export class Headers {
       this.byKey.set(block.key, header);
       this.element.append(header);
     }
-    const className = `block-title block-${layout.header}${block.isDead ? " block-dead" : ""}`;
-    const signature = [className, block.name, block.instance?.label, block.instance?.work, block.instance?.load, block.instance?.current, block.instance?.imbalance, block.counts[STRANDED], block.counts[AT_RISK], block.size].join("\u0000");
+    const className = `block-title block-${layout.header}${block.isDead ? " block-dead" : ""}${block.isStranding ? " block-stranding" : ""}`;
+    const signature = [className, block.name, block.instance?.label, block.instance?.class, block.instance?.work, block.instance?.load, block.instance?.current, block.instance?.imbalance, block.counts[STRANDED], block.counts[AT_RISK], block.size].join("\u0000");
     const position = `${place.x} ${place.y} ${place.w}`;
     if (header.dataset.position !== position) {
       header.dataset.position = position;

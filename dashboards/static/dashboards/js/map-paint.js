@@ -37,11 +37,11 @@ export class Painter {
     this.image = this.context.createImageData(this.canvas.width, this.canvas.height);
     this.buffer = new Uint32Array(this.image.data.buffer);
     this.sprites = new Sprites(this.looks, theme, this.scale);
-    this.theme = Object.fromEntries(["page", "block", "line", "dead", "deadLine"].map((name) => [name, pixelOf(theme[name])]));
+    this.theme = Object.fromEntries(["page", "block", "line", "dead", "deadLine", "stranding", "strandingLine"].map((name) => [name, pixelOf(theme[name])]));
   }
 
   /**
-   * Paint what is visible. blocks: as in `layout`, [{ slots, counts, size, isDead, isDoubtful }]; states: by agent; faded: by agent
+   * Paint what is visible. blocks: as in `layout`, [{ slots, counts, size, isDead, isStranding, isDoubtful }]; states: by agent; faded: by agent
    * whether a filter leaves it out, or null; nameOf(agent): its name, or "".
    */
   paint({ layout, blocks, states, faded, top, nameOf }) {
@@ -64,8 +64,9 @@ export class Painter {
     if (layout.header === "none" && !block.isDead) return;
     const [x, y, right, bottom] = [place.x, place.y, place.x + place.w, place.y + place.h].map((at) => Math.round(at * this.scale));
     const line = Math.max(1, Math.round((block.isDead ? 2 : 1) * this.scale));
-    this.fill(x, y, right, bottom, block.isDead ? this.theme.deadLine : this.theme.line);
-    this.fill(x + line, y + line, right - line, bottom - line, block.isDead ? this.theme.dead : this.theme.block);
+    const [ground, edge] = block.isStranding ? ["stranding", "strandingLine"] : block.isDead ? ["dead", "deadLine"] : ["block", "line"];
+    this.fill(x, y, right, bottom, this.theme[edge]);
+    this.fill(x + line, y + line, right - line, bottom - line, this.theme[ground]);
   }
 
   paintCells(layout, place, block, states, faded, marks) {

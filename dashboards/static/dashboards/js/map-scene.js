@@ -94,6 +94,7 @@ export class Scene {
       return {
         key, name, instance, query, slots, counts, size,
         isDead: instance !== null && FAILED_STATES.has(instance.state),
+        isStranding: instance?.stranding ?? false,
         isDoubtful: instance !== null && SILENT_STATES.has(instance.state),
       };
     });
