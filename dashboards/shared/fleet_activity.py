@@ -27,7 +27,7 @@ from fleet.models.moments import to_moment, to_seconds
 from fleet.vocabulary.campaigns import CampaignCounts, ConnectionKind
 from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeKind, ChangeState
 from fleet.vocabulary.incidents import IncidentState
-from fleet.vocabulary.rollouts import IN_PROGRESS_STATES, RolloutStepState
+from fleet.vocabulary.rollouts import IN_PROGRESS_STATES, RolloutSettings, RolloutStepState
 
 #: Maximum number of changes and of incidents to read.
 _MAX_CHANGES, _MAX_RECOVERIES = 3, 2
@@ -108,16 +108,26 @@ def _describe_campaign(row: Change) -> ChangeProgress:
 
 def _describe_rollout(row: Change) -> ChangeProgress:
     steps = [
-        (str(name), RolloutStepState(state)) for name, state in row.rollout_steps.values_list("name", "state")
+        (str(name), RolloutStepState(state), since)
+        for name, state, since in row.rollout_steps.values_list("name", "state", "since")
     ]
-    count_by_state = Counter(state for _, state in steps)
+    count_by_state = Counter(state for _, state, _ in steps)
+    soak_seconds = RolloutSettings(**row.parameters).soak_seconds
     failed_count = count_by_state[RolloutStepState.FAILED]
     return ChangeProgress(
         **_common_fields_of(row),
         total_count=len(steps) - count_by_state[RolloutStepState.SKIPPED],
         finished_count=count_by_state[RolloutStepState.SUCCEEDED] + failed_count,
         failed_count=failed_count,
-        steps=tuple(step for step in steps if step[1] in IN_PROGRESS_STATES),
+        steps=tuple((name, state) for name, state, _ in steps if state in IN_PROGRESS_STATES),
+        checks_end_at=max(
+            (
+                since + soak_seconds
+                for _, state, since in steps
+                if state is RolloutStepState.VERIFYING and since
+            ),
+            default=None,
+        ),
     )
 
 

@@ -18,6 +18,7 @@ _MIN_NAMED_MEAN = 4.0
 class InstanceLoad:
     """Number of tunnels (proxies) or connected agents (auths) of an instance beside its peers."""
 
+    kind: InstanceKind
     count: int
     #: Share of the largest count among the instances of its kind, 0 to 100.
     percent_of_largest: int
@@ -26,10 +27,11 @@ class InstanceLoad:
 
     @property
     def imbalance_text(self) -> str:
-        """Return the imbalance in words: `60 % above the mean`; empty without one."""
+        """Return the imbalance in words: `60 % more than the average proxy`; empty without one."""
         if self.imbalance is None:
             return ""
-        return f"{round(100 * abs(self.imbalance))} % {'above' if self.imbalance > 0 else 'below'} the mean"
+        word = "more" if self.imbalance > 0 else "fewer"
+        return f"{round(100 * abs(self.imbalance))} % {word} than the average {self.kind}"
 
 
 def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
@@ -46,6 +48,7 @@ def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
         largest = max((view.agent_count for view in members), default=0)
         for view in members:
             loads[view.facts.index] = InstanceLoad(
+                kind,
                 view.agent_count,
                 round(100 * view.agent_count / largest) if largest else 0,
                 _find_imbalance(view.agent_count, mean) if _is_balanced(view) else None,

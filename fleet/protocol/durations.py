@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 
 NANOSECONDS_PER_SECOND = 1_000_000_000
@@ -148,3 +149,8 @@ def _format_decimal(nanoseconds: int, unit: int) -> str:
     if not fraction:
         return str(whole)
     return f"{whole}.{fraction:0{len(str(unit)) - 1}d}".rstrip("0")
+
+
+def format_clock_time(at: float) -> str:
+    """Return seconds since the epoch as a time of day in UTC: `22:10:05 UTC`."""
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from fleet.protocol.durations import format_clock_time
 from fleet.vocabulary.numbers import number_field, parse_numbers, ranges_of
 from fleet.vocabulary.tags import TagEnum, Tone
 
@@ -207,17 +208,26 @@ def decide_admission(
     if started_count < settings.canary_size:
         return Admission(min(settings.canary_size - started_count, counts.pending_count), 0.0)
     if settings.canary_size and canaries_finished_at is None:
-        return Admission(0, 0.0, "waiting for the canaries to succeed")
+        return Admission(
+            0, 0.0, f"{_describe_first_agents(started_count)} must succeed before the others move"
+        )
     if (
         settings.canary_size
         and canaries_finished_at is not None
         and now - canaries_finished_at < settings.soak_seconds
     ):
-        return Admission(0, 0.0, f"the canaries succeeded; soak time of {settings.soak_seconds} s")
+        follow_at = format_clock_time(canaries_finished_at + settings.soak_seconds)
+        return Admission(
+            0, 0.0, f"{_describe_first_agents(started_count)} succeeded; the others follow at {follow_at}"
+        )
     per_second = settings.rate_per_minute / 60
     credit = min(credit + max(elapsed_seconds, 0.0) * per_second, max(1.0, per_second * _BURST_SECONDS))
     agent_count = min(int(credit), counts.pending_count)
     return Admission(agent_count, credit - agent_count)
+
+
+def _describe_first_agents(canary_count: int) -> str:
+    return "the first agent" if canary_count == 1 else f"the first {canary_count:,} agents"
 
 
 def find_abort_reason(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fleet.protocol.durations import format_clock_time
 from fleet.vocabulary.numbers import number_field, parse_numbers, ranges_of
 from fleet.vocabulary.tags import TagEnum, Tone
 
@@ -140,7 +141,10 @@ def decide_next_step(
         return (
             NextStep(StepAction.FINISH)
             if waited_seconds >= settings.soak_seconds
-            else NextStep(StepAction.NOTHING, f"healthy; soak time of {settings.soak_seconds} s")
+            else NextStep(
+                StepAction.NOTHING,
+                f"healthy; must stay healthy until {format_clock_time(since + settings.soak_seconds)}",
+            )
         )
     raise AssertionError(f"an instance in the state {state.value} is not in progress")
 

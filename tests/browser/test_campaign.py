@@ -109,7 +109,7 @@ async def _watch(page: Page, visit: Visit) -> None:
     """Each step is visible without a reload."""
     await visit.rows(_work, visit.cluster, AGENTS)
     await expect(page.locator("#change-state .tag")).to_have_text("paused")
-    await expect(page.locator("#change-state")).to_contain_text("a canary failed")
+    await expect(page.locator("#change-state")).to_contain_text("one of the first agents failed")
     await page.click("button[value=resume]")
     await expect(page.locator("#change-state .tag")).to_have_text("running")
     await visit.rows(_work, visit.cluster, 40)

@@ -6,11 +6,12 @@ the change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet.alerts.headlines.actions import HeadlineAction
 from fleet.alerts.wording.words import format_agents, format_since
+from fleet.protocol.durations import format_clock_time
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 from fleet.vocabulary.rollouts import RolloutStepState
@@ -63,6 +64,8 @@ class ChangeProgress:
     instances_to_leave: tuple[str, ...] = ()
     #: Of a rollout: name and state of each instance in progress, and what its instances are: `proxies`.
     steps: tuple[tuple[str, RolloutStepState], ...] = ()
+    #: Until when those that have restarted must stay healthy, before the next ones restart.
+    checks_end_at: float | None = None
     instances_noun: str = "instances"
     #: Why it waits, or why it is in its state: an error, or why it is paused.
     detail: str = ""
@@ -118,14 +121,19 @@ class HeadlineChange:
         return f"{self.kind.capitalize()} {self.number}"
 
 
-def describe_changes(activity: Activity, now: float) -> tuple[HeadlineChange, ...]:
-    """Return the changes as the headline tells of them, running ones first."""
+def describe_changes(
+    activity: Activity, now: float, empty_proxy_names: Sequence[str] = ()
+) -> tuple[HeadlineChange, ...]:
+    """Return the changes as the headline tells of them, running ones first.
+
+    `empty_proxy_names`: proxies that are OK and have no tunnels while others have some, as after their restart.
+    """
     changes = sorted(activity.changes, key=lambda change: not change.is_running)
     return tuple(
         HeadlineChange(
             number=change.number,
             kind=_KIND_WORDS[change.kind],
-            sentence=_describe_change(change, now),
+            sentence=_describe_change(change, now, empty_proxy_names),
             is_running=change.is_running,
             total_count=change.total_count,
             finished_count=change.finished_count,
@@ -156,7 +164,7 @@ def link_activity(
     return tuple(links)
 
 
-def _describe_change(change: ChangeProgress, now: float) -> str:
+def _describe_change(change: ChangeProgress, now: float, empty_proxy_names: Sequence[str]) -> str:
     subject = f"{_KIND_WORDS[change.kind].capitalize()} {change.number}"
     if change.is_running:
         authorship = f", started by {change.actor_name} at {format_since(change.started_at, now)},"
@@ -165,11 +173,21 @@ def _describe_change(change: ChangeProgress, now: float) -> str:
     if change.state is ChangeState.FAILED:
         return f"{subject} failed{at}: {change.detail.rstrip('.') or change.title}."
     verb = "was cancelled" if change.state is ChangeState.CANCELLED else "ended"
-    return f"{subject} {verb}{at}: {_describe_result(change)}."
+    sentence = f"{subject} {verb}{at}: {_describe_result(change)}."
+    if change.kind is not ChangeKind.POLICY or not change.finished_count or not empty_proxy_names:
+        return sentence
+    return f"{sentence} {_describe_empty_proxies(empty_proxy_names)}"
+
+
+def _describe_empty_proxies(names: Sequence[str]) -> str:
+    """Return why proxies that have restarted have no agents: nothing moves agents back."""
+    subject = _join_names(names) if len(names) <= _MAX_NAMES else f"{len(names):,} proxies"
+    verb, pronoun = ("has", "it") if len(names) == 1 else ("have", "them")
+    return f"{subject} {verb} no agents yet: agents keep their tunnels, and use {pronoun} when they connect again."
 
 
 def _describe_running(change: ChangeProgress) -> str:
-    progress = _join_progress(_describe_progress(change), change.detail)
+    progress = _join_progress(_describe_progress(change), change.detail.removeprefix("paused: "))
     if change.state is ChangeState.PAUSED:
         return f"is paused: {progress}" if progress else "is paused"
     match change.kind:
@@ -195,11 +213,17 @@ def _describe_progress(change: ChangeProgress) -> str:
         return ""
     verb = "moved" if change.kind is ChangeKind.RECONNECT else "finished"
     succeeded_count = change.finished_count - change.failed_count
-    parts = [f"{name} {_STEP_PREDICATES[state]}" for name, state in change.steps[:_MAX_NAMES]]
+    parts = [f"{name} {_predicate_of(state, change)}" for name, state in change.steps[:_MAX_NAMES]]
     parts.append(f"{succeeded_count:,} of {change.total_count:,} {verb}")
     if change.failed_count:
         parts.append(f"{change.failed_count:,} failed")
     return ", ".join(parts)
+
+
+def _predicate_of(state: RolloutStepState, change: ChangeProgress) -> str:
+    is_timed = state is RolloutStepState.VERIFYING and change.checks_end_at is not None
+    until = f" until {format_clock_time(change.checks_end_at or 0.0)}" if is_timed else ""
+    return f"{_STEP_PREDICATES[state]}{until}"
 
 
 def _describe_result(change: ChangeProgress) -> str:
@@ -222,8 +246,12 @@ def _agents_of(change: ChangeProgress) -> str:
 def _destination_of(change: ChangeProgress) -> str:
     names = change.instances_to_leave
     if names and len(names) <= _MAX_NAMES:
-        return f"off {' and '.join(names) if len(names) < 3 else ', '.join(names)}"
+        return f"off {_join_names(names)}"
     return "to other auths" if change.connection is ConnectionKind.AUTH else "to other proxies"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _instances_of(change: ChangeProgress) -> dict[str, str]:

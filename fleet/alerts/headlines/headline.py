@@ -32,6 +32,8 @@ from fleet.alerts.wording.words import (
 from fleet.monitoring.classify import count_states, prepare_frame
 from fleet.monitoring.views import FleetTable, StreamHeader
 from fleet.vocabulary.incidents import Cause, CauseKind
+from fleet.vocabulary.instances import InstanceKind, InstanceState
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import AFFECTED_STATES, State
 
 #: Maximum number of causes that the sentence names after the first one.
@@ -149,7 +151,8 @@ def describe_fleet(
 ) -> Headline:
     """Return the headline of a fleet. `now` only decides which times have a date."""
     counts = count_states(table.verdicts["state"])
-    return _headline_of(_compose(table, counts, now), table, counts, incidents, activity, now)
+    parts = _compose(table, counts, now)
+    return _headline_of(parts, table, counts, incidents, activity, now, _find_empty_proxies(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +215,10 @@ def _headline_of(
     incidents: Iterable[OpenIncident],
     activity: Activity,
     now: float,
+    empty_proxy_names: Sequence[str] = (),
 ) -> Headline:
     number_by_key = {incident.key: incident.number for incident in incidents}
-    changes = describe_changes(activity, now)
+    changes = describe_changes(activity, now, empty_proxy_names)
     is_well = parts.state is State.HEALTHY
     # While something is wrong, that alone matters; an ended change may be the cause.
     recoveries = activity.recoveries if is_well else ()
@@ -252,6 +256,19 @@ def _headline_of(
         is_stale=position.stale,
         counts=counts,
     )
+
+
+def _find_empty_proxies(table: FleetTable) -> list[str]:
+    """Return the names of proxies that are OK and accept connections, but have no tunnels while others have some."""
+    proxies = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
+    if table.stale or not any(view.agent_count for view in proxies):
+        return []
+    names = (
+        view.facts.name
+        for view in proxies
+        if view.state is InstanceState.OK and not view.agent_count and view.drain_request is None
+    )
+    return sorted(names, key=natural_sort_key)
 
 
 def find_actions(table: FleetTable, cause_key: str) -> tuple[HeadlineAction, ...]:

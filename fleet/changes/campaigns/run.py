@@ -173,7 +173,10 @@ class _CampaignStepper:
         if self.progress.get("canaries_finished_at") is None and self.settings.canary_size:
             if counts.failed_count and self.change.state == ChangeState.RUNNING:
                 engine.transition(
-                    self.change, ChangeState.PAUSED, self.moment, detail="paused: a canary failed"
+                    self.change,
+                    ChangeState.PAUSED,
+                    self.moment,
+                    detail="paused: one of the first agents (canaries) failed",
                 )
                 return True
             started_count = counts.total_count - counts.pending_count - counts.skipped_count

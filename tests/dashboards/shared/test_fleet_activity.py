@@ -47,11 +47,14 @@ def test_campaign_has_its_user_progress_and_the_instances_that_agents_leave() ->
     """Skipped agents do not count: nothing happens with them."""
     user = User.objects.create_user("ana")
     states = ("succeeded", "succeeded", "failed", "pending", "skipped")
-    _create_campaign(*states, user=user, progress={"waiting_for": "soak time of 10 s"})
+    _create_campaign(*states, user=user, progress={"waiting_for": "the first agent must succeed"})
     (campaign,) = read_activity("default", NOW).changes
     assert (campaign.total_count, campaign.finished_count, campaign.failed_count) == (4, 3, 1)
     assert (campaign.actor_name, campaign.instances_to_leave) == ("ana", ("proxy-1",))
-    assert (campaign.is_running, campaign.detail) == (True, "soak time of 10 s")
+    assert (campaign.is_running, campaign.detail) == (
+        True,
+        "the first agent must succeed",
+    )
 
 
 def test_agents_are_counted_once_in_each_step(django_assert_max_num_queries: Any) -> None:
@@ -66,7 +69,10 @@ def test_agents_are_counted_once_in_each_step(django_assert_max_num_queries: Any
 
 def test_rollout_has_the_instances_in_progress() -> None:
     change = _create_change(
-        ChangeKind.POLICY, before={"auth": {"A": "1"}}, after={"auth": {"A": "1"}, "proxy": {"B": "1"}}
+        ChangeKind.POLICY,
+        before={"auth": {"A": "1"}},
+        after={"auth": {"A": "1"}, "proxy": {"B": "1"}},
+        parameters={"soak_seconds": 7},
     )
     states = (RolloutStepState.SUCCEEDED, RolloutStepState.RESTARTING, RolloutStepState.PENDING)
     for position, state in enumerate(states):
@@ -77,6 +83,10 @@ def test_rollout_has_the_instances_in_progress() -> None:
     (rollout,) = read_activity("default", NOW).changes
     assert (rollout.total_count, rollout.finished_count, rollout.instances_noun) == (3, 1, "proxies")
     assert rollout.steps == (("proxy-2", RolloutStepState.RESTARTING),)
+    assert rollout.checks_end_at is None
+    RolloutStep.objects.filter(name="proxy-2").update(state=RolloutStepState.VERIFYING.value, since=NOW)
+    (rollout,) = read_activity("default", NOW).changes
+    assert rollout.checks_end_at == NOW + 7
 
 
 def test_ended_changes_are_recent_for_10_minutes() -> None:

@@ -9,7 +9,7 @@ import pytest
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.destination.health import DrainRequest
-from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.instances import InstanceKind, InstanceState
 from tests.fakes.reader import FakeReader
 
 NOW = 1_700_000_000.0
@@ -31,7 +31,7 @@ def proxies_with(*counts: int) -> list[InstanceView]:
     ("counts", "imbalances"),
     [
         ((20, 20, 20), ["", "", ""]),
-        ((30, 20, 10), ["50 % above the mean", "", "50 % below the mean"]),
+        ((30, 20, 10), ["50 % more than the average proxy", "", "50 % fewer than the average proxy"]),
         ((24, 20, 16), ["", "", ""]),  # 20 % may be chance
         ((3, 2, 1), ["", "", ""]),  # too few to tell
         ((20,), [""]),
@@ -41,7 +41,7 @@ def test_a_large_difference_to_the_mean_is_named(counts: tuple[int, ...], imbala
     """Of proxies among proxies; the only auth has no peers."""
     loads = instance_loads_of(proxies_with(*counts))
     assert [loads[index].imbalance_text for index in range(1, len(counts) + 1)] == imbalances
-    assert loads[0] == InstanceLoad(sum(counts), 100)
+    assert loads[0] == InstanceLoad(InstanceKind.AUTH, sum(counts), 100)
 
 
 def test_a_failing_or_draining_proxy_is_no_peer() -> None:

@@ -131,3 +131,8 @@ def test_exact_format_and_parse_round_trip(nanoseconds: int) -> None:
     assert durations.parse_readable(text) * durations.NANOSECONDS_PER_SECOND == pytest.approx(
         nanoseconds, abs=1
     )
+
+
+def test_moment_as_time_of_day() -> None:
+    """In UTC, to the second."""
+    assert durations.format_clock_time(1_790_000_000.9) == "14:13:20 UTC"

@@ -71,6 +71,32 @@ def test_admission_by_rate_and_canaries() -> None:
 
 
 @pytest.mark.parametrize(
+    ("counts", "canaries_finished_at", "wait_reason"),
+    [
+        (
+            CampaignCounts(pending_count=8, in_progress_count=2), None,
+            "the first 2 agents must succeed before the others move",
+        ),
+        (CampaignCounts(pending_count=8, succeeded_count=2), 95.0,
+         "the first 2 agents succeeded; the others follow at 00:01:45 UTC"),
+    ],
+)  # fmt: skip
+def test_wait_after_the_first_agents_has_its_end(
+    counts: CampaignCounts, canaries_finished_at: float | None, wait_reason: str
+) -> None:
+    """In words that need no knowledge of the settings."""
+    admission = campaigns.decide_admission(
+        counts,
+        CampaignSettings(canary_size=2, soak_seconds=10),
+        credit=0.0,
+        elapsed_seconds=1.0,
+        canaries_finished_at=canaries_finished_at,
+        now=100.0,
+    )
+    assert admission.wait_reason == wait_reason
+
+
+@pytest.mark.parametrize(
     ("start", "end", "minute", "inside"),
     [
         (0, 0, 5, True),

@@ -19,24 +19,24 @@ export function describeState({ label, work = "" }) {
   return [work, label === "OK" ? "" : label].filter(Boolean).join(", ") || label;
 }
 
-/** Return the load of an instance in words, with the imbalance: "70 tunnels, 40 % above the mean". */
+/** Return the load of an instance in words, with the imbalance: "70 tunnels, 40 % more than the average proxy". */
 export function describeLoad(instance) {
   if (instance === null) return "";
   const load = count(instance.load, instance.kind === "auth" ? "connected agent" : "tunnel");
   if (!instance.current) return `${load} (last known)`;
   const { imbalance } = instance;
   if (imbalance === null) return load;
-  return `${load}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "above" : "below"} the mean`;
+  return `${load}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "more" : "fewer"} than the average ${instance.kind}`;
 }
 
-/** Return the same as a short text for a header: "70 tunnels +40 %"; "had 70 tunnels" as the last known number. */
+/** Return the same as a short text for a header: "70 tunnels, 40 % over average"; "had 70 tunnels" as the last known number. */
 export function shortLoad(instance) {
   if (instance === null) return "";
   const load = count(instance.load, instance.kind === "auth" ? "agent" : "tunnel");
   if (!instance.current) return `had ${load}`;
   const { imbalance } = instance;
   if (imbalance === null) return load;
-  return `${load} ${imbalance > 0 ? "+" : "−"}${Math.round(Math.abs(imbalance) * 100)} %`;
+  return `${load}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "over" : "under"} average`;
 }
 
 /** Return the numbers of agents by state in words, without zeros, in the order of `ranks`: "50 stranded, 2 at risk". */

@@ -18,7 +18,7 @@ from fleet.vocabulary.changes import ChangeKind, ChangeState
 from fleet.vocabulary.rollouts import RolloutStepState
 from fleet.vocabulary.verdicts import Recovery, State
 from tests.fakes.headline_fleets import HarmedAgents, table_with
-from tests.fakes.small_fleet import AUTH_1, NOW, UNHEALTHY
+from tests.fakes.small_fleet import AUTH_1, NOW, OK, PROXY_1, PROXY_2, SILENT, UNHEALTHY
 
 CAMPAIGN = ChangeProgress(
     number=3,
@@ -67,10 +67,15 @@ def _sentence(change: ChangeProgress) -> str:
             "Campaign 3, started by demo at 13:45 UTC, is moving 15 agents off proxy-1: 5 of 15 moved.",
         ),
         (
-            replace(CAMPAIGN, detail="soak time of 10 s", finished_count=6, failed_count=1),
+            replace(
+                CAMPAIGN,
+                detail="the first agent must succeed",
+                finished_count=6,
+                failed_count=1,
+            ),
             (
                 "Campaign 3, started by demo at 13:45 UTC, is moving 15 agents off proxy-1: 5 of 15 moved, 1 failed "
-                "(soak time of 10 s)."
+                "(the first agent must succeed)."
             ),
         ),
         (
@@ -84,6 +89,12 @@ def _sentence(change: ChangeProgress) -> str:
         (
             replace(CAMPAIGN, state=ChangeState.PAUSED, detail="paused by demo"),
             "Campaign 3, started by demo at 13:45 UTC, is paused: 5 of 15 moved (paused by demo).",
+        ),
+        (
+            replace(CAMPAIGN, state=ChangeState.PAUSED, detail="paused: one of the first agents failed"),
+            (
+                "Campaign 3, started by demo at 13:45 UTC, is paused: 5 of 15 moved (one of the first agents failed)."
+            ),
         ),
         (
             replace(CAMPAIGN, state=ChangeState.VERIFIED, ended_at=NOW, finished_count=15),
@@ -112,6 +123,13 @@ def _sentence(change: ChangeProgress) -> str:
             ),
         ),
         (
+            replace(ROLLOUT, steps=(("proxy-2", RolloutStepState.VERIFYING),), checks_end_at=NOW + 5),
+            (
+                "Rollout 4, started by demo at 13:45 UTC, is restarting 4 proxies: proxy-2 has restarted and must stay "
+                "healthy until 13:46:45 UTC, 1 of 4 finished."
+            ),
+        ),
+        (
             replace(ROLLOUT, state=ChangeState.VERIFIED, ended_at=NOW, finished_count=4, steps=()),
             "Rollout 4 ended at 13:46 UTC: 4 of 4 proxies restarted.",
         ),
@@ -129,6 +147,47 @@ def test_sentence_says_who_started_a_change_what_it_does_and_how_far_it_is(
     change: ChangeProgress, sentence: str
 ) -> None:
     assert _sentence(change) == sentence
+
+
+@pytest.mark.parametrize(
+    ("names", "start"),
+    [
+        (["proxy-4"], "proxy-4 has no agents yet: agents keep their tunnels, and use it when"),
+        (
+            ["proxy-3", "proxy-4"],
+            "proxy-3 and proxy-4 have no agents yet: agents keep their tunnels, and use them",
+        ),
+        (["a", "b", "c"], "a, b and c have no agents yet"),
+        (["a", "b", "c", "d"], "4 proxies have no agents yet"),
+    ],
+)
+def test_ended_rollout_says_why_proxies_have_no_agents(names: list[str], start: str) -> None:
+    """Nothing moves agents back to a proxy that has restarted."""
+    rollout = replace(ROLLOUT, state=ChangeState.VERIFIED, ended_at=NOW, finished_count=4, steps=())
+    campaign = replace(CAMPAIGN, state=ChangeState.VERIFIED, ended_at=NOW)
+    running_rollout, ended_rollout, ended_campaign = describe_changes(
+        Activity((ROLLOUT, rollout, campaign)), NOW, names
+    )
+    assert ended_rollout.sentence.startswith(
+        f"Rollout 4 ended at 13:46 UTC: 4 of 4 proxies restarted. {start}"
+    )
+    assert not any("no agents yet" in change.sentence for change in (running_rollout, ended_campaign))
+
+
+def test_only_a_proxy_that_accepts_tunnels_counts_as_empty() -> None:
+    """While another proxy has some: a source may not tell of tunnels at all."""
+    rollout = replace(ROLLOUT, state=ChangeState.VERIFIED, ended_at=NOW, finished_count=4, steps=())
+
+    def text_of(agent_count: int, *, is_silent: bool = False) -> str:
+        table = table_with(proxy_1=SILENT if is_silent else OK)
+        views = dict(table.instances)
+        views[PROXY_1] = replace(views[PROXY_1], agent_count=0)
+        views[PROXY_2] = replace(views[PROXY_2], agent_count=agent_count)
+        return describe_fleet(replace(table, instances=views), (), NOW, Activity((rollout,))).text
+
+    assert "restarted. proxy-1 has no agents yet" in text_of(3)
+    assert "no agents yet" not in text_of(0)
+    assert "no agents yet" not in text_of(3, is_silent=True)
 
 
 def test_change_of_a_past_moment_has_no_progress() -> None:

@@ -115,7 +115,7 @@ def test_failed_canary_pauses_the_campaign(cluster: Cluster, alice: User) -> Non
     campaign.confirm()
     assert campaign.run_until_ended(30).state == ChangeState.PAUSED
     assert fleet.advisory_counts.total() == 3
-    assert "canary" in campaign.change.detail
+    assert campaign.change.detail == "paused: one of the first agents failed"
 
 
 def test_agent_that_would_lose_a_tunnel_is_skipped(cluster: Cluster, alice: User) -> None:
