@@ -176,7 +176,7 @@ class _CampaignStepper:
                     self.change,
                     ChangeState.PAUSED,
                     self.moment,
-                    detail="paused: one of the first agents (canaries) failed",
+                    detail="paused: one of the first agents failed",
                 )
                 return True
             started_count = counts.total_count - counts.pending_count - counts.skipped_count
