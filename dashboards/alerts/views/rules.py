@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts.forms import AgentSetForm, RuleForm
+from dashboards.alerts.instance_repair import read_repair
 from dashboards.fleet import history as fleet_history
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
@@ -73,15 +74,20 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 @requires(Permission.VIEW_FLEET)
 @require_safe
 def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the runbook of a kind of alert rule.
+    """Show the runbook of a kind of alert rule; with `?instance=` also what is known of an instance.
 
-    Template `dashboards/runbook.html`: `kind` (RuleKind), `runbook` (Runbook), `rules` (AlertRule), `other_kinds`.
+    Template `dashboards/runbook.html`: `kind` (RuleKind), `runbook` (Runbook), `rules` (AlertRule), `other_kinds`,
+    `repair` (InstanceRepair or None), `is_instance_unknown`.
     """
     if kind not in set(RuleKind):
         raise Http404(f"Rule kind {kind} was not found.")
     rule_kind = RuleKind(kind)
+    instance_id = request.GET.get("instance", "")
+    repair = read_repair(cluster, instance_id, record_reader.current_time()) if instance_id else None
     context = {
         "page": "incidents",
+        "repair": repair,
+        "is_instance_unknown": bool(instance_id) and repair is None,
         "kind": rule_kind,
         "runbook": RUNBOOKS[rule_kind],
         "rules": filter_applicable_to(AlertRule.objects.filter(kind=kind), cluster),

@@ -41,8 +41,10 @@ class HeadlineAction:
     permission: str = VIEW
 
 
-def _repair(subject: str, kind: RuleKind) -> HeadlineAction:
-    return HeadlineAction(f"Repair {subject}", _runbook_path(kind))
+def _repair(subject: str, kind: RuleKind, instance_id: str = "") -> HeadlineAction:
+    """Return the action that opens the runbook; with an instance, what is known of it, and how to repair it."""
+    query = f"?{urlencode({'instance': instance_id})}" if instance_id else ""
+    return HeadlineAction(f"Repair {subject}", f"{_runbook_path(kind)}{query}")
 
 
 def _runbook_path(kind: RuleKind) -> str:
@@ -87,7 +89,8 @@ def select_actions(
             return (HeadlineAction("View the affected agents", f"/agents/?{query}"),) if query else ()
         case _:
             kind = RuleKind.STRANDED if cause.count(State.STRANDED) else RuleKind.INSTANCE
-            return (_repair(cause.cause.name, kind),)
+            is_instance = cause.cause.kind in (CauseKind.AUTH, CauseKind.PROXY)
+            return (_repair(cause.cause.name, kind, cause.cause.id if is_instance else ""),)
 
 
 def select_preventions(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineAction, ...]:

@@ -14,7 +14,7 @@ from fleet.vocabulary.instances import CONNECTED_SICK_STATES, InstanceFacts, Ins
 from fleet.vocabulary.verdicts import Reason
 
 #: Status codes of `/readyz`: heartbeats fail; they succeed again, but not for long enough.
-_READYZ_DEGRADED, _READYZ_RECOVERING = 503, 400
+READYZ_DEGRADED, READYZ_RECOVERING = 503, 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def clause_of_instance(view: InstanceView) -> FailureClause:
     """
     name = view.facts.name
     match view.state:
-        case InstanceState.SILENT if _refuses_connections(view.facts):
+        case InstanceState.SILENT if refuses_connections(view.facts):
             return FailureClause(
                 f"{name} refuses connections",
                 f"{name} refused connections",
@@ -90,9 +90,9 @@ def clause_of_instance(view: InstanceView) -> FailureClause:
             return FailureClause(
                 f"{name} is not responding", f"{name} was not responding", f"{name} has not responded since"
             )
-        case InstanceState.UNHEALTHY | InstanceState.EXPIRED if view.facts.readyz == _READYZ_DEGRADED:
+        case InstanceState.UNHEALTHY | InstanceState.EXPIRED if view.facts.readyz == READYZ_DEGRADED:
             return _heartbeat_clause_of(view)
-        case InstanceState.UNHEALTHY if view.facts.readyz == _READYZ_RECOVERING:
+        case InstanceState.UNHEALTHY if view.facts.readyz == READYZ_RECOVERING:
             return FailureClause(f"{name} is recovering", f"{name} was recovering")
         case InstanceState.UNHEALTHY:
             return FailureClause(
@@ -170,9 +170,7 @@ def clause_of_backend(table: FleetTable) -> FailureClause:
 
 def has_lost_backend(auths: Sequence[InstanceView]) -> bool:
     """Return whether all of these auths respond but cannot write to their backend."""
-    return all(
-        auth.state in CONNECTED_SICK_STATES and auth.facts.readyz == _READYZ_DEGRADED for auth in auths
-    )
+    return all(auth.state in CONNECTED_SICK_STATES and auth.facts.readyz == READYZ_DEGRADED for auth in auths)
 
 
 def clause_of_members(name: str, sick_count: int, member_count: int) -> FailureClause:
@@ -183,7 +181,7 @@ def clause_of_members(name: str, sick_count: int, member_count: int) -> FailureC
     )
 
 
-def _refuses_connections(facts: InstanceFacts) -> bool:
+def refuses_connections(facts: InstanceFacts) -> bool:
     """Return whether the host responds, but nothing listens there: the process has most likely ended.
 
     A connection that is closed is no sign of it: the load balancer of a process that ended closes it, and so does a

@@ -1,7 +1,23 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
 from fleet.alerts.rules import DEFAULT_RULES, RuleKind
-from fleet.alerts.runbooks import RUNBOOKS
+from fleet.alerts.runbooks import RUNBOOKS, repair_steps_of
+from fleet.vocabulary.instances import PollAttempt
+from tests.fakes.headline_fleets import table_with
+from tests.fakes.small_fleet import AUTH_1, DEREGISTERED, EXPIRED, NOW, PROXY_1, SILENT, UNHEALTHY
+
+REFUSING = {
+    **SILENT,
+    "attempts": (
+        PollAttempt(NOW - 0.2, False, "connection refused"),
+        PollAttempt(NOW - 1.2, False, "connection refused"),
+    ),
+}
 
 
 def test_stranded_agents_runbook_covers_auths_and_proxies() -> None:
@@ -30,3 +46,45 @@ def test_every_rule_kind_has_a_runbook() -> None:
         assert all(
             line.endswith((".", "?")) for line in (runbook.meaning, *runbook.diagnosis, *runbook.mitigation)
         )
+
+
+@pytest.mark.parametrize(
+    ("changes", "first_step"),
+    [
+        (
+            REFUSING,
+            "Start proxy-1 again: its host responds, but nothing listens at 127.0.0.1:1. Read its log first.",
+        ),
+        (
+            SILENT,
+            "Check the host of proxy-1, the network to 127.0.0.1:1, and the process. Restart a process that hangs.",
+        ),
+        (UNHEALTHY, "Check auth-1, and the network from proxy-1 to it. proxy-1 itself responds."),
+        (
+            {**UNHEALTHY, "readyz": 500, "diag_address": "10.0.0.1:80"},
+            (
+                "Read the log of proxy-1 and http://10.0.0.1:80/readyz. "
+                "If it does not recover, drain and restart it."
+            ),
+        ),
+        (EXPIRED, "Read the log of proxy-1. If it does not recover, drain and restart it."),
+        (DEREGISTERED, "proxy-1 ended and deregistered itself. Start it again if that was not intended."),
+    ],
+)
+def test_repair_begins_with_what_the_polls_found(changes: Mapping[str, Any], first_step: str) -> None:
+    """Then what happens when the instance is back, and when it is gone for good."""
+    first, second, last = repair_steps_of(table_with(proxy_1=changes).instances[PROXY_1], "auth-1")
+    assert first == first_step
+    assert "Refloat notices by itself that proxy-1 is back" in second
+    assert last.startswith(
+        "Otherwise there is nothing to do" if changes is DEREGISTERED else "If proxy-1 is gone for good"
+    )
+
+
+def test_repair_of_an_auth_is_about_its_backend() -> None:
+    """And an instance that is OK needs none."""
+    first, *_ = repair_steps_of(table_with(auth_1=UNHEALTHY).instances[AUTH_1])
+    assert first == "Check the auth backend, and the network from auth-1 to it. auth-1 itself responds."
+    assert repair_steps_of(table_with().instances[AUTH_1]) == (
+        "auth-1 is not failing: there is nothing to repair.",
+    )
