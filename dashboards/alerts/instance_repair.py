@@ -44,7 +44,7 @@ def read_repair(cluster: str, instance_id: str, now: float) -> InstanceRepair | 
     if view is None:
         return None
     facts = view.facts
-    names = {key: other.facts.name for key, other in views_by_id.items()}
+    names = {key: instance_view.facts.name for key, instance_view in views_by_id.items()}
     responses = [facts.serving_at, facts.readyz_at, *(attempt.at for attempt in facts.attempts if attempt.ok)]
     moments = {
         "Failing since": facts.sick_since if view.state in SICK_STATES else None,

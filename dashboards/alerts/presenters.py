@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import Q
 
+from dashboards.alerts.trend_line import trend_points_of
 from dashboards.changes.audit_text import FLEET_ACTION_SUBJECTS, describe_action
 from dashboards.fleet import agent_query
 from dashboards.shared import record_reader
@@ -70,8 +71,6 @@ _MAX_PRIOR_CHANGES = 20
 HIDDEN_CHANNEL_TEXT = "hidden: the channel belongs to the whole installation"
 #: Kinds of causes whose agents a reconnect campaign can move.
 _MOVABLE_CAUSE_KINDS = frozenset({CauseKind.PROXY.value, CauseKind.AUTH.value})
-#: Width and height of the trend chart.
-_TREND_WIDTH, _TREND_HEIGHT = 120.0, 28.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,24 +233,6 @@ def _describe_inhibition(key: str, cause_names: Mapping[str, str]) -> str:
     if is_console_cause(key):
         return "on hold: Refloat cannot see the fleet"
     return f"inhibited by {cause_names.get(key, key)}" if key else ""
-
-
-def trend_points_of(trend: Sequence[tuple[float, int]], ends_at: float) -> str:
-    """Return the counts as a stepped line for an SVG polyline; empty without data."""
-    if not trend:
-        return ""
-    started_at = trend[0][0]
-    span = max(ends_at - started_at, 1.0)
-    peak = max((count for _, count in trend), default=1) or 1
-    points, last_y = [], None
-    for at, count in trend:
-        x = (at - started_at) / span * _TREND_WIDTH
-        y = _TREND_HEIGHT - 1 - count / peak * (_TREND_HEIGHT - 3)
-        if last_y is not None:
-            points.append(f"{x:.1f},{last_y:.1f}")
-        points.append(f"{x:.1f},{y:.1f}")
-        last_y = y
-    return " ".join([*points, f"{_TREND_WIDTH:.1f},{last_y:.1f}"])
 
 
 def cause_names_of(rows: Iterable[Incident]) -> dict[str, str]:

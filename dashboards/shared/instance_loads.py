@@ -30,8 +30,8 @@ class InstanceLoad:
         """Return the imbalance in words: `60 % more than the average proxy`; empty without one."""
         if self.imbalance is None:
             return ""
-        word = "more" if self.imbalance > 0 else "fewer"
-        return f"{round(100 * abs(self.imbalance))} % {word} than the average {self.kind}"
+        comparative = "more" if self.imbalance > 0 else "fewer"
+        return f"{round(100 * abs(self.imbalance))} % {comparative} than the average {self.kind}"
 
 
 def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:

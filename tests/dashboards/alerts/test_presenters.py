@@ -10,7 +10,6 @@ from dashboards.alerts.presenters import (
     delivery_row_of,
     find_common_attributes,
     next_notification_of,
-    trend_points_of,
 )
 from fleet.alerts import store
 from fleet.models.alerting import Channel, Delivery, Route
@@ -18,17 +17,6 @@ from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
 from fleet.vocabulary.verdicts import Reason, State
 from tests.fakes.reader import FakeReader
-
-
-def test_trend_is_a_stepped_line_within_its_box() -> None:
-    """From the first count to now."""
-    points = [
-        tuple(map(float, pair.split(","))) for pair in trend_points_of([(0, 10), (50, 20)], 100).split()
-    ]
-    assert [x for x, _ in points] == [0.0, 60.0, 60.0, 120.0]
-    assert all(0 <= y <= 28 for _, y in points)
-    assert points[0][1] > points[-1][1]
-    assert trend_points_of([], 1) == ""
 
 
 def test_in_common_counts_most_first() -> None:
