@@ -92,7 +92,7 @@ class AgentChange(models.Model):
     new = models.SmallIntegerField()
     reason = models.SmallIntegerField()
     recovery = models.SmallIntegerField()
-    #: Ids of the Instances that report a tunnel to the agent, packed as `<u4`, the newest tunnel's first; without
+    #: Ids of the Instances that report a tunnel to the agent, packed as `<u4`, the current proxy first; without
     #: tunnels its last proxy with LAST_PROXY_BIT. None: not recorded.
     proxies = models.BinaryField(null=True)
     #: What the sentence of the verdict names besides: AGENT_EVIDENCE and `change_rows.EVIDENCE_TAIL`. Empty: the agent

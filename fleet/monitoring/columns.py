@@ -62,7 +62,7 @@ MEMORY = np.dtype(
         ("working_until", "<f8"),  # 0: no reconnect in progress
         ("home_proxy", "<u2"),  # first proxy that the agent was recorded on: its block on the map
         ("last_auth", "<u2"),
-        ("last_proxies", "<u2", (LAST_PROXY_COUNT,)),  # newest first
+        ("last_proxies", "<u2", (LAST_PROXY_COUNT,)),  # the current one first, then newest first
         ("flags", "u1"),  # RETIRED | HAD_TUNNEL | DISAGREEMENT
         ("tracked_count", "u1"),  # number of unexpired proxies that the agent knows
         ("lost_at", "<f8"),  # since when the agent has had no live tunnel; 0: it has one, or never had one
@@ -95,7 +95,7 @@ PLACE_PROXY_COUNT = 3
 PLACE = np.dtype(
     [
         ("auth", "<u2"),  # auth that received the last heartbeat
-        ("proxy", "<u2"),  # proxy of the newest tunnel; without one the last proxy: its block on the map
+        ("proxy", "<u2"),  # current proxy, the first of the last proxies: its block on the map
         ("proxies", "<u2", (PLACE_PROXY_COUNT,)),  # proxies that report a tunnel, by index, ascending
         ("tunnel_count", "u1"),  # number of reported tunnels, at most 255
         ("presence", "u1"),  # ResourcePresence

@@ -44,7 +44,7 @@ class AgentChangeItem(Schema):
     auth: str | None
     """Name of the auth after the change; empty without one, null if it was not recorded."""
     proxies: list[str] | None
-    """Names of the proxies with a tunnel after the change, the newest tunnel's first; null if not recorded."""
+    """Names of the proxies with a tunnel after the change, the current proxy first; null if not recorded."""
     moves: list[str]
     """What changed of auth and tunnels, in words: `moved from proxy-1 to proxy-3`."""
 

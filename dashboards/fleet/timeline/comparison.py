@@ -156,7 +156,7 @@ class Comparison:
         return _list_flows(self._states[0][mask], self._states[1][mask], lambda number: slugs[number])
 
     def list_proxy_flows(self) -> list[Flow]:
-        """Return the most frequent moves of newest tunnels between proxies, of agents with tunnels at both moments."""
+        """Return the most frequent moves between current proxies, of agents with a tunnel at both moments."""
         size = min(len(self.before.ids), len(self.after.ids))
         before, after = self.before.places[:size], self.after.places[:size]
         mask = (

@@ -50,6 +50,8 @@ class FleetFrame:
     #: Number of desired proxies, and their number if none had expired.
     desired_proxy_count: int
     max_desired_proxy_count: int
+    #: Indices of proxies that drain or have deregistered: an agent with a tunnel to another proxy has left them.
+    closing_proxies: tuple[int, ...]
     #: Number of auths and of proxies in the state OK.
     ok_auth_count: int
     ok_proxy_count: int
@@ -120,6 +122,7 @@ def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
         has_all_tunnel_reports=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
         desired_proxy_count=sum(proxy.is_desired for proxy in proxies),
         max_desired_proxy_count=_count_max_desired_proxies(proxies),
+        closing_proxies=tuple(proxy.facts.index for proxy in proxies if _is_closing(proxy)),
         ok_auth_count=sum(auth.state is InstanceState.OK for auth in auths),
         ok_proxy_count=sum(proxy.state is InstanceState.OK for proxy in proxies),
     )
@@ -130,6 +133,10 @@ def _may_hide_tunnels(proxy: InstanceCondition, now: float) -> bool:
     if proxy.is_live or proxy.state in CUT_OFF_STATES:
         return False
     return proxy.keeps_connections or not proxy.is_sick
+
+
+def _is_closing(proxy: InstanceCondition) -> bool:
+    return proxy.facts.watch.drain_request is not None or proxy.state is InstanceState.GONE
 
 
 def _count_max_desired_proxies(proxies: Iterable[InstanceCondition]) -> int:

@@ -17,6 +17,7 @@ from fleet.monitoring.columns import (
     NO_INSTANCE,
     blank_memory,
 )
+from fleet.vocabulary.verdicts import State
 
 #: Weights of a tunnel whose proxy is in slot 0, 1 or 2 of the remembered proxies, and of a new proxy.
 _SLOT_WEIGHTS = (1, 2, 4)
@@ -38,11 +39,12 @@ def update_memory(
     tunnel_proxies: npt.NDArray[np.uint16],
     now: float,
     frame: FleetFrame | None = None,
+    previous_verdicts: npt.NDArray[np.void] | None = None,
 ) -> MemoryUpdate:
     """Return the memory with new homes, last auths and proxies, times of lost tunnels, and rounds of disagreement.
 
     With a frame only live and unread tunnels count: the last report of a dead proxy would name its tunnels forever.
-    `memory` is not written to; it may be shorter than `heartbeats`.
+    `memory` is not written to; it and the verdicts of the previous round may be shorter than `heartbeats`.
     """
     agent_count = len(heartbeats)
     reported_tunnel_agents = tunnel_agents
@@ -50,6 +52,9 @@ def update_memory(
         is_counted = (frame.tables.flags.take(tunnel_proxies) & (LIVE | UNREAD)) != 0
         if not is_counted.all():
             tunnel_agents, tunnel_proxies = tunnel_agents[is_counted], tunnel_proxies[is_counted]
+        tunnel_agents, tunnel_proxies = _without_left_proxies(
+            tunnel_agents, tunnel_proxies, frame, agent_count
+        )
     previous = memory
     if agent_count > len(memory):
         previous = np.concatenate([memory, blank_memory(agent_count - len(memory))])
@@ -89,8 +94,29 @@ def update_memory(
         agents, homes = _select_homes(lacks_home, tunnel_agents, tunnel_proxies)
         new["home_proxy"][agents] = homes
     indices = np.flatnonzero(is_reordered)
-    new["last_proxies"][indices] = select_newest_proxies(previous, indices, tunnel_agents, tunnel_proxies)
+    # The campaign removes its mark as soon as it sees the new tunnel, which may be before this round.
+    is_reconnecting = previous["working_until"] > now
+    if previous_verdicts is not None:
+        is_reconnecting[: len(previous_verdicts)] |= previous_verdicts["state"] == State.WORKING
+    new["last_proxies"][indices] = select_newest_proxies(
+        previous, indices, tunnel_agents, tunnel_proxies, is_reconnecting[indices]
+    )
     return MemoryUpdate(new, homes_changed)
+
+
+def _without_left_proxies(
+    tunnel_agents: npt.NDArray[np.uint32],
+    tunnel_proxies: npt.NDArray[np.uint16],
+    frame: FleetFrame,
+    agent_count: int,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]:
+    """Return the tunnels without those that agents leave: at a closing proxy, of agents with a tunnel elsewhere."""
+    if not frame.closing_proxies:
+        return tunnel_agents, tunnel_proxies
+    is_closing = np.isin(tunnel_proxies, frame.closing_proxies)
+    has_other_tunnel = np.bincount(tunnel_agents[~is_closing], minlength=agent_count) > 0
+    is_counted = ~(is_closing & has_other_tunnel[tunnel_agents])
+    return tunnel_agents[is_counted], tunnel_proxies[is_counted]
 
 
 def _count_disagreements(
@@ -118,10 +144,12 @@ def select_newest_proxies(
     indices: npt.NDArray[np.intp],
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
+    is_reconnecting: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.uint16]:
-    """Return the newest distinct proxies of some agents (ascending indices), one row each.
+    """Return the last distinct proxies of some agents (ascending indices), one row each: the current one first.
 
-    New proxies first, then present ones, then previous ones; within each in the remembered order, or by index.
+    An agent keeps its current proxy while it has a tunnel there, except if it is reconnecting and has a new one. Then
+    new proxies, then present ones, then previous ones; within each in the remembered order, or by index.
     """
     row_by_agent = np.full(len(memory), -1, np.int64)
     row_by_agent[indices] = np.arange(len(indices))
@@ -136,8 +164,10 @@ def select_newest_proxies(
 
     agent = np.concatenate([row_agent[is_new], np.repeat(np.arange(len(indices)), LAST_PROXY_COUNT)])
     proxy = np.concatenate([row_proxy[is_new], previous_proxies.ravel()])
-    # Rank: 0 new, 1.. still there by slot, 4.. remembered only by slot.
+    # Rank: -1 current, 0 new, 1.. still there by slot, 4.. remembered only by slot.
     previous_rank = np.where(is_connected, 1, 1 + LAST_PROXY_COUNT) + np.arange(LAST_PROXY_COUNT)
+    keeps_current = is_connected[:, 0] if is_reconnecting is None else is_connected[:, 0] & ~is_reconnecting
+    previous_rank[keeps_current, 0] = -1
     rank = np.concatenate([np.zeros(int(is_new.sum()), np.int64), previous_rank.ravel()])
     is_instance = proxy != NO_INSTANCE
     agent, proxy, rank = agent[is_instance], proxy[is_instance], rank[is_instance]

@@ -130,7 +130,7 @@ def _pack_proxies(changes: RoundChanges, instance_keys: npt.NDArray[np.int64]) -
     counts = rows["tunnel_count"].astype(np.intp)
     row_numbers = np.repeat(np.arange(len(rows)), counts)
     is_other = changes.proxies != rows["proxy"][row_numbers]
-    # The newest tunnel's first; the others stay in the order of the record.
+    # The current proxy first; the others stay in the order of the record.
     order = np.lexsort((is_other, row_numbers))
     packed_keys = instance_keys[changes.proxies[order]].astype("<u4").tobytes()
     last_keys = np.where(rows["proxy"] == NO_INSTANCE, 0, instance_keys[rows["proxy"]])

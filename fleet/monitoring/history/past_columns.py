@@ -33,7 +33,7 @@ class PastColumns:
     recovers_at: npt.NDArray[np.float64]
     #: When the state began, seconds since the epoch.
     since: npt.NDArray[np.float64]
-    #: `Instance.pk` of the proxy of the newest tunnel, or of the last proxy: the agent's block on the map; 0: none.
+    #: `Instance.pk` of the current proxy: the agent's block on the map; 0: none.
     proxies: npt.NDArray[np.uint32]
     #: When an agent at risk becomes stranded, seconds since the epoch; 0: no deadline.
     strands_at: npt.NDArray[np.float64]

@@ -100,8 +100,8 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
     frame = prepare_frame(record.evidence(now, timing), now)
     columns = (record.heartbeats, record.tunnel_agents, record.tunnel_proxies)
     heartbeats, tunnel_agents, tunnel_proxies = columns
-    memory = update_memory(record.memory, heartbeats, tunnel_agents, tunnel_proxies, now, frame).memory
     previous_verdicts = record.verdicts[: record.header.row_count]
+    memory = update_memory(*(record.memory, *columns), now, frame, previous_verdicts).memory
     verdicts = classify_columns(
         heartbeats, memory, tunnel_agents, tunnel_proxies, frame, now, previous_verdicts
     )

@@ -47,7 +47,7 @@ export class FleetState {
     this.stale = false;
     this.states = null;
     /**
-     * Only on the map: by agent, the index of the proxy of its newest tunnel, or of its last one; of its auth; and of
+     * Only on the map: by agent, the index of its current proxy; of its auth; and of
      * the cause of its state. NO_INSTANCE: none or not known. BACKEND: the auth backend of the cluster.
      */
     this.proxies = null;

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleet.monitoring.classify import prepare_frame, update_memory
 from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     NO_INSTANCE,
+    VERDICT,
     blank_heartbeats,
     blank_memory,
 )
 from fleet.monitoring.evidence import FeedFreshness
+from fleet.protocol.destination.health import DrainRequest
+from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.watch import INITIAL_WATCH
 from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, TIMING, fleet
 
 Tunnels = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]
@@ -55,15 +63,52 @@ def test_several_first_tunnels_distribute_home_proxies() -> None:
     assert (homes == 4).sum() == 50
 
 
-def test_last_proxies_are_ordered_newest_first() -> None:
-    """New ones, current ones, then previous ones; at most three, each once."""
-    assert last_proxies_after([], [5]) == [5]
-    assert last_proxies_after([5], [6]) == [6, 5]
-    assert last_proxies_after([6, 5], [5]) == [5, 6]
-    assert last_proxies_after([6, 5], [5, 6]) == [6, 5]
-    assert last_proxies_after([6, 5, 4], [4, 5, 7]) == [7, 5, 4]
-    assert last_proxies_after([6, 5, 4], [9, 8, 7, 3]) == [3, 7, 8]
-    assert last_proxies_after([6, 5], []) == [6, 5]
+@pytest.mark.parametrize(
+    ("before", "tunnels_now", "after"),
+    [
+        ([], [5], [5]),
+        ([], [6, 5], [5, 6]),
+        ([5], [6], [6, 5]),
+        ([6, 5], [], [6, 5]),
+        # The agent keeps its current proxy while it has a tunnel there, whatever tunnels open and close elsewhere.
+        ([5], [5, 6], [5, 6]),
+        ([5], [5, 3], [5, 3]),
+        ([6, 5], [5, 6], [6, 5]),
+        ([6, 5], [6], [6, 5]),
+        ([6, 5], [6, 4], [6, 4, 5]),
+        ([6, 5, 4], [6, 4], [6, 4, 5]),
+        ([6, 5, 4], [6, 4, 7], [6, 7, 4]),
+        ([6, 5, 4], [6, 9, 8], [6, 8, 9]),
+        # Without it, the newest other one follows.
+        ([6, 5], [5], [5, 6]),
+        ([6, 5, 4], [5, 4], [5, 4, 6]),
+        ([6, 5, 4], [4, 5, 7], [7, 5, 4]),
+        ([6, 5, 4], [9, 8, 7, 3], [3, 7, 8]),
+    ],
+)
+def test_last_proxies_begin_with_the_current_one(
+    before: Sequence[int], tunnels_now: Sequence[int], after: Sequence[int]
+) -> None:
+    """Then new ones, present ones and previous ones; at most three, each once."""
+    assert last_proxies_after(before, tunnels_now) == after
+
+
+@settings(max_examples=200, deadline=None)
+@given(rounds=st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=12))
+def test_current_proxy_changes_only_with_its_tunnel(rounds: Sequence[set[int]]) -> None:
+    """Whatever other tunnels open and close, with more tunnels than the memory has slots."""
+    memory = blank_memory(1)
+    current: int | None = None
+    for proxies in rounds:
+        memory = update_memory(
+            memory, blank_heartbeats(1), *tunnels((0, proxy) for proxy in proxies), NOW
+        ).memory
+        newest = int(memory["last_proxies"][0, 0])
+        if current in proxies or not proxies:
+            assert newest == (NO_INSTANCE if current is None else current)
+        else:
+            assert newest in proxies
+            current = newest
 
 
 def test_memory_of_a_mesh_agent_is_stable() -> None:
@@ -124,6 +169,60 @@ def test_last_report_of_a_silent_proxy_does_not_count() -> None:
     assert (
         memory_after_round(tunnels([(0, PROXY_1)]), SILENT, FeedFreshness(NOW, NOW - 3))["lost_at"][0] == NOW
     )
+
+
+def current_proxy_after(
+    tunnels_now: Sequence[int],
+    proxy_1: Mapping[str, Any],
+    *,
+    working_until: float = 0.0,
+    previous_state: State | None = None,
+) -> int:
+    """Return the current proxy of an agent of proxy-1 after a round with these tunnels and facts of proxy-1."""
+    frame = prepare_frame(fleet(proxy_1=proxy_1), NOW)
+    memory = update_memory(blank_memory(1), blank_heartbeats(1), *tunnels([(0, PROXY_1)]), NOW - 60).memory
+    memory["working_until"] = working_until
+    verdicts = None
+    if previous_state is not None:
+        verdicts = np.zeros(1, VERDICT)
+        verdicts["state"] = previous_state
+    rows = tunnels((0, proxy) for proxy in tunnels_now)
+    after = update_memory(memory, blank_heartbeats(1), *rows, NOW, frame, verdicts).memory
+    # A second round without news changes nothing.
+    assert update_memory(after, blank_heartbeats(1), *rows, NOW, frame, verdicts).memory is after
+    return int(after["last_proxies"][0, 0])
+
+
+#: Facts of a proxy that drains, and of one that has deregistered and still has tunnels.
+DRAINING = {"watch": replace(INITIAL_WATCH, drain_request=DrainRequest("restart", NOW - 5))}
+DEREGISTERED = {"gone_at": NOW - 5, "expires_at": NOW + 60}
+
+
+@pytest.mark.parametrize("facts", [DRAINING, DEREGISTERED])
+def test_an_agent_with_another_tunnel_has_left_a_closing_proxy(facts: Mapping[str, Any]) -> None:
+    """Its old tunnel stays open while users have connections through it. Without another tunnel it is still there."""
+    assert current_proxy_after([PROXY_1, PROXY_2], {}) == PROXY_1
+    assert current_proxy_after([PROXY_1, PROXY_2], facts) == PROXY_2
+    assert current_proxy_after([PROXY_1], facts) == PROXY_1
+
+
+def test_a_reconnecting_agent_has_left_its_proxy_once_it_has_a_new_tunnel() -> None:
+    """As its campaign counts it; also if the campaign has removed its mark since the previous round."""
+    assert current_proxy_after([PROXY_1, PROXY_2], {}, working_until=NOW + 60) == PROXY_2
+    assert current_proxy_after([PROXY_1, PROXY_2], {}, working_until=NOW - 60) == PROXY_1
+    assert current_proxy_after([PROXY_1, PROXY_2], {}, previous_state=State.WORKING) == PROXY_2
+    assert current_proxy_after([PROXY_1, PROXY_2], {}, previous_state=State.HEALTHY) == PROXY_1
+    assert current_proxy_after([PROXY_1], {}, working_until=NOW + 60) == PROXY_1
+
+
+def test_memory_of_agents_at_closing_proxies_only() -> None:
+    """A drain of every proxy moves no agent and loses no tunnel."""
+    frame = prepare_frame(fleet(proxy_1=DRAINING, proxy_2=DRAINING), NOW)
+    first = update_memory(blank_memory(1), blank_heartbeats(1), *tunnels([(0, PROXY_2)]), NOW).memory
+    rows = tunnels([(0, PROXY_1), (0, PROXY_2)])
+    after = update_memory(first, blank_heartbeats(1), *rows, NOW, frame).memory
+    assert after["last_proxies"][0].tolist()[:2] == [PROXY_2, PROXY_1]
+    assert after["lost_at"][0] == 0
 
 
 def test_unread_proxy_loses_no_tunnel() -> None:

@@ -84,7 +84,7 @@ def test_change_of_the_reason_keeps_since() -> None:
 
 
 def test_proxies_of_agents() -> None:
-    """The newest tunnel's proxy is the block on the map, also after the last tunnel; "not recorded" is not "none"."""
+    """The current proxy is the block on the map, also after the last tunnel; "not recorded" is not "none"."""
     packed_proxies = np.array([4, 5], "<u4").tobytes()
     columns = apply_changes(
         empty_columns(0.0),
