@@ -254,6 +254,61 @@ async def test_problems_name_the_cause_first(page: Page) -> None:
     ]
 
 
+async def test_problems_of_equal_weight_are_in_natural_order(page: Page) -> None:
+    """Whatever order the agents are in; an instance that a rollout restarts is no problem, unless it strands agents."""
+    silent = {"state": "silent", "label": "not responding"}
+    instances = [
+        _instance(0, "auth", "auth-1", **silent),
+        _instance(1, "proxy", "proxy-1", **silent),
+        _instance(2, "proxy", "proxy-2", **silent),
+        _instance(3, "proxy", "proxy-3", work="restarting", **silent),
+    ]
+    script = """
+        const instances = new Map(a.instances.map((instance) => [instance.index, instance]));
+        const list = (causes) => m.findProblems({ states: causes.map(() => a.stranded), causes }, instances)
+          .map((problem) => `${problem.name}: ${m.describeProblem(problem)}${problem.isDown ? " (down)" : ""}`);
+        return [list([]), list([2, 1, 65535]), list([3])];
+        """
+    argument = {"instances": instances, "stranded": State.STRANDED}
+    assert await call(page, "map-problems", script, argument) == [
+        ["auth-1: not responding (down)", "proxy-1: not responding (down)", "proxy-2: not responding (down)"],
+        [
+            "proxy-1: not responding, 1 stranded (down)",
+            "proxy-2: not responding, 1 stranded (down)",
+            "Unknown cause: 1 stranded",
+            "auth-1: not responding (down)",
+        ],
+        [
+            "proxy-3: restarting, not responding, 1 stranded",
+            "auth-1: not responding (down)",
+            "proxy-1: not responding (down)",
+            "proxy-2: not responding (down)",
+        ],
+    ]
+
+
+async def test_numbers_of_a_header_have_units(page: Page) -> None:
+    """Agents, and tunnels if their number differs; the imbalance names what it is compared with."""
+    cases = [
+        [10, _instance(0, "proxy", "proxy-1")],
+        [4, _instance(0, "proxy", "proxy-1", imbalance=0.4)],
+        [10, _instance(0, "proxy", "proxy-1", imbalance=-0.25)],
+        [0, _instance(0, "proxy", "proxy-1", current=False, imbalance=0.4)],
+        [0, _instance(0, "auth", "auth-1", current=False)],
+        [9, _instance(0, "auth", "auth-1")],
+        [9, None],
+    ]
+    assert await call(page, "map-words", "return a.map((each) => m.shortLoad(...each));", cases) == [
+        "10 agents",
+        "4 agents · 10 tunnels, 40 % above mean",
+        "10 agents, 25 % below mean",
+        "no agents now, had 10 tunnels",
+        "no agents now, had 10",
+        "9 agents",
+        "9 agents",
+    ]
+
+
 async def test_state_of_an_instance_has_what_a_change_does_with_it(page: Page) -> None:
     """An instance that restarts on purpose does not respond either."""
     instances = [

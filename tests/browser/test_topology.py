@@ -21,28 +21,31 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 #: from 2 on; `states` of instances by name, otherwise OK.
 LOAD = """
   const load = (name) => import(`/static/dashboards/js/topology-${name}.js`);
-  const [{ FlowCounts }, { buildFlow, describeFailures }, { arrangeFlow }, { tableRows }] =
-    await Promise.all(["counts", "flow", "layout", "table"].map(load));
+  const [{ FlowCounts }, { buildFlow }, { summarizeFailures }, { arrangeFlow }, { tableRows }] =
+    await Promise.all(["counts", "flow", "failures", "layout", "table"].map(load));
   const columnsOf = (agents) => ({
     states: Uint8Array.from(agents, ([state]) => state), proxies: Uint16Array.from(agents, ([, proxy]) => proxy),
     auths: Uint16Array.from(agents, ([, , auth]) => auth), causes: Uint16Array.from(agents, ([, , , cause]) => cause),
   });
-  const instancesOf = (proxies, states) => new Map([...Array(2 + proxies).keys()].map((index) => {
+  const instancesOf = (proxies, states, works, loads) => new Map([...Array(2 + proxies).keys()].map((index) => {
     const kind = index < 2 ? "auth" : "proxy";
     const name = `${kind}-${index < 2 ? index + 1 : index - 1}`;
     const state = states[name] ?? "ok";
     const failing = !["ok", "unknown"].includes(state);
     return [index, {
-      index, kind, name, id: `${name}-id`, state, failing, cut_off: ["silent", "gone"].includes(state), label: state,
-      symbol: state, class: `instance-${state}`, sentence: failing ? `${name} is ${state}.` : "",
-      current: true, load: 7,
+      index, kind, name, id: `${name}-id`, state, failing, cut_off: ["silent", "gone"].includes(state),
+      label: state === "ok" ? "OK" : state, symbol: state, class: `instance-${state}`,
+      sentence: failing ? `${name} is ${state}.` : "", current: state !== "silent", load: loads[name] ?? 0,
+      work: works[name] ?? "",
     }];
   }));
-  const flowOf = ({ agents, proxies = 2, states = {}, keys = null, names = [], expanded = [] }) => {
+  const flowOf = ({ agents, proxies = 2, states = {}, works = {}, loads = {}, keys = null, ...rest }) => {
+    const { names = [], expanded = [] } = rest;
     const counts = new FlowCounts();
     counts.recount(columnsOf(agents), keys);
     const grouping = keys === null ? null : { describe: (key) => ({ name: names[key] ?? "none", query: "" }) };
-    return buildFlow({ counts, instances: instancesOf(proxies, states), grouping, expanded: new Set(expanded) });
+    const instances = instancesOf(proxies, states, works, loads);
+    return buildFlow({ counts, instances, grouping, expanded: new Set(expanded) });
   };
 """
 #: Draws a case. Returns nodes and edges with what tests compare, the failures in words, the table and the places.
@@ -54,13 +57,14 @@ DRAW = (
   const places = arrangeFlow(flow, example.width ?? 1352);
   return {
     agents: flow.agents,
-    nodes: Object.values(flow.columns).flat().map(({ filter, folded, ...node }) => ({
+    nodes: Object.values(flow.columns).flat().map(({ filter, folded, instance, ...node }) => ({
       ...node, query: filter?.query ?? null, folded: folded?.size ?? 0, box: places.nodes.get(node.key),
     })),
     edges: flow.edges.map(({ filter, ...edge }) => ({
       ...edge, query: filter?.query ?? null, thickness: places.edges.get(edge.key).thickness,
     })),
-    failures: describeFailures(flow).map(({ text }) => text),
+    failures: flow.failures.map(({ text }) => text),
+    summary: summarizeFailures(flow.failures),
     rows: tableRows(flow),
     width: places.width,
     height: places.height,
@@ -168,9 +172,9 @@ async def test_tunnels_of_a_silent_proxy_are_lost(page: Page) -> None:
     }
     tones = {line["to"]: line["tone"] for line in flow["edges"] if line["status"] == "lost"}
     assert tones == {f"group:{State.HEALTHY}": "state-at_risk", f"group:{State.STRANDED}": "state-stranded"}
-    assert flow["failures"] == ["proxy-1 (silent): 3 tunnels lost"]
+    assert flow["failures"] == ["proxy-1 (silent): tunnels of 3 agents lost"]
     text = next(edge["text"] for edge in flow["edges"] if edge["tone"] == "state-stranded")
-    assert text == "1 tunnel to proxy-1, lost: proxy-1 is silent. (agents: stranded)"
+    assert text == "1 agent at proxy-1, tunnels lost: proxy-1 is silent. (agents: stranded)"
 
 
 @pytest.mark.parametrize("state", ["unhealthy", "expired"])
@@ -183,7 +187,86 @@ async def test_connections_fail_while_the_instance_responds(page: Page, state: s
         "auth-1 > healthy": ("failing", 1),
         "auth-1 > stranded": ("failing", 1),
     }
-    assert flow["failures"] == [f"auth-1 ({state}): 2 auth connections failing"]
+    assert flow["failures"] == [f"auth-1 ({state}): auth connections of 2 agents failing"]
+
+
+@pytest.mark.parametrize(
+    ("agents", "load", "state", "numbers"),
+    [
+        (18, 18, "ok", "18 agents"),
+        (18, 58, "ok", "18 agents · 58 tunnels"),
+        (18, 58, "unhealthy", "18 agents · 58 tunnels"),
+        (1, 2, "ok", "1 agent · 2 tunnels"),
+        (0, 2, "ok", "no agents · 2 tunnels"),
+        (0, 0, "ok", "no agents"),
+        (15, 15, "silent", "15 agents"),
+        (12, 15, "silent", "12 agents · had 15 tunnels"),
+        (0, 15, "silent", "no agents now, had 15 tunnels"),
+        (0, 0, "silent", "no agents"),
+    ],
+)
+async def test_numbers_of_a_proxy_have_units(
+    page: Page, agents: int, load: int, state: str, numbers: str
+) -> None:
+    """Its agents, and the tunnels that it reports if their number differs."""
+    flow = await draw(page, [HEALTHY] * agents, loads={"proxy-1": load}, states={"proxy-1": state})
+    assert next(node["numbers"] for node in flow["nodes"] if node["name"] == "proxy-1") == numbers
+
+
+async def test_a_dead_proxy_without_agents_is_a_failure(page: Page) -> None:
+    """The summary says of it what its card says."""
+    flow = await draw(
+        page, [[State.HEALTHY, 3, 0, NONE]], states={"proxy-1": "silent"}, loads={"proxy-1": 15}
+    )
+    proxy = next(node for node in flow["nodes"] if node["name"] == "proxy-1")
+    assert (proxy["isFailing"], proxy["status"]) == (True, "silent")
+    assert proxy["box"]["h"] >= 44
+    assert flow["summary"] == "proxy-1 (silent): no agents now, had 15 tunnels"
+
+
+async def test_failing_instances_are_in_natural_order(page: Page) -> None:
+    """Auths before proxies, whatever number of agents each has: the same instances as in the blocks."""
+    states = dict.fromkeys(("auth-1", "auth-2", "proxy-2", "proxy-10", "proxy-1"), "unhealthy")
+    agents = [[State.STRANDED, 3, 1, BACKEND]] * 3 + [[State.STRANDED, 2, 0, BACKEND]]
+    flow = await draw(page, agents, proxies=12, states=states)
+    assert flow["summary"] == "2 auths and 3 proxies failing: auth-1, auth-2, proxy-1, proxy-2, proxy-10"
+    repaired = await draw(page, agents)
+    assert repaired["summary"] == (
+        "auth-1: auth connections of 1 agent failing · auth-2: auth connections of 3 agents failing"
+    )
+
+
+async def test_a_deregistered_proxy_is_shown_while_it_has_agents(page: Page) -> None:
+    """Like its block."""
+    agents = [[State.HEALTHY, 3, 0, NONE]]
+    flow = await draw(page, agents, states={"proxy-1": "gone"})
+    assert [node["name"] for node in flow["nodes"] if node["column"] == "proxy"] == ["proxy-2"]
+    assert flow["failures"] == []
+    flow = await draw(page, [*agents, [State.STRANDED, 2, 0, 2]], states={"proxy-1": "gone"})
+    assert flow["failures"] == ["proxy-1 (gone): tunnels of 1 agent lost"]
+
+
+async def test_a_planned_restart_is_no_failure(page: Page) -> None:
+    """Its agents are moving. An agent that it strands is still stranded, and another dead proxy still fails."""
+    works = {"proxy-1": "restarting"}
+    flow = await draw(page, [HEALTHY], states={"proxy-1": "silent"}, works=works)
+    proxy = next(node for node in flow["nodes"] if node["name"] == "proxy-1")
+    assert (proxy["isFailing"], proxy["tone"], proxy["symbol"]) == (False, "state-working", "working")
+    assert proxy["status"] == "restarting, silent"
+    assert edges_of(flow)["proxy-1 > healthy"] == ("moving", 1)
+    assert flow["edges"][0]["text"] == (
+        "1 agent at proxy-1, tunnels moving: proxy-1 is restarting, silent (agents: healthy)"
+    )
+    assert flow["summary"] == "No failing tunnels or auth connections"
+    flow = await draw(page, [[State.STRANDED, 2, 0, 2]], states={"proxy-1": "silent"}, works=works)
+    assert edges_of(flow)["proxy-1 > stranded"] == ("lost", 1)
+    assert flow["summary"] == "proxy-1 (restarting, silent): tunnels of 1 agent lost"
+    states = {"proxy-1": "silent", "proxy-2": "silent"}
+    flow = await draw(
+        page, [HEALTHY], states=states, works={"proxy-1": "agents moving away", "proxy-2": "restarting"}
+    )
+    assert edges_of(flow)["proxy-1 > healthy"] == ("lost", 1)
+    assert flow["summary"] == "proxy-1 (agents moving away, silent): tunnels of 1 agent lost"
 
 
 async def test_a_lost_backend_fails_the_connections_of_stranded_agents(page: Page) -> None:
@@ -275,7 +358,10 @@ async def test_more_failing_proxies_than_lines(page: Page) -> None:
     agents = [[State.HEALTHY, 2 + number, 0, NONE] for number in range(12)]
     flow = await draw(page, agents, proxies=12, states=states)
     assert [node["name"] for node in flow["nodes"] if node["column"] == "proxy"][-1] == "5 more, 3 failing"
-    assert flow["failures"][-1] == "5 more, 3 failing: 3 tunnels lost"
+    assert flow["failures"][-1] == "proxy-10 (silent): tunnels of 1 agent lost"
+    assert flow["summary"] == (
+        "10 proxies failing: proxy-1, proxy-2, proxy-3, proxy-4, proxy-5, proxy-6, proxy-7 and 3 others"
+    )
 
 
 async def test_queries_select_the_agents_of_an_edge(page: Page) -> None:
@@ -341,8 +427,8 @@ async def test_a_silent_proxy_is_seen_and_filtered(visiting: Visiting) -> None:
     summary = page.locator(".topology-summary")
     await expect(summary).to_have_text("No failing tunnels or auth connections")
     await visit.fleet.silence(0)
-    await expect(edge(page, "50 tunnels to proxy-1, lost: proxy-1 is not responding")).to_have_count(1)
-    await expect(summary).to_have_text("proxy-1 (not responding): 50 tunnels lost")
+    await expect(edge(page, "50 agents at proxy-1, tunnels lost: proxy-1 is not responding")).to_have_count(1)
+    await expect(summary).to_have_text("proxy-1 (not responding): tunnels of 50 agents lost")
     await node(page, "proxy-1, not responding").click()
     await expect(node(page, "proxy-1")).to_have_attribute("aria-pressed", "true")
     await expect(page.locator("#place-name")).to_have_text("proxy-1")
@@ -368,9 +454,9 @@ async def test_keyboard_moves_between_nodes_and_edges(visiting: Visiting) -> Non
 
     assert (await press("ArrowDown")).startswith("proxy-2, OK")
     assert (await press("Home")).startswith("proxy-1, OK")
-    assert (await press("ArrowRight")).startswith("1 tunnel to proxy-1, lost")
+    assert (await press("ArrowRight")).startswith("1 agent at proxy-1, tunnels lost")
     await press("Enter")
-    await expect(edge(page, "1 tunnel to proxy-1")).to_have_attribute("aria-pressed", "true")
+    await expect(edge(page, "1 agent at proxy-1")).to_have_attribute("aria-pressed", "true")
     await wait_cells(page, State.STRANDED, 1)
     await wait_cells(page, State.HEALTHY + 100, 199)
     assert page.url == f"{visit.url}/map/?state=stranded&proxy=proxy-1"

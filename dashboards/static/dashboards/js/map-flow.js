@@ -10,12 +10,12 @@ const BY_STATE = new Set(["proxy", "auth", "cause", "state", "home"]);
 
 export class MapFlow {
   /**
-   * data: MapData; scene: Scene. isPaused: whether updates are paused; showStates: shows only agents in the states with
+   * data: MapData; scene: Scene. isPaused: whether updates are paused; requestPaint: requests `paint`; showStates: shows only agents in the states with
    * these slugs, or all; showBlock: selects the agents of a block by its key; hideBlock: clears this selection.
    */
-  constructor(element, { data, scene, isPaused, showStates, showBlock, hideBlock }) {
+  constructor(element, { data, scene, isPaused, requestPaint, showStates, showBlock, hideBlock }) {
     Object.assign(this, { data, scene, showStates, showBlock, hideBlock });
-    this.topology = new Topology(element, data, { isPaused });
+    this.topology = new Topology(element, data, { isPaused, requestPaint });
     element.addEventListener("topology-filter", ({ detail }) => this.apply(detail));
   }
 
@@ -55,7 +55,8 @@ export class MapFlow {
     return { ...groupAgents(group, { state, instances: this.data.instances, remote }), label };
   }
 
-  resume() {
-    this.topology.resume();
+  /** Paint what is known now. */
+  paint() {
+    this.topology.paint();
   }
 }

@@ -1,7 +1,7 @@
 /* Headers of blocks: HTML above the canvas, so that they are text. Only those near the visible part exist. */
 
 import { STATES, STRANDED } from "./fleet-state.js";
-import { count, describeBlock, describeLoad, describeState, shortLoad } from "./map-words.js";
+import { describeBlock, describeLoad, describeState, looksOf, shortLoad } from "./map-words.js";
 
 const AT_RISK = STATES.indexOf("at_risk");
 /** Distance from the visible part, px, within which headers exist. */
@@ -32,12 +32,11 @@ function write({ parts }, block, isFull) {
   const { instance, counts } = block;
   const state = instance === null ? "OK" : describeState(instance);
   const isOk = state === "OK";
-  // Of an instance that is OK, the symbol shows what a change does with it.
-  const looks = instance?.label === "OK" ? { class: "state-working", symbol: "working" } : instance;
   set(parts.name, "textContent", block.name);
   set(parts.symbol, "hidden", isOk);
   set(parts.state, "hidden", isOk || !isFull);
   if (!isOk) {
+    const looks = looksOf(instance);
     set(parts.symbol, "className", `block-symbol ${looks.class}`);
     const use = parts.symbol.querySelector("use");
     if (use.getAttribute("href") !== `#shape-${looks.symbol}`) use.setAttribute("href", `#shape-${looks.symbol}`);
@@ -47,9 +46,8 @@ function write({ parts }, block, isFull) {
     set(part, "hidden", counts[state] === 0);
     if (counts[state] > 0) set(part.lastElementChild, "textContent", `${number.format(counts[state])}${isFull ? ` ${word}` : ""}`);
   }
-  const agents = isFull ? count(block.size, "agent") : number.format(block.size);
   set(parts.load, "hidden", !isFull && (!isOk || counts[STRANDED] + counts[AT_RISK] > 0));
-  set(parts.load, "textContent", isFull && instance !== null ? shortLoad(instance) : agents);
+  set(parts.load, "textContent", isFull ? shortLoad(block.size, instance) : number.format(block.size));
 }
 
 export class Headers {

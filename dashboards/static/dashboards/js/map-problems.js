@@ -2,13 +2,13 @@
    The same in every grouping: agents that one auth strands look like noise in blocks by proxy. */
 
 import { BACKEND, NO_INSTANCE, STATES, STRANDED } from "./fleet-state.js";
-import { FAILED_STATES, count, describeState } from "./map-words.js";
+import { FAILED_STATES, count, describeState, isFailed, isPlanned } from "./map-words.js";
 
 const AT_RISK = STATES.indexOf("at_risk");
 const number = new Intl.NumberFormat("en");
 
 /**
- * Return problems, the most urgent first: [{ key, name, kind, label, sentence, isDown, stranded, atRisk, auths, proxies }].
+ * Return problems, the most urgent first, without instances that a rollout restarts: [{ key, name, kind, label, sentence, isDown, stranded, atRisk, auths, proxies }].
  * key: index of the instance, BACKEND, or NO_INSTANCE for affected agents without a cause; kind: "proxy", "auth",
  * "backend" or ""; label: what failed, in the words of the headline if that has the cause; auths, proxies: number of instances that fail because of it, which are no problems of their own.
  */
@@ -24,7 +24,7 @@ export function findProblems({ states, causes }, instances, headlineCauses = [])
     if (state === STRANDED) problemOf(causes[agent]).stranded += 1;
     else if (state === AT_RISK) problemOf(causes[agent]).atRisk += 1;
   }
-  const failing = [...instances.values()].filter(({ label, state }) => label !== "OK" && state !== "gone");
+  const failing = [...instances.values()].filter((instance) => instance.label !== "OK" && instance.state !== "gone" && !isPlanned(instance));
   const isBackendDown = byKey.has(BACKEND) || failing.some(({ cause }) => cause === BACKEND);
   for (const instance of failing) {
     const cause = causeOf(instance, instances, isBackendDown && FAILED_STATES.has(instance.state));
@@ -32,7 +32,10 @@ export function findProblems({ states, causes }, instances, headlineCauses = [])
     else problemOf(cause)[instance.kind === "auth" ? "auths" : "proxies"] += 1;
   }
   const keys = [({ key }) => Number(key === BACKEND), ({ stranded }) => stranded, ({ atRisk }) => atRisk, ({ isDown }) => Number(isDown)];
-  return [...byKey.values()].sort((one, other) => keys.reduce((order, key) => order || key(other) - key(one), 0));
+  // Equals in the order of the instances: auths first, in natural order.
+  const places = new Map([...instances.keys()].map((key, place) => [key, place]));
+  const placeOf = ({ key }) => places.get(key) ?? instances.size;
+  return [...byKey.values()].sort((one, other) => keys.reduce((order, key) => order || key(other) - key(one), 0) || placeOf(one) - placeOf(other));
 }
 
 /** Return what makes an instance fail, or null: the backend comes before the auths that it takes down. */
@@ -45,11 +48,11 @@ function createProblem(key, instance, clauses) {
   const base = { key, name: "Unknown cause", kind: "", label: "", sentence: "", isDown: false, stranded: 0, atRisk: 0, auths: 0, proxies: 0 };
   if (key === BACKEND) return { ...base, name: "Auth backend", kind: "backend", label: clauses.get(BACKEND) ?? "failing", isDown: true };
   if (instance === undefined) return key === NO_INSTANCE ? base : { ...base, name: `Instance ${key}` };
-  const { name, kind, sentence, state } = instance;
+  const { name, kind, sentence } = instance;
   // The headline says more than the state: "lost its backend" is the reason of "unhealthy", and then of "expired".
-  const clause = FAILED_STATES.has(state) && !instance.work ? clauses.get(name)?.replace(`${name} `, "").replace(/^is /, "") : undefined;
+  const clause = isFailed(instance) && !instance.work ? clauses.get(name)?.replace(`${name} `, "").replace(/^is /, "") : undefined;
   const words = clause ?? describeState(instance);
-  return { ...base, name, kind, label: words === "OK" ? "" : words, sentence, isDown: FAILED_STATES.has(state) };
+  return { ...base, name, kind, label: words === "OK" ? "" : words, sentence, isDown: isFailed(instance) };
 }
 
 /** Return a problem in words, without its name: "not responding, 50 stranded". */

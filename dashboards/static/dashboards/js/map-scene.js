@@ -4,7 +4,7 @@ import { NO_INSTANCE, STATES } from "./fleet-state.js";
 import { Blocks, agentsOf } from "./map-blocks.js";
 import { groupAgents, orderKeys } from "./map-groupings.js";
 import { arrange, rectOf } from "./map-layout.js";
-import { FAILED_STATES, SILENT_STATES } from "./map-words.js";
+import { SILENT_STATES, isFailed } from "./map-words.js";
 
 /** Empty slots disappear this long after the last move, or when they are more than this share. */
 const COMPACT_MS = 60_000;
@@ -93,7 +93,7 @@ export class Scene {
       const { slots, counts, size } = this.model.block(key);
       return {
         key, name, instance, query, slots, counts, size,
-        isDead: instance !== null && FAILED_STATES.has(instance.state),
+        isDead: instance !== null && isFailed(instance),
         isStranding: instance?.stranding ?? false,
         isDoubtful: instance !== null && SILENT_STATES.has(instance.state),
       };

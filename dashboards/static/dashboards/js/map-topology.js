@@ -5,9 +5,10 @@
    query in `detail.query` and its parts as `detail.proxy`, `.auth`, `.state` and `.group`; a part that is missing does
    not filter. An empty query: no filter. */
 
-import { formatCount, throttled } from "./page.js";
+import { throttled } from "./page.js";
 import { FlowCounts } from "./topology-counts.js";
-import { COLUMNS, buildFlow, describeFailures } from "./topology-flow.js";
+import { summarizeFailures } from "./topology-failures.js";
+import { COLUMNS, buildFlow } from "./topology-flow.js";
 import { arrangeFlow } from "./topology-layout.js";
 import { paintTable, tableRows } from "./topology-table.js";
 import { FlowView } from "./topology-view.js";
@@ -16,9 +17,6 @@ import { FlowView } from "./topology-view.js";
 const PAINT_EVERY_MS = 250;
 /** Padding of the frame, px: space for outlines. */
 const FRAME_PADDING = 4;
-/** Maximum number of failures that the summary describes; of more failures, it has this number of names. */
-const MAX_FAILURES = 2;
-const MAX_NAMES = 7;
 const PARTS = ["proxy", "auth", "state", "group"];
 const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
@@ -30,6 +28,7 @@ const SKELETON = `
     <ul class="topology-legend" aria-label="Legend: edges">
       <li><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H33" class="legend-live"/></svg>live</li>
       <li><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H33" class="legend-failing"/></svg>failing</li>
+      <li class="topology-moving" hidden><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H33" class="legend-moving"/></svg>moving</li>
       <li><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H12M22 5H33" class="legend-lost"/><path d="m14 2 6 6m0-6-6 6" class="legend-cross"/></svg>lost</li>
     </ul>
     <button class="button topology-switch" type="button" aria-expanded="false"><svg class="glyph" aria-hidden="true"><use href="#glyph-table"/></svg>View topology as table</button>
@@ -40,22 +39,14 @@ const SKELETON = `
   </div>
   <div class="table-frame topology-table live" tabindex="0" role="region" aria-label="Table of the topology" hidden></div>`;
 
-/** Return all failures in one line: details of a few, otherwise names. */
-function describeAll(failures) {
-  if (failures.length === 0) return "No failing tunnels or auth connections";
-  if (failures.length <= MAX_FAILURES) return failures.map(({ text }) => text).join(" · ");
-  const names = failures.slice(0, MAX_NAMES).map(({ name }) => name);
-  const more = failures.length > MAX_NAMES ? ` and ${formatCount(failures.length - MAX_NAMES)} more` : "";
-  return `${formatCount(failures.length)} instances failing: ${names.join(", ")}${more}`;
-}
-
 export class Topology {
   /**
    * element: where to show it; its content is replaced. feed: `live.state` (FleetState with columns), `instances` by
    * index, and the events "agents" (detail.kind, detail.changes of a delta) and "instances": MapData, for example.
-   * isPaused: whether updates are paused; call `resume` after a pause.
+   * isPaused: whether updates are paused; call `paint` after a pause. requestPaint: of a page that calls `paint` with
+   * its other parts, so that all show the same moment; null: the topology paints by itself.
    */
-  constructor(element, feed, { isPaused = () => false } = {}) {
+  constructor(element, feed, { isPaused = () => false, requestPaint = null } = {}) {
     this.element = element;
     this.feed = feed;
     this.isPaused = isPaused;
@@ -76,7 +67,7 @@ export class Topology {
     this.frame = element.querySelector(".topology-frame");
     this.table = element.querySelector(".topology-table");
     this.view = new FlowView(element.querySelector(".flow"));
-    this.requestPaint = throttled(() => this.paint(), PAINT_EVERY_MS);
+    this.requestPaint = requestPaint ?? throttled(() => this.paint(), PAINT_EVERY_MS);
     this.listen();
     this.recount();
   }
@@ -134,10 +125,6 @@ export class Topology {
     this.requestPaint();
   }
 
-  resume() {
-    this.requestPaint();
-  }
-
   /* Painting */
 
   paint() {
@@ -158,13 +145,14 @@ export class Topology {
     // The focused node or edge has no agents left.
     if (hadFocus && !this.view.box.contains(document.activeElement)) this.view.elements.get(this.current)?.focus();
     this.paintSummary();
+    this.element.querySelector(".topology-moving").hidden = this.flow.edges.every(({ status }) => status !== "moving");
     if (!this.table.hidden) paintTable(this.table, tableRows(buildFlow({ ...parts, expanded: new Set(Object.keys(COLUMNS)) })));
     this.element.dataset.seq = String(this.feed.live.state.seq);
   }
 
   paintSummary() {
-    const failures = describeFailures(this.flow);
-    const text = describeAll(failures);
+    const { failures } = this.flow;
+    const text = summarizeFailures(failures);
     const summary = this.element.querySelector(".topology-summary");
     summary.toggleAttribute("data-failing", failures.length > 0);
     if (summary.textContent === text) return;

@@ -5,6 +5,8 @@ import { STATES, STRANDED, label } from "./fleet-state.js";
 /** States of instances that are failures, and of those whose agents' last known state is in doubt. */
 export const FAILED_STATES = new Set(["silent", "unhealthy", "expired", "gone"]);
 export const SILENT_STATES = new Set(["silent", "expired", "gone"]);
+/** What a rollout does with the instance that it restarts, as the headline names it. A campaign only moves agents away. */
+const PLANNED_WORK = new Set(["draining", "restarting", "restarted"]);
 
 const number = new Intl.NumberFormat("en");
 const AT_RISK = STATES.indexOf("at_risk");
@@ -12,6 +14,22 @@ const AT_RISK = STATES.indexOf("at_risk");
 /** Return "1 agent", "1,234 agents" or "2 proxies". */
 export function count(n, noun) {
   return `${number.format(n)} ${n === 1 ? noun : noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
+}
+
+/** Whether a rollout restarts an instance now: that it does not respond is expected. */
+export function isPlanned({ work = "" }) {
+  return PLANNED_WORK.has(work);
+}
+
+/** Whether an instance fails, and not because a rollout restarts it. */
+export function isFailed(instance) {
+  return FAILED_STATES.has(instance.state) && !isPlanned(instance);
+}
+
+/** Return symbol and class of an instance: while a change acts on it, those of the change, unless it fails. */
+export function looksOf(instance) {
+  const isWork = isPlanned(instance) || (Boolean(instance.work) && instance.label === "OK");
+  return isWork ? { symbol: "working", class: "state-working" } : { symbol: instance.symbol, class: instance.class };
 }
 
 /** Return the state of an instance in words, with what a change does with it: "restarting, not responding". */
@@ -29,14 +47,26 @@ export function describeLoad(instance) {
   return `${load}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "more" : "fewer"} than the average ${instance.kind}`;
 }
 
-/** Return the same as a short text for a header: "70 tunnels, 40 % over average"; "had 70 tunnels" as the last known number. */
-export function shortLoad(instance) {
-  if (instance === null) return "";
-  const load = count(instance.load, instance.kind === "auth" ? "agent" : "tunnel");
-  if (!instance.current) return `had ${load}`;
-  const { imbalance } = instance;
-  if (imbalance === null) return load;
-  return `${load}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "over" : "under"} average`;
+/**
+ * Return the number of agents of an instance, and the number that it reports if that differs: "18 agents · 58 tunnels",
+ * "no agents now, had 15 tunnels". Agents count once, at their current proxy; tunnels may be of any agent.
+ */
+export function describeNumbers(agents, instance) {
+  const own = agents === 0 ? "no agents" : count(agents, "agent");
+  const load = instance?.load ?? agents;
+  if (load === agents || load === 0 && !instance.current) return own;
+  const isAuth = instance.kind === "auth";
+  if (agents === 0 && !instance.current) return `no agents now, had ${isAuth ? number.format(load) : count(load, "tunnel")}`;
+  // Heartbeats and connections of an auth never count the same agents at one moment.
+  if (isAuth) return own;
+  return `${own} · ${instance.current ? "" : "had "}${count(load, "tunnel")}`;
+}
+
+/** Return the same for a header, with the imbalance: "18 agents · 58 tunnels, 40 % over average". */
+export function shortLoad(agents, instance) {
+  const numbers = describeNumbers(agents, instance);
+  const imbalance = instance?.current ? instance.imbalance : null;
+  return imbalance === null ? numbers : `${numbers}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "over" : "under"} average`;
 }
 
 /** Return the numbers of agents by state in words, without zeros, in the order of `ranks`: "50 stranded, 2 at risk". */

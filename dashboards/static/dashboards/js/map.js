@@ -79,8 +79,9 @@ function isShown(agent, state) {
   return (filter.size === 0 || filter.has(STATES[state])) && search.matches(agent) && data.isShown(agent);
 }
 
-/** Take over the newest data and paint it. */
+/** Take over the newest data and paint it: topology, map and words of one moment. */
 function paint() {
+  flow.paint();
   if (paused || !isReady() || (scene.remote === null && !LOCAL_GROUPINGS.includes(scene.group))) return;
   const hasAgents = scene.update(hasFilter() ? isShown : null);
   const message = byId("map-message");
@@ -334,6 +335,7 @@ const flow = new MapFlow(byId("topology"), {
   data,
   scene,
   isPaused: () => paused,
+  requestPaint,
   showStates(slugs) {
     filter.clear();
     for (const slug of slugs) filter.add(slug);
@@ -379,7 +381,6 @@ function togglePause() {
   button.setAttribute("aria-pressed", String(paused));
   button.querySelector("use").setAttribute("href", paused ? "#glyph-play" : "#glyph-pause");
   button.lastElementChild.textContent = paused ? "Resume updates" : "Pause updates";
-  flow.resume();
   paint();
 }
 

@@ -3,7 +3,8 @@
 
 import { HEADLINES, NO_INSTANCE, STATES, label } from "./fleet-state.js";
 import { term } from "./map-groupings.js";
-import { describeState } from "./map-words.js";
+import { FAILED_STATES, count, describeNumbers, describeState, isFailed, isPlanned, looksOf } from "./map-words.js";
+import { findFailures } from "./topology-failures.js";
 
 /** Columns from left to right, each with the noun of its nodes. */
 export const COLUMNS = { proxy: "proxies", group: "agent groups", auth: "auths" };
@@ -26,11 +27,6 @@ const URGENCY = STATES.map((_, state) => BY_URGENCY.indexOf(state));
 const PROBLEMS = new Set(HEADLINES.map(({ slug }) => STATES.indexOf(slug)));
 
 const URGENT = ["stranded", "at_risk"].map((slug) => STATES.indexOf(slug));
-
-/** Return a number with its noun: "1 agent", "2 agents". */
-export function count(n, noun) {
-  return `${number.format(n)} ${noun}${n === 1 ? "" : "s"}`;
-}
 
 /** Number of agents by state. */
 class Tally {
@@ -73,20 +69,22 @@ class Tally {
 }
 
 /**
- * Return { columns: { proxy: [node], group: [node], auth: [node] }, edges: [edge], agents }.
+ * Return { columns: { proxy: [node], group: [node], auth: [node] }, edges: [edge], failures: [failure], agents }; failures
+ * are of all instances (topology-failures.js), also of those in a fold.
  *
  * counts: FlowCounts. instances: by index, see dashboards/fleet/map_instances.py. grouping: null for groups by state, or
  * { describe }: describe(key) returns name and query of a group. expanded: names of the columns that name all nodes.
  *
- * A node has key, column, name, symbol, tone (class), status, note (sentence), agents, urgent (agents), isFailing, isFold
- * and filter. An edge has key, side ("proxy" or "auth"), from, to (keys), agents, status ("live", "failing", "lost", "unknown"),
- * tone, failing (number of agents), blamed (those that are not offline because of their own host), text and filter.
+ * A node has key, column, name, symbol, tone (class), status, note (sentence), numbers (in words), agents, urgent (agents),
+ * isFailing, isFold and filter. An edge has key, side ("proxy" or "auth"), from, to (keys), agents, status ("live", "moving",
+ * "failing", "lost", "unknown"), tone, failing (number of agents), text and filter.
  */
 export function buildFlow({ counts, instances, grouping = null, expanded = new Set() }) {
   const groups = new Map();
   const nodes = { proxy: new Map(), auth: new Map() };
   const strands = [];
-  for (const { index, kind } of instances.values()) nodes[kind]?.set(index, new Tally());
+  // A deregistered instance is shown while it has agents, like its block.
+  for (const { index, kind, state } of instances.values()) if (state !== "gone") nodes[kind]?.set(index, new Tally());
   for (const column of ["proxy", "auth"]) {
     for (const cell of counts.read(column)) {
       const group = grouping === null ? cell.state : cell.group;
@@ -95,19 +93,23 @@ export function buildFlow({ counts, instances, grouping = null, expanded = new S
       // These agents never had a tunnel or a connection.
       if (cell.state === NEVER) continue;
       tallyOf(nodes[column], cell.instance).add(cell);
-      strands.push({ ...cell, column, group, status: statusOf(column, cell, instances.get(cell.instance)) });
+      const instance = instances.get(cell.instance);
+      const status = statusOf(column, cell, instance);
+      strands.push({ ...cell, column, group, status, isBlamed: isBlamed(status, cell, instance) });
     }
   }
   const isPlaceKnown = [...nodes.proxy].some(([index, tally]) => index !== NO_INSTANCE && tally.agents > 0);
+  const proxies = sortInstances([...nodes.proxy].map(([index, tally]) => describeInstance("proxy", index, tally, instances, isPlaceKnown)));
+  const auths = sortInstances([...nodes.auth].map(([index, tally]) => describeInstance("auth", index, tally, instances, true)));
   const columns = {
-    proxy: fold("proxy", sortInstances([...nodes.proxy].map(([index, tally]) => describeInstance("proxy", index, tally, instances, isPlaceKnown))), expanded),
+    proxy: fold("proxy", proxies, expanded),
     // There are few states, and each of them says something.
     group: foldGroups(sortGroups([...groups].map(([group, tally]) => describeGroup(group, tally, grouping))), grouping, expanded),
-    auth: fold("auth", sortInstances([...nodes.auth].map(([index, tally]) => describeInstance("auth", index, tally, instances, true))), expanded),
+    auth: fold("auth", auths, expanded),
   };
   const shown = new Map(Object.values(columns).flat().map((node) => [node.key, node]));
   const edges = [...mergeStrands(strands, shown)].map(([key, strand]) => describeEdge(key, strand, shown));
-  return { columns, edges, agents: [...groups.values()].reduce((sum, { agents }) => sum + agents, 0) };
+  return { columns, edges, failures: findFailures([...auths, ...proxies], strands), agents: [...groups.values()].reduce((sum, { agents }) => sum + agents, 0) };
 }
 
 function tallyOf(tallies, key) {
@@ -118,27 +120,29 @@ function tallyOf(tallies, key) {
 /* Nodes */
 
 function describeInstance(column, index, tally, instances, isPlaceKnown) {
-  const base = { key: `${column}:${index}`, column, agents: tally.agents, urgent: tally.urgent, isFold: false };
+  const base = { key: `${column}:${index}`, column, agents: tally.agents, numbers: count(tally.agents, "agent"), urgent: tally.urgent, isFold: false };
   if (index === NO_INSTANCE) {
     const [name, note] = column === "auth"
       ? ["no known auth", "Refloat does not know the auth of these agents."]
       : isPlaceKnown
       ? ["no known proxy", "Refloat does not know the proxy of these agents."]
       : ["tunnels unknown", "No source of this cluster lists which agent has which tunnel."];
-    return { ...base, name, note, symbol: "unknown", tone: "state-unknown", status: "", load: null, isFailing: false, isOk: true, isPlaceholder: true, filter: { [column]: index, query: `${column}:none` } };
+    return { ...base, name, note, symbol: "unknown", tone: "state-unknown", status: "", isFailing: false, isOk: true, isPlaceholder: true, filter: { [column]: index, query: `${column}:none` } };
   }
-  const instance = instances.get(index) ?? { name: `instance ${index}`, symbol: "unknown", class: "instance-unknown", label: "unknown", sentence: "", failing: false, state: "unknown" };
+  const instance = instances.get(index) ?? { name: `instance ${index}`, symbol: "unknown", class: "instance-unknown", label: "unknown", sentence: "", state: "unknown" };
+  const { symbol, class: tone } = looksOf(instance);
   return {
     ...base,
     name: instance.name,
     note: instance.sentence,
-    ...(instance.work && instance.symbol === "ok" ? { symbol: "working", tone: "state-working" } : { symbol: instance.symbol, tone: instance.class }),
+    symbol,
+    tone,
     status: describeState(instance),
     words: tally.words,
-    load: instance.load ?? null,
-    isCurrent: instance.current ?? false,
-    isFailing: instance.failing,
-    isCutOff: instance.cut_off ?? false,
+    numbers: describeNumbers(tally.agents, instance),
+    instance,
+    isFailing: isFailed(instance),
+    isPlanned: isPlanned(instance),
     isOk: instance.symbol === "ok",
     hasWork: Boolean(instance.work),
     filter: { [column]: index, query: term(column, nameInQuery(instance, instances)) },
@@ -154,7 +158,7 @@ function nameInQuery(instance, instances) {
 }
 
 function describeGroup(group, tally, grouping) {
-  const base = { key: `group:${group}`, column: "group", order: group, agents: tally.agents, urgent: tally.urgent, isFold: false, isFailing: false, note: "" };
+  const base = { key: `group:${group}`, column: "group", order: group, agents: tally.agents, numbers: count(tally.agents, "agent"), urgent: tally.urgent, isFold: false, isFailing: false, note: "" };
   const state = grouping === null ? group : tally.worst;
   const slug = STATES[state];
   const looks = { symbol: slug, tone: `state-${slug}`, urgency: URGENCY[state], isOk: !PROBLEMS.has(state) };
@@ -182,7 +186,7 @@ function foldGroups(nodes, grouping, expanded) {
 /** Fold the nodes of a long column into one, except those with the worst problems. */
 function fold(column, nodes, expanded) {
   if (nodes.length <= MAX_NAMED) return nodes;
-  const folder = { key: `${column}:${FOLD}`, column, isFold: true, isFailing: false, agents: 0, urgent: 0, note: "", filter: null, status: "", words: "" };
+  const folder = { key: `${column}:${FOLD}`, column, isFold: true, isFailing: false, agents: 0, numbers: "", urgent: 0, note: "", filter: null, status: "", words: "" };
   const closer = { ...folder, name: `Show fewer ${COLUMNS[column]}`, symbol: "", tone: "", folded: new Set() };
   const isTrouble = ({ isFailing, urgent, isPlaceholder }) => isFailing || urgent > 0 || isPlaceholder;
   if (expanded.has(column)) return [closer, ...nodes.filter(isTrouble), ...nodes.filter((node) => !isTrouble(node))];
@@ -191,6 +195,7 @@ function fold(column, nodes, expanded) {
     .sort((one, other) => other.isFailing - one.isFailing || other.urgent - one.urgent)
     .slice(0, MAX_NAMED - 1);
   const rest = nodes.filter((node) => !worst.includes(node));
+  const agents = rest.reduce((sum, node) => sum + node.agents, 0);
   const failing = rest.filter(({ isFailing }) => isFailing).length;
   const others = rest.filter(({ isOk }) => !isOk).length - failing;
   const words = [failing > 0 ? `${failing} failing` : "", others > 0 ? `${others} not ${column === "group" ? "healthy" : "OK"}` : ""].filter(Boolean).join(", ");
@@ -201,7 +206,8 @@ function fold(column, nodes, expanded) {
     symbol: words === "" ? "ok" : "at_risk",
     tone: words === "" ? "instance-ok" : "state-at_risk",
     isFailing: failing > 0,
-    agents: rest.reduce((sum, { agents }) => sum + agents, 0),
+    agents,
+    numbers: count(agents, "agent"),
     urgent: rest.reduce((sum, { urgent }) => sum + urgent, 0),
     folded: new Set(rest.map(({ key }) => key)),
   }];
@@ -210,13 +216,22 @@ function fold(column, nodes, expanded) {
 /* Edges */
 
 /**
- * Return "live", "failing", "lost" or "unknown". A tunnel is lost when its agent is stranded because of the proxy; an auth connection
- * survives while the auth responds, although its agents are stranded.
+ * Return "live", "moving", "failing", "lost" or "unknown". A tunnel is lost when its agent is stranded because of the proxy;
+ * an auth connection survives while the auth responds, although its agents are stranded. While a rollout restarts an
+ * instance, its agents move to others.
  */
 function statusOf(column, { state, isHarmed, instance: index }, instance) {
   if (index === NO_INSTANCE) return "unknown";
-  if (instance?.cut_off || (isHarmed && (column === "proxy" || state === OFFLINE))) return "lost";
-  return instance?.failing || isHarmed ? "failing" : "live";
+  if (isHarmed && (column === "proxy" || state === OFFLINE)) return "lost";
+  if (instance !== undefined && isPlanned(instance) && !isHarmed) return FAILED_STATES.has(instance.state) ? "moving" : "live";
+  if (instance?.cut_off) return "lost";
+  return isHarmed || (instance !== undefined && isFailed(instance)) ? "failing" : "live";
+}
+
+/** Whether a connection fails because of an instance: the own host of an offline agent is the likely cause otherwise. */
+function isBlamed(status, { state }, instance) {
+  if (status !== "lost" && status !== "failing") return false;
+  return state !== OFFLINE || (instance !== undefined && isFailed(instance));
 }
 
 /** Merge the strands between the same shown nodes, by key of the edge: { column, from, to, status, tally }. */
@@ -238,12 +253,9 @@ function describeEdge(key, { column, from, to, status, tally }, shown) {
   const isUnknown = instance.isPlaceholder ?? false;
   const worst = STATES[tally.worst];
   // Red is only for stranded agents: what fails without stranding any is amber.
-  const tone = isUnknown ? "unknown" : status === "live" ? STATES[tally.usual] : worst === "stranded" || worst === "offline" ? worst : "at_risk";
-  const noun = column === "proxy" ? "tunnel" : "auth connection";
-  // Each agent has one edge on each side, so the number of agents is the number of connections.
-  const reason = instance.isFailing && !instance.isFold ? `: ${instance.note || `${instance.name} is ${instance.status}`}` : "";
-  // The own host of an offline agent is the likely cause, not the instance.
-  const offline = instance.isFailing ? 0 : tally.byState.get(OFFLINE) ?? 0;
+  const tone = isUnknown ? "unknown" : status === "moving" ? "working" : status === "live" ? STATES[tally.usual] : worst === "stranded" || worst === "offline" ? worst : "at_risk";
+  // Each agent has one edge on each side, whatever number of tunnels it has: the number is of agents.
+  const connections = `${column === "proxy" ? "tunnels" : "auth connections"} ${status}${reasonOf(instance)}`;
   return {
     key,
     side: column,
@@ -251,34 +263,15 @@ function describeEdge(key, { column, from, to, status, tally }, shown) {
     to,
     agents: tally.agents,
     failing: status === "lost" || status === "failing" ? tally.agents : 0,
-    blamed: status === "lost" || status === "failing" ? tally.agents - offline : 0,
     status,
     tone: `state-${tone}`,
-    text: isUnknown ? `${count(tally.agents, "agent")} (${group.name}): ${instance.name}` : `${count(tally.agents, noun)} to ${instance.name}, ${status}${reason} (agents: ${group.name})`,
+    text: isUnknown ? `${count(tally.agents, "agent")} (${group.name}): ${instance.name}` : `${count(tally.agents, "agent")} at ${instance.name}, ${connections} (agents: ${group.name})`,
     filter: instance.isFold || group.isFold ? null : { ...instance.filter, ...group.filter, query: [instance.filter.query, group.filter.query].filter(Boolean).join(" ") },
   };
 }
 
-/** Return what fails, in words, the most agents first: ["50 tunnels to proxy-1 are lost: ...", ...]. */
-export function describeFailures({ columns, edges }) {
-  const byNode = new Map();
-  const names = new Map([...columns.proxy, ...columns.auth].map((node) => [node.key, node]));
-  for (const edge of edges) {
-    if (edge.blamed === 0) continue;
-    const failure = byNode.get(edge.from) ?? { node: names.get(edge.from), side: edge.side, lost: 0, failing: 0 };
-    failure[edge.status] += edge.blamed;
-    byNode.set(edge.from, failure);
-  }
-  // An instance that lost all its agents has no edge any more.
-  for (const node of names.values()) {
-    if (node.isFailing && !byNode.has(node.key)) byNode.set(node.key, { node, side: node.column, lost: 0, failing: 0 });
-  }
-  return [...byNode.values()]
-    .sort((one, other) => one.node.isFold - other.node.isFold || other.lost + other.failing - one.lost - one.failing)
-    .map(({ node, side, lost, failing }) => {
-      const noun = side === "proxy" ? "tunnel" : "auth connection";
-      const numbers = [lost > 0 ? `${count(lost, noun)} lost` : "", failing > 0 ? `${count(failing, noun)} failing` : ""].filter(Boolean).join(", ") || `no ${noun}s`;
-      const status = node.isFold || node.isOk ? "" : ` (${node.status})`;
-      return { key: node.key, name: node.name, text: `${node.name}${status}: ${numbers}` };
-    });
+/** Return why the connections of an instance are not live, after a colon; "" if the instance is not why. */
+function reasonOf({ name, note, status, isFailing, isPlanned: isRestarting, isFold }) {
+  if (isFold || (!isFailing && !isRestarting)) return "";
+  return isFailing && note !== "" ? `: ${note}` : `: ${name} is ${status}`;
 }

@@ -4,6 +4,8 @@ import { MAX_NAMED } from "./topology-flow.js";
 
 /** Minimum height of a node: one line of text, and a target that a finger can hit. */
 const NODE_LEAST = 30;
+/** Minimum height of a node that fails or that a change acts on, where all nodes fit: its state has a line of its own. */
+const NEWS_LEAST = 46;
 const GAP = 8;
 /** Height that a full column has left, to show which of its nodes have more agents. */
 const SPARE = 24;
@@ -45,16 +47,25 @@ export function arrangeFlow({ columns, edges }, availableWidth) {
   return { width, height, nodes, edges: connect(edges, nodes, scale) };
 }
 
+/** Whether a node is an instance that fails or that a change acts on. */
+function hasNews({ isFailing, hasWork, isFold }) {
+  return !isFold && Boolean(isFailing || hasWork);
+}
+
 /** Place the nodes of one column below each other, as high as their number of agents. Return px per agent. */
 function stack(column, nodes, { x, w, height }) {
-  const free = height - (column.length - 1) * GAP - column.length * NODE_LEAST;
+  const room = height - (column.length - 1) * GAP;
+  const newsCount = column.filter(hasNews).length;
+  const newsLeast = newsCount * NEWS_LEAST + (column.length - newsCount) * NODE_LEAST <= room ? NEWS_LEAST : NODE_LEAST;
+  const leastOf = (node) => (hasNews(node) ? newsLeast : NODE_LEAST);
+  const free = room - column.reduce((sum, node) => sum + leastOf(node), 0);
   // Without agents, all are equally high. A fold that only closes stays small.
   const weigh = ({ agents, isFold }, agentsInAll) => (agentsInAll > 0 ? agents : isFold ? 0 : 1);
   const agentsInAll = column.reduce((sum, { agents }) => sum + agents, 0);
   const all = column.reduce((sum, node) => sum + weigh(node, agentsInAll), 0);
   let y = 0;
   for (const node of column) {
-    const h = NODE_LEAST + (all > 0 ? (free * weigh(node, agentsInAll)) / all : 0);
+    const h = leastOf(node) + (all > 0 ? (free * weigh(node, agentsInAll)) / all : 0);
     nodes.set(node.key, { x, y, w, h });
     y += h + GAP;
   }

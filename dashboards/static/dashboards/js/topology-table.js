@@ -1,8 +1,8 @@
 /* The topology as a table: one row per edge, with the same numbers. */
 
-const HEAD = ["From", "To", "Agents", "Failing", "Connection"];
+const HEAD = ["Instance", "Agent group", "Agents", "Affected agents", "Connections"];
 
-/** Return the rows of a flow whose columns are not folded: [from, to, agents, failing, connection]. Pure. */
+/** Return the rows of a flow whose columns are not folded: [instance, group, agents, affected agents, connections]. Pure. */
 export function tableRows({ columns, edges }) {
   const nodes = new Map(Object.values(columns).flat().map((node) => [node.key, node]));
   const order = new Map([...nodes.keys()].map((key, position) => [key, position]));
@@ -11,7 +11,7 @@ export function tableRows({ columns, edges }) {
     .map((edge) => {
       const from = nodes.get(edge.from);
       const noun = edge.side === "proxy" ? "tunnels" : "auth connections";
-      const reason = from.isFailing ? `: ${from.name} is ${from.status}` : "";
+      const reason = from.isFailing || from.isPlanned ? `: ${from.name} is ${from.status}` : "";
       const connection = edge.status === "unknown" ? from.name : `${noun} ${edge.status}${reason}`;
       return [from.name, nodes.get(edge.to).name, edge.agents, edge.failing, connection];
     });

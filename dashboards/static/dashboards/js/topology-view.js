@@ -1,11 +1,12 @@
 /* The topology as elements: a button per node above an SVG with a curve per edge. Elements are kept by key, so that they
    move to their new places, keep the focus, and only what changed is written. */
 
-import { COLUMNS, count } from "./topology-flow.js";
+import { count } from "./map-words.js";
+import { COLUMNS } from "./topology-flow.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 /** Edges that are painted later are above the others. */
-const LAYERS = ["unknown", "live", "failing", "lost"];
+const LAYERS = ["unknown", "live", "moving", "failing", "lost"];
 /** Width of the part of an edge that the pointer hits, px, and the width from which an edge has its number. */
 const HIT_LEAST = 12;
 const NUMBER_LEAST = 14;
@@ -125,28 +126,19 @@ function paintNode(button, node, { x, y, w, h }, pressed) {
   symbol.classList.toggle("flow-hidden", node.symbol === "");
   set(symbol.firstElementChild, "href", `#shape-${node.symbol}`);
   write(name, node.name);
-  const number = node.agents.toLocaleString("en");
+  const hasNews = node.status !== "" && (!node.isOk || node.hasWork) && !node.isFold;
+  // Without agents, the status is beside the name, and what is known of the instance below it.
+  const isEmpty = hasNews && node.agents === 0 && lines > 1 && w >= NARROW;
+  button.toggleAttribute("data-empty", isEmpty);
   // In one line, what is wrong matters more than the number.
-  if (lines === 1 && (!node.isOk || node.hasWork) && node.status !== "" && !node.isFold) write(brief, node.status);
-  else write(brief, node.isFold && node.folded.size === 0 ? "" : node.agents === 0 && node.isCurrent && node.load > 0 ? loadOf(node) : number);
-  const status = node.words ? [node.isOk && !node.hasWork && !node.isFold ? "" : node.status, node.words].filter(Boolean).join(" · ") : node.status;
-  write(button.querySelector(".flow-status"), status);
-  const load = loadOf(node);
-  write(button.querySelector(".flow-load"), load);
-  set(button, "aria-label", [node.name, node.status, node.words, load].filter(Boolean).join(", "));
-  set(button, "title", [node.name, node.status, load, node.note].filter(Boolean).join(" · "));
+  write(brief, isEmpty || (lines === 1 && hasNews) ? node.status : node.isFold && node.folded.size === 0 ? "" : count(node.agents, "agent"));
+  const status = [node.words && !hasNews ? "" : node.status, node.words].filter(Boolean).join(" · ");
+  write(button.querySelector(".flow-status"), isEmpty ? node.numbers : status);
+  write(button.querySelector(".flow-load"), isEmpty ? "" : node.numbers);
+  set(button, "aria-label", [node.name, node.status, node.words, node.numbers].filter(Boolean).join(", "));
+  set(button, "title", [node.name, node.status, node.numbers, node.note].filter(Boolean).join(" · "));
   if (node.isFold) set(button, "aria-expanded", String(node.folded.size === 0));
   else set(button, "aria-pressed", String(pressed));
-}
-
-/** Return the agents of a node in words, and the load that an instance reports if that differs. */
-function loadOf({ column, agents, load, isCurrent, isFold, folded }) {
-  if (isFold && folded.size === 0) return "";
-  const noun = column === "proxy" ? "tunnel" : "agent";
-  const own = count(agents, "agent");
-  if (load === undefined || load === null || !isCurrent || load === agents) return own;
-  if (column === "auth") return own;
-  return agents === 0 ? count(load, noun) : `${own} · ${count(load, noun)}`;
 }
 
 function createEdge() {
