@@ -300,8 +300,8 @@ async def test_numbers_of_a_header_have_units(page: Page) -> None:
     ]
     assert await call(page, "map-words", "return a.map((each) => m.shortLoad(...each));", cases) == [
         "10 agents",
-        "4 agents · 10 tunnels, 40 % above mean",
-        "10 agents, 25 % below mean",
+        "4 agents · 10 tunnels, 40 % over average",
+        "10 agents, 25 % under average",
         "no agents now, had 10 tunnels",
         "no agents now, had 10",
         "9 agents",

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from dashboards.fleet.timeline.history_rows import read_day_chart
 from dashboards.fleet.timeline.trend_rows import read_instance_trends
-from dashboards.shared import headlines, presenters, record_reader
+from dashboards.shared import headlines, presenters
 from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
