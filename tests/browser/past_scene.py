@@ -74,6 +74,7 @@ def add_incident(cluster: str, opened_at: float, resolved_at: float) -> int:
         generation=1,
         state=IncidentState.RESOLVED.value,
         severity=int(Severity.CRITICAL),
+        summary="proxy-1 is not responding.",
         opened_at=opened_at,
         resolved_at=resolved_at,
     ).pk
