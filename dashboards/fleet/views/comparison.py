@@ -132,11 +132,12 @@ def _read_parameters(parameters: QueryDict, cluster: str, now: float) -> _Reques
 
 def _find_default_moment(parameters: QueryDict, cluster: str, now: float) -> str:
     """Return `?a=` of `?peak_of=`, of the worst moment of the last 24 h, or of an hour ago. Raises MomentError."""
+    # Counts may be older than what can be shown.
+    first_at = read_first_moment(cluster) or 0.0
     peak = find_peak(parameters.get(PEAK_PARAMETER, ""), cluster, now)
     if peak is None:
-        peak = read_worst_moment(cluster, now - _DAY, now)
-    # Counts may be older than what can be shown.
-    return format_at(max(now - _HOUR if peak is None else peak, read_first_moment(cluster) or 0.0))
+        peak = read_worst_moment(cluster, max(now - _DAY, first_at), now)
+    return format_at(max(now - _HOUR if peak is None else peak, first_at))
 
 
 def _list_suggestions(cluster: str, now: float) -> list[tuple[str, str]]:
