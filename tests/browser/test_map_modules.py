@@ -293,15 +293,17 @@ async def test_numbers_of_a_header_have_units(page: Page) -> None:
         [10, _instance(0, "proxy", "proxy-1")],
         [4, _instance(0, "proxy", "proxy-1", imbalance=0.4)],
         [10, _instance(0, "proxy", "proxy-1", imbalance=-0.25)],
+        [0, _instance(0, "proxy", "proxy-1", load=0, imbalance=-1)],
         [0, _instance(0, "proxy", "proxy-1", current=False, imbalance=0.4)],
         [0, _instance(0, "auth", "auth-1", current=False)],
         [9, _instance(0, "auth", "auth-1")],
         [9, None],
     ]
-    assert await call(page, "map-words", "return a.map((each) => m.shortLoad(...each));", cases) == [
+    assert await call(page, "map-words", "return a.map((each) => m.loadParts(...each).join(''));", cases) == [
         "10 agents",
-        "4 agents · 10 tunnels, 40 % over average",
-        "10 agents, 25 % under average",
+        "4 agents · 10 tunnels · 40 % over average",
+        "10 agents · 25 % under average",
+        "no agents",
         "no agents now, had 10 tunnels",
         "no agents now, had 10",
         "9 agents",

@@ -1,7 +1,7 @@
 /* Headers of blocks: HTML above the canvas, so that they are text. Only those near the visible part exist. */
 
 import { STATES, STRANDED } from "./fleet-state.js";
-import { describeBlock, describeLoad, describeState, looksOf, shortLoad } from "./map-words.js";
+import { describeBlock, describeLoad, describeState, loadParts, looksOf } from "./map-words.js";
 
 const AT_RISK = STATES.indexOf("at_risk");
 /** Distance from the visible part, px, within which headers exist. */
@@ -17,6 +17,12 @@ href="#shape-at_risk"/></svg><span></span></span><span class="block-load"></span
 /** Set a property of an element, if it differs. */
 function set(element, property, value) {
   if (element[property] !== value) element[property] = value;
+}
+
+/** Write texts into an element, those after the first one into elements of their own, which the style can leave out. */
+function writeParts(element, [first, ...others], tag) {
+  if (element.textContent === [first, ...others].join("")) return;
+  element.replaceChildren(first, ...others.map((text) => Object.assign(document.createElement(tag), { textContent: text })));
 }
 
 function createHeader(key) {
@@ -44,10 +50,10 @@ function write({ parts }, block, isFull) {
   }
   for (const [part, state, word] of [[parts.stranded, STRANDED, "stranded"], [parts.risk, AT_RISK, "at risk"]]) {
     set(part, "hidden", counts[state] === 0);
-    if (counts[state] > 0) set(part.lastElementChild, "textContent", `${number.format(counts[state])}${isFull ? ` ${word}` : ""}`);
+    if (counts[state] > 0) writeParts(part.lastElementChild, [number.format(counts[state]), ...(isFull ? [` ${word}`] : [])], "i");
   }
   set(parts.load, "hidden", !isFull && (!isOk || counts[STRANDED] + counts[AT_RISK] > 0));
-  set(parts.load, "textContent", isFull ? shortLoad(block.size, instance) : number.format(block.size));
+  writeParts(parts.load, isFull ? loadParts(block.size, instance) : [number.format(block.size)], "span");
 }
 
 export class Headers {

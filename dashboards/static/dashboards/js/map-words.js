@@ -48,25 +48,31 @@ export function describeLoad(instance) {
 }
 
 /**
- * Return the number of agents of an instance, and the number that it reports if that differs: "18 agents · 58 tunnels",
- * "no agents now, had 15 tunnels". Agents count once, at their current proxy; tunnels may be of any agent.
+ * Return the number of agents of an instance, and the number that it reports if that differs: ["18 agents", "58 tunnels"],
+ * ["no agents now, had 15 tunnels"]. Agents count once, at their current proxy; tunnels may be of any agent.
  */
-export function describeNumbers(agents, instance) {
+function numbersOf(agents, instance) {
   const own = agents === 0 ? "no agents" : count(agents, "agent");
   const load = instance?.load ?? agents;
-  if (load === agents || load === 0 && !instance.current) return own;
+  if (load === agents || (load === 0 && !instance.current)) return [own];
   const isAuth = instance.kind === "auth";
-  if (agents === 0 && !instance.current) return `no agents now, had ${isAuth ? number.format(load) : count(load, "tunnel")}`;
+  if (agents === 0 && !instance.current) return [`no agents now, had ${isAuth ? number.format(load) : count(load, "tunnel")}`];
   // Heartbeats and connections of an auth never count the same agents at one moment.
-  if (isAuth) return own;
-  return `${own} · ${instance.current ? "" : "had "}${count(load, "tunnel")}`;
+  if (isAuth) return [own];
+  return [own, `${instance.current ? "" : "had "}${count(load, "tunnel")}`];
 }
 
-/** Return the same for a header, with the imbalance: "18 agents · 58 tunnels, 40 % over average". */
-export function shortLoad(agents, instance) {
-  const numbers = describeNumbers(agents, instance);
-  const imbalance = instance?.current ? instance.imbalance : null;
-  return imbalance === null ? numbers : `${numbers}, ${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "over" : "under"} average`;
+/** Return the same in one text: "18 agents · 58 tunnels". */
+export function describeNumbers(agents, instance) {
+  return numbersOf(agents, instance).join(" · ");
+}
+
+/** Return the same as parts of a header, with the imbalance: ["18 agents", " · 58 tunnels", " · 40 % over average"]. */
+export function loadParts(agents, instance) {
+  const imbalance = instance?.current && instance.load > 0 ? instance.imbalance : null;
+  const parts = numbersOf(agents, instance);
+  if (imbalance !== null) parts.push(`${Math.round(Math.abs(imbalance) * 100)} % ${imbalance > 0 ? "over" : "under"} average`);
+  return parts.map((part, place) => (place > 0 ? ` · ${part}` : part));
 }
 
 /** Return the numbers of agents by state in words, without zeros, in the order of `ranks`: "50 stranded, 2 at risk". */

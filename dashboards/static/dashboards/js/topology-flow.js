@@ -83,8 +83,10 @@ export function buildFlow({ counts, instances, grouping = null, expanded = new S
   const groups = new Map();
   const nodes = { proxy: new Map(), auth: new Map() };
   const strands = [];
-  // A deregistered instance is shown while it has agents, like its block.
-  for (const { index, kind, state } of instances.values()) if (state !== "gone") nodes[kind]?.set(index, new Tally());
+  for (const instance of instances.values()) {
+    // A deregistered instance is shown while it has agents, like its block; one that restarts comes back at once.
+    if (instance.state !== "gone" || isPlanned(instance)) nodes[instance.kind]?.set(instance.index, new Tally());
+  }
   for (const column of ["proxy", "auth"]) {
     for (const cell of counts.read(column)) {
       const group = grouping === null ? cell.state : cell.group;
@@ -199,10 +201,10 @@ function fold(column, nodes, expanded) {
   const failing = rest.filter(({ isFailing }) => isFailing).length;
   const others = rest.filter(({ isOk }) => !isOk).length - failing;
   const words = [failing > 0 ? `${failing} failing` : "", others > 0 ? `${others} not ${column === "group" ? "healthy" : "OK"}` : ""].filter(Boolean).join(", ");
-  const noun = words !== "" ? " more" : `${worst.length > 0 ? " more" : ""} ${COLUMNS[column]}`;
+  const noun = worst.length > 0 ? "more" : COLUMNS[column];
   return [...nodes.filter((node) => worst.includes(node)), {
     ...folder,
-    name: `${number.format(rest.length)}${noun}, ${words || (column === "group" ? "none stranded" : "all OK")}`,
+    name: `${number.format(rest.length)} ${noun}, ${words || (column === "group" ? "none stranded" : "all OK")}`,
     symbol: words === "" ? "ok" : "at_risk",
     tone: words === "" ? "instance-ok" : "state-at_risk",
     isFailing: failing > 0,

@@ -1,7 +1,7 @@
 /* The topology as elements: a button per node above an SVG with a curve per edge. Elements are kept by key, so that they
    move to their new places, keep the focus, and only what changed is written. */
 
-import { count } from "./map-words.js";
+import { describeNumbers } from "./map-words.js";
 import { COLUMNS } from "./topology-flow.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -65,9 +65,9 @@ export class FlowView {
     set(this.svg, "viewBox", `0 0 ${places.width} ${places.height}`);
     const old = new Set(this.elements.keys());
     for (const [column, nodes] of Object.entries(flow.columns)) {
-      for (const node of nodes) {
+      for (const [place, node] of nodes.entries()) {
         old.delete(node.key);
-        const element = this.elements.get(node.key) ?? this.add(node.key, createNode(), this.columns[column]);
+        const element = this.elements.get(node.key) ?? this.add(node.key, createNode(), this.columns[column], place);
         paintNode(element, node, places.nodes.get(node.key), isPressed(node));
         element.toggleAttribute("data-faded", isFaded(node));
       }
@@ -93,10 +93,11 @@ export class FlowView {
     return mark;
   }
 
-  add(key, element, parent) {
+  /** Add an element before the one at a place of its parent: readers read the nodes of a column in their order. */
+  add(key, element, parent, place = parent.children.length) {
     element.dataset.key = key;
     element.tabIndex = -1;
-    parent.append(element);
+    parent.insertBefore(element, parent.children[place] ?? null);
     this.elements.set(key, element);
     return element;
   }
@@ -118,7 +119,8 @@ function paintNode(button, node, { x, y, w, h }, pressed) {
   button.toggleAttribute("data-fold", node.isFold);
   const lines = 1 + LINES.filter((least) => h >= least).length;
   set(button, "data-lines", String(lines));
-  button.toggleAttribute("data-narrow", w < NARROW);
+  const isNarrow = w < NARROW;
+  button.toggleAttribute("data-narrow", isNarrow);
   button.toggleAttribute("data-tall", h >= TALL);
   button.style.transform = `translate(${x}px, ${y}px)`;
   button.style.width = `${w}px`;
@@ -128,17 +130,25 @@ function paintNode(button, node, { x, y, w, h }, pressed) {
   write(name, node.name);
   const hasNews = node.status !== "" && (!node.isOk || node.hasWork) && !node.isFold;
   // Without agents, the status is beside the name, and what is known of the instance below it.
-  const isEmpty = hasNews && node.agents === 0 && lines > 1 && w >= NARROW;
+  const isEmpty = hasNews && node.agents === 0 && lines > 1 && !isNarrow;
   button.toggleAttribute("data-empty", isEmpty);
-  // In one line, what is wrong matters more than the number.
-  write(brief, isEmpty || (lines === 1 && hasNews) ? node.status : node.isFold && node.folded.size === 0 ? "" : count(node.agents, "agent"));
-  const status = [node.words && !hasNews ? "" : node.status, node.words].filter(Boolean).join(" · ");
+  write(brief, briefOf(node, { isNews: isEmpty || (lines === 1 && hasNews), isNarrow }));
+  // What is wrong with the instance comes first where not all fits.
+  const words = isNarrow && hasNews ? "" : node.words;
+  const status = [words && !hasNews ? "" : node.status, words].filter(Boolean).join(" · ");
   write(button.querySelector(".flow-status"), isEmpty ? node.numbers : status);
   write(button.querySelector(".flow-load"), isEmpty ? "" : node.numbers);
   set(button, "aria-label", [node.name, node.status, node.words, node.numbers].filter(Boolean).join(", "));
   set(button, "title", [node.name, node.status, node.numbers, node.note].filter(Boolean).join(" · "));
   if (node.isFold) set(button, "aria-expanded", String(node.folded.size === 0));
   else set(button, "aria-pressed", String(pressed));
+}
+
+/** Return what is beside the name: the agents; for isNews, what is wrong, which matters more. The name needs the space of a narrow node. */
+function briefOf({ isFold, folded, status, agents }, { isNews, isNarrow }) {
+  if (isFold && (folded.size === 0 || isNarrow)) return "";
+  if (isNarrow) return isNews ? "" : agents.toLocaleString("en");
+  return isNews ? status : describeNumbers(agents, null);
 }
 
 function createEdge() {
