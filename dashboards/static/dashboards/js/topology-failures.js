@@ -2,8 +2,8 @@
 
 import { count, describeNumbers } from "./map-words.js";
 
-/** Maximum number of failures that the line describes; of more failures, it has at most this number of names. */
-const MAX_DESCRIBED = 2;
+/** Length up to which the line describes several failures; otherwise it has their names, at most so many. */
+const MAX_LENGTH = 90;
 const MAX_NAMES = 7;
 const NOUNS = { proxy: "tunnels", auth: "auth connections" };
 
@@ -38,7 +38,8 @@ export function summarizeFailures(failures) {
   // The instances first: connections of agents may fail a little longer than the instance.
   const failing = failures.filter(({ isFailing }) => isFailing);
   const main = failing.length > 0 ? failing : failures;
-  if (main.length <= MAX_DESCRIBED) return main.map(({ text }) => text).join(" · ");
+  const texts = main.map(({ text }) => text).join(" · ");
+  if (main.length === 1 || texts.length <= MAX_LENGTH) return texts;
   const kinds = ["auth", "proxy"]
     .map((column) => [main.filter((failure) => failure.column === column).length, column])
     .filter(([n]) => n > 0)
