@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -36,6 +38,9 @@ async def test_cells_change_on_a_delta(visiting: Visiting) -> None:
     await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.HEALTHY))
     await wait_cells(page, State.STRANDED, 0)
     await expect(header.locator(".block-stranded")).to_be_hidden()
+    # The tooltip follows every state, also those that the header does not name.
+    await visit.fleet.change(dict.fromkeys(visit.fleet.block(0)[:2], State.DEGRADED))
+    await expect(header).to_have_attribute("title", re.compile("^proxy-1: 2 degraded, 48 healthy"))
 
 
 async def test_block_of_a_silent_proxy_looks_dead(visiting: Visiting) -> None:

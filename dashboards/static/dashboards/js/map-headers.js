@@ -92,7 +92,7 @@ export class Headers {
       this.element.append(header);
     }
     const className = `block-title block-${layout.header}${block.isDead ? " block-dead" : ""}${block.isStranding ? " block-stranding" : ""}`;
-    const signature = [className, block.name, block.instance?.label, block.instance?.class, block.instance?.work, block.instance?.load, block.instance?.current, block.instance?.imbalance, block.counts[STRANDED], block.counts[AT_RISK], block.size].join("\u0000");
+    const signature = [className, block.name, block.instance?.label, block.instance?.class, block.instance?.work, block.instance?.load, block.instance?.current, block.instance?.imbalance, block.counts, block.size].join("\u0000");
     const position = `${place.x} ${place.y} ${place.w}`;
     if (header.dataset.position !== position) {
       header.dataset.position = position;
