@@ -9,9 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.alerts.rules import RuleKind
-from fleet.alerts.wording.failure_clauses import READYZ_DEGRADED, refuses_connections
+from fleet.alerts.wording.failure_clauses import refuses_connections
 from fleet.monitoring.views import InstanceView
-from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.instances import (
+    READYZ_DEGRADED,
+    SICK_STATES,
+    InstanceFacts,
+    InstanceKind,
+    InstanceState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,7 @@ def repair_steps_of(view: InstanceView, heartbeat_auth: str = "") -> tuple[str, 
         return (f"{name} is not failing: there is nothing to repair.",)
     return (
         _describe_repair(view, heartbeat_auth or "its auth"),
-        f"Wait for the next round: Refloat notices by itself that {name} is back, and resolves its incident.",
+        f"Refloat notices by itself, in the next round, that {name} is back, and resolves its incident.",
         _describe_removal(view),
     )
 
@@ -144,7 +150,10 @@ def _describe_repair(view: InstanceView, heartbeat_auth: str) -> str:
         case InstanceState.SILENT if refuses_connections(facts):
             return f"Start {name} again: its host responds, but nothing listens at {address}. Read its log first."
         case InstanceState.SILENT:
-            return f"Check the host of {name}, the network to {address}, and the process. Restart a process that hangs."
+            return (
+                f"Check the host of {name}, the network to {address}, and whether its process runs. "
+                "Start it again if it has ended or hangs."
+            )
         case InstanceState.GONE:
             return f"{name} ended and deregistered itself. Start it again if that was not intended."
         case _ if facts.readyz == READYZ_DEGRADED and facts.kind is InstanceKind.AUTH:
@@ -166,5 +175,5 @@ def _describe_removal(view: InstanceView) -> str:
         return f"Otherwise there is nothing to do: agents look for other instances without {name}."
     return (
         f"If {name} is gone for good, silence its incident. Its agents look for other instances when its heartbeat has "
-        f"expired. Refloat polls {name} for another 10 min, and then lists it as expired."
+        f"expired. 10 min after that, Refloat no longer polls {name}, and lists it as expired."
     )

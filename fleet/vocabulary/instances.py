@@ -91,6 +91,10 @@ RESPONSIVE_STATES = frozenset({InstanceState.OK, InstanceState.UNHEALTHY, Instan
 READABLE_STATES = (InstanceState.OK, InstanceState.UNKNOWN)
 
 
+#: Status codes of `/readyz`: heartbeats fail; they succeed again, but not for long enough.
+READYZ_DEGRADED, READYZ_RECOVERING = 503, 400
+
+
 class ServingStatus(IntEnum):
     """grpc.health.v1.HealthCheckResponse.ServingStatus."""
 
@@ -184,6 +188,18 @@ class InstanceFacts(Poll):
     def last_error(self) -> str:
         """Original text of the newest error of the last two attempts; empty if both succeeded."""
         return next((attempt.error for attempt in self.attempts if attempt.error), "")
+
+
+def complaint_of(facts: InstanceFacts, state: InstanceState) -> str:
+    """Return the problem of an instance as a clause that follows its name, `lost its backend`; empty without one.
+
+    The same words while the state changes from unhealthy to expired.
+    """
+    if state in CONNECTED_SICK_STATES and facts.readyz == READYZ_DEGRADED:
+        return "lost its backend" if facts.kind is InstanceKind.AUTH else "cannot send heartbeats"
+    if state is InstanceState.UNHEALTHY and facts.readyz == READYZ_RECOVERING:
+        return "is recovering"
+    return state.look.complaint
 
 
 def poll_fields_of(poll: Poll) -> dict[str, Any]:

@@ -10,11 +10,15 @@ from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.error_texts import summarize_error
 from fleet.vocabulary.incidents import CauseKind
-from fleet.vocabulary.instances import CONNECTED_SICK_STATES, InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.instances import (
+    CONNECTED_SICK_STATES,
+    READYZ_DEGRADED,
+    READYZ_RECOVERING,
+    InstanceFacts,
+    InstanceKind,
+    InstanceState,
+)
 from fleet.vocabulary.verdicts import Reason
-
-#: Status codes of `/readyz`: heartbeats fail; they succeed again, but not for long enough.
-READYZ_DEGRADED, READYZ_RECOVERING = 503, 400
 
 
 @dataclass(frozen=True, slots=True)

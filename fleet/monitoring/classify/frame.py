@@ -14,7 +14,7 @@ from fleet.monitoring.classify.instance_conditions import InstanceCondition, con
 from fleet.monitoring.classify.instances import is_fresh
 from fleet.monitoring.classify.tables import InstanceTables
 from fleet.monitoring.evidence import FleetEvidence, Timing
-from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState, complaint_of
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
 #: Announce TTL in seconds of an instance that reports none (ServerAnnounceTTL).
@@ -71,6 +71,11 @@ class FleetFrame:
         condition = self.conditions.get(index)
         return f"instance {index}" if condition is None else condition.facts.name
 
+    def complaint_of(self, index: int) -> str:
+        """Return the problem of an instance as a clause that follows its name; empty without one."""
+        condition = self.conditions.get(index)
+        return "" if condition is None else complaint_of(condition.facts, condition.state)
+
     def cause_of(self, index: int) -> int:
         """Return the cause of an instance's problem: itself, or for a proxy its auth or the backend."""
         dependency = self.dependencies.get(index)
@@ -83,7 +88,7 @@ class FleetFrame:
             return ""
         if cause == BACKEND_CAUSE:
             return "all auths failed together"
-        return f"its auth {self.name_of(cause)} {self.state_of(cause).look.complaint}"
+        return f"its auth {self.name_of(cause)} {self.complaint_of(cause)}"
 
     @cached_property
     def tables(self) -> InstanceTables:

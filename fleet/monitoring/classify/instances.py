@@ -90,7 +90,7 @@ def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float, ca
         error = summarize_error(facts.last_error)
         return f"{name} is not responding: the last two attempts failed" + (f" ({error})." if error else ".")
     if state is InstanceState.EXPIRED:
-        return f"{name} has expired: {cause_clause or 'its heartbeat did not reach the backend in time'}."
+        return f"{name} did not renew its heartbeat in time" + (f": {cause_clause}." if cause_clause else ".")
     if state is InstanceState.UNHEALTHY:
         return f"{name} responds, but {_complaint(facts)}" + (f": {cause_clause}." if cause_clause else ".")
     if not facts.attempts:

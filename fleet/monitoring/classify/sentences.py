@@ -84,7 +84,8 @@ def _at_risk_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if cause == s.auth:
         return f"The agent's auth {_complaint_clause(cause, s.frame)} and does not accept the agent's heartbeats."
     if cause == s.via_proxy and cause not in s.live_tunnels:
-        return f"The agent's auth connection goes through {s.frame.name_of(cause)}, which {_complaint(cause, s.frame)}."
+        proxy_clause = f"{s.frame.name_of(cause)}, which {s.frame.complaint_of(cause)}"
+        return f"The agent's auth connection goes through {proxy_clause}."
     return f"No proxy that the agent is connected to is OK: {_complaint_clause(cause, s.frame)}."
 
 
@@ -125,11 +126,7 @@ def _recovery_sentence(s: Situation, state: State, cause: int, recovery: Recover
 
 def _complaint_clause(index: int, frame: FleetFrame) -> str:
     clause = frame.cause_clause(index)
-    return f"{frame.name_of(index)} {_complaint(index, frame)}" + (f" because {clause}" if clause else "")
-
-
-def _complaint(index: int, frame: FleetFrame) -> str:
-    return frame.state_of(index).look.complaint
+    return f"{frame.name_of(index)} {frame.complaint_of(index)}" + (f" because {clause}" if clause else "")
 
 
 def _auth_name(s: Situation) -> str:

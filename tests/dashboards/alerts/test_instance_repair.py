@@ -61,7 +61,7 @@ def test_runbook_begins_with_the_instance_to_repair(
     page = client.get("/alerts/runbooks/instance/?instance=uuid-proxy-1").content.decode()
     assert "<h1>Repair proxy-1</h1>" in page
     assert "<code>127.0.0.1:1</code>" in page
-    assert "Restart a process that hangs." in page
+    assert "if it has ended or hangs." in page
     page = client.get("/alerts/runbooks/instance/?instance=gone").content.decode()
     assert "Refloat has no data about this instance." in page
     assert "<h1>Repair" not in page

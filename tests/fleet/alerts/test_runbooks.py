@@ -57,7 +57,10 @@ def test_every_rule_kind_has_a_runbook() -> None:
         ),
         (
             SILENT,
-            "Check the host of proxy-1, the network to 127.0.0.1:1, and the process. Restart a process that hangs.",
+            (
+                "Check the host of proxy-1, the network to 127.0.0.1:1, and whether its process runs. "
+                "Start it again if it has ended or hangs."
+            ),
         ),
         (UNHEALTHY, "Check auth-1, and the network from proxy-1 to it. proxy-1 itself responds."),
         (
@@ -75,7 +78,7 @@ def test_repair_begins_with_what_the_polls_found(changes: Mapping[str, Any], fir
     """Then what happens when the instance is back, and when it is gone for good."""
     first, second, last = repair_steps_of(table_with(proxy_1=changes).instances[PROXY_1], "auth-1")
     assert first == first_step
-    assert "Refloat notices by itself that proxy-1 is back" in second
+    assert "that proxy-1 is back" in second
     assert last.startswith(
         "Otherwise there is nothing to do" if changes is DEREGISTERED else "If proxy-1 is gone for good"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from grpc_health.v1 import health_pb2
 
 from fleet.vocabulary.instances import (
@@ -11,9 +12,11 @@ from fleet.vocabulary.instances import (
     LOST_STATES,
     READABLE_STATES,
     SICK_STATES,
+    InstanceFacts,
     InstanceKind,
     InstanceState,
     ServingStatus,
+    complaint_of,
 )
 
 
@@ -66,3 +69,24 @@ def test_sets_of_states() -> None:
         "readable": {"ok", "unknown"},
         "neither": {"ok", "unknown"},
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "readyz", "complaint"),
+    [
+        (InstanceKind.AUTH, InstanceState.UNHEALTHY, 503, "lost its backend"),
+        (InstanceKind.AUTH, InstanceState.EXPIRED, 503, "lost its backend"),
+        (InstanceKind.PROXY, InstanceState.EXPIRED, 503, "cannot send heartbeats"),
+        (InstanceKind.AUTH, InstanceState.UNHEALTHY, 400, "is recovering"),
+        (InstanceKind.AUTH, InstanceState.UNHEALTHY, 200, "is unhealthy"),
+        (InstanceKind.AUTH, InstanceState.EXPIRED, 400, "has expired"),
+        (InstanceKind.AUTH, InstanceState.SILENT, 503, "is not responding"),
+        (InstanceKind.AUTH, InstanceState.OK, 200, ""),
+    ],
+)
+def test_complaint_names_the_fault(
+    kind: InstanceKind, state: InstanceState, readyz: int, complaint: str
+) -> None:
+    """Not only the state, which changes while the fault lasts."""
+    facts = InstanceFacts(id="x", index=0, kind=kind, name="x", address="", readyz=readyz)
+    assert complaint_of(facts, state) == complaint

@@ -80,7 +80,7 @@ export class Card {
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.problem : undefined;
     const list = element("ul", "card-problems");
     problems.slice(0, PROBLEMS_MOST).forEach((problem, at) => {
-      const button = element("button", `card-problem${problem.isDown ? " card-problem-down" : ""}`);
+      const button = element("button", `card-problem${problem.isDown ? " card-problem-down" : ""}${problem.stranded > 0 ? " card-problem-stranding" : ""}`);
       button.type = "button";
       button.dataset.problem = problem.name;
       button.addEventListener("click", () => this.onProblem(problem));

@@ -369,7 +369,7 @@ def test_sentence_names_the_cause_and_the_recovery() -> None:
     verdict = classify(agent(), fleet(auth_1=UNHEALTHY), NOW)
     assert verdict.recovery is Recovery.ONLY_IF_CAUSE_RECOVERS
     assert verdict.sentence == (
-        "The agent's auth auth-1 is unhealthy and does not accept the agent's heartbeats. "
+        "The agent's auth auth-1 lost its backend and does not accept the agent's heartbeats. "
         "No automatic recovery: with pick_first, the agent keeps its connection "
         "until auth-1 recovers or a campaign moves the agent."
     )

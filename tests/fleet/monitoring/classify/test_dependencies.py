@@ -116,8 +116,8 @@ def test_agents_on_a_proxy_behind_a_sick_auth() -> None:
     )
     assert (verdict.recovery, verdict.recovers_at) == (Recovery.BY_ITSELF, MOVES_AT)
     assert verdict.sentence == (
-        "No proxy that the agent is connected to is OK: proxy-1 is unhealthy because its auth auth-1 "
-        "is unhealthy. The agent recovers automatically."
+        "No proxy that the agent is connected to is OK: proxy-1 cannot send heartbeats because its auth "
+        "auth-1 lost its backend. The agent recovers automatically."
     )
 
 
@@ -149,10 +149,13 @@ def test_agents_without_another_proxy_recover_with_the_backend() -> None:
             SICK,
             (
                 "proxy-1 responds, but reports NOT_SERVING and /readyz returns 503: its auth auth-1 "
-                "is unhealthy."
+                "lost its backend."
             ),
         ),
-        ({**EXPIRED, **VIA_AUTH_1}, "proxy-1 has expired: its auth auth-1 is unhealthy."),
+        (
+            {**EXPIRED, **VIA_AUTH_1},
+            "proxy-1 did not renew its heartbeat in time: its auth auth-1 lost its backend.",
+        ),
     ],
 )
 def test_sentence_of_the_proxy(proxy: Facts, sentence: str) -> None:

@@ -25,13 +25,13 @@ BY_ITSELF = " The agent recovers automatically."
         (
             agent(),
             fleet(proxy_1=UNHEALTHY),
-            "No proxy that the agent is connected to is OK: proxy-1 is unhealthy." + BY_ITSELF,
+            "No proxy that the agent is connected to is OK: proxy-1 cannot send heartbeats." + BY_ITSELF,
         ),
         (
             agent(heartbeat=heartbeat(expires_at=NOW - 1)),
             fleet(auth_1=UNHEALTHY),
             (
-                "The agent's heartbeat has expired: its auth auth-1 is unhealthy. "
+                "The agent's heartbeat has expired: its auth auth-1 lost its backend. "
                 "No automatic recovery: with pick_first, the agent keeps its connection "
                 "until auth-1 recovers or a campaign moves the agent."
             ),
@@ -48,7 +48,7 @@ BY_ITSELF = " The agent recovers automatically."
             agent(heartbeat=heartbeat(mode=ReconnectMode.RECONNECT)),
             fleet(auth_1=UNHEALTHY),
             (
-                "The agent's auth auth-1 is unhealthy and does not accept the agent's heartbeats. "
+                "The agent's auth auth-1 lost its backend and does not accept the agent's heartbeats. "
                 "No automatic recovery: without health checks, the agent keeps its connection "
                 "until auth-1 recovers or a campaign moves the agent."
             ),

@@ -383,7 +383,7 @@ def test_sick_auth_is_the_cause_of_its_proxy(fleet: Fleet, reader: Reader) -> No
     conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
     views = {view.facts.name: view for view in reader.instances(CLUSTER, time.time())}
     assert (views["proxy-1"].cause, views["proxy-2"].cause) == ("auth-1-id", "")
-    assert views["proxy-1"].sentence.endswith(": its auth auth-1 is unhealthy.")
+    assert views["proxy-1"].sentence.endswith(": its auth auth-1 lost its backend.")
     assert (views["auth-1"].proxies, views["auth-2"].proxies) == (("proxy-1",), ())
 
 
