@@ -57,6 +57,7 @@ PAGES = [
     "/alerts/rules/0/",
     "/alerts/rules/{rule}/",
     "/alerts/runbooks/stranded/",
+    "/alerts/runbooks/instance/?instance=proxy-1-id",
     "/alerts/channels/",
     "/alerts/channels/{channel}/",
     "/alerts/routes/{route}/",

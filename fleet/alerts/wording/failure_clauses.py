@@ -125,7 +125,7 @@ def label_of_instance(view: InstanceView) -> str:
     """
     if view.cause and view.state in CONNECTED_SICK_STATES:
         is_backend = view.cause.startswith(f"{CauseKind.BACKEND.value}/")
-        return "fails with auth backend" if is_backend else "fails with its auth"
+        return "fails with backend" if is_backend else "fails with its auth"
     clause = clause_of_instance(view).present.removeprefix(f"{view.facts.name} ")
     first_word, _, predicate = clause.partition(" ")
     return predicate if first_word in ("is", "has", "was") else clause

@@ -76,7 +76,7 @@ def test_a_fault_has_one_word(auth_changes: Mapping[str, Any], label: str, symbo
     [
         ("", "cannot send heartbeats"),
         ("uuid-auth-1", "fails with its auth"),
-        ("backend/default", "fails with auth backend"),
+        ("backend/default", "fails with backend"),
     ],
 )
 def test_proxy_that_fails_because_of_another_instance_says_so(cause: str, label: str) -> None:
