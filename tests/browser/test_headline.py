@@ -17,6 +17,7 @@ from fleet.alerts.wording.words import format_remaining
 from fleet.cli.main import main
 from fleet.models.changes import Change
 from fleet.vocabulary.verdicts import State
+from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting
 from tests.browser.visits import DEADLINE_MS, Visit
 
@@ -134,6 +135,20 @@ async def test_page_counts_down_in_the_words_of_the_server(visiting: Visiting) -
         *(f"Recovery {format_remaining(rest)}." for rest in seconds),
         f"First stranding {format_remaining(800)}. Recovery is due.",
     ]
+
+
+async def test_repair_opens_what_is_known_of_the_instance(visiting: Visiting) -> None:
+    """From the link of the headline, after its agents have recovered."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    await visit.fleet.silence(0)
+    await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.HEALTHY))
+    page = await _open(visit, "/")
+    await page.click("text=Repair proxy-1")
+    await expect(page.locator("h1")).to_have_text("Repair proxy-1")
+    await expect(page.locator("#repair .instance-state")).to_have_text("not responding")
+    await expect(page.locator("#repair .steps li")).to_have_count(3)
+    await accessible(page)
 
 
 async def test_campaign_in_progress_explains_the_moves(visiting: Visiting) -> None:
