@@ -23,7 +23,9 @@ function showBadge(open) {
   const [critical, warning] = [open.critical ?? 0, open.warning ?? 0];
   badge.hidden = critical + warning === 0;
   badge.dataset.severity = critical > 0 ? "critical" : "warning";
-  badge.firstElementChild.textContent = String(critical + warning);
+  // A number alone is taken for the number of an incident.
+  badge.firstElementChild.textContent = `${critical + warning} open`;
+  badge.lastElementChild.textContent = critical + warning === 1 ? " incident" : " incidents";
 }
 
 const headlineBadge = document.getElementById("headline-badge");
