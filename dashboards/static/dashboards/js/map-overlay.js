@@ -8,7 +8,7 @@ const MOVES_MOST = 400;
 /** Time for which a cell stays marked instead, where the user prefers reduced motion. */
 const MARK_MS = 5_000;
 
-/** Opacity of moving agents: the cells and headers below them stay readable. */
+/** Opacity of moving agents: the cells below them stay readable. */
 const MOVE_OPACITY = 0.55;
 
 const ease = (share) => 1 - (1 - share) ** 3;
@@ -72,14 +72,17 @@ export class Overlay {
     if (scene === null) return;
     context.translate(0, -scene.top);
     this.drawSelected(scene);
-    this.drawMoves();
+    this.drawMoves(scene.layout);
     if (scene.cursor !== null) this.drawCursor(scene);
     if (scene.brush !== null) this.drawBrush(scene.brush);
   }
 
-  drawMoves() {
+  drawMoves(layout) {
     const [now, calm] = [performance.now(), matchMedia("(prefers-reduced-motion: reduce)").matches];
     this.moves = this.moves.filter(({ start }) => now - start < (calm ? MARK_MS : MOVE_MS));
+    if (this.moves.length === 0) return;
+    this.context.save();
+    this.clipHeaders(layout);
     for (const { from, to, colour, start } of this.moves) {
       const share = calm ? 1 : ease((now - start) / MOVE_MS);
       const rect = Object.fromEntries(["x", "y", "w", "h"].map((side) => [side, from[side] + (to[side] - from[side]) * share]));
@@ -91,6 +94,15 @@ export class Overlay {
       this.outline(rect, this.theme.ink, 1.5);
       this.context.globalAlpha = 1;
     }
+    this.context.restore();
+  }
+
+  /** Clip to everything but the headers of blocks: their numbers stay readable while agents move. */
+  clipHeaders({ blocks, headerHeight, width, height }) {
+    this.context.beginPath();
+    this.context.rect(0, 0, width, height);
+    for (const { x, y, w } of blocks) this.context.rect(x, y, w, headerHeight);
+    this.context.clip("evenodd");
   }
 
   drawSelected({ layout, top, selected, cellOf }) {

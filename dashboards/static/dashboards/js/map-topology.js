@@ -29,7 +29,7 @@ const SKELETON = `
       <li><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H33" class="legend-live"/></svg>live</li>
       <li><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H33" class="legend-failing"/></svg>failing</li>
       <li class="topology-moving" hidden><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H33" class="legend-moving"/></svg>moving</li>
-      <li><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H12M22 5H33" class="legend-lost"/><path d="m14 2 6 6m0-6-6 6" class="legend-cross"/></svg>lost</li>
+      <li><svg viewBox="0 0 34 10" aria-hidden="true"><path d="M1 5H12M22 5H33" class="legend-lost"/></svg>lost</li>
     </ul>
     <button class="button topology-switch" type="button" aria-expanded="false"><svg class="glyph" aria-hidden="true"><use href="#glyph-table"/></svg>View topology as table</button>
   </div>

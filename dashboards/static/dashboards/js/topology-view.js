@@ -18,8 +18,8 @@ const NARROW = 160;
 const [PLATE_BEFORE, PLATE_AFTER, DIGIT] = [12, 16, 8];
 /** Nodes of this height have their text at the top, where it stays visible while the page scrolls, px. */
 const TALL = 320;
-/** Symbols of edges that are not live, from -5 to 5: a warning triangle and a cross. */
-const SYMBOLS = { failing: "M0-5 5.5 4.5H-5.5Z", lost: "M-5-5 5 5M5-5-5 5" };
+/** Symbols of edges that are not live, from -5 to 5, by tone: those of the agents' states, as in cells and cards. */
+const SYMBOLS = { "state-stranded": "M-5-5 5 5M5-5-5 5", "state-at_risk": "M0-5 5.5 4.5H-5.5Z", "state-offline": "M-5 0A5 5 0 1 1 5 0A5 5 0 1 1-5 0M-3 0H3" };
 
 /** Return a new SVG element. */
 function draw(name, attributes = {}) {
@@ -181,7 +181,7 @@ function paintEdge(element, mark, edge, place, pressed) {
   set(hit, "stroke-width", String(Math.max(HIT_LEAST, place.thickness + 4)));
   for (const path of [base, strand]) set(path, "stroke-width", String(place.thickness));
   const text = edge.failing > 0 || place.thickness >= NUMBER_LEAST ? edge.agents.toLocaleString("en") : "";
-  const symbolPath = SYMBOLS[edge.status] ?? "";
+  const symbolPath = isLost || edge.status === "failing" ? SYMBOLS[edge.tone] ?? "" : "";
   const isMarked = symbolPath !== "";
   const [before, after] = [PLATE_BEFORE, PLATE_AFTER + text.length * DIGIT];
   // On the side of the auths, the curve runs to the left.
