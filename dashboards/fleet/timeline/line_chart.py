@@ -92,8 +92,8 @@ class PeriodRow:
 class BucketPeaks:
     """Maxima of each bucket, NO_DATA without counts."""
 
-    stranded: Numbers
-    at_risk: Numbers
+    stranded_counts: Numbers
+    at_risk_counts: Numbers
     #: Start of the counts with the most affected agents.
     starts: Moments
 
@@ -167,7 +167,7 @@ def draw_history(
         if end < buckets.until or end - start > _MAX_DELAY
     ]
     peaks = _find_peaks(counts, buckets)
-    peak = max(int(peaks.stranded.max(initial=0)), int(peaks.at_risk.max(initial=0)))
+    peak = max(int(peaks.stranded_counts.max(initial=0)), int(peaks.at_risk_counts.max(initial=0)))
     scale = StepScale(buckets.since, buckets.until, WIDTH, height, max(peak, 1))
     incident_bars = tuple(_incident_bar_of(incident, axis) for incident in incidents)
     lane_bars, line_count = place_on_lines(incident_bars)
@@ -187,8 +187,8 @@ def draw_history(
         worst_start=_find_worst_start(counts),
         height=height,
         period_text=format_readable(row_periods.step),
-        stranded_areas=scale.areas_of(_samples_of(buckets, peaks.stranded)),
-        at_risk_areas=scale.areas_of(_samples_of(buckets, peaks.at_risk)),
+        stranded_areas=scale.areas_of(_samples_of(buckets, peaks.stranded_counts)),
+        at_risk_areas=scale.areas_of(_samples_of(buckets, peaks.at_risk_counts)),
         gaps=tuple(axis.bar_of(start, end, f"No data from {format_span(start, end)}") for start, end in gaps),
         ticks=tuple(ticks_of(axis)),
         bands=tuple(_bands_of(counts, axis)),
@@ -210,8 +210,8 @@ def plot_data_of(chart: HistoryChart) -> dict[str, Any]:
     """
     peaks = chart.peaks
     return {
-        "stranded": [None if count == NO_DATA else count for count in peaks.stranded.tolist()],
-        "at_risk": [None if count == NO_DATA else count for count in peaks.at_risk.tolist()],
+        "stranded": [None if count == NO_DATA else count for count in peaks.stranded_counts.tolist()],
+        "at_risk": [None if count == NO_DATA else count for count in peaks.at_risk_counts.tolist()],
         "peak_starts": np.round(peaks.starts * 1000).astype(np.int64).tolist(),
     }
 
@@ -296,7 +296,7 @@ def _bands_of(counts: CountColumns, axis: TimeAxis) -> Iterable[ChartBar]:
     """Yield the links of the drawing."""
     periods = split_range(axis.since, axis.until, MAX_LINKS)
     peaks = _find_peaks(counts, periods)
-    for position in np.flatnonzero(peaks.stranded != NO_DATA).tolist():
+    for position in np.flatnonzero(peaks.stranded_counts != NO_DATA).tolist():
         start, end = max(float(periods.starts[position]), axis.since), float(periods.ends[position])
         period = _period_at(position, start, peaks)
         title = f"{format_span(start, end)}: {describe_counts([period])}."
@@ -315,7 +315,7 @@ def _rows_of(
         gap_seconds = sum(max(0.0, min(end, gap[1]) - max(start, gap[0])) for gap in gaps)
         label = format_minute(start)
         gap_text = format_readable(gap_seconds) if gap_seconds else ""
-        if peaks.stranded[position] == NO_DATA:
+        if peaks.stranded_counts[position] == NO_DATA:
             yield PeriodRow(label, None, None, gap_text or format_readable(end - start), "")
             continue
         period = _period_at(position, start, peaks)
@@ -324,7 +324,7 @@ def _rows_of(
 
 
 def _period_at(position: int, start: float, peaks: BucketPeaks) -> _Period:
-    return _Period(start, int(peaks.stranded[position]), int(peaks.at_risk[position]))
+    return _Period(start, int(peaks.stranded_counts[position]), int(peaks.at_risk_counts[position]))
 
 
 def _list_worst_periods(counts: CountColumns) -> list[_Period]:

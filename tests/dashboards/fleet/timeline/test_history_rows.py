@@ -100,7 +100,7 @@ def test_chart_of_a_day() -> None:
     chart = read_day_chart("default", NOW, is_past=False)
     past_chart = read_day_chart("default", NOW - 1200, is_past=True)
 
-    assert (chart.peak, len(chart.peaks.stranded), chart.height) == (3, 1440, 120)
+    assert (chart.peak, len(chart.peaks.stranded_counts), chart.height) == (3, 1440, 120)
     assert [bar.tone for bar in chart.incidents] == ["resolved"]
     assert [bar.tone for bar in past_chart.incidents] == ["critical"]
     assert "in the 24 h before 2023-11-14 23:40 UTC" in past_chart.summary
