@@ -74,7 +74,7 @@ async def _open_incident(page: Page, visit: Visit) -> None:
 async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> None:
     """From the list to acknowledge, silence and note; the next notification and its reason are shown."""
     await page.goto(f"{visit.url}/incidents/")
-    await expect(page.locator("#incident-badge")).to_contain_text("1")
+    await expect(page.locator("#incident-badge")).to_have_text("1 open incident")
     await accessible_everywhere(page)
     await page.check("#toast-sound")
     assert await page.evaluate("localStorage.getItem('refloat-sound')") == "on"
