@@ -54,8 +54,8 @@ _TICK_STEPS = (
     1_209_600,
 )
 _LONGEST_TICK_STEP = 2_419_200
-#: Labels nearer to an edge than this share of the width would be cut off.
-_LABEL_MARGIN = 2.5
+#: Labels nearer to an edge than this share of the width would be cut off, on wide and on narrow screens.
+_LABEL_MARGIN, _NARROW_LABEL_MARGIN = 2.5, 6.0
 _DAY = 86_400
 #: Seconds that the newest minute may be late before the end of the chart counts as a gap.
 _MAX_DELAY = 120.0
@@ -286,8 +286,11 @@ def ticks_of(axis: TimeAxis) -> Iterable[TimeTick]:
     while at < axis.until:
         x, moment = axis.x_of(at), to_moment(at)
         label = f"{moment:%b} {moment.day}" if at % _DAY == 0 else f"{moment:%H:%M}"
+        distance = min(x, 100 - x)
         yield TimeTick(
-            x, label if _LABEL_MARGIN <= x <= 100 - _LABEL_MARGIN else "", int(at // step) % 2 == 1
+            x,
+            label if distance >= _LABEL_MARGIN else "",
+            int(at // step) % 2 == 1 or distance < _NARROW_LABEL_MARGIN,
         )
         at += step
 

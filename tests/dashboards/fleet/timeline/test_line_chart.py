@@ -192,3 +192,15 @@ def test_labels_of_the_axis() -> None:
     assert labels == ["03:00", "06:00", "09:00", "12:00", "15:00", "18:00", "21:00", "Nov 15"]
     assert len(list(ticks_of(TimeAxis(NOW - 400 * DAY, NOW)))) <= 16
     assert len({tick.label for tick in ticks_of(TimeAxis(NOW - 360, NOW)) if tick.label}) >= 5
+
+
+def test_labels_near_an_edge_are_left_out() -> None:
+    """On narrow screens from a larger distance: there a label is a larger share of the width."""
+    for share, is_shown, is_shown_on_narrow in (
+        (0.02, False, False),
+        (0.05, True, False),
+        (0.07, True, True),
+    ):
+        start = 20_000 * DAY + 6 * HOUR - share * DAY
+        tick = next(iter(ticks_of(TimeAxis(start, start + DAY))))
+        assert (bool(tick.label), bool(tick.label) and not tick.is_minor) == (is_shown, is_shown_on_narrow)
