@@ -186,7 +186,7 @@ async def test_moments_are_compared(visiting: Visiting) -> None:
     """From the range with its worst moment, or with any; accessible, and agents lead to their page then."""
     visit, page, _end = await _open(visiting)
     await page.get_by_role("link", name="Compare moments").click()
-    await page.wait_for_url(re.compile(r"/history/compare/\?a="))
+    await page.wait_for_url(re.compile(r"/history/compare/\?peak_of="))
     await expect(page.get_by_role("heading", name="Agents that differ")).to_be_visible()
     link = page.get_by_role("link", name=re.compile("at A: stranded")).first
     await expect(link).to_have_attribute("href", re.compile(rf"^{visit.prefix}/agents/[^/]+/\?at="))
