@@ -110,7 +110,9 @@ async def test_slider_leaves_the_present_and_comes_back(visiting: Visiting) -> N
     await expect(slider).to_have_attribute("aria-valuetext", "Now")
     mark = page.locator("a.replay-mark")
     await expect(mark).to_have_attribute("href", f"{visit.prefix}/incidents/{incident}/")
-    assert (await mark.get_attribute("title") or "").startswith(f"Incident {incident}: proxy-1 is not responding, ")
+    assert (await mark.get_attribute("title") or "").startswith(
+        f"Incident {incident}: proxy-1 is not responding, "
+    )
 
     await slider.focus()
     await page.keyboard.press("ArrowLeft")
