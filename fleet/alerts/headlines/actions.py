@@ -20,7 +20,7 @@ from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.incidents import Cause, CauseKind
-from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.instances import CUT_OFF_STATES, FAULT_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import AFFECTED_STATES, State
 
 #: Permissions that actions need (fleet.models.access.Permission).
@@ -45,6 +45,12 @@ def _repair(subject: str, kind: RuleKind, instance_id: str = "") -> HeadlineActi
     """Return the action that opens the runbook; with an instance, what is known of it, and how to repair it."""
     query = f"?{urlencode({'instance': instance_id})}" if instance_id else ""
     return HeadlineAction(f"Repair {subject}", f"{_runbook_path(kind)}{query}")
+
+
+def _repair_instance(cause: ActiveCause) -> HeadlineAction:
+    kind = RuleKind.STRANDED if cause.count(State.STRANDED) else RuleKind.INSTANCE
+    is_instance = cause.cause.kind in (CauseKind.AUTH, CauseKind.PROXY)
+    return _repair(cause.cause.name, kind, cause.cause.id if is_instance else "")
 
 
 def _runbook_path(kind: RuleKind) -> str:
@@ -88,17 +94,32 @@ def select_actions(
             query = urlencode([("state", state.slug) for state in AFFECTED_STATES if cause.count(state)])
             return (HeadlineAction("View the affected agents", f"/agents/?{query}"),) if query else ()
         case _:
-            kind = RuleKind.STRANDED if cause.count(State.STRANDED) else RuleKind.INSTANCE
-            is_instance = cause.cause.kind in (CauseKind.AUTH, CauseKind.PROXY)
-            return (_repair(cause.cause.name, kind, cause.cause.id if is_instance else ""),)
+            return (_repair_instance(cause),)
 
 
-def select_preventions(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineAction, ...]:
-    """Return what prevents that the next failure of this kind affects agents.
+def select_preventions(
+    table: FleetTable, cause: ActiveCause | None, actions: tuple[HeadlineAction, ...]
+) -> tuple[HeadlineAction, ...]:
+    """Return what prevents that the next failure affects agents, besides the `actions` that help them now.
 
+    If all agents recover automatically, no action ends the failure itself: then the repair of the instance is here.
     Agents read the policy of their auth connection when they connect, so it does not help those that are stuck now.
     """
-    if cause is None or cause.cause.kind is not CauseKind.AUTH:
+    if cause is None:
+        return ()
+    repairs = () if actions or not _is_failing(table, cause.cause) else (_repair_instance(cause),)
+    return (*repairs, *_select_mode_changes(table, cause))
+
+
+def _is_failing(table: FleetTable, cause: Cause) -> bool:
+    """Return whether the cause is an instance with a fault, which it still has."""
+    return cause.kind in (CauseKind.AUTH, CauseKind.PROXY) and any(
+        view.facts.id == cause.id and view.state in FAULT_STATES for view in table.instances.values()
+    )
+
+
+def _select_mode_changes(table: FleetTable, cause: ActiveCause) -> tuple[HeadlineAction, ...]:
+    if cause.cause.kind is not CauseKind.AUTH:
         return ()
     affected = _affected_agents_of(table, cause)
     modes, flags = table.heartbeats["mode"][affected], table.heartbeats["flags"][affected]

@@ -182,8 +182,8 @@ def _describe_change(change: ChangeProgress, now: float, empty_proxy_names: Sequ
 def _describe_empty_proxies(names: Sequence[str]) -> str:
     """Return why proxies that have restarted have no agents: nothing moves agents back."""
     subject = _join_names(names) if len(names) <= _MAX_NAMES else f"{len(names):,} proxies"
-    verb, pronoun = ("has", "it") if len(names) == 1 else ("have", "them")
-    return f"{subject} {verb} no agents yet: agents keep their tunnels, and use {pronoun} when they connect again."
+    verb = "has" if len(names) == 1 else "have"
+    return f"{subject} {verb} no agents yet: agents stay at the other proxies until they connect again."
 
 
 def _describe_running(change: ChangeProgress) -> str:

@@ -191,13 +191,14 @@ class IncidentDescriber:
                 cause, cause_summary.recovers_at, self._now, is_stuck=cause_summary.is_stuck
             )
         active_cause = self._active_cause_by_key.get(cause.key)
+        actions = _actions_of(self._table, active_cause)
         return IncidentHeadline(
             cause_summary.affected_count,
             cause_summary.summary,
             recovery,
             cause_summary.recovers_at if recovery else None,
-            _actions_of(self._table, active_cause),
-            select_preventions(self._table, active_cause),
+            actions,
+            select_preventions(self._table, active_cause, actions),
         )
 
 
@@ -302,6 +303,7 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
     recovery_group = _recovery_group_of(first, worst)
     is_blind = worst is State.UNKNOWN and prepare_frame(table.fleet, table.as_of).blind
     strands_at = _find_deadline(first, recovery_group)
+    actions = BLIND_ACTIONS if is_blind else select_actions(table, first, recovery_group)
     return _HeadlineParts(
         worst,
         _summarize(worst, counts, first, since, now, is_blind=is_blind),
@@ -311,8 +313,8 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
         _find_recovery_time(recovery_group),
         strands_at,
         causes,
-        BLIND_ACTIONS if is_blind else select_actions(table, first, recovery_group),
-        select_preventions(table, first),
+        actions,
+        select_preventions(table, first, actions),
     )
 
 

@@ -76,8 +76,15 @@ def test_reconnect_mode_is_expected_labels_as_prevention_only() -> None:
     assert _labels(PROXY_1, STUCK, ReconnectMode.PICK_FIRST, proxy_1=SILENT)[1] == []
 
 
-def test_agents_with_health_check_need_no_prevention() -> None:
+def test_repair_is_a_prevention_where_agents_recover_automatically() -> None:
+    """The failure itself stays; of an instance that is OK again, there is nothing to repair."""
+    assert _labels(PROXY_1, AUTOMATIC, proxy_1=SILENT) == ([], ["Repair proxy-1"])
+    assert _labels(PROXY_1, STUCK, proxy_1=SILENT) == (["Repair proxy-1"], [])
+    assert _labels(PROXY_1, AUTOMATIC) == ([], [])
+
+
+def test_agents_with_health_check_need_no_reconnect_mode() -> None:
     agents = HarmedAgents(3, State.STRANDED, AUTH_1, AUTOMATIC, recovers_at=NOW + 9)
     table = table_with(agents, auth_1=UNHEALTHY)
     table.heartbeats["flags"] = np.uint8(1)
-    assert describe_fleet(table, (), NOW).preventions == ()
+    assert [action.label for action in describe_fleet(table, (), NOW).preventions] == ["Repair auth-1"]

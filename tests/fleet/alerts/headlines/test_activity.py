@@ -152,10 +152,10 @@ def test_sentence_says_who_started_a_change_what_it_does_and_how_far_it_is(
 @pytest.mark.parametrize(
     ("names", "start"),
     [
-        (["proxy-4"], "proxy-4 has no agents yet: agents keep their tunnels, and use it when"),
+        (["proxy-4"], "proxy-4 has no agents yet: agents stay at the other proxies until"),
         (
             ["proxy-3", "proxy-4"],
-            "proxy-3 and proxy-4 have no agents yet: agents keep their tunnels, and use them",
+            "proxy-3 and proxy-4 have no agents yet: agents stay at the other proxies",
         ),
         (["a", "b", "c"], "a, b and c have no agents yet"),
         (["a", "b", "c", "d"], "4 proxies have no agents yet"),
