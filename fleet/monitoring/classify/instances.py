@@ -10,6 +10,7 @@ from fleet.vocabulary.error_texts import summarize_error
 from fleet.vocabulary.instances import InstanceFacts, InstanceState, ServingStatus
 
 READY_CODE = 200
+_NOT_SERVING = "reports NOT_SERVING"
 
 
 def instance_state(facts: InstanceFacts, now: float, timing: Timing) -> InstanceState:
@@ -90,9 +91,12 @@ def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float, ca
         error = summarize_error(facts.last_error)
         return f"{name} is not responding: the last two attempts failed" + (f" ({error})." if error else ".")
     if state is InstanceState.EXPIRED:
-        return f"{name} did not renew its heartbeat in time" + (f": {cause_clause}." if cause_clause else ".")
+        reason = cause_clause or _reason_of_expiry(facts)
+        return f"{name} did not renew its heartbeat in time" + (f": {reason}." if reason else ".")
     if state is InstanceState.UNHEALTHY:
-        return f"{name} responds, but {_complaint(facts)}" + (f": {cause_clause}." if cause_clause else ".")
+        return f"{name} responds, but {_complaint(facts) or 'is unhealthy'}" + (
+            f": {cause_clause}." if cause_clause else "."
+        )
     if not facts.attempts:
         return f"{name} has not been polled yet."
     if not facts.attempts[0].ok and now - facts.attempts[0].at < Timing().stale_after:
@@ -103,10 +107,16 @@ def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float, ca
 def _complaint(facts: InstanceFacts) -> str:
     complaints = []
     if facts.serving is ServingStatus.NOT_SERVING:
-        complaints.append("reports NOT_SERVING")
+        complaints.append(_NOT_SERVING)
     if facts.readyz is not None and facts.readyz != READY_CODE:
         complaints.append(f"/readyz returns {facts.readyz}")
-    return " and ".join(complaints) or "is unhealthy"
+    return " and ".join(complaints)
+
+
+def _reason_of_expiry(facts: InstanceFacts) -> str:
+    """Return what an expired instance reports, as a clause; empty if nothing, or if it does not respond."""
+    complaint = _complaint(facts) if facts.attempts and facts.attempts[0].ok else ""
+    return complaint.replace(_NOT_SERVING, f"it {_NOT_SERVING}")
 
 
 def _reports_unhealthy(facts: InstanceFacts, now: float, timing: Timing) -> bool:

@@ -123,6 +123,23 @@ def test_instance_sentence_says_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
+    ("facts", "end"),
+    [
+        ({}, ""),
+        (UNHEALTHY, ": it reports NOT_SERVING and /readyz returns 503"),
+        ({**UNHEALTHY, "serving": ServingStatus.SERVING}, ": /readyz returns 503"),
+        ({**UNHEALTHY, "attempts": SILENT["attempts"]}, ""),
+    ],
+)
+def test_sentence_of_an_expired_instance_has_what_it_reports(facts: Mapping[str, Any], end: str) -> None:
+    """As long as it responds: an auth that lost its backend expires for that reason."""
+    expired = instance(0, InstanceKind.AUTH, "auth-1", **{**facts, **EXPIRED})
+    assert instance_sentence(expired, InstanceState.EXPIRED, NOW) == (
+        f"auth-1 did not renew its heartbeat in time{end}."
+    )
+
+
+@pytest.mark.parametrize(
     ("facts", "state", "since"),
     [
         (DEREGISTERED, InstanceState.GONE, NOW - 2),
