@@ -1,4 +1,4 @@
-"""`python -m tests.pictures faults OUT [--only NAME]... [--key FILE] [--dark]`: make pictures of a real demo.
+"""`python -m tests.pictures faults|docs OUT [flags]`: make pictures of a real demo.
 
 docs/reference/tests.md, "Pictures".
 """
@@ -11,33 +11,48 @@ import sys
 import time
 from pathlib import Path
 
+from tests.pictures.demo_docs import photograph_docs
 from tests.pictures.demo_faults import photograph_fault
 from tests.pictures.faults import assign_letters, format_key, select_faults
+from tests.pictures.windows import THEMES, Theme
 
 
 def main(argv: list[str]) -> int:
     """Make the pictures. Exit code 2 for unknown names."""
     parser = argparse.ArgumentParser(prog="python -m tests.pictures", description="Make pictures of a demo.")
-    parser.add_argument("subject", choices=["faults"], help="the map after each fault")
-    parser.add_argument("out", type=Path, help="folder of the pictures")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this fault")
-    parser.add_argument(
+    subjects = parser.add_subparsers(dest="subject", required=True)
+    docs = subjects.add_parser("docs", help="the pictures of the documents, in both themes")
+    faults = subjects.add_parser("faults", help="the map after each fault")
+    for subject in (docs, faults):
+        subject.add_argument("out", type=Path, help="folder of the pictures")
+    faults.add_argument("--only", action="append", default=[], metavar="NAME", help="only this fault")
+    faults.add_argument(
         "--key", type=Path, help="name the pictures by letters, and write here what they show"
     )
-    parser.add_argument("--dark", action="store_true", help="in the dark theme")
+    faults.add_argument(
+        "--theme", choices=THEMES, default="light", help="theme of the pages (default: light)"
+    )
     options = parser.parse_args(argv)
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.subject == "docs":
+        asyncio.run(photograph_docs(options.out))
+        return 0
+    return _photograph_faults(options.out, options.only, options.key, options.theme)
+
+
+def _photograph_faults(folder: Path, names: list[str], key: Path | None, theme: Theme) -> int:
     try:
-        faults = select_faults(options.only)
+        faults = select_faults(names)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    names = {fault.name: fault.name for fault in faults}
-    if options.key is not None:
-        names = assign_letters(faults, seed=time.time_ns())
-        options.key.write_text(format_key(faults, names), "utf-8")
+    picture_names = {fault.name: fault.name for fault in faults}
+    if key is not None:
+        picture_names = assign_letters(faults, seed=time.time_ns())
+        key.write_text(format_key(faults, picture_names), "utf-8")
     for fault in faults:
-        asyncio.run(photograph_fault(fault, options.out / names[fault.name], dark=options.dark))
-        print(f"{fault.name}: {names[fault.name]}", flush=True)
+        asyncio.run(photograph_fault(fault, folder / picture_names[fault.name], theme))
+        print(f"{fault.name}: {picture_names[fault.name]}", flush=True)
     return 0
 
 

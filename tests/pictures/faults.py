@@ -11,7 +11,7 @@ from dataclasses import dataclass
 DELAYS = (5, 10, 60)
 #: Shape of the fleet in the pictures.
 AUTHS, PROXIES, AGENTS = 3, 4, 60
-DEMO_FLAGS = ("--auths", str(AUTHS), "--proxies", str(PROXIES), "--agents", str(AGENTS))
+DEMO_FLAGS = ("--auths", str(AUTHS), "--proxies", str(PROXIES))
 
 #: Arguments of `refloat`.
 Command = tuple[str, ...]
@@ -29,51 +29,42 @@ class Fault:
     repair: Command = ()
 
 
-def _confirm(reason: str) -> Command:
-    return ("--reason", reason, "--yes", "--no-wait")
+def confirm(reason: str) -> Command:
+    """Return the flags that confirm a change without a prompt."""
+    return ("--reason", reason, "--yes")
+
+
+def _break(name: str, answer: str, cause: str, repair: str, *instances: str) -> Fault:
+    """Return a fault of instances, which one command of `refloat fleet` causes and another one repairs."""
+    return Fault(name, answer, ("fleet", cause, *instances), ("fleet", repair, *instances))
 
 
 _SET_PROXY_POLICY = ("policies", "set", "proxy", "TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=6h")
+_ALL_AUTHS = tuple(f"auth-{number + 1}" for number in range(AUTHS))
 FAULTS = (
-    Fault(
-        "frozen-proxy",
-        "proxy-2 does not respond (frozen)",
-        ("fleet", "freeze", "proxy-2"),
-        ("fleet", "resume", "proxy-2"),
-    ),
-    Fault(
-        "killed-proxy",
-        "proxy-3 has ended (killed)",
-        ("fleet", "kill", "proxy-3"),
-        ("fleet", "restart", "proxy-3"),
-    ),
-    Fault(
-        "cut-auth",
-        "auth-2 lost its backend",
-        ("fleet", "block-backend", "auth-2"),
-        ("fleet", "unblock-backend", "auth-2"),
-    ),
-    Fault(
-        "cut-auths",
-        "all auths lost the backend",
-        ("fleet", "block-backend", *(f"auth-{number + 1}" for number in range(AUTHS))),
-        ("fleet", "unblock-backend", *(f"auth-{number + 1}" for number in range(AUTHS))),
-    ),
-    Fault(
-        "blackholed-proxy",
-        "proxy-4 does not respond (blackholed)",
-        ("fleet", "blackhole", "proxy-4"),
-        ("fleet", "unblackhole", "proxy-4"),
+    _break("frozen-proxy", "proxy-2 does not respond (frozen)", "freeze", "resume", "proxy-2"),
+    _break("killed-proxy", "proxy-3 has ended (killed)", "kill", "restart", "proxy-3"),
+    _break("cut-auth", "auth-2 lost its backend", "block-backend", "unblock-backend", "auth-2"),
+    _break("cut-auths", "all auths lost the backend", "block-backend", "unblock-backend", *_ALL_AUTHS),
+    _break(
+        "blackholed-proxy", "proxy-4 does not respond (blackholed)", "blackhole", "unblackhole", "proxy-4"
     ),
     Fault(
         "campaign",
         "a campaign moves agents off proxy-1",
-        ("reconnect", "start", "--proxy", "proxy-1", *_confirm("maintenance of the host of proxy-1")),
+        (
+            "reconnect",
+            "start",
+            "--proxy",
+            "proxy-1",
+            *confirm("maintenance of the host of proxy-1"),
+            "--no-wait",
+        ),
     ),
     Fault(
         "rollout",
         "a rollout restarts the proxies, one at a time",
-        (*_SET_PROXY_POLICY, *_confirm("new policy for proxies")),
+        (*_SET_PROXY_POLICY, *confirm("new policy for proxies"), "--no-wait"),
     ),
 )
 
