@@ -178,7 +178,12 @@ export class Replay {
     for (const name of ["data-stale", "data-paused", "data-refresh"]) age.removeAttribute(name);
     age.toggleAttribute("data-past", true);
     age.querySelector("use").setAttribute("href", "#glyph-past");
-    document.getElementById("age-text").textContent = `As of ${text}`;
+    // The banner has the date; the bar has it where there is room.
+    const [, date, time] = /^(\S+ )(.*)$/.exec(text);
+    const dateSpan = document.createElement("span");
+    dateSpan.className = "age-date";
+    dateSpan.textContent = date;
+    document.getElementById("age-text").replaceChildren("As of ", dateSpan, time);
     for (const link of document.querySelectorAll("a[data-moment]")) link.search = `?${new URLSearchParams({ at })}`;
     this.onMoment();
   }
