@@ -70,6 +70,14 @@ PAGES = [
     "/accounts/logout/",
     "/agents/no_such_agent_of_the_distribution_centre_in_the_northern_industrial_estate/",
 ]
+#: Frames of folded tables, and cells in them, that are wider than the room they have: text and width, px.
+_FOLDED_OVERFLOW = """() => [...document.querySelectorAll(".table-frame:has(> .folds), .folds :is(th, td)")]
+  .filter((box) => getComputedStyle(box).display !== "none" && box.closest("thead") === null)
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .map((box) => `${box.innerText.slice(0, 40)}: ${box.scrollWidth} > ${box.clientWidth}`)"""
+_OBSERVE_SHIFTS = """window.shifts = [];
+new PerformanceObserver((list) => window.shifts.push(...list.getEntries().map(({ value }) => value)))
+  .observe({ type: "layout-shift", buffered: true });"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +174,37 @@ async def test_page_of_refused_users_does_not_scroll_sideways(entrance: Entrance
     else:
         assert await page.text_content(".error-code") == "403"
     assert await _faults(page) == []
+    await page.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/agents/", "/incidents/", "/incidents/{incident}/", "/history/compare/?a=2026-01-01"]
+)
+async def test_tables_fold_on_a_phone(entrance: Entrance, path: str) -> None:
+    """Name, state, time and cause of each row are read without scrolling sideways, and keep their labels."""
+    page = await entrance.admin.new_page()
+    await page.goto(entrance.url + path.format(**entrance.ids))
+    usual_size = await prepare(page)
+    for setting in SETTINGS:
+        await apply(page, setting, usual_size)
+        assert await page.evaluate(_FOLDED_OVERFLOW) == [], setting.name
+    await page.close()
+
+
+@pytest.mark.parametrize("window", [PHONE, DESKTOP], ids=lambda window: f"{window['width']} px")
+@pytest.mark.parametrize(
+    "path", ["/", "/map/", "/agents/", "/incidents/", "/incidents/{incident}/", "/history/"]
+)
+async def test_page_does_not_move_while_it_loads(entrance: Entrance, path: str, window: ViewportSize) -> None:
+    """What a reader wants to press stays where it is: cumulative layout shift of at most 0.1."""
+    page = await entrance.admin.new_page()
+    await page.set_viewport_size(window)
+    await page.add_init_script(_OBSERVE_SHIFTS)
+    await page.goto(entrance.url + path.format(**entrance.ids))
+    if path == "/map/":
+        await wait_painted(page)
+    await page.wait_for_function("""document.getElementById("age-text")?.textContent !== "Loading…" """)
+    assert await page.evaluate("shifts.reduce((sum, shift) => sum + shift, 0)") <= 0.1
     await page.close()
 
 
