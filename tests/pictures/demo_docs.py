@@ -38,7 +38,7 @@ async def _freeze_proxy(demo: Demo, windows: Sequence[Window], folder: Path) -> 
         await window.open("/map/")
     await run_refloat(demo, ("fleet", "freeze", "proxy-1"))
     await wait_until(lambda: demo.counts().get("stranded") == _PROXY_AGENTS)
-    await _wait_words(windows, f"{_PROXY_AGENTS} agents stranded")
+    await _wait_headline(windows, f"{_PROXY_AGENTS} agents stranded")
     await _save(windows, folder, "map")
     # The agents recover within seconds.
     await _save(windows, folder, "agent-stranded", _path_of_first(demo, "stranded"))
@@ -58,7 +58,7 @@ async def _cut_auth(demo: Demo, windows: Sequence[Window], folder: Path) -> None
     await wait_until(
         lambda: demo.counts().get("at_risk", 0) + demo.counts().get("stranded", 0) == _AUTH_AGENTS
     )
-    await _wait_words(windows, "auth-1")
+    await _wait_headline(windows, "auth-1")
     # Within seconds, the first agents are stranded.
     await _save(windows, folder, "agent-at-risk", _path_of_first(demo, "at_risk"))
     await _save(windows, folder, "map-auth", "/map/")
@@ -79,10 +79,10 @@ async def _save(windows: Sequence[Window], folder: Path, name: str, path: str = 
         await window.photograph(folder / f"{name}-{window.theme}", *SIZE_BY_NAME[name])
 
 
-async def _wait_words(windows: Sequence[Window], words: str) -> None:
-    """Wait until the headline has these words."""
+async def _wait_headline(windows: Sequence[Window], text: str) -> None:
+    """Wait until the headline contains this text."""
     for window in windows:
-        await window.page.wait_for_selector(f'#headline-text:has-text("{words}")')
+        await window.page.wait_for_selector(f'#headline-text:has-text("{text}")')
 
 
 def _affected_counts(demo: Demo) -> list[int]:
