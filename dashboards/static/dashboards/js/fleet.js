@@ -66,11 +66,6 @@ function paintFoot() {
   }
 }
 
-function adoptBeats() {
-  const now = performance.now();
-  for (const beat of document.querySelectorAll("[data-heartbeat-ms]")) beat.zero = now - Number(beat.dataset.heartbeatMs);
-}
-
 /**
  * Paint the age of each heartbeat against its TTL. Heartbeats are sent after half the TTL, so 0.9 TTL is late. If newer
  * heartbeats would not be seen, only the age of the last one is shown; if it is dated in the future, the clock skew.
@@ -79,7 +74,9 @@ function paintBeats() {
   const now = performance.now();
   for (const beat of document.querySelectorAll("[data-heartbeat-ms]")) {
     const ttl = Number(beat.dataset.ttlMs);
-    const age = now - beat.zero;
+    // The server gives the age at its response.
+    beat.sentAt ??= now - Number(beat.dataset.heartbeatMs);
+    const age = now - beat.sentAt;
     const unlisted = live.distrust === null && beat.hasAttribute("data-unlisted");
     const unseen = live.distrust !== null || unlisted || beat.closest("[data-state]").dataset.state === "unknown";
     const ahead = age < -CLOCKS_DIFFER_MS;
@@ -91,7 +88,7 @@ function paintBeats() {
       ? `heartbeat dated ${formatAge(age)} in the future: the clocks of the instance and the console differ`
       : unseen
       ? `last heartbeat seen ${formatAge(age)} ago${unlisted ? "; Refloat gets no newer one from any auth" : ""}`
-      : `heartbeat ${formatAge(age)} ago, expires after ${formatAge(ttl)}`;
+      : `heartbeat ${formatAge(age)} ago, ${age > ttl ? "expired" : "expires"} after ${formatAge(ttl)}`;
   }
 }
 
@@ -110,7 +107,6 @@ async function fetchInstances() {
   }
   if (fresh === null) return;
   swap(document.getElementById("instances"), fresh);
-  adoptBeats();
   paintBeats();
 }
 
@@ -136,7 +132,6 @@ async function fetchChart() {
 
 live.state.counts = readCounts();
 paintCounts();
-adoptBeats();
 paintBeats();
 live.addEventListener("change", paintFoot);
 live.addEventListener("change", requestInstances);
