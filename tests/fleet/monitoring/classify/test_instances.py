@@ -133,8 +133,8 @@ def test_instance_sentence_says_what_is_wrong() -> None:
 )
 def test_sentence_of_an_expired_instance_has_what_it_reports(facts: Mapping[str, Any], end: str) -> None:
     """As long as it responds: an auth that lost its backend expires for that reason."""
-    expired = instance(0, InstanceKind.AUTH, "auth-1", **{**facts, **EXPIRED})
-    assert instance_sentence(expired, InstanceState.EXPIRED, NOW) == (
+    expired_auth = instance(0, InstanceKind.AUTH, "auth-1", **{**facts, **EXPIRED})
+    assert instance_sentence(expired_auth, InstanceState.EXPIRED, NOW) == (
         f"auth-1 did not renew its heartbeat in time{end}."
     )
 
