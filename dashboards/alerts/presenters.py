@@ -434,10 +434,13 @@ def reconnect_query_of(
     if row.state == IncidentState.RESOLVED.value or row.cause_kind not in _MOVABLE_CAUSE_KINDS:
         return "", ""
     if row.cause_kind == CauseKind.PROXY.value:
+        is_affecting = store.incident_of(row).affected_count > 0
         if cause_state is InstanceState.SILENT:
             # Only the proxy itself advises agents to leave it.
             sentence = f"{row.cause_name} is not responding, so Refloat cannot advise agents to leave it."
-            return "", sentence if store.incident_of(row).affected_count else ""
+            return "", sentence if is_affecting else ""
+        if cause_state is InstanceState.OK and not is_affecting:
+            return "", ""
         return urlencode({"proxy": row.cause_name}), ""
     text = quote(f"auth:{row.cause_name}")
     agent_indices = agent_query.select(table, agent_query.parse(text))

@@ -55,7 +55,7 @@ def _instance_as_json(
         # Live tunnels of a proxy; connected agents of an auth.
         "load": load.count,
         # Difference to the mean of its peers as a share of it, or null.
-        "imbalance": None if load.imbalance is None else round(load.imbalance, 3),
+        "imbalance": load.imbalance,
         "draining": view.drain_request is not None,
         "region": facts.region,
         "version": facts.version,

@@ -22,7 +22,8 @@ class InstanceLoad:
     count: int
     #: Share of the largest count among the instances of its kind, 0 to 100.
     percent_of_largest: int
-    #: Difference to the mean of its peers as a share of it, 0.6 for 60 % above; None if small, or without peers.
+    #: Difference to the mean of its peers as a share of it, in hundredths: 0.6 for 60 % above; None if small, or
+    #: without peers. All pages show whole percents of this number.
     imbalance: float | None = None
 
     @property
@@ -64,4 +65,4 @@ def _is_balanced(view: InstanceView) -> bool:
 def _find_imbalance(count: int, mean: float) -> float | None:
     if mean < _MIN_NAMED_MEAN or abs(count - mean) < _MIN_NAMED_SHARE * mean:
         return None
-    return (count - mean) / mean
+    return round((count - mean) / mean, 2)

@@ -52,8 +52,8 @@ def test_load_has_its_imbalance() -> None:
     views[2] = replace(views[2], agent_count=80)
     rows = instances_as_json(replace(table, instances=views))
     assert [(row["name"], row["load"], row["imbalance"]) for row in rows[2:]] == [
-        ("proxy-1", 80, 0.333),
-        ("proxy-2", 40, -0.333),
+        ("proxy-1", 80, 0.33),
+        ("proxy-2", 40, -0.33),
     ]
 
 

@@ -182,14 +182,17 @@ def test_reconnect_is_offered_where_agents_are_reachable(
     assert bool(sentence) == bool(expected[1])
 
 
-def test_silent_proxy_without_affected_agents_needs_no_campaign(incident: Incident) -> None:
-    """Its agents found other proxies by themselves, so the page does not say that they cannot be moved."""
+def test_proxy_without_affected_agents_needs_no_campaign(incident: Incident) -> None:
+    """Its agents found other proxies by themselves, or it is OK again; an unhealthy one can still be left."""
     incident.cause_kind, incident.cause_name = "proxy", "proxy-1"
     table = FakeReader([State.HEALTHY] * 4, as_of=time.time()).table("default", time.time())
     sentence = "proxy-1 is not responding, so Refloat cannot advise agents to leave it."
     assert reconnect_query_of(incident, InstanceState.SILENT, table) == ("", sentence)
+    assert reconnect_query_of(incident, InstanceState.OK, table) == ("proxy=proxy-1", "")
     incident.affected_count = 0
     assert reconnect_query_of(incident, InstanceState.SILENT, table) == ("", "")
+    assert reconnect_query_of(incident, InstanceState.OK, table) == ("", "")
+    assert reconnect_query_of(incident, InstanceState.UNHEALTHY, table) == ("proxy=proxy-1", "")
 
 
 def test_duration_is_the_time_for_which_rules_matched(
