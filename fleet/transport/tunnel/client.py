@@ -31,6 +31,7 @@ from fleet.protocol.tunnel.client_state import (
 from fleet.protocol.tunnel.messages import Op, Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import Limits
 from fleet.transport.tunnel import codec, metadata
+from fleet.transport.tunnel.call_status import CallStatus
 from fleet.transport.tunnel.handlers import AcceptedSession, SessionHandler, call_back
 from fleet.transport.tunnel.register_stream import RegisterStream
 from fleet.transport.tunnel.stream import ClientStream, TunnelStream, is_being_cancelled
@@ -205,6 +206,7 @@ class TunnelClient:
             call = register_stream.call = self._open_register(metadata=self._register_metadata)
         except grpc.aio.UsageError:
             raise RegisterEndedError("the channel is closed") from None
+        status = CallStatus(call)
         writer = asyncio.create_task(register_stream.write_queued(), name="tunnel register")
         try:
             # No await before this: servers send their headers with their first message.
@@ -224,7 +226,7 @@ class TunnelClient:
                 )
                 register_stream.update_up()
         except grpc.aio.AioRpcError as error:
-            raise RegisterEndedError(error.details() or error.code().name) from None
+            raise RegisterEndedError(status.describe(error)) from None
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
