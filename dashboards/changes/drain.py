@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.utils import timezone
 
 from dashboards.shared import record_reader, request_actor
+from dashboards.shared.instance_states import find_stranding_instances
 from fleet.audit import RequestActor
 from fleet.changes.operations import drains
 from fleet.changes.operations.drains import InstanceDrainRequest
@@ -26,6 +27,8 @@ class TargetInstance:
     is_last_of_kind: bool
     #: Names of all instances of the cluster, by id.
     instance_names: Mapping[str, str]
+    #: It strands agents now.
+    is_stranding: bool
 
     @property
     def row(self) -> Drain | None:
@@ -35,7 +38,8 @@ class TargetInstance:
 
 def find_target_instance(cluster: str, instance_id: str, now: float) -> TargetInstance | None:
     """Return the instance with this id; None when there is none in the fleet."""
-    views = record_reader.reader().instances(cluster, now)
+    table = record_reader.reader().table(cluster, now)
+    views = table.instances.values()
     view = next((view for view in views if view.facts.id == instance_id), None)
     if view is None:
         return None
@@ -50,7 +54,8 @@ def find_target_instance(cluster: str, instance_id: str, now: float) -> TargetIn
     )
     has_alternative = any(accepts_connections(other_view, requested_ids) for other_view in same_kind_views)
     names = {other_view.facts.id: other_view.facts.name for other_view in views}
-    return TargetInstance(cluster, view, not has_alternative, names)
+    is_stranding = view.facts.index in find_stranding_instances(table)
+    return TargetInstance(cluster, view, not has_alternative, names, is_stranding)
 
 
 def accepts_connections(view: InstanceView, requested_ids: Collection[str] = ()) -> bool:

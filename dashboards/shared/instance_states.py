@@ -50,7 +50,7 @@ def find_stranding_instances(table: FleetTable) -> frozenset[int]:
     )
 
 
-def shown_state_of(view: InstanceView, *, is_stranding: bool = False) -> ShownInstanceState:
+def shown_state_of(view: InstanceView, *, is_stranding: bool) -> ShownInstanceState:
     """Return the state of an instance for pages: instead of `OK`, that it is degraded, unhealthy or draining.
 
     `is_stranding`: it strands agents, and has their symbol and colours; otherwise a failing instance is amber.

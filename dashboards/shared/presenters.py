@@ -390,7 +390,7 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
 
 
 def instance_card_of(
-    view: InstanceView, now: float, names: Mapping[str, str], *, is_stranding: bool = False
+    view: InstanceView, now: float, names: Mapping[str, str], *, is_stranding: bool
 ) -> InstanceCard:
     """Return the card of one auth or proxy; `names` of all instances by id."""
     facts = view.facts

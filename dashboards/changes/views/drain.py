@@ -57,7 +57,12 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         messages.success(request, f"Request sent: {view.facts.name} will {effect_text} {delay_text}.")
         return redirect(f"{url_prefix_of(cluster)}/")
     context = {
-        "card": presenters.instance_card_of(view, now, target_instance.instance_names),
+        "card": presenters.instance_card_of(
+            view,
+            now,
+            target_instance.instance_names,
+            is_stranding=target_instance.is_stranding,
+        ),
         "row": row,
         "is_drained": view.drain_request is not None or (row is not None and row.is_drained),
         # Agents of an unreachable auth can still move: requests reach them through their tunnels.

@@ -50,7 +50,7 @@ def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
             **poll_fields_of(facts),
             "kind": facts.kind.value,
             "state": view.state.slug,
-            "label": shown_state_of(view).label,
+            "label": shown_state_of(view, is_stranding=False).label,
             "explanation": view.sentence,
             "health": view.health.value,
             "health_since": to_moment_or_none(view.health_since),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from dashboards.fleet.agent_csv import to_csv_cell
@@ -13,9 +13,8 @@ from dashboards.fleet.timeline.comparison import (
     AgentPlaces,
     Comparison,
     DifferenceKind,
-    InstanceDifference,
 )
-from dashboards.shared.instance_states import ShownInstanceState, shown_state_of
+from dashboards.shared.instance_states import ShownInstanceState, find_stranding_instances, shown_state_of
 from dashboards.shared.rewind import Moment, MomentError, format_at, open_moment
 from fleet.models.moments import to_moment
 from fleet.monitoring.views import FleetTable, InstanceView
@@ -84,16 +83,19 @@ def describe_stale(compared: ComparedMoments) -> str:
     )
 
 
-def present_instances(differences: Sequence[InstanceDifference]) -> list[InstanceDifferenceRow]:
+def present_instances(comparison: Comparison) -> list[InstanceDifferenceRow]:
     """Return instances that differ as rows."""
+    stranding_before, stranding_after = (
+        find_stranding_instances(table) for table in (comparison.before, comparison.after)
+    )
     return [
         InstanceDifferenceRow(
             difference.name,
             difference.kind,
-            _shown_or_none(difference.before),
-            _shown_or_none(difference.after),
+            _shown_or_none(difference.before, stranding_before),
+            _shown_or_none(difference.after, stranding_after),
         )
-        for difference in differences
+        for difference in comparison.compare_instances()
     ]
 
 
@@ -117,8 +119,8 @@ def _table_of(moment: Moment, cluster: str) -> FleetTable:
     return moment.reader.table(cluster, moment.now)
 
 
-def _shown_or_none(view: InstanceView | None) -> ShownInstanceState | None:
-    return None if view is None else shown_state_of(view)
+def _shown_or_none(view: InstanceView | None, stranding: Set[int]) -> ShownInstanceState | None:
+    return None if view is None else shown_state_of(view, is_stranding=view.facts.index in stranding)
 
 
 def _to_cells(agent: AgentDifference) -> list[str]:

@@ -1,7 +1,7 @@
 """Instances x time: stranded agents of every proxy or auth, and its states, as rows of coloured cells. Pure.
 
 Coordinates: one unit for each bucket and one for each row. Cells of the same colour are one path, so that a strip
-of 100 proxies has as few elements as a strip of one. Cells without stranded agents have the colour of the row.
+of 100 proxies has as few elements as that of a single proxy. Cells without stranded agents have the colour of the row.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def _comparison_context_of(compared: ComparedMoments, parameters: _Request) -> d
         "first_url_part": f"?at={texts[0]}",
         "second_url_part": "" if compared.after.past_at is None else f"?at={texts[1]}",
         "counts": comparison.count_states(),
-        "instances": present_instances(comparison.compare_instances()),
+        "instances": present_instances(comparison),
         "flows": [
             (heading, flows)
             for heading, flows in (

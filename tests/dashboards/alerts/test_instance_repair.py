@@ -44,7 +44,7 @@ def test_repair_has_what_is_known_of_the_instance(monkeypatch: pytest.MonkeyPatc
 
 
 def test_instance_without_data_has_no_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is not known, and every one while the record cannot be read."""
+    """An instance without a record, and all instances while the record cannot be read."""
     _read_from(monkeypatch, _Reader())
     assert read_repair("default", "unknown", NOW) is None
     _read_from(monkeypatch, _Reader(is_available=False))
@@ -55,7 +55,7 @@ def test_instance_without_data_has_no_repair(monkeypatch: pytest.MonkeyPatch) ->
 def test_runbook_begins_with_the_instance_to_repair(
     client: Client, person: MakeUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its address and error; of an unknown one, the runbook alone, and that there is no data."""
+    """With its address and error; an unknown proxy gets the runbook alone, and that there is no data."""
     client.force_login(person("viewer"))
     _read_from(monkeypatch, _Reader())
     page = client.get("/alerts/runbooks/instance/?instance=uuid-proxy-1").content.decode()

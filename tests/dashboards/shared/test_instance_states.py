@@ -48,7 +48,9 @@ def test_shown_state_is_what_an_instance_declares_unless_it_fails(
     """An instance that reports that it is degraded is not shown as OK."""
     view = FakeReader(as_of=NOW).instances("default", NOW)[2]
     drain_request = DrainRequest("", NOW) if is_draining else None
-    shown_state = shown_state_of(replace(view, state=state, health=health, drain_request=drain_request))
+    shown_state = shown_state_of(
+        replace(view, state=state, health=health, drain_request=drain_request), is_stranding=False
+    )
     assert (shown_state.label, shown_state.css_class) == (label, css_class)
 
 
@@ -68,7 +70,7 @@ def test_shown_state_is_what_an_instance_declares_unless_it_fails(
 def test_a_fault_has_one_word(auth_changes: Mapping[str, Any], label: str, symbol: str) -> None:
     """That of the headline, although the technical state changes while the fault lasts."""
     view = table_with(auth_1=auth_changes).instances[AUTH_1]
-    assert shown_state_of(view) == ShownInstanceState(label, symbol, f"instance-{symbol}")
+    assert shown_state_of(view, is_stranding=False) == ShownInstanceState(label, symbol, f"instance-{symbol}")
 
 
 @pytest.mark.parametrize(
@@ -83,9 +85,9 @@ def test_proxy_that_fails_because_of_another_instance_says_so(cause: str, label:
     """Also once its resource has expired."""
     for changes in (UNHEALTHY, CUT_OFF_AND_EXPIRED):
         view = replace(table_with(proxy_1=changes).instances[PROXY_1], cause=cause)
-        assert shown_state_of(view).label == label
+        assert shown_state_of(view, is_stranding=False).label == label
     silent_view = replace(table_with(proxy_1=SILENT).instances[PROXY_1], cause=cause)
-    assert shown_state_of(silent_view).label == "not responding"
+    assert shown_state_of(silent_view, is_stranding=False).label == "not responding"
 
 
 def _with_stranded_agents(table: FleetTable, *indices: int) -> FleetTable:

@@ -74,7 +74,7 @@ def test_instance_cards_as_people_count() -> None:
     silent = cards["proxies"][0]
     assert (silent.state, silent.heartbeat_age_ms, silent.ttl_ms) == (InstanceState.SILENT, 3000, 10_000)
     assert silent.unhealthy_counts == ((State.STRANDED, 1),)
-    unread = presenters.instance_card_of(replace(views[2], is_list_fresh=False), NOW, {})
+    unread = presenters.instance_card_of(replace(views[2], is_list_fresh=False), NOW, {}, is_stranding=False)
     assert (silent.is_list_stale, unread.is_list_stale) == (False, True)
 
 
@@ -117,9 +117,9 @@ def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:
         "sends heartbeats to auth-1",
         "sends heartbeats to unknown-id",
     ]
-    few = presenters.instance_card_of(replace(auth, proxies=proxies[:2]), NOW, {})
+    few = presenters.instance_card_of(replace(auth, proxies=proxies[:2]), NOW, {}, is_stranding=False)
     assert few.heartbeat_path == "receives heartbeats from proxy-1, proxy-2"
-    assert presenters.instance_card_of(auth, NOW, {}).heartbeat_path == ""
+    assert presenters.instance_card_of(auth, NOW, {}, is_stranding=False).heartbeat_path == ""
 
 
 def test_frame_counts_agents_without_those_that_are_retired() -> None:

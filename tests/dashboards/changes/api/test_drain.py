@@ -15,7 +15,7 @@ from fleet.models.access import ClusterLimit, Permission
 from fleet.models.changes import AuditEntry
 from fleet.models.drains import Drain
 from fleet.models.tokens import create_token
-from fleet.monitoring.views import InstanceView
+from fleet.monitoring.views import FleetTable
 from fleet.protocol.destination.health import DrainRequest
 from tests.dashboards.changes.api.test_networking import CallApi, call_api
 from tests.dashboards.conftest import MakeUser
@@ -82,16 +82,19 @@ def test_last_of_its_kind_must_be_confirmed(
     call_api: CallApi, tasks: list[str], fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the other proxy drains, 409 until `allow_last`; the refusal is in the log, and undraining needs nothing."""
-    instances = fake_reader.instances
+    read_table = fake_reader.table
 
-    def drained_others(cluster: str, now: float) -> tuple[InstanceView, ...]:
-        views = instances(cluster, now)
-        return tuple(
-            replace(view, drain_request=DrainRequest("disk", now)) if view.facts.id == "proxy-id-2" else view
-            for view in views
-        )
+    def with_drained_others(cluster: str, now: float) -> FleetTable:
+        table = read_table(cluster, now)
+        views = {
+            index: replace(view, drain_request=DrainRequest("disk", now))
+            if view.facts.id == "proxy-id-2"
+            else view
+            for index, view in table.instances.items()
+        }
+        return replace(table, instances=views)
 
-    monkeypatch.setattr(fake_reader, "instances", drained_others)
+    monkeypatch.setattr(fake_reader, "table", with_drained_others)
     answer = call_api("POST", PATH, BODY)
     assert (answer.status_code, "allow_last: true" in answer.json()["detail"]) == (409, True)
     assert AuditEntry.objects.get().outcome == "refused"

@@ -21,9 +21,11 @@ from dashboards.shared.rewind import MomentError
 from fleet.monitoring.history.past_table import NotRecordedError
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import NO_CAUSE, State
 from tests.fakes.reader import FakeReader
 
+#: Index of the proxy whose state FakeReader sets.
+PROXY_1 = 2
 #: 2023-11-14T22:13:20Z.
 AT = 1_700_000_000.0
 AT_TEXT = "2023-11-14T22:13:20Z"
@@ -77,10 +79,31 @@ def test_errors_name_the_moment(texts: tuple[str, str], sentence: str) -> None:
 def test_instances_as_pages_show_them(past: FakeReader) -> None:
     """Labels of states."""
     past.proxy_state = InstanceState.SILENT
-    (row,) = present_instances(compare_moments(AT_TEXT, "", "default").comparison.compare_instances())
+    (row,) = present_instances(compare_moments(AT_TEXT, "", "default").comparison)
     assert row.before is not None
     assert row.after is not None
     assert (row.name, row.before.label, row.after.label) == ("proxy-1", "not responding", "OK")
+
+
+@pytest.mark.parametrize(("cause", "css_class"), [(NO_CAUSE, "instance-silent"), (PROXY_1, "state-stranded")])
+def test_instance_that_strands_agents_is_red(
+    past: FakeReader, monkeypatch: pytest.MonkeyPatch, cause: int, css_class: str
+) -> None:
+    """At the moment at which it is the cause; an instance that only fails is amber."""
+    past.proxy_state = InstanceState.SILENT
+    read = rewind.read_past_table
+
+    def read_with_cause(cluster: str, at: float, present: FleetTable) -> FleetTable:
+        table = read(cluster, at, present)
+        table.verdicts["cause"] = cause
+        return table
+
+    monkeypatch.setattr(rewind, "read_past_table", read_with_cause)
+    (row,) = present_instances(compare_moments(AT_TEXT, "", "default").comparison)
+    assert row.before is not None
+    assert row.after is not None
+    assert (row.before.label, row.before.css_class) == ("not responding", css_class)
+    assert row.after.css_class == "instance-ok"
 
 
 def test_csv_has_all_agents_that_differ() -> None:
