@@ -50,7 +50,6 @@ class Call:
     def __init__(self, context: CallContext, stream: Stream) -> None:
         self._context = context
         self._stream = stream
-        self._loop = asyncio.get_running_loop()
         self.began_at = time.monotonic()
         self._request_head: RequestHead | None = None
         self._rule: GatewayRule | None = None
@@ -82,9 +81,8 @@ class Call:
         """Find the rule and start the call."""
         if self._request_head is not None:
             if end:
-                self.on_data(
-                    b"", end=True
-                )  # gRPC requests have no trailers; a caller that sends some has ended the request
+                # gRPC requests have no trailers: a caller that sends some has ended the request.
+                self.on_data(b"", end=True)
             return
         self._request_head, self._request_ended = head, end
         self._rule = self._context.find_rule(head.authority, head.path)
@@ -94,7 +92,7 @@ class Call:
             self._start_first_attempt()
         else:
             # Most callers send the message right after the headers: wait, and send both together.
-            self._loop.call_soon(self._start_first_attempt)
+            asyncio.get_running_loop().call_soon(self._start_first_attempt)
 
     @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
@@ -282,7 +280,9 @@ class Call:
     def _set_timer(self, seconds: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if seconds is None else self._loop.call_later(seconds, self._on_timeout, seconds)
+            self._timer = None
+        if seconds is not None:
+            self._timer = self._context.call_later(seconds, self._on_timeout, seconds)
 
     @contain_errors
     def _on_timeout(self, seconds: float) -> None:
@@ -316,7 +316,7 @@ class Call:
             self._was_resent = True
             assert self._retry_state is not None
             self._retry_state.try_count -= 1
-            self._loop.call_soon(self._start_attempt)
+            asyncio.get_running_loop().call_soon(self._start_attempt)
         elif not self._retry(status, details, None):
             self._fail(status, details)
 
@@ -348,7 +348,7 @@ class Call:
         # The loop's timer may fire a little early, and the wait must not be shorter than required.
         delay = at - time.monotonic()
         if delay > 0:
-            self._timer = self._loop.call_later(delay, self._start_attempt_at, at)
+            self._timer = self._context.call_later(delay, self._start_attempt_at, at)
         else:
             self._timer = None
             self._start_attempt()

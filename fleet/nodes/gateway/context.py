@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +51,12 @@ class CallContext(Protocol):
 
     def chance(self) -> float:
         """Return a random number in [0, 1)."""
+        ...
+
+    def call_later(
+        self, seconds: float, callback: Callable[[float], None], argument: float
+    ) -> asyncio.Handle:
+        """Call back with the argument in so many seconds: timeouts, and waits before retries."""
         ...
 
     def find_rule(self, authority: str, path: str) -> GatewayRule | None:

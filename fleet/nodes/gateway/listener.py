@@ -177,6 +177,12 @@ class GatewayListener:
         """Return a random number in [0, 1)."""
         return self._chance()
 
+    def call_later(
+        self, seconds: float, callback: Callable[[float], None], argument: float
+    ) -> asyncio.Handle:
+        """Call back with the argument in so many seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback, argument)
+
     def find_rule(self, authority: str, path: str) -> GatewayRule | None:
         """Return the rule of a call; None if no rule matches."""
         key = authority, path

@@ -20,6 +20,7 @@ from fleet.transport.http2.stream import Stream
 from tests.fakes import raw_calls
 from tests.fakes.echoing import ECHO, Echo, route, run_gateway
 from tests.fakes.failing import UNARY, FailingBackend, failure_metadata
+from tests.fakes.held_timers import HeldTimers
 from tests.fakes.scripted import HEAD, MESSAGE, OK, answer_ok, run_gateway_with_call, run_scripted_backend
 from tests.fakes.waiting import eventually
 
@@ -48,7 +49,9 @@ async def test_response_without_status_times_out(limit: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("limit", ["request", "backendRequest"])
-async def test_stream_response_outlasts_the_timeouts_of_its_rule(limit: str, tmp_path: Path) -> None:
+async def test_stream_response_outlasts_the_timeouts_of_its_rule(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two response messages show that the call is a stream, which lasts as long as its caller wants."""
     streams: list[Stream] = []
 
@@ -60,14 +63,15 @@ async def test_stream_response_outlasts_the_timeouts_of_its_rule(limit: str, tmp
     rule = {"timeouts": {limit: "300ms"}}
     async with (
         run_scripted_backend(send_two_messages, lambda stream: None) as backend,
-        run_gateway(tmp_path, {"svc:1": [backend]}, route(rule)) as (_, address),
+        run_gateway(tmp_path, {"svc:1": [backend]}, route(rule)) as (gateway, address),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
+        timers = HeldTimers(gateway, monkeypatch)
         call = channel.unary_stream(UNARY)(b"hi", timeout=60)
         assert [await call.read(), await call.read()] == [b"hi", b"hi"]
-        # A later call is ended by the same timeout, so the stream's timeout would have ended already.
-        later_call = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
-        assert await later_call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        unary_call = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
+        await timers.fire(2)
+        assert await unary_call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         streams[0].send_data(MESSAGE)
         assert await call.read() == b"hi"
         streams[0].send_headers(OK, end=True)
@@ -76,22 +80,26 @@ async def test_stream_response_outlasts_the_timeouts_of_its_rule(limit: str, tmp
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_bidirectional_stream_outlasts_the_timeouts_of_its_rule(tmp_path: Path) -> None:
+async def test_bidirectional_stream_outlasts_the_timeouts_of_its_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A call whose request has not ended between messages is a stream."""
     echo = await Echo().start()
     async with (
         run_gateway(tmp_path, {"svc:1": [echo.address]}, route({"timeouts": {"request": "200ms"}})) as (
-            _,
+            gateway,
             address,
         ),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
+        timers = HeldTimers(gateway, monkeypatch)
         call = channel.stream_stream(f"{ECHO}Both")(timeout=60)
         silent_call = channel.stream_stream(f"{ECHO}Both")(timeout=60)
         await call.write(b"a")
         assert await call.read() == b"a"
-        later_call = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
-        assert await later_call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        unary_call = channel.unary_unary(f"{ECHO}Hang")(b"hi", timeout=60)
+        await timers.fire(3)
+        assert await unary_call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         for stream in (call, silent_call):
             await stream.write(b"b")
             assert await stream.read() == b"b"
