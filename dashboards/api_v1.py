@@ -23,7 +23,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from dashboards.alerts import api as alerts
-from dashboards.changes.api import changes, degrade, drain, networking, policies, reconnect
+from dashboards.changes.api import changes, degrade, drain, networking, policies, reconnect, service
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
@@ -97,6 +97,7 @@ api.add_router("", alerts.router)
 api.add_router("", retire.router)
 api.add_router("", drain.router)
 api.add_router("", degrade.router)
+api.add_router("", service.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)

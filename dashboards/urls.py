@@ -7,7 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from dashboards.access import views as tokens
 from dashboards.alerts.views import channels, incidents, rules, silences
 from dashboards.api_v1 import api
-from dashboards.changes.views import audit, changes, drain, networking, policies, reconnect
+from dashboards.changes.views import audit, changes, networking, policies, reconnect, service
 from dashboards.fleet.views import agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
@@ -34,7 +34,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("history/compare/", comparison.compare, name=f"compare{suffix}"),
         path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),
-        path("instances/<str:instance_id>/drain/", drain.drain, name=f"drain{suffix}"),
+        path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 _audit_entry_ids: ContextVar[list[int] | None] = ContextVar("audit_entry_ids", default=None)
 #: Lengths of the columns in characters.
 _MAX_LENGTHS = {"actor_name": 200, "subject": 255, "reason": 500}
+#: Rows in one INSERT.
+_BATCH_SIZE = 500
 
 
 @dataclass(slots=True)
@@ -76,7 +78,23 @@ def shell_actor_of(command: str) -> RequestActor:
 
 def write_entry(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry:
     """Write a row. Call it outside transactions that may be rolled back, or the row is lost."""
-    row = AuditEntry.objects.create(
+    row = _entry_of(attempt, outcome, now)
+    row.save(force_insert=True)
+    _collect_ids([row])
+    return row
+
+
+def write_entries(attempts: Iterable[Attempt], outcome: AuditOutcome, now: datetime) -> None:
+    """Write a row for each attempt; see `write_entry`."""
+    _collect_ids(
+        AuditEntry.objects.bulk_create(
+            (_entry_of(attempt, outcome, now) for attempt in attempts), batch_size=_BATCH_SIZE
+        )
+    )
+
+
+def _entry_of(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry:
+    return AuditEntry(
         at=now,
         cluster=attempt.cluster,
         actor_name=_fit_column("actor_name", attempt.actor.name),
@@ -92,9 +110,11 @@ def write_entry(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> Audit
         change_id=attempt.change_id,
         request_id=attempt.request_id,
     )
+
+
+def _collect_ids(rows: Iterable[AuditEntry]) -> None:
     if (entry_ids := _audit_entry_ids.get()) is not None:
-        entry_ids.append(row.pk)
-    return row
+        entry_ids.extend(row.pk for row in rows)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from celery import shared_task
 from channels.layers import get_channel_layer
@@ -24,8 +24,7 @@ from fleet.changes import runners
 from fleet.changes.base_runner import StepContext
 from fleet.changes.instance_dialer import AuthClient, Dialer
 from fleet.changes.networking import run as networking_run
-from fleet.changes.operations import degradations, degradations_run, drains, drains_run, retirements
-from fleet.changes.operations.degradations import DegradeRequest
+from fleet.changes.operations import drains, drains_run, retirements
 from fleet.changes.runners import RUNNERS
 from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
@@ -175,15 +174,15 @@ def look_after_networking() -> None:
     for_each_cluster("networking config was not read", _advance_networking)
 
 
-@shared_task(name="fleet.tasks.run_networking_change", ignore_result=True)
-def run_networking_change(change_id: int) -> None:
-    """Run a change of the networking config now; if this task is lost, `look_after_networking` runs it."""
+@shared_task(name="fleet.tasks.run_change", ignore_result=True)
+def run_change(change_id: int) -> None:
+    """Run a confirmed change now; if this task is lost, the periodic task of its kind runs the change."""
     for_each_change([Change.objects.select_related("cluster").get(pk=change_id)], _run_step)
 
 
 @shared_task(name="fleet.tasks.step_actions", ignore_result=True)
 def step_actions() -> None:
-    """Run one step of every rollout and campaign; a lost step is run 1 s later."""
+    """Run one step of every change but those of the networking config; a lost step is run 1 s later."""
     for_each_change(runners.find_due(step_actions.name, Change.objects.select_related("cluster")), _run_step)
 
 
@@ -230,15 +229,6 @@ def _apply_cluster_drains(cluster: Cluster) -> None:
             resources.worker.run(drains_run.send_drain_requests(due_drains, _create_tls_files())),
             _now(),
         )
-
-
-@shared_task(name="fleet.tasks.degrade_instance", ignore_result=True)
-def degrade_instance(**fields: Any) -> None:
-    """Mark an instance as degraded, or clear the mark; a failure is written to the audit log."""
-    resources, request = get_worker_resources(), DegradeRequest(**fields)
-    instances = resources.writer.load_instances(request.cluster)
-    if error := resources.worker.run(degradations_run.send_request(request, instances, _create_tls_files())):
-        degradations.record_failure(request, error, _now())
 
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)

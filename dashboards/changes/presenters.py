@@ -13,6 +13,7 @@ from dashboards.shared import record_reader
 from dashboards.shared.pages import sentence_of
 from fleet.changes import StaleRevisionError
 from fleet.changes.policies import desired_state
+from fleet.changes.service import plan as service_plan
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
@@ -87,10 +88,29 @@ class CampaignPresenter(ChangePresenter):
         }
 
 
+class ServicePresenter(CampaignPresenter):
+    """Presents a service change: the campaign, where it moves agents."""
+
+    @override
+    def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
+        return super().details_of(change, agent_state) if service_plan.has_campaign(change) else {}
+
+
+class RequestPresenter(ChangePresenter):
+    """Presents a change that one request carries out: its notes say all."""
+
+    @override
+    def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
+        return {}
+
+
 PRESENTERS: Mapping[ChangeKind, ChangePresenter] = {
     ChangeKind.NETWORKING_CONFIG: NetworkingPresenter(),
     ChangeKind.POLICY: PolicyPresenter(),
     ChangeKind.RECONNECT: CampaignPresenter(),
+    ChangeKind.SERVICE: ServicePresenter(),
+    ChangeKind.DEGRADE: RequestPresenter(),
+    ChangeKind.RETIRE: RequestPresenter(),
 }
 _TOGGLE_ACTIONS = {ChangeState.RUNNING: ("pause", "Pause"), ChangeState.PAUSED: ("resume", "Resume")}
 

@@ -10,7 +10,7 @@ import numpy as np
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import QueryError
 from fleet.changes import ChangeRefusedError
-from fleet.changes.campaigns.campaigns import TargetAgents
+from fleet.changes.campaigns.forecast import TargetAgents
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.instances import InstanceKind

@@ -11,8 +11,8 @@ from dashboards.shared import record_reader, request_actor
 from dashboards.shared.presenters import age_ms_of
 from fleet.audit import RequestActor
 from fleet.changes.operations import retirements
-from fleet.changes.operations.retirements import RetireRequest
-from fleet.models.changes import AuditEntry
+from fleet.changes.operations.retirements import RetireTarget
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.inventory import Agent
 from fleet.models.moments import to_seconds
 from fleet.monitoring.views import Explanation
@@ -30,12 +30,18 @@ def is_alive(explanation: Explanation) -> bool:
 
 def request_retirement(
     cluster: str, explanation: Explanation, actor: RequestActor, *, should_retire: bool, reason: str
-) -> None:
-    """Store a request to retire or reinstate an agent, and have a worker apply it to the record."""
+) -> Change | None:
+    """Retire or reinstate an agent, and have a worker update the fleet data; return the change.
+
+    None when the agent is retired, or not retired, already.
+    """
     view = explanation.view
-    request = RetireRequest(view.id, view.name, view.index, should_retire, reason.strip(), actor)
-    retirements.record_retire_request(cluster, request, timezone.now)
+    target = RetireTarget(view.id, view.name, view.index)
+    change = retirements.request_retirement(
+        cluster, [target], actor, reason.strip(), timezone.now, is_retired=should_retire
+    )
     request_actor.enqueue("fleet.tasks.apply_retired")
+    return change
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,8 @@ def _describe(row: Change) -> ChangeProgress:
     match ChangeKind(row.kind):
         case ChangeKind.RECONNECT:
             return _describe_campaign(row)
+        case ChangeKind.SERVICE if row.parameters:
+            return _describe_campaign(row)
         case ChangeKind.POLICY:
             return _describe_rollout(row)
         case _:

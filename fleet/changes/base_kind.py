@@ -31,7 +31,9 @@ ACTIONS: Mapping[str, ChangeState] = {
     "stop": ChangeState.CANCELLED,
     "abort": ChangeState.CANCELLED,
 }
-_NOT_UNDOABLE = "this change cannot be undone: only config and policy changes that have ended can"
+_NOT_UNDOABLE = (
+    "this change cannot be undone: reconnect campaigns never can, and other changes only after they ended"
+)
 
 
 @dataclass(frozen=True, slots=True)

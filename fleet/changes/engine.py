@@ -8,7 +8,7 @@ of each kind: `base_kind.py`, `base_runner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -66,39 +66,92 @@ def create_change(
     action = action_of_change(draft.kind, ChangeStep.PLAN)
     attempt = actor.create_attempt(action, cluster, draft.title, before=draft.before, after=draft.after)
     with record_outcome(attempt, lambda: now):
-        if (earlier_change := _find_by_idempotency_key(cluster, actor)) is not None:
-            attempt.set_change(earlier_change)
-            return _require_same_draft(earlier_change, draft)
-        change = Change(
-            cluster=cluster_row,
-            kind=draft.kind.value,
-            title=draft.title[:200],
-            actor_name=actor.identity.name[:200],
-            actor_kind=actor.identity.kind.value,
-            user_id=actor.identity.user_id,
-            before=draft.before,
-            after=draft.after,
-            plan=draft.plan,
-            affected_count=draft.affected_count,
-            parameters=draft.parameters,
+        change = _insert_change(
+            cluster_row,
+            draft,
+            actor,
+            write_related_rows,
             review_required=cluster_row.review_required,
-            undoes_id=draft.undone_change_id,
-            request_id=actor.request_id,
-            idempotency_key=actor.idempotency_key,
             created_at=now,
         )
-        try:
-            with transaction.atomic():
-                change.save(force_insert=True)
-                write_related_rows(change)
-        except IntegrityError:
-            concurrent_change = _find_by_idempotency_key(cluster, actor)
-            if concurrent_change is None:
-                raise
-            attempt.set_change(concurrent_change)
-            return _require_same_draft(concurrent_change, draft)
         attempt.set_change(change)
     return change
+
+
+def create_request(
+    cluster: str,
+    draft: ChangeDraft,
+    actor: RequestActor,
+    reason: str,
+    now: datetime,
+    state: ChangeState,
+    write_related_rows: Callable[[Change], object] = lambda _: None,
+) -> Change:
+    """Store a change that one request carries out, without a plan to confirm, and return it; see `create_change`.
+
+    `state`: VERIFYING when `write_related_rows` carries the change out, CONFIRMED when a worker does. The caller writes
+    the audit entry, about the object of the request. Raises ChangeRefusedError.
+    """
+    return _insert_change(
+        Cluster.objects.get(pk=cluster),
+        draft,
+        actor,
+        write_related_rows,
+        state=state.value,
+        reason=reason.strip(),
+        created_at=now,
+        confirmed_at=now,
+        confirmed_by_id=actor.identity.user_id,
+        step=2,
+        **({} if state is ChangeState.CONFIRMED else {"started_at": now, "ended_at": now}),
+    )
+
+
+def _insert_change(
+    cluster: Cluster,
+    draft: ChangeDraft,
+    actor: RequestActor,
+    write_related_rows: Callable[[Change], object],
+    **columns: Any,
+) -> Change:
+    """Store a change and its related rows in one transaction; return the earlier one with the idempotency key.
+
+    Raises ChangeRefusedError when the key belongs to a different change.
+    """
+    if (earlier_change := _find_by_idempotency_key(cluster.pk, actor)) is not None:
+        return _require_same_draft(earlier_change, draft)
+    change = Change(
+        cluster=cluster,
+        kind=draft.kind.value,
+        title=draft.title[:200],
+        actor_name=actor.identity.name[:200],
+        actor_kind=actor.identity.kind.value,
+        user_id=actor.identity.user_id,
+        before=draft.before,
+        after=draft.after,
+        plan=draft.plan,
+        affected_count=draft.affected_count,
+        parameters=draft.parameters,
+        undoes_id=draft.undone_change_id,
+        request_id=actor.request_id,
+        idempotency_key=actor.idempotency_key,
+        **columns,
+    )
+    try:
+        with transaction.atomic():
+            change.save(force_insert=True)
+            write_related_rows(change)
+    except IntegrityError:
+        concurrent_change = _find_by_idempotency_key(cluster.pk, actor)
+        if concurrent_change is None:
+            raise
+        return _require_same_draft(concurrent_change, draft)
+    return change
+
+
+def document_of(change: Change) -> Mapping[str, Any]:
+    """Return the values after a change, whose kind stores a mapping."""
+    return change.after or {}
 
 
 def requirements_of(change: Change) -> ConfirmationRequirements:

@@ -124,6 +124,22 @@ class Dialer:
         """Undrain an instance. Raises AdminError."""
         self._call(instance_id, lambda channel: InstanceAdminClient(channel).undrain())
 
+    def degrade(self, instance_id: str, reason: str, duration_seconds: float) -> None:
+        """Mark an instance as degraded for some time. Raises AdminError."""
+        self._call(
+            instance_id,
+            lambda channel: InstanceAdminClient(channel, within=_ADMIN_TIMEOUT_SECONDS).degrade(
+                reason, duration_seconds
+            ),
+        )
+
+    def restore(self, instance_id: str) -> None:
+        """Clear the degraded mark of an instance. Raises AdminError."""
+        self._call(
+            instance_id,
+            lambda channel: InstanceAdminClient(channel, within=_ADMIN_TIMEOUT_SECONDS).restore(),
+        )
+
     def restart(self, instance_id: str, run_id: str, reason: str, drain_seconds: float) -> None:
         """Restart an instance, if `run_id` is its present run; drain it first. Raises AdminError."""
         self._call(

@@ -13,7 +13,10 @@ from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.base_kind import ACTIONS, Kind
 from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.changes.networking.kind import NetworkingKind
+from fleet.changes.operations.degrade_kind import DegradeKind
+from fleet.changes.operations.retire_kind import RetireKind
 from fleet.changes.policies.kind import PolicyKind
+from fleet.changes.service.kind import ServiceKind
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind
 
@@ -21,6 +24,9 @@ KINDS: Mapping[ChangeKind, Kind] = {
     ChangeKind.NETWORKING_CONFIG: NetworkingKind(),
     ChangeKind.POLICY: PolicyKind(),
     ChangeKind.RECONNECT: ReconnectKind(),
+    ChangeKind.SERVICE: ServiceKind(),
+    ChangeKind.DEGRADE: DegradeKind(),
+    ChangeKind.RETIRE: RetireKind(),
 }
 
 

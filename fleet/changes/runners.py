@@ -9,7 +9,10 @@ from django.db.models import QuerySet
 from fleet.changes.base_runner import Runner
 from fleet.changes.campaigns.run import CampaignRunner
 from fleet.changes.networking.run import NetworkingRunner
+from fleet.changes.operations.degrade_run import DegradeRunner
+from fleet.changes.operations.retire_run import RetireRunner
 from fleet.changes.policies.run import RolloutRunner
+from fleet.changes.service.run import ServiceRunner
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind
 
@@ -17,6 +20,9 @@ RUNNERS: Mapping[ChangeKind, Runner] = {
     ChangeKind.NETWORKING_CONFIG: NetworkingRunner(),
     ChangeKind.POLICY: RolloutRunner(),
     ChangeKind.RECONNECT: CampaignRunner(),
+    ChangeKind.SERVICE: ServiceRunner(),
+    ChangeKind.DEGRADE: DegradeRunner(),
+    ChangeKind.RETIRE: RetireRunner(),
 }
 
 

@@ -12,6 +12,7 @@ from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
 from fleet.cli.output import Failure, format_table, prints_response
 from fleet.protocol.durations import format_readable
+from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS_BY_SLUG
 from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
 from fleet.vocabulary.error_texts import summarize_error
 
@@ -86,7 +87,12 @@ def reconnect() -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"Campaign setting (repeatable). Keys: {', '.join(CAMPAIGN_SETTING_NAMES)}.",
+    help=f"Campaign setting that differs from the preset (repeatable). Keys: {', '.join(CAMPAIGN_SETTING_NAMES)}.",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS_BY_SLUG)),
+    help=f"Campaign settings by name. Default: {DEFAULT_PRESET.slug}.",
 )
 @plan_and_confirm.change_options
 def start_command(
@@ -98,6 +104,7 @@ def start_command(
     connection: str | None,
     agents: tuple[str, ...],
     settings: tuple[str, ...],
+    preset: str | None,
     **change_options: Any,
 ) -> None:
     """Preview a campaign, confirm it, and watch its progress."""
@@ -112,7 +119,7 @@ def start_command(
     # Sent only if given: consoles of older versions reject these fields.
     body |= {
         name: filter_value
-        for name, filter_value in (("auth", auth), ("connection", connection))
+        for name, filter_value in (("auth", auth), ("connection", connection), ("preset", preset))
         if filter_value
     }
     change = plan_and_confirm.plan_change(console, cluster, "/reconnect/plan", body)

@@ -17,7 +17,8 @@ _change_argument = click.argument("change_id", metavar="CHANGE", type=int)
 def changes() -> None:
     """List, confirm, approve, cancel and watch changes.
 
-    `refloat config`, `refloat policies` and `refloat reconnect` create changes.
+    Every change of a fleet is in this list: of the networking config, of policies, reconnect campaigns, instances
+    that are drained or marked as degraded, and retired agents.
     """
 
 
@@ -75,6 +76,19 @@ def cancel_command(console: api.ConsoleClient, cluster: str, change_id: int) -> 
     return plan_and_confirm.post_action(
         console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "cancel"
     )
+
+
+@changes.command("undo")
+@_change_argument
+@console_options
+@plan_and_confirm.change_options
+def undo_command(console: api.ConsoleClient, cluster: str, change_id: int, **change_options: Any) -> None:
+    """Undo a change: preview, confirm, watch.
+
+    Reconnect campaigns cannot be undone.
+    """
+    change = plan_and_confirm.plan_undo(console, cluster, change_id)
+    plan_and_confirm.run_change(console, cluster, change, **change_options)
 
 
 @changes.command("watch")

@@ -33,6 +33,7 @@ class _MainGroup(LazyGroup):
         "instances": "fleet.cli.console:instances",
         "drain": "fleet.cli.drain:drain",
         "undrain": "fleet.cli.drain:undrain",
+        "service": "fleet.cli.service:service",
         "degrade": "fleet.cli.degrade:degrade",
         "undegrade": "fleet.cli.degrade:undegrade",
         "incidents": "fleet.cli.incidents:incidents",

@@ -19,9 +19,21 @@ from fleet.vocabulary.changes import ChangeState
 _POLL_INTERVAL = 1.0
 _END_STATES = {ChangeState.PAUSED, *(state for state in ChangeState if state.is_final)}
 #: The command group whose `undo` undoes a change of this kind: `refloat config undo 7`.
-_UNDO_COMMANDS = {"networking-config": "config", "policy": "policies"}
+_UNDO_COMMANDS = {
+    "networking-config": "config",
+    "policy": "policies",
+    "service": "changes",
+    "degrade": "changes",
+    "retire": "changes",
+}
 #: What the progress of a change counts, by its kind.
-_COUNT_UNITS = {"networking-config": "tunnels", "policy": "instances", "reconnect": "agents finished"}
+_COUNT_UNITS = {
+    "networking-config": "tunnels",
+    "policy": "instances",
+    "reconnect": "agents finished",
+    "degrade": "instances",
+    "retire": "agents",
+}
 #: Labels of the results of a campaign, by field of its progress.
 _RESULT_LABELS = {"succeeded_count": "succeeded", "failed_count": "failed", "skipped_count": "skipped"}
 #: States in which a change has stopped before its end.

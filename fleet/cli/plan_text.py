@@ -74,18 +74,34 @@ def _format_campaign_plan(plan: Mapping[str, Any]) -> list[str]:
     duration = format_readable(round(plan["duration_seconds"]))
     lines = [f"{plan['reconnect_count']:,} agents will reconnect, within about {duration}"]
     lines += [f"  {count:,} leave {name}" for name, count in plan["agents_by_instance"].items()]
-    lines += [
-        f"  {name} accepts agents (it has {count:,} now)"
-        for name, count in plan.get("destinations", {}).items()
-    ]
+    lines += [_format_load(load) for load in plan.get("loads", ())]
     return lines + [
         f"  {count:,} skipped: {summarize_error(reason)}"
         for reason, count in plan["skipped_by_reason"].items()
     ]
 
 
+def _format_load(load: Mapping[str, Any]) -> str:
+    unit = "agents" if load["kind"] == "auth" else "tunnels"
+    about = "" if load["is_leaving"] else "about "
+    return f"  {load['name']}: {load['before']:,} {unit} now, {about}{load['after']:,} afterwards"
+
+
+def _format_service_plan(plan: Mapping[str, Any]) -> list[str]:
+    """Return the plan of a service change as lines of text."""
+    campaign_lines = _format_campaign_plan(plan) if "reconnect_count" in plan else []
+    return campaign_lines + _format_notes(plan)
+
+
+def _format_notes(plan: Mapping[str, Any]) -> list[str]:
+    return [f"  {note}" for note in plan.get("notes", ())]
+
+
 _FORMATTERS = {
     ChangeKind.NETWORKING_CONFIG: _format_config_plan,
     ChangeKind.POLICY: _format_rollout_plan,
     ChangeKind.RECONNECT: _format_campaign_plan,
+    ChangeKind.SERVICE: _format_service_plan,
+    ChangeKind.DEGRADE: _format_notes,
+    ChangeKind.RETIRE: _format_notes,
 }

@@ -23,6 +23,11 @@ class ChangeKind(LabelledEnum):
     NETWORKING_CONFIG = "networking-config", "config change"
     POLICY = "policy", "policy change"
     RECONNECT = "reconnect", "reconnect campaign"
+    #: An instance is drained, with or without moving its agents, or accepts connections again.
+    SERVICE = "service", "service change"
+    DEGRADE = "degrade", "degradation"
+    #: Agents are retired or reinstated.
+    RETIRE = "retire", "retirement"
 
 
 #: The permission to confirm a change, by kind: values of `fleet.models.access.Permission`.
@@ -30,6 +35,9 @@ PERMISSION_OF: Mapping[ChangeKind, str] = {
     ChangeKind.NETWORKING_CONFIG: "change_config",
     ChangeKind.POLICY: "change_config",
     ChangeKind.RECONNECT: "act_on_fleet",
+    ChangeKind.SERVICE: "act_on_fleet",
+    ChangeKind.DEGRADE: "act_on_fleet",
+    ChangeKind.RETIRE: "act_on_fleet",
 }
 
 
@@ -38,6 +46,9 @@ PLAN_TTL_SECONDS: Mapping[ChangeKind, float] = {
     ChangeKind.NETWORKING_CONFIG: 900.0,
     ChangeKind.POLICY: 3600.0,
     ChangeKind.RECONNECT: 3600.0,
+    ChangeKind.SERVICE: 3600.0,
+    ChangeKind.DEGRADE: 3600.0,
+    ChangeKind.RETIRE: 3600.0,
 }
 
 
@@ -67,7 +78,16 @@ class ChangeState(TagEnum):
 #: The states that may follow a state.
 TRANSITIONS: Mapping[ChangeState, frozenset[ChangeState]] = {
     ChangeState.PLANNED: frozenset({ChangeState.CONFIRMED, ChangeState.CANCELLED}),
-    ChangeState.CONFIRMED: frozenset({ChangeState.RUNNING, ChangeState.CANCELLED, ChangeState.FAILED}),
+    #: A drain, a degradation or a retirement is one request, so it is never running: it blocks no other change.
+    ChangeState.CONFIRMED: frozenset(
+        {
+            ChangeState.RUNNING,
+            ChangeState.VERIFYING,
+            ChangeState.VERIFIED,
+            ChangeState.CANCELLED,
+            ChangeState.FAILED,
+        }
+    ),
     ChangeState.RUNNING: frozenset(
         {
             ChangeState.PAUSED,

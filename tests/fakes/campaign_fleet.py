@@ -15,7 +15,7 @@ from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import DrainRequest
 from fleet.transport.admin import ReconnectAdviceResult, UnreachableError
-from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState, PollAttempt
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
 #: Index of the first auth: proxies come before it.
@@ -40,6 +40,8 @@ class CampaignFleet:
     #: Proxies of an older generation.
     old_proxies: set[int] = field(default_factory=set)
     stale: bool = False
+    #: The last attempts to poll each instance.
+    attempts: tuple[PollAttempt, ...] = ()
     #: Auths, and the number of the auth to which each agent is connected; without one it has no auth connection.
     auths: int = 0
     auth_of: dict[str, int] = field(default_factory=dict)
@@ -204,16 +206,18 @@ class CampaignFleet:
     def _view(self, number: int) -> InstanceView:
         facts = InstanceFacts(
             f"proxy-{number}", number, InstanceKind.PROXY, f"proxy-{number}", "127.0.0.1:1",
-            generation=0 if number in self.old_proxies else 1,
+            generation=0 if number in self.old_proxies else 1, attempts=self.attempts,
         )  # fmt: skip
         state = InstanceState.EXPIRED if number in self.sick_proxies else InstanceState.OK
         drain_request = DrainRequest("full", 0.0) if number in self.drained_proxies else None
-        return InstanceView(facts, state, "", 0, {}, drain_request=drain_request)
+        tunnel_count = sum(number in proxies for proxies in self.agents.values())
+        return InstanceView(facts, state, "", tunnel_count, {}, drain_request=drain_request)
 
     def _auth_view(self, number: int) -> InstanceView:
         facts = InstanceFacts(
-            f"auth-{number}", _FIRST_AUTH + number, InstanceKind.AUTH, f"auth-{number}", "127.0.0.1:1"
-        )
+            f"auth-{number}", _FIRST_AUTH + number, InstanceKind.AUTH, f"auth-{number}", "127.0.0.1:1",
+            attempts=self.attempts,
+        )  # fmt: skip
         state = InstanceState.UNHEALTHY if number in self.sick_auths else InstanceState.OK
         drain_request = DrainRequest("full", 0.0) if number in self.drained_auths else None
         agents = sum(number_of_auth == number for number_of_auth in self.auth_of.values())

@@ -6,15 +6,17 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 
 import pytest
 from celery import signals
 from django.db import connection
+from django.utils import timezone
 from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
+from fleet.audit import RequestActor
+from fleet.changes.operations import degradations
 from fleet.changes.operations.degradations import DegradeRequest
 from fleet.models import Agent, AgentChange, Change, Cluster, Drain
 from fleet.models.changes import AuditEntry
@@ -22,6 +24,7 @@ from fleet.models.networking import NetworkingReading
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
+from fleet.vocabulary.changes import Actor, ActorKind
 from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR
 from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
@@ -122,10 +125,12 @@ def test_failed_degrade_request_is_logged(auth: FakeAuth) -> None:
     """An auth that does not support the call."""
     for _ in range(3):
         tasks.start_round()
-    request = DegradeRequest("default", "auth-1-id", "auth-1", True, "slow disk", 60.0, "r-1")
-    tasks.degrade_instance(**asdict(request))
-    row = AuditEntry.objects.get(action="instance.degrade")
-    assert (row.outcome, row.subject, row.request_id) == ("failed", "auth-1", "r-1")
+    request = DegradeRequest("auth-1-id", "auth-1", is_degraded=True, duration_seconds=60.0)
+    actor = RequestActor(Actor(ActorKind.PERSON, "alice"), "r-1")
+    change = degradations.request_degradation("default", request, actor, "slow disk", timezone.now)
+    tasks.run_change(change.pk)
+    row = AuditEntry.objects.get(action="degrade.failed")
+    assert (row.change_id, row.request_id) == (change.pk, "r-1")
     assert "not found" in row.detail.lower()
 
 

@@ -48,7 +48,7 @@ _QUERIES = {
     "incident_causes": "select distinct cause_kind from fleet_incident where fired_at is not null",
     "timeline": "select distinct kind from fleet_incidentevent",
     "actions": "select distinct action from fleet_auditentry",
-    "change_kinds": "select distinct action from fleet_auditentry",
+    "change_kinds": "select distinct kind from fleet_change",
     "change_words": "select distinct action from fleet_auditentry",
 }
 #: Vocabularies whose members the history names by number.

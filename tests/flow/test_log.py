@@ -191,8 +191,8 @@ def test_incident_actions_are_logged(person: Person) -> None:
 
 def test_fleet_actions_are_logged(person: Person) -> None:
     """Actions on instances and agents; an impossible one is refused, and logged too."""
-    person.post("/instances/proxy-1-id/drain/", action="drain", reason=REASON)
-    person.post("/instances/proxy-1-id/drain/", action="undrain", reason=REASON)
+    person.post("/instances/proxy-1-id/service/", action="take-out", move_agents="no", reason=REASON)
+    person.post("/instances/proxy-1-id/service/", action="bring-back", reason=REASON)
     person.request("/instances/proxy-1-id/degrade", is_degraded=True, reason=REASON)
     person.request("/instances/proxy-1-id/degrade", is_degraded=False, reason=REASON)
     person.post("/agents/agent-1-id/retire/", action="retire", reason=REASON, sure="on")
@@ -210,6 +210,7 @@ def test_fleet_actions_are_logged(person: Person) -> None:
             *("agent.retire", "agent.reinstate"),
             *("networking-config.reset-closing-support", "api"),
         ),
+        change_kinds=("service", "degrade", "retire"),
     )
 
 

@@ -96,7 +96,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
             {"do": "silence", "reason": _REASON},
             {"do": "note", "text": _REASON},
         ],
-        "drain": [{"action": "drain", "reason": _REASON, "sure": "on"}],
+        "service": [{"action": "take-out", "reason": _REASON, "sure": "on"}],
         "retire": [{"action": "retire", "reason": _REASON, "sure": "on"}],
         "networking": [{"agent_connection_count": "3"}],
         "policy-target": [{"preview": "1"}],
@@ -124,6 +124,8 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/actions": [{"action": "abort"}],
         "/networking-config/plan": [{"fields": {"agent_connection_count": "3"}}],
         "/policies/plan": [{"desired_values": {}}],
+        "/out-of-service/plan": [{"allow_last": True}],
+        "/reconnect/forecast": [{"q": "agent"}],
         "/reconnect/plan": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],
     }
     return next(bodies for end, bodies in by_end.items() if path.endswith(end))

@@ -26,10 +26,10 @@ EXEMPT = {
     "dashboards/config/asgi.py": "wires routing to middlewares; tests/flow/test_demo.py serves it",
     "dashboards/config/beat.py": "an app and its schedule; tests/flow/test_demo.py runs it",
     "dashboards/config/celery.py": "an app; tests/flow/test_demo.py runs its workers",
-    "dashboards/changes/drain.py": (
-        "tests/dashboards/changes/views/test_drain.py and the API's test_draining.py go by it"
+    "dashboards/changes/service.py": (
+        "tests/dashboards/changes/views/test_service.py and the API's test_service.py go by it"
     ),
-    "dashboards/changes/forms/drain.py": "tests/dashboards/changes/views/test_drain.py fills it in",
+    "dashboards/changes/forms/service.py": "tests/dashboards/changes/views/test_service.py fills it in",
     "dashboards/changes/forms/networking.py": (
         "tests/dashboards/changes/views/test_networking.py fills in every field"
     ),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("db", "fleet_in_memory")
 
 #: By page with a form: the operation of the API that does the same.
 _OPERATIONS: Mapping[str, str] = {
-    "drain": "/instances/{instance_id}/drain",
+    "service": "/instances/{instance_id}/out-of-service/plan",
     "retire": "/agents/{agent_id}/retire",
     "networking": "/networking-config/plan",
     "policy-target": "/policies/plan",

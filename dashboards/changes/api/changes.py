@@ -45,7 +45,6 @@ per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _AUDIT = ApiAccess(Permission.VIEW_AUDIT)
-_CHANGE_CONFIG = ApiAccess(Permission.CHANGE_CONFIG)
 _LIST_LIMIT = 100
 #: If-Match of a request names the step of the change that the caller saw.
 _IF_MATCH_202, _IF_MATCH_201, _IF_MATCH_200 = (
@@ -214,17 +213,18 @@ def cancel_change(request: HttpRequest, response: HttpResponse, cluster: str, ch
 
 @per_cluster.post(
     "/changes/{int:change_id}/undo",
-    auth=_CHANGE_CONFIG,
+    auth=_ACT,
     response={201: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_IF_MATCH_201,
 )
 def undo_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Plan the undo of a change.
 
-    The response is a new change that restores the previous networking config or policies. Nothing runs before you
-    confirm that change.
+    The response is a new change that restores what was before: the networking config, policies, an instance in
+    service, an agent that counts. Nothing runs before you confirm that change. Campaigns cannot be undone.
     """
     row = require_change(cluster, change_id)
+    _require_permission_for(request, row)
     require_if_match(request, row)
     undo = kind_of(row).undo(row, request_actor_of(request), timezone.now(), take_record_snapshot())
     return Status(201, respond_with_change(response, undo))
@@ -269,16 +269,21 @@ def require_change(cluster: str, change_id: int) -> Change:
 def require_permitted_change(request: HttpRequest, cluster: str, change_id: int) -> Change:
     """Return a change that the caller and the token may run. Raises HttpError 403 or 404."""
     row = require_change(cluster, change_id)
-    permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
-    token = getattr(request, "refloat_token", None)
-    if not has_permission(caller_of(request), permission, cluster):
-        raise HttpError(403, describe_missing_permission(caller_of(request), permission, cluster))
-    if token is not None and not token.allows(permission):
-        raise HttpError(403, describe_missing_scope(token, permission))
+    _require_permission_for(request, row)
     # The effect outlasts the session.
     require_reauthentication(request)
     require_if_match(request, row)
     return row
+
+
+def _require_permission_for(request: HttpRequest, row: Change) -> None:
+    """Require the permission for changes of this kind. Raises HttpError 403."""
+    permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
+    token = getattr(request, "refloat_token", None)
+    if not has_permission(caller_of(request), permission, row.cluster_id):
+        raise HttpError(403, describe_missing_permission(caller_of(request), permission, row.cluster_id))
+    if token is not None and not token.allows(permission):
+        raise HttpError(403, describe_missing_scope(token, permission))
 
 
 def _enqueue_and_respond(response: HttpResponse, row: Change) -> Any:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from celery import current_app
 from django.http import HttpRequest
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 from ninja import Router, Status
-from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.changes.api.drain import require_reason, require_target_instance
+from dashboards.shared import request_actor
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
@@ -31,8 +28,6 @@ from fleet.protocol.destination.instance_status import LONGEST_REASON
 router = Router()
 per_cluster = PerCluster(router)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
-#: Seconds until a request that no worker took expires: later an operator would not expect its effect.
-_TASK_EXPIRY_SECONDS = 60
 
 
 class DegradeInstanceRequest(RequestBody):
@@ -59,6 +54,8 @@ class DegradeInstanceResponse(Schema):
     """Reason in the request."""
     ends_at: datetime | None
     """When the instance clears the mark; null for a request to clear it now."""
+    change_id: int
+    """Number of the change, whose state says whether the instance accepted the request."""
 
 
 @per_cluster.post(
@@ -73,27 +70,22 @@ def degrade_instance(
 
     A worker asks the instance to report itself as degraded, so that balancers prefer other instances.
     """
-    facts = require_target_instance(cluster, instance_id).view.facts
+    view = require_target_instance(cluster, instance_id).view
+    facts = view.facts
     require_reauthentication(request)
-    actor, seconds = request_actor_of(request), body.minutes * 60 if body.is_degraded else 0.0
+    reason, seconds = require_reason(body.reason), body.minutes * 60 if body.is_degraded else 0.0
     degrade_request = DegradeRequest(
-        cluster,
         facts.id,
         facts.name,
         body.is_degraded,
-        require_reason(body.reason),
         seconds,
-        actor.request_id,
+        was_degraded=facts.watch.degraded_reason is not None,
+        agent_count=view.agent_count,
     )
-
-    def send_task() -> None:
-        task = "fleet.tasks.degrade_instance"
-        try:
-            current_app.send_task(task, kwargs=asdict(degrade_request), expires=_TASK_EXPIRY_SECONDS)
-        except OperationalError as error:
-            raise HttpError(503, "No worker is reachable, so the request was not sent. Try again.") from error
-
-    degradations.submit_degrade_request(degrade_request, actor.identity, send_task)
+    change = degradations.request_degradation(
+        cluster, degrade_request, request_actor_of(request), reason, timezone.now
+    )
+    request_actor.enqueue_change(change)
     ends_at = timezone.now() + timedelta(seconds=seconds) if body.is_degraded else None
     return Status(
         202,
@@ -101,7 +93,8 @@ def degrade_instance(
             id=facts.id,
             name=facts.name,
             is_degraded=body.is_degraded,
-            reason=degrade_request.reason,
+            reason=reason,
             ends_at=ends_at,
+            change_id=change.pk,
         ),
     )

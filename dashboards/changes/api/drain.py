@@ -10,7 +10,7 @@ from ninja import Router
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.changes.drain import TargetInstance, find_target_instance, request_drain
+from dashboards.changes.service import TargetInstance, find_target_instance, request_drain
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -23,6 +23,7 @@ from dashboards.shared.api.change_responses import (
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.models.access import Permission
+from fleet.models.changes import Change
 from fleet.models.drains import Drain
 from fleet.protocol.destination.instance_status import LONGEST_REASON, is_valid_reason
 
@@ -64,6 +65,8 @@ class DrainResponse(Schema):
     """Why the instance did not accept the request; a worker repeats the request until it does."""
     is_draining: bool
     """Whether the instance reports that it drains, requested by Refloat or by another program."""
+    change_id: int | None
+    """Number of the change that this request made; null in the response to GET."""
 
 
 @per_cluster.get(
@@ -75,7 +78,7 @@ def get_drain_request(request: HttpRequest, cluster: str, instance_id: str) -> A
     The response has the last request, and whether the instance accepted it.
     """
     target_instance = require_target_instance(cluster, instance_id)
-    return _create_response(target_instance, target_instance.row)
+    return _create_response(target_instance, target_instance.row, None)
 
 
 @per_cluster.post(
@@ -95,12 +98,10 @@ def drain_instance(request: HttpRequest, cluster: str, instance_id: str, body: D
             409,
             f"No other {facts.kind.value} accepts connections. Send `allow_last: true` to drain {facts.name} anyway.",
         )
-    return _create_response(
-        target_instance,
-        request_drain(
-            target_instance, request_actor_of(request), should_drain=body.is_drained, reason=reason
-        ),
+    change, row = request_drain(
+        target_instance, request_actor_of(request), should_drain=body.is_drained, reason=reason
     )
+    return _create_response(target_instance, row, change)
 
 
 def require_target_instance(cluster: str, instance_id: str) -> TargetInstance:
@@ -123,7 +124,9 @@ def require_reason(text: str) -> str:
     return reason
 
 
-def _create_response(target_instance: TargetInstance, row: Drain | None) -> DrainResponse:
+def _create_response(
+    target_instance: TargetInstance, row: Drain | None, change: Change | None
+) -> DrainResponse:
     facts = target_instance.view.facts
     return DrainResponse(
         id=facts.id,
@@ -135,4 +138,5 @@ def _create_response(target_instance: TargetInstance, row: Drain | None) -> Drai
         applied_at=None if row is None else row.applied_at,
         error="" if row is None else row.error,
         is_draining=target_instance.view.drain_request is not None,
+        change_id=None if change is None else change.pk,
     )

@@ -38,8 +38,8 @@ _VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEE
 _IF_MATCH_200 = document_if_match("/changes/{id}", 200)
 
 
-class CampaignPlanRequest(RequestBody):
-    """Target agents and settings of a reconnect campaign. Agents must match every filter that is set."""
+class CampaignTargetsRequest(RequestBody):
+    """Target agents of a reconnect campaign. Agents must match every filter that is set."""
 
     connection: Literal["", "tunnel", "auth"] = ""
     """Connection that moves: `tunnel` (to a proxy) or `auth`; default: `auth` when `auth` is set, otherwise
@@ -53,11 +53,49 @@ class CampaignPlanRequest(RequestBody):
     """Name or id of the auth that agents leave."""
     agents: Annotated[list[str], Field(default_factory=list)]
     """Names or ids of agents."""
+
+
+class CampaignPlanRequest(CampaignTargetsRequest):
+    """Target agents and settings of a reconnect campaign."""
+
+    preset: Annotated[str, Field(max_length=40)] = ""
+    """Campaign settings by name: `careful`, `standard` (default) or `fast`."""
     settings: Annotated[dict[str, int | str], Field(default_factory=dict)]
-    """Campaign settings: `rate_per_minute`, `concurrency` (agents in progress per proxy or auth), `canary_size`,
+    """Campaign settings that differ from the preset: `rate_per_minute`, `concurrency` (agents in progress per
+    proxy or auth), `canary_size`,
     `soak_seconds`, `jitter_seconds`, `timeout_seconds`, `failure_threshold_percent`, `stranded_threshold` (agents),
     `window_start` and `window_end` (UTC).
     """
+
+
+class LoadForecastItem(Schema):
+    """The load of an instance before and after a campaign."""
+
+    name: str
+    """Name of the instance."""
+    kind: Literal["auth", "proxy"]
+    """Kind of the instance. Loads of auths are agents, loads of proxies are tunnels."""
+    before: int
+    """Load now."""
+    after: int
+    """Expected load after the campaign: agents choose at random between the instances that they can move to."""
+    is_leaving: bool
+    """Whether agents leave the instance."""
+
+
+class CampaignForecastResponse(Schema):
+    """What a campaign would do now."""
+
+    target_count: int
+    """Number of target agents."""
+    reconnect_count: int
+    """How many of them would be asked to reconnect."""
+    skipped_by_reason: dict[str, int]
+    """Number of skipped agents by reason."""
+    agents_by_instance: dict[str, int]
+    """Number of agents that reconnect, by the name of the instance that they leave."""
+    loads: list[LoadForecastItem]
+    """Instances that agents leave or can move to."""
 
 
 class ChangeProgressResponse(Schema):
@@ -161,15 +199,13 @@ def plan_reconnect_campaign(
     The list of target agents is fixed when the plan is made. No agent is asked to reconnect before you confirm the
     change.
     """
-    filters = {
-        "connection": body.connection,
-        "q": body.q,
-        "proxy": body.proxy,
-        "auth": body.auth,
-        "agents": "\n".join(body.agents),
-    }
     change = campaign_plans.plan_campaign(
-        require_cluster(cluster), filters, body.settings, request_actor_of(request), timezone.now()
+        require_cluster(cluster),
+        _filters_of(body),
+        body.settings,
+        request_actor_of(request),
+        timezone.now(),
+        body.preset,
     )
     return Status(201, respond_with_change(response, change))
 
@@ -218,6 +254,43 @@ def run_change_action(
     return _create_progress_response(
         response, kinds.run_action(row, body.action, request_actor_of(request), timezone.now())
     )
+
+
+@per_cluster.post(
+    "/reconnect/forecast", auth=_ACT, response={200: CampaignForecastResponse, **REFUSAL_RESPONSES}
+)
+def forecast_reconnect_campaign(request: HttpRequest, cluster: str, body: CampaignTargetsRequest) -> Any:
+    """Forecast a reconnect campaign.
+
+    Nothing is stored: the response says which agents a campaign would move now, and where to.
+    """
+    forecast = campaign_plans.forecast_targets(require_cluster(cluster), _filters_of(body))
+    return CampaignForecastResponse(
+        target_count=forecast.target_count,
+        reconnect_count=forecast.reconnect_count,
+        skipped_by_reason=dict(forecast.skipped_by_reason),
+        agents_by_instance=dict(forecast.agents_by_instance),
+        loads=[
+            LoadForecastItem(
+                name=load.name,
+                kind=load.kind.value,
+                before=load.before,
+                after=load.after,
+                is_leaving=load.is_leaving,
+            )
+            for load in forecast.loads
+        ],
+    )
+
+
+def _filters_of(body: CampaignTargetsRequest) -> dict[str, str]:
+    return {
+        "connection": body.connection,
+        "q": body.q,
+        "proxy": body.proxy,
+        "auth": body.auth,
+        "agents": "\n".join(body.agents),
+    }
 
 
 def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProgressResponse:

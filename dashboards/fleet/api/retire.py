@@ -49,6 +49,8 @@ class RetireAgentResponse(Schema):
     """Hostname of the agent."""
     is_retired: bool
     """Whether the agent is retired now."""
+    change_id: int | None
+    """Number of the change; null when the agent was in this state already."""
 
 
 @per_cluster.post(
@@ -73,7 +75,12 @@ def retire_agent(request: HttpRequest, cluster: str, agent_id: str, body: Retire
             409,
             f"{explanation.view.name} has a heartbeat or live tunnel. Send `confirm_alive: true` to retire it anyway.",
         )
-    request_retirement(
+    change = request_retirement(
         cluster, explanation, request_actor_of(request), should_retire=body.is_retired, reason=body.reason
     )
-    return RetireAgentResponse(id=explanation.view.id, name=explanation.view.name, is_retired=body.is_retired)
+    return RetireAgentResponse(
+        id=explanation.view.id,
+        name=explanation.view.name,
+        is_retired=body.is_retired,
+        change_id=None if change is None else change.pk,
+    )

@@ -67,7 +67,7 @@ class ChangeItem(Schema):
     revision: str
     """Revision in the ETag, to send as If-Match; each step of the change makes a new one."""
     kind: str
-    """Kind of the change: `networking-config`, `policy` or `reconnect`."""
+    """Kind of the change: `networking-config`, `policy`, `reconnect`, `service`, `degrade` or `retire`."""
     state: str
     """State of the change: `planned`, `confirmed`, `running`, `paused`, `verifying`, `verified`, `failed`,
     `cancelled` or `undone`.

@@ -25,7 +25,12 @@ _KIND_WORDS = {
     ChangeKind.RECONNECT: "campaign",
     ChangeKind.POLICY: "rollout",
     ChangeKind.NETWORKING_CONFIG: "config change",
+    ChangeKind.SERVICE: "service change",
+    ChangeKind.DEGRADE: "degradation",
+    ChangeKind.RETIRE: "retirement",
 }
+#: Kinds that move agents by a campaign.
+_CAMPAIGN_KINDS = frozenset({ChangeKind.RECONNECT, ChangeKind.SERVICE})
 _STEP_PREDICATES = {
     RolloutStepState.DRAINING: "is draining",
     RolloutStepState.RESTARTING: "is restarting",
@@ -191,7 +196,7 @@ def _describe_running(change: ChangeProgress) -> str:
     if change.state is ChangeState.PAUSED:
         return f"is paused: {progress}" if progress else "is paused"
     match change.kind:
-        case ChangeKind.RECONNECT:
+        case ChangeKind.RECONNECT | ChangeKind.SERVICE:
             text = f"is moving {_agents_of(change)} {_destination_of(change)}"
         case ChangeKind.POLICY:
             count_text = f"{change.total_count:,} " if change.total_count else ""
@@ -211,7 +216,7 @@ def _describe_progress(change: ChangeProgress) -> str:
     """Return how far a change is: `proxy-2 is restarting, 1 of 4 finished`."""
     if not change.total_count:
         return ""
-    verb = "moved" if change.kind is ChangeKind.RECONNECT else "finished"
+    verb = "moved" if change.kind in _CAMPAIGN_KINDS else "finished"
     succeeded_count = change.finished_count - change.failed_count
     parts = [f"{name} {_predicate_of(state, change)}" for name, state in change.steps[:_MAX_NAMES]]
     parts.append(f"{succeeded_count:,} of {change.total_count:,} {verb}")
@@ -231,7 +236,7 @@ def _describe_result(change: ChangeProgress) -> str:
         return change.title
     succeeded = f"{change.finished_count - change.failed_count:,} of {change.total_count:,}"
     match change.kind:
-        case ChangeKind.RECONNECT:
+        case ChangeKind.RECONNECT | ChangeKind.SERVICE:
             return f"{succeeded} agents moved {_destination_of(change)}"
         case ChangeKind.POLICY:
             return f"{succeeded} {change.instances_noun} restarted"
@@ -257,6 +262,6 @@ def _join_names(names: Sequence[str]) -> str:
 def _instances_of(change: ChangeProgress) -> dict[str, str]:
     if not change.is_running:
         return {}
-    if change.kind is ChangeKind.RECONNECT:
+    if change.kind in _CAMPAIGN_KINDS:
         return dict.fromkeys(change.instances_to_leave, _LEAVING_WORDS)
     return {name: _STEP_WORDS[state] for name, state in change.steps}

@@ -5,19 +5,22 @@ The actions of operators are in `kind.py`; the steps of a running campaign are i
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from django.db.models import Count
 
 from fleet.audit import RequestActor
-from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
-from fleet.changes.campaigns.move_strategies import CampaignSnapshot, MoveStrategy, create_move_strategy
+from fleet.changes import engine
+from fleet.changes.campaigns.forecast import (
+    CampaignForecast,
+    TargetAgents,
+    forecast_campaign,
+    require_moves,
+)
+from fleet.changes.campaigns.move_strategies import MoveStrategy, create_move_strategy
 from fleet.changes.engine import ChangeDraft
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
@@ -26,28 +29,11 @@ from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaigns import CampaignAgentState, CampaignCounts, CampaignSettings, ConnectionKind
 from fleet.vocabulary.changes import PLAN_TTL_SECONDS, ChangeKind, ChangeState
+from fleet.vocabulary.counts import format_agent_count
 
 _BATCH_SIZE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class TargetAgents:
-    """The target agents of a campaign, and the filter that selected them."""
-
-    #: Rows of the agents in the table.
-    indices: npt.NDArray[np.intp]
-    #: The filter in words: "state:degraded", "agents of proxy-1".
-    description: str
-    #: Instance ids of the proxies or auths to leave; empty: any.
-    instances_to_leave: tuple[str, ...] = ()
-    #: The connection that moves.
-    connection: ConnectionKind = ConnectionKind.TUNNEL
-
-
-def require_current_record(table: FleetTable) -> None:
-    """Raise NoEvidenceError when the data of the fleet is not current."""
-    if table.as_of is None or table.stale:
-        raise NoEvidenceError("no current data: polling has stopped. Check that a poller is running")
+#: Reasons of skipped agents in a plan, the most frequent ones.
+_MAX_SKIP_REASONS = 8
 
 
 def plan_campaign(
@@ -63,100 +49,76 @@ def plan_campaign(
 
     Raises NoEvidenceError; ChangeRefusedError when no agent can move.
     """
-    require_current_record(table)
-    if not len(target_agents.indices):
-        problem = f"there are no agents {target_agents.description}. Select other agents"
-        raise ChangeRefusedError(problem, {"target_agents": problem})
-    strategy = create_move_strategy(target_agents.connection, target_agents.instances_to_leave)
-    indices = [int(index) for index in target_agents.indices]
-    snapshot = CampaignSnapshot(table, {table.ids[index] for index in indices})
-    skipped_by_reason, agent_counts_by_instance = Counter[str](), Counter[str]()
-    for index in indices:
-        agent = snapshot.find_agent(table.ids[index])
-        skip_reason = strategy.find_skip_reason(agent, snapshot)
-        if skip_reason:
-            skipped_by_reason[skip_reason] += 1
-        elif agent is not None:
-            agent_counts_by_instance[
-                strategy.choose_instance_to_leave(agent, snapshot, table.ids[index])
-            ] += 1
-    reconnect_count = len(indices) - skipped_by_reason.total()
-    if not reconnect_count:
-        raise ChangeRefusedError(
-            f"none of the target agents can reconnect: {skipped_by_reason.most_common(1)[0][0]}",
-            {"target_agents": skipped_by_reason.most_common(1)[0][0]},
-        )
+    forecast = forecast_campaign(table, target_agents)
+    require_moves(forecast, target_agents.description)
     _delete_expired_plan_agents(cluster, now)
     draft = ChangeDraft(
         kind=ChangeKind.RECONNECT,
-        title=_title_of(target_agents, len(indices)),
+        title=_title_of(target_agents, forecast.target_count),
         before=None,
         after={
             "target_agents": target_agents.description,
-            "agent_count": len(indices),
+            "agent_count": forecast.target_count,
             "connection": target_agents.connection.value,
         },
         plan={
-            "reconnect_count": reconnect_count,
-            "connection": target_agents.connection.value,
-            "question": _question_of(target_agents.connection, reconnect_count, skipped_by_reason.total()),
-            "skipped_by_reason": dict(skipped_by_reason.most_common(8)),
-            "agents_by_instance": dict(
-                sorted(
-                    (snapshot.name_of(instance), count)
-                    for instance, count in agent_counts_by_instance.items()
-                )
+            "question": _question_of(
+                target_agents.connection, forecast.reconnect_count, forecast.skipped_count
             ),
-            "destinations": _find_destinations(target_agents, snapshot, agent_counts_by_instance),
-            "duration_seconds": campaigns.estimate_remaining_seconds(
-                CampaignCounts(pending_count=reconnect_count), settings
-            ),
-            "as_of": table.as_of,
+            **campaign_plan_of(table, target_agents, forecast, settings),
         },
-        affected_count=len(indices),
-        parameters={
-            "settings": asdict(settings),
-            "instances_to_leave": list(target_agents.instances_to_leave),
-            "connection": target_agents.connection.value,
-        },
+        affected_count=forecast.target_count,
+        parameters=campaign_parameters_of(target_agents, settings),
     )
     return engine.create_change(
-        cluster, draft, actor, now, lambda change: _save_target_agents(change, table, indices, shuffle)
+        cluster,
+        draft,
+        actor,
+        now,
+        lambda change: save_target_agents(change, table, target_agents.indices.tolist(), shuffle),
     )
+
+
+def campaign_plan_of(
+    table: FleetTable, target_agents: TargetAgents, forecast: CampaignForecast, settings: CampaignSettings
+) -> dict[str, Any]:
+    """Return a forecast as the plan of a change."""
+    return {
+        "reconnect_count": forecast.reconnect_count,
+        "connection": target_agents.connection.value,
+        "skipped_by_reason": dict(list(forecast.skipped_by_reason.items())[:_MAX_SKIP_REASONS]),
+        "agents_by_instance": dict(forecast.agents_by_instance),
+        "destinations": forecast.destinations,
+        "loads": [{**asdict(load), "kind": load.kind.value} for load in forecast.loads],
+        "duration_seconds": campaigns.estimate_remaining_seconds(
+            CampaignCounts(pending_count=forecast.reconnect_count), settings
+        ),
+        "as_of": table.as_of,
+    }
+
+
+def campaign_parameters_of(target_agents: TargetAgents, settings: CampaignSettings) -> dict[str, Any]:
+    """Return what the steps of a campaign need, as parameters of its change."""
+    return {
+        "settings": asdict(settings),
+        "instances_to_leave": list(target_agents.instances_to_leave),
+        "connection": target_agents.connection.value,
+    }
 
 
 def _title_of(target_agents: TargetAgents, agent_count: int) -> str:
     if target_agents.connection is ConnectionKind.AUTH:
-        return f"Move the auth connections of {_format_agent_count(agent_count)} {target_agents.description}"[
+        return f"Move the auth connections of {format_agent_count(agent_count)} {target_agents.description}"[
             :200
         ]
-    return f"Reconnect {_format_agent_count(agent_count)} {target_agents.description}"[:200]
+    return f"Reconnect {format_agent_count(agent_count)} {target_agents.description}"[:200]
 
 
 def _question_of(connection: ConnectionKind, reconnect_count: int, skipped_count: int) -> str:
     """Return the question that a person confirms."""
     skipped_note = f" ({skipped_count:,} more will be skipped)" if skipped_count else ""
     instance_kind = "auth" if connection is ConnectionKind.AUTH else "proxy"
-    return f"Reconnect {_format_agent_count(reconnect_count)} to another {instance_kind}{skipped_note}?"
-
-
-def _format_agent_count(count: int) -> str:
-    return f"{count:,} agent{'' if count == 1 else 's'}"
-
-
-def _find_destinations(
-    target_agents: TargetAgents, snapshot: CampaignSnapshot, ids_to_leave: Collection[str]
-) -> dict[str, int]:
-    """Return the auths that agents can move to, each with its number of agents; nothing for tunnels."""
-    if target_agents.connection is not ConnectionKind.AUTH:
-        return {}
-    excluded_ids = {*target_agents.instances_to_leave, *(ids_to_leave if len(ids_to_leave) == 1 else ())}
-    usable_auths = {
-        instance: auth
-        for instance, auth in snapshot.auths.items()
-        if auth.is_usable and instance not in excluded_ids
-    }
-    return dict(sorted((auth.name, auth.agent_count) for auth in usable_auths.values()))
+    return f"Reconnect {format_agent_count(reconnect_count)} to another {instance_kind}{skipped_note}?"
 
 
 def move_strategy_of(change: Change) -> MoveStrategy:
@@ -226,9 +188,10 @@ def main_skip_reason_of(change: Change) -> str:
     return next((reason for state, reason, _ in reasons if state == CampaignAgentState.SKIPPED), "")
 
 
-def _save_target_agents(
+def save_target_agents(
     change: Change, table: FleetTable, indices: Sequence[int], shuffle: Callable[[list[int]], None]
 ) -> None:
+    """Store the target agents of a campaign, in an order that `shuffle` makes."""
     order = list(indices)
     shuffle(order)
     rows = (

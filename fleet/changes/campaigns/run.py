@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from django.db.models import QuerySet
 from typing_extensions import override
@@ -37,10 +37,18 @@ _LOOK_AHEAD_FACTOR = 4
 _BATCH_SIZE = 300
 
 
-class _CampaignStepper:
+class CampaignStepper:
     """Makes one step of a campaign, at one moment."""
 
-    def __init__(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
+    def __init__(
+        self,
+        change: Change,
+        context: StepContext,
+        held_lease: ClusterLease,
+        before_success: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`before_success` runs before the campaign ends with a result for every agent."""
+        self._before_success = before_success
         self.change, self.context, self.held_lease = change, context, held_lease
         self.moment = context.now()
         self.now = to_seconds(self.moment)
@@ -166,6 +174,8 @@ class _CampaignStepper:
             )
             if self.change.state == ChangeState.PAUSED:
                 engine.transition(self.change, ChangeState.RUNNING, self.moment)
+            if state is ChangeState.VERIFIED:
+                self._before_success()
             self._close(state, detail)
             return True
         if self.change.parameters.get("canaries_waived"):
@@ -393,7 +403,11 @@ class CampaignRunner(Runner):
         if change.state == ChangeState.CONFIRMED:
             engine.start(change, context.now())
         if change.state in EXCLUSIVE_STATES:
-            _CampaignStepper(change, context, held_lease).run()
+            self.make_step(change, context, held_lease)
+
+    def make_step(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
+        """Make one step of a campaign that is running or paused."""
+        CampaignStepper(change, context, held_lease).run()
 
 
 def _group_by_proxy_and_auth(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignAgent]]:

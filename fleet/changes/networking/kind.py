@@ -22,7 +22,7 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeState
 class NetworkingKind(Kind):
     """A write of the networking config, which takes seconds; the effect on tunnels is verified afterwards."""
 
-    start_task = "fleet.tasks.run_networking_change"
+    start_task = "fleet.tasks.run_change"
 
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""Requests to mark an instance as degraded: for a limited time load balancers prefer other instances.
+"""Changes that mark an instance as degraded: for a limited time load balancers prefer other instances.
 
-Refloat sends one request, and the instance keeps the time itself. Unlike a drain, the request is not stored, so a
-restart of the instance ends it. `degradations_run.py` sends it.
+A worker sends one request, and the instance keeps the time itself. Unlike a drain, the request is not repeated, so a
+restart of the instance ends it. `degrade_run.py` sends it.
 
 docs/reference/destination-health.md, "Degradations".
 """
@@ -12,46 +12,66 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet.audit import Attempt, RequestActor, record_outcome, write_entry
-from fleet.vocabulary.actions import AuditAction, AuditOutcome
-from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor
+from fleet.audit import RequestActor, record_outcome
+from fleet.changes import engine
+from fleet.changes.engine import ChangeDraft
+from fleet.models.changes import Change
+from fleet.protocol.durations import format_readable
+from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 
 @dataclass(frozen=True, slots=True)
 class DegradeRequest:
-    """An operator's request to one instance; plain values, so that a Celery task can carry it."""
+    """An operator's request to mark one instance as degraded, or to clear the mark."""
 
-    cluster: str
     instance: str
     name: str
     is_degraded: bool
-    reason: str
-    #: How long the instance stays degraded; only to mark.
-    duration_seconds: float
-    request_id: str = ""
+    #: How long the instance stays degraded, seconds; only to mark.
+    duration_seconds: float = 0.0
+    #: The instance was marked before the request.
+    was_degraded: bool = False
+    #: Number of its agents.
+    agent_count: int = 0
 
 
-def submit_degrade_request(request: DegradeRequest, actor: Actor, send: Callable[[], object]) -> None:
-    """Pass the request to a worker by `send`, with an audit entry. Errors of `send` are raised again."""
-    with record_outcome(_attempt_of(request, actor)):
-        send()
-
-
-def record_failure(request: DegradeRequest, error: str, now: datetime) -> None:
-    """Write an audit entry with the reason why the instance did not accept the request."""
-    attempt = _attempt_of(request, SYSTEM_ACTOR)
-    attempt.detail = error
-    write_entry(attempt, AuditOutcome.FAILED, now)
-
-
-def _attempt_of(request: DegradeRequest, actor: Actor) -> Attempt:
+def request_degradation(
+    cluster: str, request: DegradeRequest, actor: RequestActor, reason: str, clock: Callable[[], datetime]
+) -> Change:
+    """Store a confirmed change that a worker carries out within seconds, with an audit entry; return the change."""
+    draft = _draft_of(request)
     action = AuditAction.INSTANCE_DEGRADE if request.is_degraded else AuditAction.INSTANCE_UNDEGRADE
-    after = {
-        "instance": request.instance,
-        "is_degraded": request.is_degraded,
-        "seconds": request.duration_seconds,
-    }
-    request_actor = RequestActor(actor, request.request_id)
-    return request_actor.create_attempt(
-        action, request.cluster, request.name, reason=request.reason, after=after
+    attempt = actor.create_attempt(
+        action, cluster, request.name, reason=reason, before=draft.before, after=draft.after
+    )
+    with record_outcome(attempt, clock):
+        change = engine.create_request(cluster, draft, actor, reason, clock(), ChangeState.CONFIRMED)
+        attempt.change_id = change.pk
+    return change
+
+
+def plan_clearing(change: Change, actor: RequestActor, now: datetime) -> Change:
+    """Plan to clear the mark that a change has set, and return the new change."""
+    document = engine.document_of(change)
+    request = DegradeRequest(document["instance"], document["name"], is_degraded=False, was_degraded=True)
+    return engine.create_change(change.cluster_id, _draft_of(request, undone_change_id=change.pk), actor, now)
+
+
+def _draft_of(request: DegradeRequest, undone_change_id: int | None = None) -> ChangeDraft:
+    if request.is_degraded:
+        title = f"Mark {request.name} as degraded for {format_readable(request.duration_seconds)}"
+        note = f"Load balancers prefer other instances. A restart of {request.name} clears the mark."
+    else:
+        title = f"Clear the degraded mark of {request.name}"
+        note = f"Load balancers use {request.name} again as before."
+    identity = {"instance": request.instance, "name": request.name}
+    return ChangeDraft(
+        kind=ChangeKind.DEGRADE,
+        title=title,
+        before={**identity, "is_degraded": request.was_degraded},
+        after={**identity, "is_degraded": request.is_degraded, "seconds": request.duration_seconds},
+        plan={"question": f"{title}?", "notes": [note]},
+        affected_count=request.agent_count,
+        undone_change_id=undone_change_id,
     )

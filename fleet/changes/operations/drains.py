@@ -5,13 +5,13 @@ docs/reference/destination-health.md, "Drains". `drains_run.py` sends them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet.audit import RequestActor, record_outcome
+from fleet.audit import RequestActor
 from fleet.models.drains import Drain
-from fleet.vocabulary.actions import AuditAction
+from fleet.protocol.destination.instance_status import LONGEST_REASON
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 
@@ -37,25 +37,21 @@ class DueDrain:
     reason: str
 
 
-def record_drain_request(cluster: str, request: InstanceDrainRequest, clock: Callable[[], datetime]) -> Drain:
-    """Store the request and return its row, with an audit entry. `fleet.tasks.apply_drains` sends it."""
-    action = AuditAction.INSTANCE_DRAIN if request.is_drained else AuditAction.INSTANCE_UNDRAIN
-    after = {"instance": request.instance, "is_drained": request.is_drained}
-    attempt = request.actor.create_attempt(action, cluster, request.name, reason=request.reason, after=after)
-    with record_outcome(attempt, clock):
-        row, _ = Drain.objects.update_or_create(
-            cluster_id=cluster,
-            instance=request.instance,
-            defaults={
-                "name": request.name,
-                "is_drained": request.is_drained,
-                "reason": request.reason,
-                "actor_name": request.actor.identity.name,
-                "requested_at": clock(),
-                "applied_at": None,
-                "error": "",
-            },
-        )
+def save_drain_request(cluster: str, request: InstanceDrainRequest, now: datetime) -> Drain:
+    """Store the request in place of an earlier one, and return its row. `fleet.tasks.apply_drains` sends it."""
+    row, _ = Drain.objects.update_or_create(
+        cluster_id=cluster,
+        instance=request.instance,
+        defaults={
+            "name": request.name,
+            "is_drained": request.is_drained,
+            "reason": " ".join(request.reason.split())[:LONGEST_REASON],
+            "actor_name": request.actor.identity.name,
+            "requested_at": now,
+            "applied_at": None,
+            "error": "",
+        },
+    )
     return row
 
 

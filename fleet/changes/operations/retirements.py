@@ -10,28 +10,30 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-from django.db import transaction
 
-from fleet.audit import RequestActor, record_outcome
+from fleet.audit import RequestActor, write_entries
+from fleet.changes import engine
+from fleet.changes.engine import ChangeDraft
+from fleet.models.changes import Change
 from fleet.models.inventory import Agent
 from fleet.monitoring.columns import RETIRED
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
+from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 #: Longest reason, characters.
 MAX_REASON_LENGTH = 200
+#: Agents in one statement, and agents that a plan names.
+_BATCH_SIZE, _MAX_NAMES = 500, 20
 
 
 @dataclass(frozen=True, slots=True)
-class RetireRequest:
-    """A request to retire or reinstate one agent, with author and reason. `position`: its index in the fleet data."""
+class RetireTarget:
+    """An agent to retire or to reinstate. `position`: its index in the fleet data."""
 
     agent: str
     name: str
     position: int
-    is_retired: bool
-    reason: str
-    actor: RequestActor
 
 
 def problem_of(reason: str) -> str:
@@ -41,24 +43,159 @@ def problem_of(reason: str) -> str:
     return "" if reason.isprintable() else "Use printable characters only."
 
 
-def record_retire_request(cluster: str, request: RetireRequest, clock: Callable[[], datetime]) -> bool:
-    """Store the request, with an audit entry; return whether it changed anything."""
-    action = AuditAction.AGENT_RETIRE if request.is_retired else AuditAction.AGENT_REINSTATE
-    after = {"agent": request.agent, "is_retired": request.is_retired}
-    attempt = request.actor.create_attempt(action, cluster, request.name, reason=request.reason, after=after)
-    with record_outcome(attempt, clock), transaction.atomic():
-        # Rounds may not have stored the agent in the database yet.
-        row, _ = Agent.objects.select_for_update().get_or_create(
-            cluster_id=cluster,
-            agent_id=request.agent,
-            defaults={"name": request.name, "position": request.position},
+def request_retirement(
+    cluster: str,
+    targets: Sequence[RetireTarget],
+    actor: RequestActor,
+    reason: str,
+    clock: Callable[[], datetime],
+    *,
+    is_retired: bool,
+) -> Change | None:
+    """Retire or reinstate agents at once, with an audit entry for each; return the change.
+
+    None when every agent is already retired, or none is retired: the attempt is in the audit log nevertheless.
+    `fleet.tasks.apply_retired` updates the fleet data.
+    """
+    now, targets_to_change = clock(), _select_changing(cluster, targets, is_retired=is_retired)
+    change = None
+    if targets_to_change:
+        draft = _draft_of(targets_to_change, is_retired=is_retired)
+        change = engine.create_request(
+            cluster,
+            draft,
+            actor,
+            reason,
+            now,
+            ChangeState.VERIFYING,
+            lambda _: _save_retirements(cluster, targets_to_change, is_retired=is_retired),
         )
-        attempt.before = {"agent": request.agent, "is_retired": row.is_retired}
-        is_changed = row.is_retired is not request.is_retired
-        if is_changed:
-            row.is_retired = request.is_retired
-            row.save(update_fields=["is_retired"])
-    return is_changed
+    _log(cluster, targets, targets_to_change, actor, reason, now, change, is_retired=is_retired)
+    return change
+
+
+def plan_reversal(change: Change, actor: RequestActor, now: datetime) -> Change:
+    """Plan to reinstate the agents that a change has retired, or the reverse, and return the new change."""
+    draft = _draft_of(
+        targets_of(change),
+        is_retired=not engine.document_of(change)["is_retired"],
+        undone_change_id=change.pk,
+    )
+    return engine.create_change(change.cluster_id, draft, actor, now)
+
+
+def carry_out(change: Change, actor: RequestActor, now: datetime) -> None:
+    """Store the retirements of a confirmed change, and start its verification."""
+    is_retired = bool(engine.document_of(change)["is_retired"])
+    targets = targets_of(change)
+    engine.transition(
+        change,
+        ChangeState.VERIFYING,
+        now,
+        started_at=now,
+        write_related_rows=lambda _: _save_retirements(change.cluster_id, targets, is_retired=is_retired),
+    )
+    _log(change.cluster_id, targets, targets, actor, change.reason, now, change, is_retired=is_retired)
+    engine.mark_original_undone(change, now)
+
+
+def targets_of(change: Change) -> list[RetireTarget]:
+    """Return the agents of a change."""
+    return [
+        RetireTarget(agent, name, position) for agent, (name, position) in change.parameters["agents"].items()
+    ]
+
+
+def _select_changing(
+    cluster: str, targets: Sequence[RetireTarget], *, is_retired: bool
+) -> list[RetireTarget]:
+    retired_ids = set(
+        Agent.objects.filter(cluster=cluster, is_retired=True).values_list("agent_id", flat=True)
+    )
+    return [target for target in targets if (target.agent in retired_ids) is not is_retired]
+
+
+def _draft_of(
+    targets: Sequence[RetireTarget], *, is_retired: bool, undone_change_id: int | None = None
+) -> ChangeDraft:
+    subject = targets[0].name if len(targets) == 1 else f"{len(targets):,} agents"
+    title = f"{'Retire' if is_retired else 'Reinstate'} {subject}"
+    effect = (
+        "Retired agents keep their place on the map and raise no alerts."
+        if is_retired
+        else "Refloat evaluates their states and raises alerts again."
+    )
+    return ChangeDraft(
+        kind=ChangeKind.RETIRE,
+        title=title,
+        before={"agent_count": len(targets), "is_retired": not is_retired},
+        after={"agent_count": len(targets), "is_retired": is_retired},
+        plan={
+            "question": f"{title}?",
+            "notes": [effect],
+            "agent_names": [target.name for target in targets[:_MAX_NAMES]],
+        },
+        affected_count=len(targets),
+        parameters={"agents": {target.agent: [target.name, target.position] for target in targets}},
+        undone_change_id=undone_change_id,
+    )
+
+
+def _save_retirements(cluster: str, targets: Sequence[RetireTarget], *, is_retired: bool) -> None:
+    """Store which agents are retired, a batch at a time, because databases limit the size of a statement."""
+    for start in range(0, len(targets), _BATCH_SIZE):
+        batch = targets[start : start + _BATCH_SIZE]
+        # Rounds may not have stored the agents in the database yet.
+        Agent.objects.bulk_create(
+            [
+                Agent(
+                    cluster_id=cluster,
+                    agent_id=target.agent,
+                    name=target.name[:255],
+                    position=target.position,
+                )
+                for target in batch
+            ],
+            ignore_conflicts=True,
+        )
+        Agent.objects.filter(cluster=cluster, agent_id__in=[target.agent for target in batch]).update(
+            is_retired=is_retired
+        )
+
+
+def _log(
+    cluster: str,
+    targets: Sequence[RetireTarget],
+    targets_to_change: Sequence[RetireTarget],
+    actor: RequestActor,
+    reason: str,
+    now: datetime,
+    change: Change | None,
+    *,
+    is_retired: bool,
+) -> None:
+    """Write an audit entry for each agent, so that the log of each agent is complete."""
+    action = AuditAction.AGENT_RETIRE if is_retired else AuditAction.AGENT_REINSTATE
+    changing_ids = {target.agent for target in targets_to_change}
+    write_entries(
+        [
+            actor.create_attempt(
+                action,
+                cluster,
+                target.name,
+                reason=reason,
+                before={
+                    "agent": target.agent,
+                    "is_retired": is_retired is not (target.agent in changing_ids),
+                },
+                after={"agent": target.agent, "is_retired": is_retired},
+                change_id=None if change is None else change.pk,
+            )
+            for target in targets
+        ],
+        AuditOutcome.SUCCEEDED,
+        now,
+    )
 
 
 def copy_to_record(writer: Writer, cluster: str) -> int:

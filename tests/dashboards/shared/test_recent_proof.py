@@ -41,7 +41,7 @@ def unproven_client(client: Client, person: MakeUser, fake_reader: FakeReader) -
         ("/alerts/rules/0/", {"name": "mine", "do": "save"}),
         ("/alerts/rules/", {"do": "import", "document": "rules: [{name: a, kind: drift, severity: info}]"}),
         ("/silences/", _EVERYTHING),
-        ("/instances/proxy-id-1/drain/", {"action": "drain", "reason": "kernel", "sure": "on"}),
+        ("/instances/proxy-id-1/service/", {"action": "take-out", "reason": "kernel", "sure": "on"}),
         ("/agents/id-0/retire/", {"action": "retire", "reason": "scrapped", "sure": "on"}),
     ],
 )

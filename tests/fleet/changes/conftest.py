@@ -12,7 +12,7 @@ from fleet.audit import RequestActor
 from fleet.changes import engine
 from fleet.changes.base_runner import StepContext
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import TargetAgents
+from fleet.changes.campaigns.forecast import TargetAgents
 from fleet.changes.campaigns.run import CampaignRunner
 from fleet.changes.engine import ChangeDraft
 from fleet.models.changes import Change

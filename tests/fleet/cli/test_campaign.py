@@ -76,12 +76,13 @@ def test_help_says_how_to_move_the_agents_of_an_auth() -> None:
 
 def test_campaign_of_auth_connections(console: FakeConsole) -> None:
     """The connection kind is sent; the destination auths are shown."""
-    plan = {**CHANGE["plan"], "agents_by_instance": {"auth-1": 2}, "destinations": {"auth-2": 40}}  # type: ignore[dict-item]
+    load = {"name": "auth-2", "kind": "auth", "before": 40, "after": 42, "is_leaving": False}
+    plan = {**CHANGE["plan"], "agents_by_instance": {"auth-1": 2}, "loads": [load]}  # type: ignore[dict-item]
     console.responses["/api/v1/reconnect/plan"] = (201, {**CHANGE, "plan": plan})
     outcome = _run(console, "start", "--auth", "auth-1", "--dry-run")
     assert outcome.exit_code == 0, outcome.output
     assert "2 leave auth-1" in outcome.output
-    assert "auth-2 accepts agents (it has 40 now)" in outcome.output
+    assert "auth-2: 40 agents now, about 42 afterwards" in outcome.output
     _run(console, "start", "--search", "web", "--connection", "auth", "--dry-run")
     first, second = (body for path, body, _ in console.posts if path.endswith("/plan"))
     assert first == {"q": "", "proxy": "", "auth": "auth-1", "agents": [], "settings": {}}

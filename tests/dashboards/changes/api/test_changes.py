@@ -190,6 +190,8 @@ def test_openapi_document_lists_required_headers() -> None:
     unconditional = {path for path in without if not path.startswith(("incidents", "silences"))}
     assert unconditional == {
         "reconnect/plan",
+        "reconnect/forecast",
+        "instances/{instance_id}/out-of-service/plan",
         "agents/{agent_id}/retire",
         "instances/{instance_id}/drain",
         "instances/{instance_id}/degrade",

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from fleet.models.changes import AuditEntry
+from fleet.models.changes import AuditEntry, Change
 from tests.dashboards.changes.api.test_networking import CallApi, call_api
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
@@ -24,28 +24,25 @@ BODY = {"is_degraded": True, "reason": "slow disk"}
 
 @pytest.fixture
 def tasks(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """The names and fields of the tasks that workers are given."""
+    """The names and arguments of the tasks that workers are given."""
     task_calls: list[tuple[str, Any]] = []
-    monkeypatch.setattr(current_app, "send_task", lambda name, kwargs, **_: task_calls.append((name, kwargs)))
+    monkeypatch.setattr(current_app, "send_task", lambda name, args: task_calls.append((name, args)))
     return task_calls
 
 
 def test_degrade_and_restore(call_api: CallApi, tasks: list[tuple[str, Any]]) -> None:
-    """A task carries the request, the log has it with the token, and the answer says until when."""
+    """Each request is a change for a worker; the log has it with the token, and the answer says until when."""
     answer = call_api("POST", PATH, BODY | {"minutes": 30})
     assert answer.status_code == 202
     until = datetime.fromisoformat(answer.json()["ends_at"])
     assert abs(until - timezone.now() - timedelta(minutes=30)) < timedelta(minutes=5)
     cluster = PATH.replace("/api/v1/", "/api/v1/clusters/default/")
     assert call_api("POST", cluster, {"is_degraded": False, "reason": "replaced"}).json()["ends_at"] is None
-    (name, first), (_, second) = tasks
-    assert name == "fleet.tasks.degrade_instance"
-    assert (first["instance"], first["is_degraded"], first["duration_seconds"]) == (
-        "proxy-id-1",
-        True,
-        1800.0,
-    )
-    assert (second["is_degraded"], second["duration_seconds"], second["reason"]) == (False, 0.0, "replaced")
+    first, second = Change.objects.order_by("pk")
+    assert tasks == [("fleet.tasks.run_change", (first.pk,)), ("fleet.tasks.run_change", (second.pk,))]
+    assert answer.json()["change_id"] == first.pk
+    assert (first.state, first.title) == ("confirmed", "Mark proxy-1 as degraded for 30 min")
+    assert (second.title, second.reason) == ("Clear the degraded mark of proxy-1", "replaced")
     rows = AuditEntry.objects.order_by("pk")
     assert [(row.action, row.outcome) for row in rows] == [
         ("instance.degrade", "succeeded"),
@@ -54,16 +51,17 @@ def test_degrade_and_restore(call_api: CallApi, tasks: list[tuple[str, Any]]) ->
     assert all("token ci" in row.actor_name for row in rows)
 
 
-def test_without_a_broker_nothing_is_requested(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 with a sentence, and the log says that it failed: nothing would send the request later."""
+def test_without_a_broker_the_change_waits_for_a_worker(
+    call_api: CallApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers look for confirmed changes every second; after 60 s the change fails."""
 
     def refuse(name: str, **_: Any) -> None:
         raise OperationalError("connection refused")
 
     monkeypatch.setattr(current_app, "send_task", refuse)
-    answer = call_api("POST", PATH, BODY)
-    assert (answer.status_code, "No worker" in answer.json()["detail"]) == (503, True)
-    assert AuditEntry.objects.get().outcome == "failed"
+    assert call_api("POST", PATH, BODY).status_code == 202
+    assert Change.objects.get().state == "confirmed"
 
 
 @pytest.mark.parametrize(

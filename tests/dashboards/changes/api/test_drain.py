@@ -10,7 +10,7 @@ from celery import current_app
 from django.test import Client
 from django.utils import timezone
 
-from dashboards.changes import drain
+from dashboards.changes import service
 from fleet.models.access import ClusterLimit, Permission
 from fleet.models.changes import AuditEntry
 from fleet.models.drains import Drain
@@ -166,10 +166,10 @@ def test_session_without_recent_proof_is_refused(
 def test_accepts_connections(fake_reader: FakeReader) -> None:
     """An instance that is well and does not drain."""
     view = fake_reader.instances("default", 0.0)[0]
-    assert drain.accepts_connections(view)
-    assert not drain.accepts_connections(replace(view, drain_request=DrainRequest("disk", 0.0)))
-    assert drain.accepts_connections(view, {"other-id"})
-    assert not drain.accepts_connections(view, {view.facts.id})
+    assert service.accepts_connections(view)
+    assert not service.accepts_connections(replace(view, drain_request=DrainRequest("disk", 0.0)))
+    assert service.accepts_connections(view, {"other-id"})
+    assert not service.accepts_connections(view, {view.facts.id})
 
 
 def test_name_instead_of_an_id_is_404_with_where_ids_are_listed(call_api: CallApi) -> None:

@@ -111,3 +111,15 @@ def test_wrong_fields_are_named(call_api: CallApi, body: dict[str, object], fiel
     assert answer.status_code == 400
     assert field in answer.json()["problems"]
     assert not Change.objects.exists()
+
+
+def test_forecast_stores_nothing(call_api: CallApi, fake_reader: FakeReader) -> None:
+    """The same numbers as in the plan."""
+    fake_reader.states = [State.HEALTHY] * 4
+    forecast = call_api("POST", "/api/v1/reconnect/forecast", {"proxy": "proxy-1"}).json()
+    assert not Change.objects.exists()
+    plan = call_api("POST", "/api/v1/reconnect/plan", {"proxy": "proxy-1"}).json()["plan"]
+    for name in ("reconnect_count", "agents_by_instance", "loads"):
+        assert forecast[name] == plan[name]
+    refusal = call_api("POST", "/api/v1/reconnect/forecast", {"proxy": "proxy-9"})
+    assert (refusal.status_code, list(refusal.json()["problems"])) == (400, ["proxy"])

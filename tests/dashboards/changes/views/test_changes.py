@@ -129,7 +129,7 @@ def test_confirm_requires_a_reason_and_starts_a_task(
     assert 'id="reason-error"' in answer.content.decode()
     assert not task_calls
     client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "too many tunnels"})
-    assert task_calls == [("fleet.tasks.run_networking_change", (change.pk,))]
+    assert task_calls == [("fleet.tasks.run_change", (change.pk,))]
     change.refresh_from_db()
     assert (change.state, change.reason) == (ChangeState.CONFIRMED, "too many tunnels")
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import TargetAgents
+from fleet.changes.campaigns.forecast import TargetAgents
 from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from fleet.changes import ChangeRefusedError
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import TargetAgents
+from fleet.changes.campaigns.forecast import TargetAgents
 from fleet.changes.campaigns.move_strategies import (
     AuthMoveStrategy,
     CampaignSnapshot,

@@ -7,15 +7,17 @@ import time
 import pytest
 import redis
 from django.contrib.auth.models import User
+from pytest_django import DjangoAssertNumQueries
 
 from fleet.changes.operations import retirements
-from fleet.changes.operations.retirements import RetireRequest
-from fleet.models.changes import AuditEntry
+from fleet.changes.operations.retirements import RetireTarget
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.models.inventory import Agent
 from fleet.monitoring.columns import RETIRED
 from fleet.monitoring.history.store import load_record_seed
 from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
 from tests.fleet.changes.conftest import NOW, actor_of
@@ -28,9 +30,13 @@ def writer(valkey_url: str, prefix: str) -> Writer:
     return new_writer
 
 
-def make_request(user: User, writer: Writer, index: int, *, is_retired: bool = True) -> RetireRequest:
+def request_retirement(user: User, writer: Writer, *indices: int, is_retired: bool = True) -> Change | None:
+    """Retire or reinstate agents by their index."""
     ids, names = writer.agent_ids_and_names("default")
-    return RetireRequest(ids[index], names[index], index, is_retired, "scrapped", actor_of(user))
+    targets = [RetireTarget(ids[index], names[index], index) for index in indices]
+    return retirements.request_retirement(
+        "default", targets, actor_of(user), "scrapped", lambda: NOW, is_retired=is_retired
+    )
 
 
 def retired_indices(writer: Writer) -> list[int]:
@@ -41,15 +47,13 @@ def test_record_follows_the_database_and_requests_are_logged(
     cluster: Cluster, alice: User, writer: Writer
 ) -> None:
     """A repeated request is logged but changes nothing."""
-    assert retirements.record_retire_request("default", make_request(alice, writer, 1), lambda: NOW)
-    assert not retirements.record_retire_request("default", make_request(alice, writer, 1), lambda: NOW)
+    assert request_retirement(alice, writer, 1) is not None
+    assert request_retirement(alice, writer, 1) is None
     assert retirements.copy_to_record(writer, "default") == 1
     assert retired_indices(writer) == [1]
     assert retirements.copy_to_record(writer, "default") == 0
 
-    assert retirements.record_retire_request(
-        "default", make_request(alice, writer, 1, is_retired=False), lambda: NOW
-    )
+    assert request_retirement(alice, writer, 1, is_retired=False) is not None
     assert retirements.copy_to_record(writer, "default") == 1
 
     assert retired_indices(writer) == []
@@ -61,9 +65,40 @@ def test_record_follows_the_database_and_requests_are_logged(
     ]
 
 
+def test_several_agents_are_one_change(cluster: Cluster, alice: User, writer: Writer) -> None:
+    """Each agent has its own audit entry; agents that are retired already are not part of the change."""
+    request_retirement(alice, writer, 0)
+    change = request_retirement(alice, writer, 0, 1, 2)
+    assert change is not None
+    assert (change.kind, change.state, change.title, change.affected_count) == (
+        "retire",
+        ChangeState.VERIFYING,
+        "Retire 2 agents",
+        2,
+    )
+    ids, names = writer.agent_ids_and_names("default")
+    assert [target.agent for target in retirements.targets_of(change)] == list(ids[1:3])
+    entries = AuditEntry.objects.filter(change_id=change.pk)
+    assert sorted(entry.subject for entry in entries) == sorted(names)
+    assert {entry.request_id for entry in entries} == {"req-1"}
+
+
+def test_ten_thousand_agents_take_few_statements(
+    cluster: Cluster, alice: User, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    """In batches, of which SQLite needs more than other databases."""
+    targets = [RetireTarget(f"agent-{n}", f"agent-{n}", n) for n in range(10_000)]
+    with django_assert_max_num_queries(400):
+        retirements.request_retirement(
+            "default", targets, actor_of(alice), "scrapped", lambda: NOW, is_retired=True
+        )
+    assert Agent.objects.filter(is_retired=True).count() == 10_000
+    assert AuditEntry.objects.count() == 10_000
+
+
 def test_new_record_contains_retired_agents(cluster: Cluster, alice: User, writer: Writer) -> None:
     """Redis may lose the record; without a record nothing is synced."""
-    retirements.record_retire_request("default", make_request(alice, writer, 2), lambda: NOW)
+    request_retirement(alice, writer, 2)
     for key in writer.redis.scan_iter(f"{writer.prefix}:*"):
         writer.redis.delete(key)
     assert retirements.copy_to_record(writer, "default") == 0
@@ -72,7 +107,7 @@ def test_new_record_contains_retired_agents(cluster: Cluster, alice: User, write
 
 def test_retired_agents_are_matched_by_id(cluster: Cluster, alice: User, writer: Writer) -> None:
     """Positions in the database and in the record may differ."""
-    retirements.record_retire_request("default", make_request(alice, writer, 2), lambda: NOW)
+    request_retirement(alice, writer, 2)
     Agent.objects.update(position=0)
     retirements.copy_to_record(writer, "default")
     assert retired_indices(writer) == [2]

@@ -1,4 +1,4 @@
-"""The page that drains an instance, over a real record."""
+"""The page that takes an instance out of service and brings it back, over a real record."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from celery import current_app
 from django.test import Client
 
-from dashboards.changes import drain
-from fleet.models.changes import AuditEntry
-from fleet.models.clusters import ensure_default_cluster
+from dashboards.changes import service
+from fleet.models.changes import AuditEntry, Change
+from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.drains import Drain
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import Poll, PollAttempt
@@ -39,29 +39,29 @@ def path(client: Client, person: MakeUser, record: Writer) -> str:
     (identity,) = (
         instance_id for instance_id, _, name in record.instance_identities("default") if name == "proxy-1"
     )
-    return f"/instances/{identity}/drain/"
+    return f"/instances/{identity}/service/"
 
 
 def test_drain_and_undrain(client: Client, path: str, tasks: list[str]) -> None:
     """A reason makes a row, an entry in the log and a task; the page then offers the way back."""
     assert f'href="{path}"' in client.get("/").content.decode()
-    assert "Drain proxy-1" in client.get(path).content.decode()
-    assert client.post(path, {"action": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+    assert "Take proxy-1 out of service" in client.get(path).content.decode()
+    assert client.post(path, {"action": "take-out", "reason": REASON, "sure": "on"}).status_code == 302
     row = Drain.objects.get()
     assert (row.name, row.is_drained, row.reason) == ("proxy-1", True, REASON)
     assert AuditEntry.objects.get().action == "instance.drain"
     assert tasks == ["fleet.tasks.apply_drains"]
     page = client.get(path).content.decode()
     assert "does not report that it is draining yet" in page
-    assert "Undrain proxy-1" in page
-    assert client.post(path, {"action": "undrain", "reason": REASON}).status_code == 302
+    assert "Bring proxy-1 back" in page
+    assert client.post(path, {"action": "bring-back", "reason": REASON}).status_code == 302
     assert not Drain.objects.get().is_drained
 
 
 @pytest.mark.parametrize("reason", ["", "x", "x" * 201, "a\x01bc"])
 def test_reason_is_needed(client: Client, path: str, tasks: list[str], reason: str) -> None:
     """Without one, or with one nobody can read, nothing is done."""
-    answer = client.post(path, {"action": "drain", "reason": reason, "sure": "on"})
+    answer = client.post(path, {"action": "take-out", "reason": reason, "sure": "on"})
     assert answer.status_code == 200
     assert answer.context["form"].errors
     assert not Drain.objects.exists()
@@ -72,23 +72,23 @@ def test_drain_of_the_last_instance_requires_confirmation(
     client: Client, path: str, tasks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without another proxy that accepts connections, the drain must be confirmed."""
-    monkeypatch.setattr(drain, "accepts_connections", lambda *_: False)
+    monkeypatch.setattr(service, "accepts_connections", lambda *_: False)
     assert "No other proxy accepts connections" in client.get(path).content.decode()
-    assert client.post(path, {"action": "drain", "reason": REASON}).context["form"].errors["sure"]
-    assert client.post(path, {"action": "drain", "reason": REASON, "sure": "on"}).status_code == 302
+    assert client.post(path, {"action": "take-out", "reason": REASON}).context["form"].errors["sure"]
+    assert client.post(path, {"action": "take-out", "reason": REASON, "sure": "on"}).status_code == 302
 
 
 def test_viewer_sees_no_action_and_is_refused(client: Client, path: str, person: MakeUser) -> None:
     """The link is not there, and the page is not theirs."""
     client.force_login(person("viewer"))
-    assert "/drain/" not in client.get("/").content.decode()
+    assert "/service/" not in client.get("/").content.decode()
     assert client.get(path).status_code == 403
-    assert client.get("/instances/nobody/drain/").status_code == 403
+    assert client.get("/instances/nobody/service/").status_code == 403
 
 
 def test_unknown_instance_is_not_found(client: Client, path: str) -> None:
     """404."""
-    assert client.get("/instances/nobody/drain/").status_code == 404
+    assert client.get("/instances/nobody/service/").status_code == 404
 
 
 def test_unhealthy_instance_is_not_shown_as_accepting_connections(
@@ -112,16 +112,46 @@ def test_unhealthy_instance_is_not_shown_as_accepting_connections(
     assert "is not responding" in page
 
 
-@pytest.mark.parametrize("name", ["auth-1", "proxy-1"])
-def test_agents_can_be_moved_off_the_instance(client: Client, path: str, record: Writer, name: str) -> None:
-    """The page plans a campaign off a proxy or off an auth: the form is filled in with it."""
+def _page_of(record: Writer, name: str) -> str:
     (identity,) = (
         instance
         for instance, _, instance_name in record.instance_identities("default")
         if instance_name == name
     )
-    page = client.get(f"/instances/{identity}/drain/").content.decode()
-    query = f"{name.partition('-')[0]}={name}"
-    assert f'href="/reconnect/?{query}">Move agents off {name}' in page
-    form = client.get(f"/reconnect/?{query}").content.decode()
-    assert f'<option value="{identity}" selected>{name}</option>' in form
+    return f"/instances/{identity}/service/"
+
+
+def test_agents_move_in_the_same_step(client: Client, path: str, record: Writer, tasks: list[str]) -> None:
+    """The page shows where they go; one form plans the change and confirms it."""
+    page = client.get(path)
+    assert page.context["forecast"].reconnect_count
+    assert page.context["load_bars"][0].is_leaving
+    form = {"action": "take-out", "move_agents": "yes", "preset": "fast", "reason": REASON}
+    answer = client.post(path, form)
+    change = Change.objects.get()
+    assert answer.headers["Location"] == f"/changes/{change.pk}/"
+    assert (change.kind, change.state, change.reason) == ("service", "confirmed", REASON)
+    assert change.parameters["settings"]["rate_per_minute"] == 3000
+    assert tasks == ["fleet.tasks.run_change"]
+    page_of_change = client.get(f"/changes/{change.pk}/").content.decode()
+    assert "Take proxy-1 out of service" in page_of_change
+
+
+def test_production_cluster_needs_its_name_typed(client: Client, path: str, tasks: list[str]) -> None:
+    """The form comes back with what was typed."""
+    Cluster.objects.update(production=True)
+    form = {"action": "take-out", "move_agents": "yes", "reason": REASON}
+    answer = client.post(path, form)
+    assert answer.context["form"].errors["confirmation"]
+    assert f'value="{REASON}"' in answer.content.decode()
+    assert not Change.objects.exists()
+    assert client.post(path, {**form, "confirmation": "default"}).status_code == 302
+    assert Change.objects.get().state == "confirmed"
+
+
+def test_busy_cluster_is_named(client: Client, path: str, record: Writer, tasks: list[str]) -> None:
+    """Agents move after the other change; the drain itself does not wait."""
+    client.post(path, {"action": "take-out", "move_agents": "yes", "reason": REASON})
+    Change.objects.update(state="running")
+    page = client.get(_page_of(record, "auth-1")).content.decode()
+    assert "Agents move after that change has ended" in page
