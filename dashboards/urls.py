@@ -42,6 +42,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("policies/", policies.matrix, name=f"policies{suffix}"),
         path("policies/<str:target>/", policies.target, name=f"policy-target{suffix}"),
         path("reconnect/", reconnect.reconnect, name=f"reconnect{suffix}"),
+        path("reconnect/forecast/", reconnect.forecast, name=f"reconnect-forecast{suffix}"),
         path("changes/", changes.change_list, name=f"changes{suffix}"),
         path("changes/<int:change_id>/", changes.change, name=f"change{suffix}"),
         path("audit/", audit.audit, name=f"audit{suffix}"),

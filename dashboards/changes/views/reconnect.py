@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -9,16 +13,32 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import campaign_plans
+from dashboards.changes.campaign_starts import CampaignStart, find_campaign_starts
+from dashboards.changes.load_bars import load_bars_of
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import number_fields_of, read_typed_settings
 from fleet.changes import ChangeRefusedError, engine
+from fleet.changes.campaigns.forecast import CampaignForecast
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.protocol import durations
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.campaigns import CampaignSettings, ConnectionKind
+from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS, PRESETS_BY_SLUG
+from fleet.vocabulary.campaigns import CampaignCounts, CampaignSettings, ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
+
+_FILTER_NAMES = ("q", "proxy", "auth", "agents")
+
+
+@dataclass(frozen=True, slots=True)
+class FormForecast:
+    """The forecast of the target agents in the form, or why there is none."""
+
+    campaign: CampaignForecast | None = None
+    sentence: str = ""
+    problems: Mapping[str, str] = field(default_factory=dict)
 
 
 @requires(Permission.ACT_ON_FLEET)
@@ -28,8 +48,10 @@ from fleet.vocabulary.instances import InstanceKind
 def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form, or (POST) plan a campaign.
 
-    Template `dashboards/reconnect.html`: `page`, `form_values`, `fields` (name, label, unit, value, low, high,
-    problem), `window`, `proxies`, `auths`, `connection` (selected connection), `problems`, `sentence`, `busy_reason`.
+    Template `dashboards/reconnect.html`: `page`, `form_values`, `starts` (CampaignStart, is selected), `fields` (name,
+    label, unit, value, low, high, problem), `window`, `proxies`, `auths`, `connection` (selected connection),
+    `presets`, `selected_preset`, `has_filters`, `has_settings`, `problems`, `sentence`, `busy_reason`, and those of
+    `_forecast_context_of`.
     """
     form_values = request.POST if request.method == "POST" else request.GET
     problems: dict[str, str] = {}
@@ -37,31 +59,104 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     table = record_reader.reader().table(cluster, record_reader.current_time())
     if request.method == "POST":
         raw_settings = read_typed_settings(CampaignSettings, campaigns.CAMPAIGN_SETTING_NAMES, form_values)
+        # An empty field keeps the value of the preset.
+        own_settings = {name: text for name, text in raw_settings.items() if text.strip()}
         actor = request_actor.signed_in_actor_of(request)
         try:
             change = campaign_plans.plan_campaign(
-                cluster, form_values.dict(), raw_settings, actor, timezone.now()
+                cluster,
+                form_values.dict(),
+                own_settings,
+                actor,
+                timezone.now(),
+                form_values.get("preset", ""),
             )
         except ChangeRefusedError as error:
             problems = error.problems
             sentence = "" if set(problems) - {"target_agents"} else sentence_of(error)
         else:
             return redirect(f"{url_prefix_of(cluster)}/changes/{change.pk}/")
+    preset = PRESETS_BY_SLUG.get(form_values.get("preset", ""), DEFAULT_PRESET)
+    fields = number_fields_of(preset.settings, {}, problems)
+    for setting_field in fields:
+        setting_field["placeholder"], setting_field["value"] = (
+            setting_field["value"],
+            form_values.get(setting_field["name"], ""),
+        )
+    window_fields = [
+        {
+            "name": name,
+            "value": form_values.get(name, "00:00"),
+            "problem": problems.get(name, ""),
+            "label": "Time window from (UTC)" if name == "window_start" else "Time window to (UTC)",
+        }
+        for name in campaigns.CAMPAIGN_SETTING_NAMES
+        if name not in campaigns.SETTING_RANGES
+    ]
     context = {
         "page": "changes",
         "form_values": form_values,
-        "fields": number_fields_of(CampaignSettings(), form_values, problems),
-        "window": [
-            {"name": name, "value": form_values.get(name, "00:00"), "problem": problems.get(name, ""),
-             "label": "Time window from (UTC)" if name == "window_start" else "Time window to (UTC)"}
-            for name in campaigns.CAMPAIGN_SETTING_NAMES if name not in campaigns.SETTING_RANGES
-        ],
+        "starts": [(start, _is_selected(start, form_values)) for start in find_campaign_starts(table)],
+        "fields": fields,
+        "window": window_fields,
         "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],
         "auths": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.AUTH],
         "connection": form_values.get("connection")
         or (ConnectionKind.AUTH if form_values.get("auth") else ConnectionKind.TUNNEL).value,
+        "presets": PRESETS,
+        "selected_preset": preset.slug,
+        "has_settings": any(form_field["value"] or form_field["problem"] for form_field in fields)
+        or any(form_field["problem"] or form_field["value"] != "00:00" for form_field in window_fields),
         "problems": problems,
         "sentence": sentence,
         "busy_reason": engine.describe_running_change(cluster),
-    }  # fmt: skip
+        **_forecast_context_of(cluster, form_values.dict()),
+    }
     return render(request, "dashboards/reconnect.html", context, status=400 if problems or sentence else 200)
+
+
+@requires(Permission.ACT_ON_FLEET)
+@require_http_methods(["GET", "HEAD"])
+@never_cache
+@needs_record
+def forecast(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Return the forecast of the target agents in the query, as a part of the page, while the form is filled in.
+
+    Template `dashboards/_campaign_forecast.html`: see `_forecast_context_of`.
+    """
+    return render(
+        request, "dashboards/_campaign_forecast.html", _forecast_context_of(cluster, request.GET.dict())
+    )
+
+
+def _forecast_context_of(cluster: str, form_values: Mapping[str, str]) -> dict[str, Any]:
+    """Return `has_targets` (a filter is set), `forecast` (FormForecast), `load_bars`, and `preset_durations`."""
+    has_targets = any(form_values.get(name, "").strip() for name in _FILTER_NAMES)
+    form_forecast = _forecast_targets(cluster, form_values) if has_targets else FormForecast()
+    campaign = form_forecast.campaign
+    counts = CampaignCounts(pending_count=campaign.reconnect_count if campaign else 0)
+    return {
+        "has_targets": has_targets,
+        "forecast": form_forecast,
+        "load_bars": load_bars_of(campaign.loads) if campaign else [],
+        "preset_durations": [
+            (
+                preset.label,
+                durations.format_readable(
+                    round(campaigns.estimate_remaining_seconds(counts, preset.settings))
+                ),
+            )
+            for preset in PRESETS
+        ],
+    }
+
+
+def _forecast_targets(cluster: str, form_values: Mapping[str, str]) -> FormForecast:
+    try:
+        return FormForecast(campaign_plans.forecast_targets(cluster, form_values))
+    except ChangeRefusedError as error:
+        return FormForecast(sentence=sentence_of(error), problems=error.problems)
+
+
+def _is_selected(start: CampaignStart, form_values: Mapping[str, str]) -> bool:
+    return all(form_values.get(name, "") == text for name, text in start.parameters)

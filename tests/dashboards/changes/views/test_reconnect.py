@@ -144,3 +144,39 @@ def test_viewers_do_not(page: Client, person: MakeUser) -> None:
     page.force_login(person("viewer"))
     assert page.get("/reconnect/").status_code == 403
     assert page.post(f"/changes/{change.pk}/", {"do": "abort"}).status_code == 403
+
+
+def test_forecast_follows_the_form(page: Client) -> None:
+    """A part of the page, with the numbers of the plan; nothing is stored or logged."""
+    html = page.get("/reconnect/forecast/?proxy=proxy-1").content.decode()
+    assert "<b>2</b> of 2 matching agents will reconnect" in html
+    assert html in page.get("/reconnect/?proxy=proxy-1").content.decode()
+    assert "No agents match" in page.get("/reconnect/forecast/?q=state:stranded").content.decode()
+    assert (
+        "proxy &#x27;proxy-9&#x27; was not found"
+        in page.get("/reconnect/forecast/?proxy=proxy-9").content.decode().lower()
+    )
+    assert "Select target agents" in page.get("/reconnect/forecast/").content.decode()
+    assert not Change.objects.exists()
+    assert not AuditEntry.objects.exists()
+
+
+def test_campaign_starts_from_an_instance(page: Client) -> None:
+    """One click selects its agents."""
+    html = page.get("/reconnect/").content.decode()
+    assert 'href="?proxy=proxy-1"' in html
+    assert 'href="?auth=auth-1"' in html
+    assert (
+        'href="?proxy=proxy-1" aria-current="true"' in page.get("/reconnect/?proxy=proxy-1").content.decode()
+    )
+
+
+def test_preset_and_own_settings(page: Client) -> None:
+    """An empty field keeps the value of the preset."""
+    form = {"proxy": "proxy-1", "preset": "careful", "canary_size": "1", "soak_seconds": ""}
+    page.post("/reconnect/", form)
+    settings = Change.objects.get().parameters["settings"]
+    assert (settings["rate_per_minute"], settings["canary_size"], settings["soak_seconds"]) == (60, 1, 60)
+    refusal = page.post("/reconnect/", {**form, "canary_size": "x"}).content.decode()
+    assert 'name="preset" value="careful" checked' in refusal
+    assert 'id="advanced" open' in refusal
