@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import Count, F, QuerySet
 
 from dashboards.changes import change_rows
+from dashboards.changes.load_bars import load_bars_of
+from dashboards.changes.pictures.campaign_chart import CampaignChart, campaign_chart_of
 from fleet.changes.campaigns import campaigns
+from fleet.changes.campaigns.forecast import InstanceLoadForecast
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
+from fleet.models.moments import to_seconds
 from fleet.protocol import durations
 from fleet.vocabulary import campaigns as campaign_rules
-from fleet.vocabulary.campaigns import CampaignAgentState
+from fleet.vocabulary.campaigns import CampaignAgentState, CampaignSettings
+from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.instances import InstanceKind
 
 #: Agents on the page of a campaign, those with the newest results; the API has all of them.
 _PAGE_SIZE = 50
@@ -90,5 +96,39 @@ def campaign_context_of(change: Change, agent_state: str, now: float) -> dict[st
         "window": "" if settings.window_start == settings.window_end else
         f"{campaign_rules.format_time_of_day(settings.window_start)} to "
         f"{campaign_rules.format_time_of_day(settings.window_end)} UTC",
+        "chart": _chart_of(change, progress, settings, now),
+        "load_bars": load_bars_of(
+            InstanceLoadForecast(**{**load, "kind": InstanceKind(load["kind"])})
+            for load in change.plan.get("loads", ())
+        ),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
     }  # fmt: skip
+
+
+def _chart_of(
+    change: Change, progress: Mapping[str, Any], settings: CampaignSettings, now: float
+) -> CampaignChart | None:
+    """Return the waves of a campaign. The database counts its agents: there may be many thousands."""
+    moving_count = progress["total_count"] - progress["skipped_count"]
+    if change.state == ChangeState.PLANNED or not progress["total_count"]:
+        moving_count = change.plan.get("reconnect_count", 0)
+    started_at = None if change.started_at is None else to_seconds(change.started_at)
+    ended_at = None if change.ended_at is None else to_seconds(change.ended_at)
+    results: list[tuple[float, str, int]] = []
+    if started_at is not None:
+        # The agents of one step have the same time.
+        rows = (
+            change.campaign_agents.filter(ended_at__isnull=False)
+            .values_list("ended_at", "state")
+            .annotate(agent_count=Count("pk"))
+            .order_by("ended_at")
+        )
+        results = [(max(at - started_at, 0.0), str(state), int(count)) for at, state, count in rows if at]
+    return campaign_chart_of(
+        moving_count,
+        settings,
+        float(change.plan.get("duration_seconds", 0.0)),
+        results,
+        None if started_at is None else max((ended_at or now) - started_at, 0.0),
+        is_running=ended_at is None,
+    )

@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dashboards.changes.pictures.closing_chart import ClosingChart, closing_chart_of
+from dashboards.changes.pictures.proxy_bars import proxy_bars_of
 from dashboards.fleet.agent_csv import to_csv_cell
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
 from fleet.models.changes import AuditEntry, Change
+from fleet.models.moments import to_seconds
 from fleet.models.networking import NetworkingRevision
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import FIELDS, ConfigField, FieldKind, FieldValue, NetworkingConfig
+from fleet.vocabulary.changes import ChangeState
 
 AUDIT_COLUMNS = (
     "at", "actor_name", "actor_kind", "action", "subject", "outcome", "detail", "reason", "change_id", "request_id",
@@ -127,7 +131,18 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         "tunnels_after_text": networking_plan.format_range(closing_plan["tunnels_after"]),
         "steps": steps,
         "proxies": proxies,
+        "proxy_bars": proxy_bars_of(closing_plan["proxies"], closing_plan.get("uncertain_proxies", ())),
     }
+
+
+def closing_chart_context_of(change: Change, now: float) -> ClosingChart | None:
+    """Return the closing curve of a config change, as planned and, once it was applied, as seen."""
+    steps = change.plan.get("closing", {}).get("steps", ())
+    is_verifying = change.state == ChangeState.VERIFYING and change.ended_at is not None
+    elapsed_seconds = (
+        max(now - to_seconds(change.ended_at), 0.0) if change.ended_at and is_verifying else None
+    )
+    return closing_chart_of(steps, change.outcome.get("closing_curve", ()), elapsed_seconds)
 
 
 def _format_range_or_empty(bounds: Sequence[int]) -> str:

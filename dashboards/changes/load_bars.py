@@ -22,11 +22,6 @@ class LoadBar:
     after_percent: float
     is_leaving: bool
 
-    @property
-    def difference_text(self) -> str:
-        """The difference with its sign: `+12`."""
-        return f"{self.after - self.before:+,}"
-
 
 def load_bars_of(loads: Iterable[InstanceLoadForecast]) -> list[LoadBar]:
     """Return the bars of a forecast, in its order, on one scale."""

@@ -9,26 +9,13 @@ from typing import Any
 from dashboards.changes import change_rows
 from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
+from fleet.changes.policies.titles import format_policy_value
 from fleet.models.changes import Change
 from fleet.protocol import durations
-from fleet.protocol.policies.env_policies import PLURALS, EnvPolicy, PolicyValueKind, of_role
-from fleet.protocol.recovery import service_config
-from fleet.protocol.recovery.service_config import ServiceConfigError
+from fleet.protocol.policies.env_policies import PLURALS, of_role
+from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.rollouts import RolloutStepState
-
-
-def format_policy_value(policy: EnvPolicy, text: str) -> str:
-    """Return a value as people read it; JSON as the mode that it sets."""
-    if policy.kind is PolicyValueKind.SWITCH:
-        return {"true": "on", "false": "off"}.get(text, text)
-    if policy.kind is not PolicyValueKind.JSON:
-        return text or "never"
-    try:
-        config = service_config.from_environment({policy.name: text} if text else {})
-    except ServiceConfigError:
-        return "invalid"
-    return f"{config.mode}, health check" if config.health_check else config.mode.value
+from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
 
 
 def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[str, Any]:
@@ -126,7 +113,22 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         "waiting_for": change.progress.get("waiting_for", "") if change.state == ChangeState.RUNNING else "",
         "diff": diff_rows_of(change),
         "settings": change.parameters,
+        "gate_text": _format_gate(RolloutSettings(**change.parameters)),
+        "duration_text": durations.format_readable(
+            round(
+                rollouts.estimate_rollout_seconds(
+                    change.rollout_steps.count(), RolloutSettings(**change.parameters)
+                )
+            )
+        ),
     }
+
+
+def _format_gate(settings: RolloutSettings) -> str:
+    """Return what must hold before the next instance restarts."""
+    if not settings.soak_seconds:
+        return "healthy"
+    return f"healthy for {durations.format_readable(settings.soak_seconds)}"
 
 
 def diff_rows_of(change: Change) -> list[dict[str, str]]:

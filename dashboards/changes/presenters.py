@@ -21,6 +21,7 @@ from fleet.vocabulary.changes import ChangeKind, ChangeState
 _DEFAULT_CONTEXT: Mapping[str, Any] = {
     "diff": [],
     "closing": None,
+    "closing_chart": None,
     "outcome": None,
     "conflict": None,
     "stale_sentence": "",
@@ -48,6 +49,7 @@ class NetworkingPresenter(ChangePresenter):
         return {
             "diff": change_rows.diff_rows_of(change.before, change.after),
             "closing": change_rows.closing_context_of(change.plan),
+            "closing_chart": change_rows.closing_chart_context_of(change, record_reader.current_time()),
             "outcome": change_rows.outcome_context_of(change),
             "conflict": change_rows.conflict_context_of(change),
         }

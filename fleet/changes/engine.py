@@ -149,6 +149,11 @@ def _insert_change(
     return change
 
 
+def undo_title_of(change_id: int) -> str:
+    """Return the title of a change that undoes another one."""
+    return f"Undo “{Change.objects.only('title').get(pk=change_id).title}”"
+
+
 def document_of(change: Change) -> Mapping[str, Any]:
     """Return the values after a change, whose kind stores a mapping."""
     return change.after or {}

@@ -47,6 +47,8 @@ class RolloutSettings:
 
 
 SETTING_RANGES = ranges_of(RolloutSettings)
+#: Seconds from the end of the drain time until a restarted instance is healthy, with the steps of the rollout.
+_RESTART_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,12 @@ def choose_steps_to_start(
     if sick_instances:
         return (), f"waiting for {', '.join(sick_instances)} to become healthy"
     return tuple(pending_indices[:free_slots]), ""
+
+
+def estimate_rollout_seconds(instance_count: int, settings: RolloutSettings) -> float:
+    """Return the seconds until all instances have restarted: groups of `concurrency`, one after the other."""
+    group_count = -(-instance_count // settings.concurrency)
+    return group_count * (settings.drain_seconds + _RESTART_SECONDS + settings.soak_seconds)
 
 
 def describe_result(states: Sequence[RolloutStepState]) -> str:

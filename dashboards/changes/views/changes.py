@@ -20,19 +20,55 @@ from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AUDITED_STATES
-from fleet.vocabulary.changes import EXCLUSIVE_STATES, LIVE_STATES, PERMISSION_OF, ChangeKind
+from fleet.vocabulary.changes import EXCLUSIVE_STATES, LIVE_STATES, PERMISSION_OF, ChangeKind, ChangeState
 
-_PAGE_SIZE = 50
+#: Changes on one page, and digits of an id that every database can compare.
+_PAGE_SIZE, _MAX_ID_DIGITS = 50, 16
 
 
 @requires(Permission.VIEW_FLEET)
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List changes, newest first. Template `dashboards/changes.html`: `page`, `changes`, `running_change`."""
-    rows = Change.objects.filter(cluster=cluster).defer("plan", "parameters", "before", "after")[:_PAGE_SIZE]
-    context = {"page": "changes", "changes": rows, "running_change": engine.find_running_change(cluster)}
+    """List changes, newest first; `?kind=`, `?state=` and `?before=` (a change id) select some.
+
+    Template `dashboards/changes.html`: `page`, `rows` (change, progress, can_undo), `running_change`, `kinds`,
+    `states`, `selected_kind`, `selected_state`, `older_query`.
+    """
+    kind, state, before = (request.GET.get(name, "") for name in ("kind", "state", "before"))
+    changes = Change.objects.filter(cluster=cluster).defer("plan")
+    if kind in set(ChangeKind):
+        changes = changes.filter(kind=kind)
+    if state in set(ChangeState):
+        changes = changes.filter(state=state)
+    if before.isdecimal() and len(before) < _MAX_ID_DIGITS:
+        changes = changes.filter(pk__lt=int(before))
+    rows = list(changes.order_by("-pk")[: _PAGE_SIZE + 1])
+    user, now = signed_in_user_of(request), timezone.now()
+    parameters = request.GET.copy()
+    parameters["before"] = str(rows[_PAGE_SIZE - 1].pk) if len(rows) > _PAGE_SIZE else ""
+    context = {
+        "page": "changes",
+        "rows": [
+            {
+                "change": row,
+                "progress": kind_of(row).progress_of(row, to_seconds(now))
+                if row.state in EXCLUSIVE_STATES
+                else None,
+                "can_undo": has_permission(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
+                and kind_of(row).can_undo(row),
+            }
+            for row in rows[:_PAGE_SIZE]
+        ],
+        "running_change": engine.find_running_change(cluster),
+        "kinds": tuple(ChangeKind),
+        "states": tuple(ChangeState),
+        "selected_kind": kind,
+        "selected_state": state,
+        "older_query": f"?{parameters.urlencode()}" if parameters["before"] else "",
+    }
     return render(request, "dashboards/changes.html", context)
 
 
@@ -119,6 +155,7 @@ def _render_change(
         "reason": request.POST.get("reason", ""),
         "confirmation": request.POST.get("confirmation", ""),
         "can_undo": can_act and kind_of(row).can_undo(row),
+        "needs_operator": PERMISSION_OF[ChangeKind(row.kind)] == Permission.ACT_ON_FLEET,
         "is_live": row.state in LIVE_STATES,
         **presenters.context_of(row, request.GET.get("state", "")),
     }  # fmt: skip

@@ -21,6 +21,7 @@ from fleet.changes import ChangeRefusedError, StaleRevisionError, engine
 from fleet.changes.policies import desired_state, planner
 from fleet.changes.policies import matrix as policy_matrix
 from fleet.changes.policies.matrix import DesiredValues, InstanceRow
+from fleet.changes.policies.titles import format_policy_value
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -267,8 +268,8 @@ def _field_contexts_of(
             "value": policy_json.document(config, policy.name) if config else values.get(policy.name, ""),
             "problem": problems.get(policy.name, ""),
             "warnings": policy_json.warnings(config) if config else (),
-            "default": policy_rows.format_policy_value(policy, policy.default),
-            "inherited_text": policy_rows.format_policy_value(policy, role_values[policy.name])
+            "default": format_policy_value(policy, policy.default),
+            "inherited_text": format_policy_value(policy, role_values[policy.name])
             if policy.name in role_values
             else "",
             "current_cell": policy_rows.cell_context_of(cells[policy.name]) if policy.name in cells else None,

@@ -113,17 +113,17 @@ def to_json(plan: ClosingPlan, fleet: FleetSnapshot) -> dict[str, Any]:
 
 
 def question_of(plan: Mapping[str, Any]) -> str:
-    """Return the question that a person confirms."""
+    """Return the question about tunnels that a person confirms; empty when none close or open."""
     closing = plan.get("closing")
     if closing is None:
-        return "Change the networking config?"
+        return ""
     if closing["closing_count"][1]:
         agents = format_counted_noun(closing["agent_count"], "agent")
         return f"Close {format_counted_noun(closing['closing_count'], 'tunnel')} of {agents}?"
     if closing["opening_count"]:
         agents = format_counted_noun([closing["opening_agent_count"]] * 2, "agent")
         return f"Open {format_counted_noun([closing['opening_count']] * 2, 'more tunnel')} from {agents}?"
-    return "Change the networking config? No tunnels close."
+    return ""
 
 
 def format_range(numbers: Sequence[int] | CountRange) -> str:

@@ -5,7 +5,7 @@ docs/reference/networking-config.md, "Console". `run.py` writes the config.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from fleet.changes.base_kind import RecordSnapshot
 from fleet.changes.engine import ChangeDraft
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking.plan_input import fleet_snapshot_of, tunnel_counts_of
+from fleet.changes.networking.titles import describe_changes
 from fleet.models.changes import Change
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable
@@ -194,9 +195,12 @@ def _draft_change(
     if networking_plan.moves_tunnels(before, desired_config):
         fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)
     plan = networking_plan.plan_of(before, desired_config, fleet)
+    title = _title_of(differences, undone_change_id)[:200]
+    no_closing_note = " No tunnels close." if "closing" in plan else ""
+    plan["question"] = plan["question"] or f"{title}?{no_closing_note}"
     return ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,
-        title=", ".join(_title_part_of(field, new) for field, _, new in differences)[:200],
+        title=title,
         before=current.document,
         after=config_yaml.to_document(replace(resource, config=desired_config)),
         plan=plan,
@@ -231,10 +235,13 @@ def require_current_revision(cluster: str) -> NetworkingRevision:
     return last_reading.current
 
 
-def _title_part_of(field: rules.ConfigField, field_value: rules.FieldValue) -> str:
-    """Return one changed field for the title: `agent_connection_count = 2`."""
-    text = rules.format_value(field, field_value)
-    return f"{field.key} = {str(text).lower() if isinstance(text, bool) else text or 'empty'}"
+def _title_of(
+    differences: Sequence[tuple[rules.ConfigField, rules.FieldValue, rules.FieldValue]],
+    undone_change_id: int | None,
+) -> str:
+    if undone_change_id is not None:
+        return engine.undo_title_of(undone_change_id)
+    return describe_changes(differences)
 
 
 def verify(change: Change, table: FleetTable, now: datetime) -> None:

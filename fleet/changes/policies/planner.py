@@ -15,6 +15,7 @@ from fleet.changes.policies import desired_state, matrix, outlook
 from fleet.changes.policies.matrix import DesiredValues, InstanceRow, needs_update, resolve_desired_values
 from fleet.changes.policies.outlook import PlannedInstance
 from fleet.changes.policies.plan_input import policy_snapshot_of
+from fleet.changes.policies.titles import describe_changes
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES
@@ -104,7 +105,9 @@ def plan_change(
         silent_rows = [row for row in affected_rows if should_roll_out and row.is_silent]
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
-            title=_title_of(before, after, len(restarted_rows)),
+            title=describe_changes(before, after, {row.id: row.name for row in rows})
+            if undone_change_id is None
+            else engine.undo_title_of(undone_change_id),
             before=before,
             after=after,
             plan={
@@ -258,17 +261,3 @@ def _find_names_read_at_connect(before: DesiredValues, after: DesiredValues) -> 
         if before.get(target, {}).get(name) != after.get(target, {}).get(name)
     }
     return sorted(name for name in names if BY_NAME[name].is_read_at_connect)
-
-
-def _title_of(before: DesiredValues, after: DesiredValues, restart_count: int) -> str:
-    parts = []
-    for target in sorted({*before, *after}):
-        old, new = before.get(target, {}), after.get(target, {})
-        names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-        if names:
-            owner = f"all {PLURALS[target]}" if target in PLURALS else "one instance"
-            parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {owner}")
-    title = f"Set {' and '.join(parts)}" if parts else "Roll out the present desired values"
-    if not restart_count:
-        return f"{title}; no restarts"
-    return f"{title}; restart {restart_count} instance{'' if restart_count == 1 else 's'}"

@@ -85,7 +85,7 @@ POLICIES: tuple[EnvPolicy, ...] = (
         read=partial(announce.ttl_from, variable=announce.AUTH_TTL_VARIABLE),
     ),
     EnvPolicy(
-        HTTP_CLOSE_VARIABLE, "auth", PolicyValueKind.SWITCH, "Close HTTP connections while unhealthy",
+        HTTP_CLOSE_VARIABLE, "auth", PolicyValueKind.SWITCH, "HTTP connection closing while unhealthy",
         "An unhealthy auth closes HTTP connections after each response. Clients then use another auth.", "false",
         read=partial(switches.switch_from, variable=HTTP_CLOSE_VARIABLE, default=False),
     ),

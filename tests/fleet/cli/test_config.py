@@ -22,7 +22,7 @@ PLAN = {
 }  # fmt: skip
 CHANGE = {
     "id": 7, "revision": "7-1", "kind": "networking-config",
-    "title": "graceful_tunnel_closing = true", "question": "Close 2 to 3 tunnels of 2 agents?", "plan": PLAN,
+    "title": "Turn on graceful tunnel closing", "question": "Close 2 to 3 tunnels of 2 agents?", "plan": PLAN,
     "confirmation_required": "", "review_required": False, "approved_by": "", "state": "planned", "detail": "",
 }  # fmt: skip
 PROGRESS = {

@@ -88,3 +88,12 @@ def test_result_counts_restarted_and_skipped_instances(
     """Each by its own number."""
     states = [RolloutStepState.SUCCEEDED] * succeeded_count + [RolloutStepState.SKIPPED] * skipped_count
     assert rollouts.describe_result(states) == sentence
+
+
+@pytest.mark.parametrize(
+    ("instance_count", "concurrency", "seconds"), [(0, 1, 0.0), (1, 1, 12.0), (3, 1, 36.0), (3, 2, 24.0)]
+)
+def test_estimate_counts_groups(instance_count: int, concurrency: int, seconds: float) -> None:
+    """Each group drains, restarts and soaks."""
+    settings = RolloutSettings(concurrency=concurrency, drain_seconds=2, soak_seconds=5)
+    assert rollouts.estimate_rollout_seconds(instance_count, settings) == seconds

@@ -139,7 +139,7 @@ def test_config_is_taken_back(call_api: CallApi) -> None:
     stored_config = replace(STORED, keep_alive_count_max=7)
     store_revision(replace(stored_config, web_idle_timeout=60.0), "r2")
     back = step(call_api, path, "undo").json()
-    assert (back["title"], back["undo_of"]) == ("keep_alive_count_max = 3", plan["id"])
+    assert (back["title"], back["undo_of"]) == ("Undo “Set keep alive count max to 7”", plan["id"])
     store_revision(replace(stored_config, keep_alive_count_max=9), "r3")
     answer = step(call_api, path, "undo")
     assert (answer.status_code, "changed again since" in answer.json()["detail"]) == (409, True)

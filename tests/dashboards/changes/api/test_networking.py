@@ -146,7 +146,7 @@ def test_going_back_to_a_revision(call_api: CallApi) -> None:
     store_revision(replace(STORED, keep_alive_count_max=5), "r2")
     assert (
         call_api("POST", PLAN, {"revision": "r1"}, If_Match="r2").json()["title"]
-        == "keep_alive_count_max = 3"
+        == "Set keep alive count max to 3"
     )
 
 

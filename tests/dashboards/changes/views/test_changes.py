@@ -56,7 +56,7 @@ def make_plan(user: User, agents: int = 2, plan: dict[str, Any] = PLAN) -> Chang
     ensure_default_cluster()
     draft = ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,
-        "graceful_tunnel_closing = true",
+        "Turn on graceful tunnel closing",
         CONFIG,
         {"spec": {"keep_alive_count_max": 3, "graceful_tunnel_closing": True}},
         plan,

@@ -125,7 +125,7 @@ def test_yaml_validates_changed_fields_only(editor: Client) -> None:
     text = editor.get("/networking/?tab=yaml").context["tab"].yaml
     new_text = text.replace("keep_alive_count_max: 3", "keep_alive_count_max: 4")
     editor.post("/networking/", {"tab": "yaml", "yaml": new_text, "revision": "r2"})
-    assert Change.objects.get().title == "keep_alive_count_max = 4"
+    assert Change.objects.get().title == "Set keep alive count max to 4"
 
 
 def test_two_rules_at_once_are_refused(editor: Client) -> None:
@@ -154,7 +154,7 @@ def test_yaml_is_the_same_object(editor: Client) -> None:
     back = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1", "show": "form"})
     assert back.context["tab"].form["keep_alive_count_max"].value() == 7
     editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
-    assert Change.objects.get().title == "keep_alive_count_max = 7"
+    assert Change.objects.get().title == "Set keep alive count max to 7"
 
 
 def test_wrong_yaml_is_named_by_key(editor: Client) -> None:
@@ -210,7 +210,7 @@ def test_revert_plans_the_old_revision(editor: Client) -> None:
     old = revisions.require_current_revision("default").previous
     assert old is not None
     editor.post("/networking/", {"revert": str(old.pk)})
-    assert Change.objects.get().title == "keep_alive_count_max = 3"
+    assert Change.objects.get().title == "Set keep alive count max to 3"
     assert editor.post("/networking/", {"revert": "999"}).status_code == 404
 
 
@@ -234,7 +234,7 @@ def test_cluster_that_does_not_know_the_switch(editor: Client) -> None:
         action="networking-config.reset-closing-support", outcome="succeeded"
     ).exists()
     editor.post("/networking/", form_data(graceful_tunnel_closing="on"))
-    assert Change.objects.get().title == "graceful_tunnel_closing = true"
+    assert Change.objects.get().title == "Turn on graceful tunnel closing"
     NetworkingReading.objects.update(knows_closing=False)
     store_revision(replace(STORED, graceful_tunnel_closing=True), "r2")
     assert NetworkingReading.objects.get().knows_closing

@@ -82,7 +82,7 @@ def test_matrix_shows_the_rollout_of_unfinished_instances(
     desired_state.store_desired_values(change)
     drift = page.get("/policies/").content.decode()
     assert drift.count('<span class="tag tag-drift">drift</span>') == 2
-    assert "desired: 20s; after a restart without a rollout: 10m" in drift
+    assert "desired: 20 s; after a restart without a rollout: 10 min" in drift
     engine.transition(change, ChangeState.CONFIRMED, timezone.now())
     engine.start(change, timezone.now())
     change.rollout_steps.filter(name="auth-1").update(state="restarting")

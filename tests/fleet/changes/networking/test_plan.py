@@ -60,7 +60,7 @@ def test_plan_explains_agent_mesh(after: NetworkingConfig, text: str) -> None:
     plan = plan_of(MESH, after, _fleet(desired_count=0))
     assert plan["closing"]["closing_count"] == [0, 0]
     assert any(text in note for note in plan["notes"])
-    assert plan["question"] == "Change the networking config? No tunnels close."
+    assert plan["question"] == ""
 
 
 def test_lower_connection_count_without_a_rule_closes_no_tunnel() -> None:

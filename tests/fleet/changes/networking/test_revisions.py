@@ -70,7 +70,7 @@ def test_plan_that_moves_tunnels_is_refused_without_current_data(alice: User) ->
     """Other fields can be changed."""
     with pytest.raises(NoEvidenceError):
         _plan(alice, replace(PEERING, graceful_tunnel_closing=True))
-    assert _plan(alice, replace(PEERING, keep_alive_count_max=7)).title == "keep_alive_count_max = 7"
+    assert _plan(alice, replace(PEERING, keep_alive_count_max=7)).title == "Set keep alive count max to 7"
 
 
 def test_plan_of_a_config_managed_by_a_file_is_refused(cluster: Cluster, alice: User) -> None:
