@@ -39,6 +39,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),
         path("networking/", networking.networking_config, name=f"networking{suffix}"),
+        path("networking/forecast/", networking.forecast, name=f"networking-forecast{suffix}"),
         path("policies/", policies.matrix, name=f"policies{suffix}"),
         path("policies/<str:target>/", policies.target, name=f"policy-target{suffix}"),
         path("reconnect/", reconnect.reconnect, name=f"reconnect{suffix}"),

@@ -77,6 +77,7 @@ async def test_campaign_from_choice_to_log(visiting: Visiting) -> None:
 
 
 async def _choose_and_plan(page: Page) -> None:
+    await page.click("#advanced > summary")
     await page.fill("#rate_per_minute", "fast")
     await page.click("text=Preview campaign")
     await expect(page.locator("#rate_per_minute-error")).to_contain_text("whole number from 1")
@@ -84,12 +85,13 @@ async def _choose_and_plan(page: Page) -> None:
     await accessible(page)
     await page.fill("#rate_per_minute", "1200")
     await page.fill("#q", "agent")
+    await expect(page.locator("#forecast")).to_contain_text(f"{AGENTS} of {AGENTS} matching agents")
     await page.fill("#timeout_seconds", "5 s")
     await page.fill("#soak_seconds", "0 s")
     await page.fill("#failure_threshold_percent", "50")
     await page.click("text=Preview campaign")
     await expect(page.locator("h1")).to_have_text(f"Reconnect {AGENTS} agents to another proxy?")
-    await expect(page.locator("#campaign")).to_contain_text("Agents by proxy to leave")
+    await expect(page.locator("#campaign")).to_contain_text("Loads before and after")
     await accessible(page)
 
 

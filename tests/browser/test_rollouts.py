@@ -109,7 +109,7 @@ async def test_edit_preview_plan_and_rollout(visit: Visit, visitor: Visitor) -> 
     await expect(page.locator("#rollout progress")).to_have_attribute("value", re.compile("[12]"))
     await accessible(page)
     await expect(page.locator("#change-state .tag")).to_have_text("verified")
-    await expect(page.locator("#rollout .tag.tag-succeeded")).to_have_count(3)
+    await expect(page.locator("#rollout .steps .tag-succeeded.tag")).to_have_count(3)
     await page.reload()
     await expect(page.locator("text=Undo change")).to_be_visible()
     await accessible(page)

@@ -54,6 +54,9 @@ class FakeReader:
     proxy_changes: Mapping[str, Any] = field(default_factory=dict)
     #: What every agent said of itself.
     answer: AgentReportResponse | None = None
+    #: Tunnels that every agent aims for (0: one to every proxy) and has, at most two; with two, one to each proxy.
+    desired_count: int = 0
+    tunnels_per_agent: int = 1
 
     def change(self, index: int, state: State) -> dict[str, object]:
         """Conclude a round that changed one agent; return its event, as publish sends it."""
@@ -137,6 +140,7 @@ class FakeReader:
         count = len(self.states)
         heartbeats = np.zeros(count, columns.HEARTBEAT)
         heartbeats["expires_at"], heartbeats["ttl"] = now + 10, 20
+        heartbeats["desired_count"] = self.desired_count
         memory = np.zeros(count, columns.MEMORY)
         homes = np.arange(count) % 2 + 2
         memory["home_proxy"], memory["last_auth"] = homes, np.arange(count) % 2
@@ -145,6 +149,9 @@ class FakeReader:
         verdicts = np.zeros(count, columns.VERDICT)
         verdicts["state"], verdicts["cause"] = self._visible_states(stale=header.stale), NO_CAUSE
         tunnel_agents, tunnel_proxies = np.arange(count, dtype=np.uint32), homes.astype(np.uint16)
+        if self.tunnels_per_agent > 1:
+            tunnel_agents = np.concatenate([tunnel_agents, tunnel_agents])
+            tunnel_proxies = np.concatenate([tunnel_proxies, (5 - homes).astype(np.uint16)])
         return FleetTable(
             cluster=cluster,
             epoch=self.epoch,

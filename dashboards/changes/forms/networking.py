@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,35 +23,29 @@ from fleet.protocol.networking.config import (
     NetworkingConfigError,
 )
 
-#: Sections of the form: heading, and names of its fields.
-SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Tunnels", ("tunnel_strategy", "agent_connection_count")),
-    (
-        "Closing tunnels",
-        (
-            "graceful_tunnel_closing",
-            "tunnel_closing_wait_min",
-            "tunnel_closing_wait_max",
-            "tunnel_disconnect_threshold",
-        ),
+#: Sections of the form, by slug: names of its fields. Only Teleport's programs read those of the last one.
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "tunnels": ("tunnel_strategy", "agent_connection_count"),
+    "closing": (
+        "graceful_tunnel_closing",
+        "tunnel_closing_wait_min",
+        "tunnel_closing_wait_max",
+        "tunnel_disconnect_threshold",
     ),
-    ("Dead peer detection", ("keep_alive_interval", "keep_alive_count_max")),
-    (
-        "Sessions",
-        ("client_idle_timeout", "idle_timeout_message", "web_idle_timeout", "session_control_timeout"),
+    "detection": ("keep_alive_interval", "keep_alive_count_max"),
+    "teleport": (
+        "client_idle_timeout",
+        "idle_timeout_message",
+        "web_idle_timeout",
+        "session_control_timeout",
+        "proxy_listener_mode",
+        "proxy_ping_interval",
+        "routing_strategy",
+        "case_insensitive_routing",
+        "ssh_dial_timeout",
+        "assist_command_execution_workers",
     ),
-    (
-        "Proxies and routing",
-        (
-            "proxy_listener_mode",
-            "proxy_ping_interval",
-            "routing_strategy",
-            "case_insensitive_routing",
-            "ssh_dial_timeout",
-            "assist_command_execution_workers",
-        ),
-    ),
-)
+}
 _FIELDS_BY_NAME = {field.name: field for field in FIELDS}
 
 
@@ -69,6 +63,10 @@ class NetworkingFieldRow:
     current_text: str
     #: Refloat's own agents and proxies use the field.
     is_supported: bool
+    #: The value as the form shows it without edits.
+    current_value: str
+    #: The form has another value.
+    is_changed: bool
 
 
 class NetworkingForm(forms.Form):
@@ -121,15 +119,21 @@ class NetworkingForm(forms.Form):
             field = next((config_field for config_field in FIELDS if config_field.key == key), None)
             self.add_error(field.name if field else None, f"{sentence[:1].upper()}{sentence[1:]}.")
 
-    def build_sections(self) -> Sequence[tuple[str, list[NetworkingFieldRow]]]:
-        """Return the sections of the form, each with its heading and fields."""
-        return [
-            (heading, [self._field_row_of(_FIELDS_BY_NAME[name]) for name in names])
-            for heading, names in SECTIONS
-        ]
+    def build_sections(self) -> dict[str, list[NetworkingFieldRow]]:
+        """Return the fields of each section, by its slug."""
+        return {
+            slug: [self._field_row_of(_FIELDS_BY_NAME[name]) for name in names]
+            for slug, names in SECTIONS.items()
+        }
+
+    @property
+    def opens_teleport_section(self) -> bool:
+        """Whether a field that only Teleport's programs read has an error or another value."""
+        return any(row.is_changed or row.bound_field.errors for row in self.build_sections()["teleport"])
 
     def _field_row_of(self, field: ConfigField) -> NetworkingFieldRow:
         field_value = self._base.value_of(field)
+        current_value = _to_form_text(_initial_value_of(field, field_value))
         current_text = (
             ("on" if field_value else "off")
             if isinstance(field_value, bool)
@@ -148,6 +152,8 @@ class NetworkingForm(forms.Form):
             if field_value != ""
             else "empty",
             is_supported=field.name in SUPPORTED_FIELDS,
+            current_value=current_value,
+            is_changed=_to_form_text(self[field.name].value()) != current_value,
         )
 
 
@@ -157,6 +163,13 @@ def initial_values_of(config: NetworkingConfig, revision: str) -> dict[str, Any]
         "revision": revision,
         **{field.name: _initial_value_of(field, config.value_of(field)) for field in FIELDS},
     }
+
+
+def _to_form_text(raw_value: Any) -> str:
+    """Return a value as a form sends it: a switch that is off as nothing."""
+    if raw_value is True:
+        return "on"
+    return "" if raw_value in (None, False) else str(raw_value)
 
 
 def _initial_value_of(field: ConfigField, field_value: FieldValue) -> FieldValue:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.changes import change_rows
+from dashboards.changes import change_rows, networking_forecast
 from dashboards.changes.forms.networking import NetworkingForm, initial_values_of
+from dashboards.changes.networking_forecast import EditorState
 from dashboards.shared import record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
@@ -44,10 +45,17 @@ class EditorTab:
     name: str = "form"
     #: The submitted config; None when it is invalid.
     config: NetworkingConfig | None = None
+    #: The config that the editor shows; None when it is invalid.
+    shown_config: NetworkingConfig | None = None
     #: Problems of the YAML text, as (key, sentence).
     problems: tuple[tuple[str, str], ...] = ()
     sentence: str = ""
     conflict: dict[str, Any] | None = None
+
+    @property
+    def problem_count(self) -> int:
+        """The number of invalid values."""
+        return len(self.problems) if self.name == "yaml" else len(self.form.errors)
 
     @property
     def refusal(self) -> str:
@@ -64,7 +72,7 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
     """Show the config, or (POST) preview a change, switch between form and YAML, rebase, or restore a revision.
 
     Template `dashboards/networking.html`: `page`, `networking_reading`, `current`, `tab` (EditorTab), `revisions`,
-    `is_file_managed` (managed by the auths' config file), `can_change`.
+    `is_file_managed` (managed by the auths' config file), `can_change`, and those of `_state_context_of`.
     """
     networking_reading = networking.last_reading_of(cluster)
     if networking_reading is None or networking_reading.current is None:
@@ -104,7 +112,7 @@ def _handle_post(
                 "Out of date: the revision that you edited is unknown. The form shows the current config."
             )
             return _render_page(request, cluster, networking_reading, tab)
-        tab = _read_posted_tab(request, networking_reading, base_revision)
+        tab = _read_posted_tab(request.POST, networking_reading, base_revision)
         if tab.config is None:
             refusals.record(request, tab.refusal)
             return _render_page(request, cluster, networking_reading, tab)
@@ -148,20 +156,22 @@ def _handle_post(
 
 
 def _read_posted_tab(
-    request: HttpRequest, networking_reading: NetworkingReading, base_revision: NetworkingRevision
+    form_values: QueryDict, networking_reading: NetworkingReading, base_revision: NetworkingRevision
 ) -> EditorTab:
     """Return the editor with the submitted config, based on a revision."""
-    if request.POST.get("tab") != "yaml":
+    if form_values.get("tab") != "yaml":
         form = NetworkingForm(
-            _config_of(base_revision), request.POST, is_closing_supported=networking_reading.knows_closing
+            _config_of(base_revision), form_values, is_closing_supported=networking_reading.knows_closing
         )
-        return EditorTab(form, "", config=form.config if form.is_valid() else None)
+        config = form.config if form.is_valid() else None
+        return EditorTab(form, "", config=config, shown_config=config)
     tab = _create_editor_tab(networking_reading, base_revision, "yaml")
-    tab.yaml = request.POST.get("yaml", "").replace("\r\n", "\n")
+    tab.yaml = form_values.get("yaml", "").replace("\r\n", "\n")
+    tab.shown_config = None
     try:
         config = config_yaml.from_yaml(tab.yaml).config
         rules.check(rules.with_defaults(config), _config_of(base_revision))
-        tab.config = config
+        tab.config = tab.shown_config = config
     except NetworkingConfigError as error:
         tab.problems = tuple((problem.key, problem.sentence) for problem in error.problems)
     return tab
@@ -180,7 +190,12 @@ def _create_editor_tab(
     form = NetworkingForm(
         _config_of(base_revision), initial=initial, is_closing_supported=networking_reading.knows_closing
     )
-    return EditorTab(form, config_yaml.to_yaml(resource), "yaml" if name == "yaml" else "form")
+    return EditorTab(
+        form,
+        config_yaml.to_yaml(resource),
+        "yaml" if name == "yaml" else "form",
+        shown_config=resource.config,
+    )
 
 
 def _find_base_revision(
@@ -196,6 +211,40 @@ def _find_base_revision(
 
 def _config_of(revision: NetworkingRevision) -> NetworkingConfig:
     return rules.with_defaults(networking.resource_of(revision).config)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_http_methods(["GET", "HEAD"])
+@never_cache
+@needs_record
+def forecast(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Return what the page shows beside the fields, for the values in the query, while they are edited.
+
+    Template `dashboards/_networking_parts.html`: `state` (EditorState), `problem_count`.
+    """
+    networking_reading = networking.last_reading_of(cluster)
+    current = None if networking_reading is None else networking_reading.current
+    if networking_reading is None or current is None:
+        raise Http404(f"The networking config of cluster {cluster} has not been read yet.")
+    base_revision = _find_base_revision(cluster, request.GET.get("revision", ""), current) or current
+    tab = _read_posted_tab(request.GET, networking_reading, base_revision)
+    return render(request, "dashboards/_networking_parts.html", _state_context_of(cluster, current, tab))
+
+
+def _state_context_of(cluster: str, current: NetworkingRevision, tab: EditorTab) -> dict[str, Any]:
+    """Return `state` and `problem_count` of an editor."""
+    before = _config_of(current)
+    after = before if tab.shown_config is None else tab.shown_config
+    return {
+        "state": EditorState(
+            networking_forecast.forecast_config(cluster, before, after),
+            networking_forecast.changed_fields_of(before, after),
+            networking_forecast.diff_yaml(config_yaml.to_yaml(networking.resource_of(current)), tab.yaml)
+            if tab.name == "yaml"
+            else [],
+        ),
+        "problem_count": tab.problem_count,
+    }
 
 
 def _render_page(
@@ -218,6 +267,7 @@ def _render_page(
         # The spec as YAML, for the config file of the auths.
         "spec_yaml": text[text.index("spec:") :] if text else "",
         "tab": tab,
+        **(_state_context_of(cluster, current, tab) if current and tab else {}),
         "revisions": [
             {
                 "row": revision,

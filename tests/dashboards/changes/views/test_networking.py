@@ -26,6 +26,7 @@ from fleet.protocol.networking.config import (
     with_defaults,
 )
 from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 from tests.fakes.wrong_values import IN_FORMS, NETWORKING, document_of
@@ -94,7 +95,8 @@ def test_value_of_the_wrong_type_is_refused(editor: Client, field: str, text: st
 def test_every_field_shows_its_value_and_who_applies_it(editor: Client) -> None:
     """The value in force, and plainly which ones Refloat's own nodes do nothing with."""
     page = editor.get("/networking/")
-    rows = {row.key: row for _, rows in page.context["tab"].form.build_sections() for row in rows}
+    sections = page.context["tab"].form.build_sections()
+    rows = {row.key: row for rows in sections.values() for row in rows}
     assert len(rows) == len(FIELDS)
     assert {key for key, row in rows.items() if row.is_supported} == {
         "tunnel_strategy.type", "tunnel_strategy.agent_connection_count", "graceful_tunnel_closing",
@@ -109,7 +111,8 @@ def test_every_field_shows_its_value_and_who_applies_it(editor: Client) -> None:
         "off",
         "empty",
     )
-    assert page.content.decode().count("Used by Teleport instances only") == 10
+    assert not any(row.is_supported for row in sections["teleport"])
+    assert "Used by Teleport's programs only (10 fields)" in page.content.decode()
 
 
 def test_unknown_revision_overwrites_nothing(editor: Client) -> None:
@@ -259,3 +262,78 @@ def test_config_that_was_never_read_is_shown_as_unknown(
     page = client.get("/networking/").content.decode()
     assert "no auth is known" in page
     assert "<textarea" not in page
+
+
+def _forecast(editor: Client, **fields: Any) -> str:
+    answer = editor.get("/networking/forecast/", form_data(**fields))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_forecast_follows_the_edited_fields(editor: Client, fake_reader: FakeReader) -> None:
+    """How many tunnels close and when, and what stays open while the switch is off; nothing is stored or logged."""
+    fake_reader.states, fake_reader.desired_count = [State.HEALTHY] * 4, 1
+    assert "No field is changed." in _forecast(editor)
+    html = _forecast(editor, agent_connection_count="2")
+    assert "<b>4</b> agents open <b>4</b> more tunnels" in html
+    assert "<code>tunnel_strategy.agent_connection_count</code> <del>1</del> → <ins>2</ins>" in html
+    html = _forecast(editor, graceful_tunnel_closing="on")
+    assert "<del>off</del> → <ins>on</ins>" in html
+    assert "No tunnel closes now" in html
+    assert not Change.objects.exists()
+    assert not AuditEntry.objects.exists()
+
+
+def test_forecast_of_excess_tunnels(editor: Client, fake_reader: FakeReader) -> None:
+    """They stay open for ever, or close within the two waits."""
+    store_revision(replace(STORED, agent_connection_count=2), "r2")
+    fake_reader.states = [State.HEALTHY] * 4
+    fake_reader.tunnels_per_agent = fake_reader.desired_count = 2
+    off = _forecast(editor, revision="r2", agent_connection_count="1")
+    assert "<b>4 tunnels</b> of 4 agents stay open for ever" in off
+    assert "they close 30 min to 1 h after the change" in off
+    on = _forecast(
+        editor,
+        revision="r2",
+        agent_connection_count="1",
+        graceful_tunnel_closing="on",
+        tunnel_closing_wait_min="20 s",
+        tunnel_closing_wait_max="40 s",
+    )
+    assert "<b>4 tunnels</b> of 4 agents close, 20 s to 40 s after the change" in on
+    assert "Closed tunnels over time. In all 4" in on
+
+
+def test_forecast_says_why_there_is_none(editor: Client, fake_reader: FakeReader) -> None:
+    """Invalid values, and data that is too old."""
+    html = _forecast(editor, keep_alive_count_max="three")
+    assert "<b>1</b> field with an invalid value" in html
+    fake_reader.as_of = None
+    assert "No data: no poller has completed a round" in _forecast(editor)
+
+
+def test_yaml_shows_its_differences(editor: Client) -> None:
+    """While it is edited, and after a refusal, which keeps the text."""
+    text = editor.get("/networking/?tab=yaml").context["tab"].yaml
+    new_text = text.replace("keep_alive_count_max: 3", "keep_alive_count_max: 4")
+    query = {"tab": "yaml", "yaml": new_text, "revision": "r1"}
+    html = editor.get("/networking/forecast/", query).content.decode()
+    assert '<div class="diff-remove">-  keep_alive_count_max: 3</div>' in html
+    assert '<div class="diff-add">+  keep_alive_count_max: 4</div>' in html
+    wrong_text = new_text.replace("keep_alive_count_max: 4", "keep_alive_count_max: four")
+    page = editor.post("/networking/", {**query, "yaml": wrong_text}).content.decode()
+    assert '<div class="diff-add">+  keep_alive_count_max: four</div>' in page
+
+
+def test_changed_fields_are_marked_after_a_refusal(editor: Client) -> None:
+    """With the current value and the new one; a changed field of Teleport opens its section."""
+    page = editor.post("/networking/", form_data(ssh_dial_timeout="5 s", keep_alive_count_max="x"))
+    rows = {row.key: row for rows in page.context["tab"].form.build_sections().values() for row in rows}
+    assert {key for key, row in rows.items() if row.is_changed} == {
+        "ssh_dial_timeout",
+        "keep_alive_count_max",
+    }
+    html = page.content.decode()
+    assert "<del>30 s</del> → <ins>5 s</ins>" in html
+    assert 'id="teleport-fields" open' in html
+    assert 'id="teleport-fields" open' not in editor.get("/networking/").content.decode()
