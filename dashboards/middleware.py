@@ -17,6 +17,11 @@ SyncHandler = Callable[[HttpRequest], HttpResponseBase]
 AsyncHandler = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
 _NO_STORE = "private, no-store"
+#: Header of a request from a dialog, and of its response: where a redirect leads. A fetch would follow the redirect
+#: itself, and take the messages that the next page must show. dashboards/static/dashboards/js/dialogs.js.
+DIALOG_HEADER = "X-Refloat-Dialog"
+DIALOG_LOCATION_HEADER = "X-Refloat-Location"
+_REDIRECT_STATUSES = (301, 302, 303)
 
 
 @sync_and_async_middleware
@@ -29,13 +34,15 @@ def complete_responses(get_response: Any) -> SyncHandler | AsyncHandler:
         get_response_async = cast("AsyncHandler", get_response)
 
         async def async_middleware(request: HttpRequest) -> HttpResponseBase:
-            return _complete_response(request, await get_response_async(request))
+            is_dialog = _is_dialog(request)
+            return _complete_response(request, await get_response_async(request), is_dialog=is_dialog)
 
         return async_middleware
     get_response_sync = cast("SyncHandler", get_response)
 
     def sync_middleware(request: HttpRequest) -> HttpResponseBase:
-        return _complete_response(request, get_response_sync(request))
+        is_dialog = _is_dialog(request)
+        return _complete_response(request, get_response_sync(request), is_dialog=is_dialog)
 
     return sync_middleware
 
@@ -65,11 +72,25 @@ def log_attempts(get_response: Any) -> SyncHandler | AsyncHandler:
     return sync_middleware
 
 
-def _complete_response(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+def _is_dialog(request: HttpRequest) -> bool:
+    """Return whether a dialog sent the request.
+
+    Read before the view runs: after a reauthentication, allauth gives the request the headers of the one it repeats.
+    """
+    return DIALOG_HEADER in request.headers
+
+
+def _complete_response(
+    request: HttpRequest, response: HttpResponseBase, *, is_dialog: bool
+) -> HttpResponseBase:
     # With this id, users can report a request, and find it in the audit log.
     response.headers[REQUEST_ID_HEADER] = request_id_of(request)
     # Pages show names, incidents and addresses: browsers and proxies must not store them, unless a view allows it.
     response.headers.setdefault("Cache-Control", _NO_STORE)
+    if is_dialog and response.status_code in _REDIRECT_STATUSES:
+        response.status_code = 204
+        response.headers[DIALOG_LOCATION_HEADER] = response.headers["Location"]
+        del response.headers["Location"]
     if response.status_code != 405 or not request.path.startswith("/api/"):
         return response
     allowed_methods = response.headers.get("Allow", "")

@@ -7,7 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from dashboards.access import views as tokens
 from dashboards.alerts.views import channels, incidents, rules, silences
 from dashboards.api_v1 import api
-from dashboards.changes.views import audit, changes, networking, policies, reconnect, service
+from dashboards.changes.views import audit, changes, networking, policies, policy_edits, reconnect, service
 from dashboards.fleet.views import agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
@@ -41,7 +41,9 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("networking/", networking.networking_config, name=f"networking{suffix}"),
         path("networking/forecast/", networking.forecast, name=f"networking-forecast{suffix}"),
         path("policies/", policies.matrix, name=f"policies{suffix}"),
+        path("policies/presets/<slug:slug>/", policy_edits.policy_preset, name=f"policy-preset{suffix}"),
         path("policies/<str:target>/", policies.target, name=f"policy-target{suffix}"),
+        path("policies/<str:target>/<str:name>/", policy_edits.policy_cell, name=f"policy-cell{suffix}"),
         path("reconnect/", reconnect.reconnect, name=f"reconnect{suffix}"),
         path("reconnect/forecast/", reconnect.forecast, name=f"reconnect-forecast{suffix}"),
         path("changes/", changes.change_list, name=f"changes{suffix}"),

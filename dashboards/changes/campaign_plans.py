@@ -34,11 +34,12 @@ def plan_campaign(
     """
     table = record_reader.reader().table(cluster, record_reader.current_time())
     with engine.record_refused_plan(ChangeKind.RECONNECT, cluster, actor, now):
+        settings = parse_settings(raw_settings, preset_slug)
         return campaigns.plan_campaign(
             cluster,
             table,
             select_campaign_targets(table, filters),
-            parse_settings(raw_settings, preset_slug),
+            settings,
             actor,
             now,
             random.shuffle,

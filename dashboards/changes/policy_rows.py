@@ -12,7 +12,8 @@ from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyC
 from fleet.changes.policies.titles import format_policy_value
 from fleet.models.changes import Change
 from fleet.protocol import durations
-from fleet.protocol.policies.env_policies import PLURALS, of_role
+from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, of_role
+from fleet.protocol.policies.presets import PRESETS, PolicyPreset
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
@@ -27,6 +28,8 @@ def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[st
     is_rolled_out = bool(rollout_state) and policy_cell.state in DIFFERING_STATES
     return {
         "name": policy.name,
+        "label": policy.label,
+        "is_loud": is_rolled_out or policy_cell.state in DIFFERING_STATES,
         "state": policy_cell.state.value,
         "is_rolled_out": is_rolled_out,
         "tag": rollout_state if is_rolled_out else policy_cell.state.value,
@@ -68,10 +71,13 @@ def role_tables_of(
                 "role": role,
                 "plural": PLURALS[role],
                 "policies": of_role(role),
-                "desired_values": [
-                    format_policy_value(policy, desired_values.get(role, {}).get(policy.name, ""))
-                    if policy.name in desired_values.get(role, {})
-                    else ""
+                "role_cells": [
+                    (
+                        policy,
+                        format_policy_value(policy, desired_values[role][policy.name])
+                        if policy.name in desired_values.get(role, {})
+                        else "",
+                    )
                     for policy in of_role(role)
                 ],
                 "rows": [
@@ -96,6 +102,37 @@ def role_tables_of(
             }
         )
     return role_tables
+
+
+def preset_rows_of(
+    desired_values: Mapping[str, Mapping[str, str]],
+) -> list[tuple[PolicyPreset, bool, list[tuple[str, str, str]]]]:
+    """Return each preset, whether it is in effect, and its values: label, value before and value after."""
+    return [
+        (
+            preset,
+            preset.is_in_effect(desired_values),
+            preset_parts_of(preset, desired_values),
+        )
+        for preset in PRESETS
+    ]
+
+
+def preset_parts_of(
+    preset: PolicyPreset, desired_values: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, str, str]]:
+    """Return each value of a preset: label, desired value before and after; empty: not managed."""
+    return [
+        (
+            f"{BY_NAME[name].label}, {PLURALS[role]}",
+            format_policy_value(BY_NAME[name], desired_values[role][name])
+            if name in desired_values.get(role, {})
+            else "",
+            format_policy_value(BY_NAME[name], text),
+        )
+        for role, values in preset.values.items()
+        for name, text in values.items()
+    ]
 
 
 def rollout_context_of(change: Change) -> dict[str, Any]:

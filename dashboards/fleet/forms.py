@@ -13,7 +13,9 @@ class RetireForm(forms.Form):
     """The reason and, for an agent that is alive, an explicit confirmation."""
 
     reason = forms.CharField(
-        max_length=MAX_REASON_LENGTH, help_text="Shown on the agent page and in the audit log."
+        max_length=MAX_REASON_LENGTH,
+        help_text="Shown on the agent page and in the audit log.",
+        widget=forms.TextInput(attrs={"autofocus": True, "autocomplete": "off"}),
     )
     sure = forms.BooleanField(label="Retire this agent although it is alive")
 

@@ -153,14 +153,22 @@ _FILES_BY_PAGE = {
     "/history/compare/": {"js/page.js", "css/history.css"},
     "/incidents/": {"js/refresh.js", "css/alerts.css"},
     "/silences/": {"js/silence.js", "css/alerts.css"},
-    "/networking/": {"css/changes.css", "js/page.js"},
-    "/changes/": {"js/refresh.js"},
+    "/networking/": {"css/changes.css", "css/plots.css", "css/networking.css", "js/page.js"},
+    "/changes/": {"css/changes.css", "js/refresh.js"},
     "/audit/": {"css/changes.css", "js/page.js"},
     "/tokens/": {"js/page.js"},
     "/accounts/login/": {"js/page.js"},
     "/accounts/password/change/": {"js/page.js"},
 }
-_FILES_OF_EVERY_PAGE = {"favicon.svg", "css/tokens.css", "css/frame.css", "css/parts.css", "js/theme.js"}
+_FILES_OF_EVERY_PAGE = {
+    "favicon.svg",
+    "css/tokens.css",
+    "css/frame.css",
+    "css/parts.css",
+    "css/dialogs.css",
+    "css/forecast.css",
+    "js/theme.js",
+}
 
 
 @pytest.mark.django_db
@@ -172,7 +180,7 @@ def test_page_loads_what_it_uses(
     expected = _FILES_OF_EVERY_PAGE | _FILES_BY_PAGE[path]
     if "login" not in path:
         client.force_login(person("admin"))
-        expected |= {"js/incidents.js"}
+        expected |= {"js/incidents.js", "js/dialogs.js"}
     page = client.get(path).content.decode()
     urls = set(re.findall(r'<(?:script|link)\b[^>]*?(?:src|href)="([^"]+)"', page))
     assert all(_HASHED_URL.fullmatch(url) for url in urls), urls

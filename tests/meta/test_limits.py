@@ -100,6 +100,8 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "retire": [{"action": "retire", "reason": _REASON, "sure": "on"}],
         "networking": [{"agent_connection_count": "3"}],
         "policy-target": [{"preview": "1"}],
+        "policy-cell": [{"value": "1m"}],
+        "policy-preset": [{}],
         "reconnect": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],
         "change": [{"do": do, "reason": _REASON} for do in ("confirm", "approve", "cancel", "undo", "pause")],
         "tokens": [{"revoke": ids.get("token", 0)}],

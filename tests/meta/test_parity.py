@@ -18,6 +18,8 @@ _OPERATIONS: Mapping[str, str] = {
     "retire": "/agents/{agent_id}/retire",
     "networking": "/networking-config/plan",
     "policy-target": "/policies/plan",
+    "policy-cell": "/policies/plan",
+    "policy-preset": "/policies/plan",
     "reconnect": "/reconnect/plan",
     "change": "/changes/{change_id}/confirm",
     "incident": "/incidents/{number}/acknowledge",

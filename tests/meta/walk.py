@@ -28,6 +28,8 @@ VALUES: Mapping[str, str] = {
     "instance_id": "proxy-id-1",
     "change_id": "1",
     "target": "auth",
+    "name": "TELEPORT_UNSTABLE_AUTH_ANNOUNCE_TTL",
+    "slug": "failover",
     "incident_id": "1",
     "number": "1",
     "rule_id": "0",

@@ -40,8 +40,8 @@ from fleet.vocabulary import rollouts
 def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show every instance with its policies; `?drift=1`: only those that differ from their desired values.
 
-    Template `dashboards/policies.html`: `page`, `tables`, `drifting_count` (instances), `only_drift`, `can_change`,
-    `has_desired_values`, `deregistered` (desired values of deregistered instances), `revision`.
+    Template `dashboards/policies.html`: `page`, `tables`, `presets`, `drifting_count` (instances), `only_drift`,
+    `can_change`, `has_desired_values`, `deregistered` (desired values of deregistered instances), `revision`.
     """
     desired_values = desired_state.desired_values_of(cluster)
     running_change = engine.find_running_change(cluster)
@@ -68,6 +68,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
             unfinished_steps,
             running_change.state if running_change else "",
         ),
+        "presets": policy_rows.preset_rows_of(desired_values),
         "drifting_count": sum(row.has_drift for row in rows),
         "reporting_count": sum(row.is_reporting for row in rows),
         "unreported_count": sum(not row.is_reporting for row in rows),

@@ -49,14 +49,18 @@ export function throttled(paint, everyMs) {
   return request;
 }
 
+/** Return a page as a separate document. */
+export function parsePage(text) {
+  // Its style element has another nonce, which the CSP of this page rejects.
+  return new DOMParser().parseFromString(text.replace(/<style.*?<\/style>/s, ""), "text/html");
+}
+
 /** Fetch a page as a separate document, or null if that fails. */
 export async function fetchPage(url) {
   const answer = await fetch(url);
   // Signed out: the sign-in page is not part of this page.
   if (!answer.ok || answer.redirected) return null;
-  // Its style element has another nonce, which the CSP of this page rejects.
-  const text = (await answer.text()).replace(/<style.*?<\/style>/s, "");
-  return new DOMParser().parseFromString(text, "text/html");
+  return parsePage(await answer.text());
 }
 
 /** Fetch one element of a page by its id, or null. */

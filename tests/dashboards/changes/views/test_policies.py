@@ -68,8 +68,8 @@ def test_matrix_without_desired_values_and_without_a_report(
     monkeypatch.setattr(record_reader, "policy_report_store", lambda: book)
     monkeypatch.setattr(record_reader, "current_time", lambda: 3.0)
     html = page.get("/policies/").content.decode()
-    assert html.count('<td class="moment">2 s ago</td>') == 1
-    assert html.count('<td class="moment">no report; asked 2 s ago</td>') == 1
+    assert html.count('<td class="moment" data-label="Reported">2 s ago</td>') == 1
+    assert html.count('<td class="moment" data-label="Reported">no report; asked 2 s ago</td>') == 1
 
 
 def test_matrix_shows_the_rollout_of_unfinished_instances(
