@@ -14,6 +14,9 @@ _SUBJECT_TEXTS = {
     "networking-config": "config change",
     "policy": "policy change",
     "reconnect": "reconnect campaign",
+    "service": "service change",
+    "degrade": "degradation",
+    "retire": "retirement",
     "alert-rule": "alert rule",
     "agent-set": "agent set",
     "window": "maintenance window",
@@ -43,12 +46,16 @@ _FORM_ACTION_TEXTS = {
     "policy-target": "preview policy change",
     "reconnect": "preview reconnect campaign",
     "tokens": "create or revoke API token",
-    "drain": "drain or undrain instance",
+    "service": "take instance out of service or bring it back",
+    "policy-cell": "preview policy change",
+    "policy-preset": "preview policy preset",
     "retire": "retire or reinstate agent",
 }
 #: First words of the actions that may affect agents or instances. All others (channels, silences, tokens, requests
 #: from a page) concern Refloat alone.
-FLEET_ACTION_SUBJECTS = frozenset({"instance", "networking-config", "policy", "reconnect", "agent"})
+FLEET_ACTION_SUBJECTS = frozenset(
+    {"instance", "networking-config", "policy", "reconnect", "service", "agent"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +77,12 @@ def describe_action(action: str) -> str:
         if rest in _FORM_ACTION_TEXTS:
             return f"{_FORM_ACTION_TEXTS[rest]} (in the console)"
         subject, _, verb = rest.partition(".")
-        return f"{_verb_text_of(verb) if verb else 'submit'} {_subject_text_of(subject)} (in the console)"
+        return f"{_verb_text_of(verb) if verb else 'submit'} {describe_subject(subject)} (in the console)"
     if not rest:
-        return _subject_text_of(first)
+        return describe_subject(first)
     if rest in AUDITED_STATES:
-        return f"{_subject_text_of(first)}: {rest}"
-    return f"{_verb_text_of(rest)} {_subject_text_of(first)}"
+        return f"{describe_subject(first)}: {rest}"
+    return f"{_verb_text_of(rest)} {describe_subject(first)}"
 
 
 def find_differences(before: Any, after: Any) -> list[ValueDifference]:
@@ -88,7 +95,8 @@ def find_differences(before: Any, after: Any) -> list[ValueDifference]:
     ]
 
 
-def _subject_text_of(subject_word: str) -> str:
+def describe_subject(subject_word: str) -> str:
+    """Return the object of an action in words: `config change`, `alert rule`."""
     return _SUBJECT_TEXTS.get(subject_word, subject_word.replace("-", " "))
 
 

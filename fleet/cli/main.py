@@ -39,6 +39,7 @@ class _MainGroup(LazyGroup):
         "incidents": "fleet.cli.incidents:incidents",
         "silence": "fleet.cli.incidents:silence",
         "watch": "fleet.cli.watch:watch",
+        "audit": "fleet.cli.audit:audit",
         "changes": "fleet.cli.changes:changes",
         "config": "fleet.cli.config:config",
         "policies": "fleet.cli.policies:policies",

@@ -81,6 +81,20 @@ class AuditFilters(QueryParameters):
     """Outcome: `succeeded`, `refused` or `failed`."""
     actor_kind: Literal["", "person", "token", "system"] = ""
     """Kind of the actor: `person`, `token` or `system`."""
+    actor: Annotated[str, Field(max_length=200)] = ""
+    """Part of the actor's name."""
+    object: Annotated[str, Field(max_length=200)] = ""
+    """Name or id of the object: an agent, an instance, the title of a change."""
+    change: Annotated[str, Field(pattern=r"^[0-9]{0,15}$")] = ""
+    """Number of a change."""
+    group: Literal[
+        "", "networking", "policies", "campaigns", "instances", "agents", "alerting", "access", "requests"
+    ] = ""
+    """Kind of the action."""
+    since: datetime | None = None
+    """Only entries from this time on; UTC without a time zone."""
+    until: datetime | None = None
+    """Only entries up to this time; UTC without a time zone."""
     days: Literal["", "1", "7", "30"] = ""
     """Only entries of the last `1`, `7` or `30` days; empty: all entries."""
     before: Annotated[str, Field(pattern=r"^[0-9]{0,15}$")] = ""
@@ -236,7 +250,10 @@ def list_audit_entries(request: HttpRequest, cluster: str, filters: Query[AuditF
 
     The log has every attempt to change something, also refused and failed ones.
     """
-    query = AuditQuery.from_parameters({**filters.dict(exclude={"limit"}), "kind": filters.actor_kind})
+    parameters = {
+        name: str(text) for name, text in filters.dict(exclude={"limit"}).items() if text is not None
+    }
+    query = AuditQuery.from_parameters({**parameters, "kind": filters.actor_kind})
     is_limited_user = has_cluster_limit(caller_of(request))
     rows = list(
         query.find_entries(require_cluster(cluster), timezone.now(), is_limited_user=is_limited_user)[

@@ -14,8 +14,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
-from dashboards.changes.audit_query import PAGE_SIZE, TIME_RANGES, AuditQuery
-from dashboards.changes.audit_text import describe_action, find_differences
+from dashboards.changes.audit_query import ACTION_GROUPS, PAGE_SIZE, TIME_RANGES, AuditQuery
+from dashboards.changes.audit_sentences import describe_entry
+from dashboards.changes.audit_text import find_differences
 from dashboards.changes.change_rows import AUDIT_COLUMNS
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
@@ -33,7 +34,7 @@ _MAX_EXPORT_ROWS = 50_000
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`,
+    """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `groups`,
     `time_ranges`, `older_url`, `export_query`.
     """
     query = AuditQuery.from_parameters(request.GET.dict())
@@ -49,7 +50,13 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "rows": [
             {
                 "entry": entry,
-                "action_text": describe_action(entry.action),
+                "sentence": describe_entry(
+                    entry.action,
+                    entry.subject,
+                    entry.outcome,
+                    entry.change_id,
+                    entry.after if entry.after is not None else entry.before,
+                ),
                 "differences": find_differences(entry.before, entry.after),
             }
             for entry in rows[:PAGE_SIZE]
@@ -57,6 +64,7 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "query": query,
         "outcomes": tuple(AuditOutcome),
         "kinds": tuple(ActorKind),
+        "groups": ACTION_GROUPS,
         "time_ranges": TIME_RANGES,
         "older_url": f"?{parameters.urlencode()}" if len(rows) > PAGE_SIZE else "",
         "export_query": f"?{export}" if export else "",

@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import presenters
-from dashboards.changes.audit_text import describe_action
+from dashboards.changes.audit_sentences import describe_entry
 from dashboards.shared import recent_proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
@@ -143,7 +143,7 @@ def _render_change(
         "question": row.plan.get("question", row.title),
         "requirements": engine.requirements_of(row),
         "entries": [
-            (entry, describe_action(entry.action))
+            (entry, describe_entry(entry.action, entry.subject, entry.outcome, document=entry.after))
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
         ],
         "busy_reason": engine.describe_running_change(row.cluster_id) if row.state not in AUDITED_STATES else "",

@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from fleet.audit import Attempt, write_entry
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 from tests.dashboards.conftest import MakeUser
 
@@ -88,3 +89,25 @@ def test_rows_of_no_cluster_are_for_readers_without_a_limit(
         text = client.get(f"/c/other/{path}").content.decode()
         assert "elsewhere" in text
         assert "of all" not in text
+
+
+def test_filter_by_actor_object_group_change_and_time(operator: Client) -> None:
+    """All of them together; invalid ones are ignored."""
+    alice = Actor(ActorKind.PERSON, "alice", 1)
+    attempt = Attempt(
+        alice, AuditAction.AGENT_RETIRE, "default", "agent-66", after={"agent": "id-66"}, change_id=9
+    )
+    write_entry(attempt, AuditOutcome.SUCCEEDED, timezone.now())
+
+    def subjects(query: str) -> list[str]:
+        return [entry.subject for entry in operator.get(f"/audit/{query}").context["entries"]]
+
+    assert subjects("?object=agent-66&actor=ali&group=agents&change=9") == ["agent-66"]
+    assert subjects("?object=id-66") == ["agent-66"]
+    assert subjects("?group=policies") == []
+    assert subjects("?actor=bob") == []
+    assert subjects("?until=2020-01-01") == []
+    assert len(subjects("?since=2020-01-01T00:00&group=nonsense&change=x&until=soon")) == 3
+    html = operator.get("/audit/?object=agent-66").content.decode()
+    assert '<a href="/agents/id-66/">agent-66</a>' in html
+    assert '<a href="/changes/9/">change 9</a>' in html
