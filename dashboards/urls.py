@@ -36,6 +36,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("agents/", agents.agents, name=f"agents{suffix}"),
         path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
+        path("agents/retire/", retire.retire_selected, name=f"retire-selected{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),
         path("networking/", networking.networking_config, name=f"networking{suffix}"),

@@ -17,7 +17,7 @@ class RetireForm(forms.Form):
         help_text="Shown on the agent page and in the audit log.",
         widget=forms.TextInput(attrs={"autofocus": True, "autocomplete": "off"}),
     )
-    sure = forms.BooleanField(label="Retire this agent although it is alive")
+    sure = forms.BooleanField(label="Retire although alive")
 
     def __init__(self, *args: Any, is_alive: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

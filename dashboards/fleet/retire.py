@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from dashboards.fleet.agent_selection import AgentSelection
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.presenters import age_ms_of
 from fleet.audit import RequestActor
@@ -15,7 +16,7 @@ from fleet.changes.operations.retirements import RetireTarget
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.inventory import Agent
 from fleet.models.moments import to_seconds
-from fleet.monitoring.views import Explanation
+from fleet.monitoring.views import Explanation, FleetTable
 from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.verdicts import State
 
@@ -39,6 +40,24 @@ def request_retirement(
     target = RetireTarget(view.id, view.name, view.index)
     change = retirements.request_retirement(
         cluster, [target], actor, reason.strip(), timezone.now, is_retired=should_retire
+    )
+    request_actor.enqueue("fleet.tasks.apply_retired")
+    return change
+
+
+def request_retirements(
+    cluster: str,
+    table: FleetTable,
+    selection: AgentSelection,
+    actor: RequestActor,
+    *,
+    should_retire: bool,
+    reason: str,
+) -> Change | None:
+    """Retire or reinstate the selected agents as one change; see `request_retirement`."""
+    targets = [RetireTarget(table.ids[index], table.names[index], index) for index in selection.indices]
+    change = retirements.request_retirement(
+        cluster, targets, actor, reason.strip(), timezone.now, is_retired=should_retire
     )
     request_actor.enqueue("fleet.tasks.apply_retired")
     return change

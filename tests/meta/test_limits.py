@@ -98,6 +98,9 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         ],
         "service": [{"action": "take-out", "reason": _REASON, "sure": "on"}],
         "retire": [{"action": "retire", "reason": _REASON, "sure": "on"}],
+        "retire-selected": [
+            {"action": "retire", "q": "agent", "count": "4", "reason": _REASON, "sure": "on"}
+        ],
         "networking": [{"agent_connection_count": "3"}],
         "policy-target": [{"preview": "1"}],
         "policy-cell": [{"value": "1m"}],
@@ -116,6 +119,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/silences": [{"matchers": "", "reason": _REASON, "confirmation": CONFIRMATION_WORD}],
         "/end": [{}],
         "/extend": [{"hours": 1}],
+        "/retirements": [{"is_retired": True, "reason": _REASON, "confirm_alive": True, "q": "agent"}],
         "/retire": [{"is_retired": True, "reason": _REASON, "confirm_alive": True}],
         "/drain": [{"is_drained": True, "reason": _REASON, "allow_last": True}],
         "/degrade": [{"is_degraded": True, "reason": _REASON}],

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.usefixtures("db", "fleet_in_memory")
 _OPERATIONS: Mapping[str, str] = {
     "service": "/instances/{instance_id}/out-of-service/plan",
     "retire": "/agents/{agent_id}/retire",
+    "retire-selected": "/retirements",
     "networking": "/networking-config/plan",
     "policy-target": "/policies/plan",
     "policy-cell": "/policies/plan",

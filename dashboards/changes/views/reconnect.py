@@ -53,7 +53,10 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     `presets`, `selected_preset`, `has_filters`, `has_settings`, `problems`, `sentence`, `busy_reason`, and those of
     `_forecast_context_of`.
     """
-    form_values = request.POST if request.method == "POST" else request.GET
+    form_values = request.POST if request.method == "POST" else request.GET.copy()
+    if agent_ids := form_values.getlist("agent"):
+        # Agents that were selected in the list.
+        form_values["agents"] = "\n".join(agent_ids)
     problems: dict[str, str] = {}
     sentence = ""
     table = record_reader.reader().table(cluster, record_reader.current_time())

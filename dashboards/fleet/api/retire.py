@@ -9,7 +9,8 @@ from ninja import Router
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.fleet.retire import is_alive, request_retirement
+from dashboards.fleet.agent_selection import MAX_SELECTED, SelectionError, select_by_name
+from dashboards.fleet.retire import is_alive, request_retirement, request_retirements
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -38,6 +39,28 @@ class RetireAgentRequest(RequestBody):
     """Reason, for the audit log."""
     confirm_alive: bool = False
     """Retire the agent although it has a recent heartbeat or a live tunnel."""
+
+
+class RetireAgentsRequest(RetireAgentRequest):
+    """A request to retire or to reinstate several agents: all or none."""
+
+    agents: Annotated[list[str], Field(max_length=MAX_SELECTED, default_factory=list)]
+    """Names or ids of agents."""
+    q: Annotated[str, Field(max_length=2000)] = ""
+    """Filter of the Agents page, used when `agents` is empty."""
+    expected_count: Annotated[int, Field(ge=1)] | None = None
+    """Number of agents that you expect: another number is refused with 409."""
+
+
+class RetireAgentsResponse(Schema):
+    """Agents after a request to retire or to reinstate them."""
+
+    agent_count: int
+    """Number of agents in the request."""
+    is_retired: bool
+    """Whether the agents are retired now."""
+    change_id: int | None
+    """Number of the change; null when all agents were in this state already."""
 
 
 class RetireAgentResponse(Schema):
@@ -81,6 +104,44 @@ def retire_agent(request: HttpRequest, cluster: str, agent_id: str, body: Retire
     return RetireAgentResponse(
         id=explanation.view.id,
         name=explanation.view.name,
+        is_retired=body.is_retired,
+        change_id=None if change is None else change.pk,
+    )
+
+
+@per_cluster.post("/retirements", auth=_ACT, response={200: RetireAgentsResponse, **REFUSAL_RESPONSES})
+def retire_agents(request: HttpRequest, cluster: str, body: RetireAgentsRequest) -> Any:
+    """Retire or reinstate several agents.
+
+    All of them are one change, which can be undone. If one agent is unknown, none is changed.
+    """
+    now = record_reader.current_time()
+    table = record_reader.reader().table(require_cluster(cluster), now)
+    require_reauthentication(request)
+    if problem := problem_of(body.reason):
+        raise HttpError(400, problem)
+    try:
+        selection = select_by_name(table, body.agents, body.q, now)
+    except SelectionError as error:
+        raise HttpError(400, str(error)) from None
+    if body.expected_count is not None and body.expected_count != selection.count:
+        raise HttpError(409, f"The request selects {selection.subject}, not {body.expected_count:,}.")
+    if body.is_retired and not body.confirm_alive and selection.alive_count:
+        raise HttpError(
+            409,
+            f"{selection.alive_count:,} of {selection.count:,} agents have a heartbeat or live tunnel. Send "
+            "`confirm_alive: true` to retire them anyway.",
+        )
+    change = request_retirements(
+        cluster,
+        table,
+        selection,
+        request_actor_of(request),
+        should_retire=body.is_retired,
+        reason=body.reason,
+    )
+    return RetireAgentsResponse(
+        agent_count=selection.count,
         is_retired=body.is_retired,
         change_id=None if change is None else change.pk,
     )

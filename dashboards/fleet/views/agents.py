@@ -11,8 +11,9 @@ from django.views.decorators.http import require_safe
 
 from dashboards.fleet import agent_csv, agent_groups, agent_query
 from dashboards.fleet.agent_history import read_agent_changes
-from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
+from dashboards.fleet.agent_query import Page, QueryError
 from dashboards.fleet.agent_report import present_agent_report
+from dashboards.fleet.agent_selection import read_list_query
 from dashboards.fleet.retire import retirement_of
 from dashboards.shared import presenters
 from dashboards.shared.pages import needs_record, url_prefix_of
@@ -40,7 +41,7 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     Template `dashboards/agents.html`: presenters.live_page_context_of, `rows` (AgentRow), `selected_states` (slugs),
     `query`, `proxy`, `auth`, `total_count`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a
     filter is invalid), `column_heads` (column headers by sort key), `sort`, `suggestions` (filters for the
-    search field), `csv_url`.
+    search field), `csv_url`, `can_select` (the user may act on agents).
     """
     moment = moment_of(request, cluster)
     reader, now = moment.reader, moment.now
@@ -67,6 +68,9 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "column_heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORT_KEYS},
         "csv_url": f"{url_prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
     }
+    context["can_select"] = moment.past_at is None and has_permission(
+        request.user, Permission.ACT_ON_FLEET, cluster
+    )
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agents.html", page_context | context, status=400 if error else 200)
 
@@ -84,7 +88,7 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
     reader, now = moment.reader, moment.now
     table = reader.table(cluster, now)
     try:
-        indices = agent_query.select_sorted(table, _read_query(request.GET), request.GET.get("sort", ""))
+        indices = agent_query.select_sorted(table, read_list_query(request.GET), request.GET.get("sort", ""))
     except QueryError as error:
         return HttpResponse(f"{error}\n", status=400, content_type="text/plain; charset=utf-8")
     views = reader.agents(table, (int(index) for index in indices))
@@ -141,7 +145,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
 def _select_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
     """Return one page of the list and "", or an empty page and a sentence if the filter is invalid."""
     try:
-        query = _read_query(params)
+        query = read_list_query(params)
         return agent_query.select_page(
             table,
             query,
@@ -151,17 +155,6 @@ def _select_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
         ), ""
     except QueryError as error:
         return Page(indices=(), total_count=0, next_cursor=None), str(error)
-
-
-def _read_query(params: QueryDict) -> AgentQuery:
-    """Return the filters of the search field and of the other form fields."""
-    query = agent_query.parse(params.get("q", ""))
-    return agent_query.narrow(
-        query,
-        states=params.getlist("state"),
-        proxies=[name for name in (params.get("proxy", "").strip(),) if name],
-        auths=[name for name in (params.get("auth", "").strip(),) if name],
-    )
 
 
 def _sort_head_of(params: QueryDict, column: str) -> dict[str, str]:

@@ -10,8 +10,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from dashboards.fleet.agent_selection import SelectionError, select_agents
 from dashboards.fleet.forms import RetireForm
-from dashboards.fleet.retire import is_alive, request_retirement, retirement_of
+from dashboards.fleet.retire import (
+    is_alive,
+    request_retirement,
+    request_retirements,
+    retirement_of,
+)
 from dashboards.shared import presenters, recent_proof, record_reader, request_actor
 from dashboards.shared.pages import needs_record, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
@@ -57,3 +63,56 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     }  # fmt: skip
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/retire.html", page_context | context)
+
+
+@requires(Permission.ACT_ON_FLEET)
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@needs_record
+def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Show the form for selected agents (GET, see `agent_selection`), or (POST) retire or reinstate all of them.
+
+    `action`: `retire` or `reinstate`. Template `dashboards/retire_selected.html`: presenters.live_page_context_of,
+    `selection` (AgentSelection, or None), `sentence` (why there is none), `is_reinstating`, `form`.
+    """
+    now = record_reader.current_time()
+    reader = record_reader.reader()
+    table = reader.table(cluster, now)
+    params = request.POST if request.method == "POST" else request.GET
+    is_reinstating = params.get("action") == "reinstate"
+    selection, sentence = None, ""
+    try:
+        selection = select_agents(table, params, now)
+    except SelectionError as error:
+        sentence = str(error)
+    if selection and request.method == "POST" and request.POST.get("count") != str(selection.count):
+        sentence = f"The filter matches {selection.subject} now. Review the number and confirm again."
+    form = RetireForm(
+        request.POST if request.method == "POST" else None,
+        is_alive=bool(selection and selection.alive_count and not is_reinstating),
+    )
+    if selection and not sentence and request.method == "POST" and form.is_valid():
+        recent_proof.require(request)
+        change = request_retirements(
+            cluster,
+            table,
+            selection,
+            request_actor.signed_in_actor_of(request),
+            should_retire=not is_reinstating,
+            reason=form.cleaned_data["reason"],
+        )
+        verb = "reinstated" if is_reinstating else "retired"
+        prefix = url_prefix_of(cluster)
+        if change is None:
+            messages.success(request, f"No change: {selection.subject} already {verb}.")
+            return redirect(f"{prefix}/agents/")
+        messages.success(request, f"{selection.subject} will be {verb} with the next poll.")
+        return redirect(f"{prefix}/changes/{change.pk}/")
+    context = {
+        "selection": selection,
+        "sentence": sentence,
+        "is_reinstating": is_reinstating,
+        "form": form,
+    }
+    page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
+    return render(request, "dashboards/retire_selected.html", page_context | context)

@@ -193,6 +193,7 @@ def test_openapi_document_lists_required_headers() -> None:
         "reconnect/forecast",
         "instances/{instance_id}/out-of-service/plan",
         "agents/{agent_id}/retire",
+        "retirements",
         "instances/{instance_id}/drain",
         "instances/{instance_id}/degrade",
     }

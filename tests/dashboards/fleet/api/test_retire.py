@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from celery import current_app
 
-from fleet.models.changes import AuditEntry
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.inventory import Agent
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.changes.api.test_networking import CallApi, call_api
@@ -57,3 +57,22 @@ def test_invalid_request_is_refused(
     assert answer.status_code == status
     assert answer.json()["detail"]
     assert not Agent.objects.exists()
+
+
+def test_several_agents_are_one_change(call_api: CallApi, retire_path: str) -> None:
+    """By names, ids or a filter; none is changed if one is unknown or alive without a confirmation."""
+    path, body = "/api/v1/retirements", {"is_retired": True, "reason": "scrapped"}
+    by_name = body | {"agents": ["agent-1", "agent-2"]}
+    assert call_api("POST", path, by_name).status_code == 409
+    assert call_api("POST", path, body | {"agents": ["agent-1", "nobody"]}).status_code == 400
+    assert call_api("POST", path, body).status_code == 400
+    assert not Agent.objects.filter(is_retired=True).exists()
+    answer = call_api("POST", path, by_name | {"confirm_alive": True}).json()
+    change = Change.objects.get()
+    assert (answer["agent_count"], answer["change_id"]) == (2, change.pk)
+    assert (change.kind, change.title) == ("retire", "Retire 2 agents")
+    whole_fleet = body | {"q": "agent", "confirm_alive": True}
+    assert call_api("POST", path, whole_fleet | {"expected_count": 3}).status_code == 409
+    assert call_api("POST", path, whole_fleet | {"expected_count": 4}).json()["agent_count"] == 4
+    assert Change.objects.latest("pk").affected_count == 2
+    assert Agent.objects.filter(is_retired=True).count() == 4

@@ -8,7 +8,7 @@ import pytest
 from celery import current_app
 from django.test import Client
 
-from fleet.models.changes import AuditEntry
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.inventory import Agent
 from fleet.monitoring.state.writer import Writer
@@ -91,3 +91,43 @@ def test_viewer_sees_no_action_and_is_refused(client: Client, page: str, person:
     client.force_login(person("viewer"))
     assert "/retire/" not in client.get(page).content.decode()
     assert client.get(f"{page}retire/").status_code == 403
+
+
+def test_selected_agents_are_one_change(
+    client: Client, page: str, record: Writer, task_names: list[str]
+) -> None:
+    """The form says how many are alive, and the change how many were retired."""
+    ids, _ = record.agent_ids_and_names("default")
+    query = f"agent={ids[0]}&agent={ids[1]}"
+    html = client.get(f"/agents/retire/?{query}").content.decode()
+    assert "Retire 2 agents" in html
+    assert "of them are alive" in html
+    form: dict[str, Any] = {"action": "retire", "agent": ids[:2], "count": "2", "reason": REASON}
+    refusal = client.post("/agents/retire/", form)
+    assert refusal.context["form"].errors["sure"]
+    assert f'value="{ids[1]}"' in refusal.content.decode()
+    answer = client.post("/agents/retire/", {**form, "sure": "on"})
+    change = Change.objects.get()
+    assert answer.headers["Location"] == f"/changes/{change.pk}/"
+    assert (change.title, Agent.objects.filter(is_retired=True).count()) == ("Retire 2 agents", 2)
+    assert task_names == ["fleet.tasks.apply_retired"]
+    again = client.post("/agents/retire/", {**form, "sure": "on"})
+    assert again.headers["Location"] == "/agents/"
+    client.post("/agents/retire/", {**form, "action": "reinstate", "reason": "came back"})
+    assert not Agent.objects.filter(is_retired=True).exists()
+
+
+def test_filter_that_matches_other_agents_now_is_asked_again(
+    client: Client, page: str, task_names: list[str]
+) -> None:
+    """The number on the button is the number that is retired."""
+    form = {"action": "retire", "q": "agent", "count": "99", "reason": REASON, "sure": "on"}
+    answer = client.post("/agents/retire/", form)
+    assert "Review the number and confirm again" in answer.content.decode()
+    assert not Agent.objects.filter(is_retired=True).exists()
+
+
+def test_empty_selection_is_explained(client: Client, page: str) -> None:
+    """With the way back."""
+    html = client.get("/agents/retire/?q=nobody").content.decode()
+    assert "No agent is selected. Select agents in the list." in html
