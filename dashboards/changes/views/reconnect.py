@@ -53,10 +53,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     `presets`, `selected_preset`, `has_filters`, `has_settings`, `problems`, `sentence`, `busy_reason`, and those of
     `_forecast_context_of`.
     """
-    form_values = request.POST if request.method == "POST" else request.GET.copy()
-    if agent_ids := form_values.getlist("agent"):
-        # Agents that were selected in the list.
-        form_values["agents"] = "\n".join(agent_ids)
+    form_values = _read_form_values(request)
     problems: dict[str, str] = {}
     sentence = ""
     table = record_reader.reader().table(cluster, record_reader.current_time())
@@ -68,7 +65,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         try:
             change = campaign_plans.plan_campaign(
                 cluster,
-                form_values.dict(),
+                form_values,
                 own_settings,
                 actor,
                 timezone.now(),
@@ -113,9 +110,18 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "problems": problems,
         "sentence": sentence,
         "busy_reason": engine.describe_running_change(cluster),
-        **_forecast_context_of(cluster, form_values.dict()),
+        **_forecast_context_of(cluster, form_values),
     }
     return render(request, "dashboards/reconnect.html", context, status=400 if problems or sentence else 200)
+
+
+def _read_form_values(request: HttpRequest) -> dict[str, str]:
+    query = request.POST if request.method == "POST" else request.GET
+    form_values = {name: str(query.get(name, "")) for name in query}
+    if agent_ids := query.getlist("agent"):
+        # Agents that were selected in the list.
+        form_values["agents"] = "\n".join(map(str, agent_ids))
+    return form_values
 
 
 @requires(Permission.ACT_ON_FLEET)
