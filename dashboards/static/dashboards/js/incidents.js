@@ -4,9 +4,12 @@
 import { label, STATES } from "./fleet-state.js";
 import { addMoment, pastMoment } from "./moment.js";
 import { interrupt, markTab } from "./page.js";
+import { placeBox } from "./toast-place.js";
 
 const EVERY_MS = 15_000;
 const STAYS_MS = 15_000;
+/** What a toast must not cover. */
+const CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary";
 
 const prefix = document.body.dataset.prefix;
 const badge = document.getElementById("incident-badge");
@@ -58,12 +61,30 @@ function showToast({ text, severity, number }) {
   close.addEventListener("click", () => toast.remove());
   toast.append(link, close);
   toasts.append(toast);
+  placeToasts();
   setTimeout(() => toast.matches(":hover, :focus-within") || toast.remove(), STAYS_MS);
   if (severity === "critical") interrupt(text);
   if (choice.sound()) beep(severity === "critical" ? 880 : 520);
   if (choice.desktop() && document.hidden && Notification.permission === "granted") {
     new Notification("Refloat", { body: text, tag: `incident-${number}` });
   }
+}
+
+/** Move the toasts to where they cover no controls of the page. */
+function placeToasts() {
+  if (toasts.childElementCount === 0) return;
+  const bar = document.querySelector(".bar").getBoundingClientRect();
+  const banner = document.getElementById("banner").getBoundingClientRect();
+  const bottom = banner.height === 0 ? innerHeight : Math.min(innerHeight, banner.top);
+  const room = { width: document.documentElement.clientWidth, windowHeight: innerHeight, top: Math.max(0, bar.bottom), bottom };
+  const controls = [...document.querySelectorAll(CONTROLS)]
+    .filter((control) => !toasts.contains(control))
+    .map((control) => control.getBoundingClientRect())
+    .filter((box) => box.width > 0 && box.bottom > 0 && box.top < innerHeight);
+  const place = placeBox(toasts.getBoundingClientRect(), room, controls);
+  toasts.style.setProperty("--toasts-left", place.isLeft ? "16px" : "auto");
+  toasts.style.setProperty("--toasts-right", place.isLeft ? "auto" : "16px");
+  toasts.style.setProperty("--toasts-bottom", `${place.bottom}px`);
 }
 
 function beep(pitch) {
@@ -126,6 +147,8 @@ window.addEventListener("refloat-incidents", (event) => {
 window.addEventListener("refloat-headline", (event) => {
   if (pastMoment() === null) showHeadlineBadge(event.detail);
 });
+for (const name of ["scroll", "resize"]) window.addEventListener(name, placeToasts, { passive: true });
+new MutationObserver(placeToasts).observe(document.getElementById("banner"), { attributeFilter: ["hidden"] });
 offerChoice("toast-sound", "sound");
 offerChoice("toast-desktop", "desktop");
 if (badge !== null) {
