@@ -21,8 +21,10 @@ from fleet.monitoring.pollers.conclude import compute_round
 from fleet.monitoring.publish import ChannelLayer, publish
 from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.writer import RecordSeed, Writer
+from fleet.protocol.destination.health import DrainRequest
 from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.watch import INITIAL_WATCH
 
 #: Seconds between rounds, and for which all evidence is good: nothing ages while a slow machine runs one test.
 INTERVAL = 600.0
@@ -53,6 +55,10 @@ class LiveFleet:
         self.auths: list[int] = []
         #: Version and labels of every agent.
         self.attributes = AgentAttributes()
+        #: The same of single agents, by index.
+        self.attributes_by_agent: dict[int, AgentAttributes] = {}
+        #: Indices of agents whose last heartbeat has expired, and which have no tunnel.
+        self.offline_agents: frozenset[int] = frozenset()
         self.epoch = ""
         self._writer = writer
         self._layer = layer
@@ -90,6 +96,11 @@ class LiveFleet:
     async def expire(self, *proxies: int) -> None:
         """Let the resources of these proxies expire, and publish the round that follows."""
         await asyncio.to_thread(self._write_resources, proxies, time.time() - 1)
+        await self.change({})
+
+    async def drain(self, *proxies: int) -> None:
+        """Let these proxies report that they are draining, and publish the round that follows."""
+        await asyncio.to_thread(self._write_polls, proxies, ok=True, is_draining=True)
         await self.change({})
 
     async def set_proxy_clock_ahead(self, proxy: int, seconds: float) -> None:
@@ -156,7 +167,7 @@ class LiveFleet:
         self._writer.write_instances(self.cluster, self.epoch, resources=resources)
         self._write_feed("lists")
 
-    def _write_polls(self, numbers: Iterable[int], *, ok: bool) -> None:
+    def _write_polls(self, numbers: Iterable[int], *, ok: bool, is_draining: bool = False) -> None:
         now = time.time()
         error = "" if ok else POLL_ERROR
         poll = Poll(
@@ -165,6 +176,9 @@ class LiveFleet:
             serving_at=now - 2,
             readyz=200,
             readyz_at=now - 2,
+            watch=replace(
+                INITIAL_WATCH, drain_request=DrainRequest("maintenance", now) if is_draining else None
+            ),
         )
         polls = {AUTHS + number: poll for number in numbers}
         self._writer.write_instances(self.cluster, self.epoch, polls=polls, probed_at=now - 0.1)
@@ -175,6 +189,7 @@ class LiveFleet:
         agents = self._writer.intern_agents(self.cluster, self.epoch, names)
         rows = blank_rows(HEARTBEAT, len(agents))
         rows["expires_at"], rows["ttl"], rows["ttl_seen"], rows["auth"] = now + TTL, TTL, TTL, 0
+        rows["expires_at"][list(self.offline_agents)] = now - 1
         rows["auth"][: len(self.auths)] = self.auths
         rows["desired_count"] = rows["claimed_count"] = 1
         assert self._writer.write_heartbeats(
@@ -189,9 +204,10 @@ class LiveFleet:
             removed_agents=np.zeros(0, np.uint32),
             removed_at=now,
             tracked_counts=np.full(len(agents), self.proxies, np.uint8),
-            attributes=[self.attributes] * len(agents),
+            attributes=[self.attributes_by_agent.get(agent, self.attributes) for agent in agents],
         )
         homes = np.array(self.homes)
+        homes[list(self.offline_agents)] = -1
         for number in range(self.proxies):
             proxy_agents = agents[homes == number]
             tunnels = np.zeros(len(proxy_agents), TUNNEL)
