@@ -27,7 +27,7 @@ from dashboards.changes.api import changes, degrade, drain, networking, policies
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.fleet.api import history, responses, retire, schemas, timeline
+from dashboards.fleet.api import agent_sets, history, responses, retire, schemas, timeline
 from dashboards.fleet.timeline.buckets import split_range
 from dashboards.fleet.timeline.comparison_rows import compare_moments
 from dashboards.fleet.timeline.count_history import count_periods
@@ -95,6 +95,7 @@ api.add_router("", reconnect.router)
 api.add_router("", changes.router)
 api.add_router("", alerts.router)
 api.add_router("", retire.router)
+api.add_router("", agent_sets.router)
 api.add_router("", drain.router)
 api.add_router("", degrade.router)
 api.add_router("", service.router)

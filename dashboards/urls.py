@@ -8,7 +8,7 @@ from dashboards.access import views as tokens
 from dashboards.alerts.views import channels, incidents, rules, silences
 from dashboards.api_v1 import api
 from dashboards.changes.views import audit, changes, networking, policies, policy_edits, reconnect, service
-from dashboards.fleet.views import agents, comparison, history, replay, retire
+from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
 from dashboards.system import health as system
@@ -36,6 +36,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("agents/", agents.agents, name=f"agents{suffix}"),
         path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
+        path("agents/agent-set/", agent_sets.change_agent_set, name=f"agent-set{suffix}"),
         path("agents/retire/", retire.retire_selected, name=f"retire-selected{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),

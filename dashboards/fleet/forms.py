@@ -1,4 +1,4 @@
-"""The form that retires or reinstates an agent."""
+"""Forms that retire or reinstate agents, and that add them to agent sets."""
 
 from __future__ import annotations
 
@@ -30,3 +30,14 @@ class RetireForm(forms.Form):
         if problem := problem_of(reason):
             raise forms.ValidationError(problem)
         return reason
+
+
+class AgentSetForm(forms.Form):
+    """The name of an agent set, which may be new."""
+
+    agent_set = forms.SlugField(
+        label="Agent set",
+        max_length=64,
+        help_text="A name that does not exist yet creates the set.",
+        widget=forms.TextInput(attrs={"autofocus": True, "autocomplete": "off", "list": "agent-sets"}),
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+
+from django.db import transaction
 
 from fleet.alerts.channels.kind import destination_of
 from fleet.alerts.rules import Rule
@@ -15,6 +18,8 @@ from fleet.vocabulary.actions import AuditAction
 
 Setting = AlertRule | Channel | MaintenanceWindow | Route
 
+#: Rows in one statement: databases limit its parameters.
+_BATCH_SIZE = 200
 #: Audit actions of creating and changing, by type.
 _SAVE_ACTIONS: Mapping[type[Setting], tuple[AuditAction, AuditAction]] = {
     AlertRule: (AuditAction.RULE_CREATE, AuditAction.RULE_UPDATE),
@@ -84,6 +89,36 @@ def remove_agent_set_pattern(row: AgentSet, actor: RequestActor) -> None:
     """Remove a pattern from its agent set."""
     with record_outcome(actor.create_attempt(AuditAction.AGENT_SET_DELETE, row.cluster_id, str(row))):
         row.delete()
+
+
+def change_agent_set_members(
+    cluster: str, names: Sequence[str], agent_set: str, actor: RequestActor, *, should_add: bool
+) -> int:
+    """Add agents to an agent set, or remove them, by their exact names; return how many patterns changed.
+
+    An agent that a pattern with `*` matches remains in the set.
+    """
+    patterns = [glob.escape(name) for name in dict.fromkeys(names)]
+    action = AuditAction.AGENT_SET_CREATE if should_add else AuditAction.AGENT_SET_DELETE
+    attempt = actor.create_attempt(action, cluster, agent_set, after={"agents": list(names)})
+    rows = AgentSet.objects.filter(cluster=cluster, name=agent_set)
+    with record_outcome(attempt), transaction.atomic():
+        existing_patterns = set(rows.values_list("pattern", flat=True))
+        if should_add:
+            missing_patterns = [pattern for pattern in patterns if pattern not in existing_patterns]
+            AgentSet.objects.bulk_create(
+                (
+                    AgentSet(cluster_id=cluster, pattern=pattern, name=agent_set)
+                    for pattern in missing_patterns
+                ),
+                ignore_conflicts=True,
+                batch_size=_BATCH_SIZE,
+            )
+            return len(missing_patterns)
+        obsolete_patterns = [pattern for pattern in patterns if pattern in existing_patterns]
+        for start in range(0, len(obsolete_patterns), _BATCH_SIZE):
+            rows.filter(pattern__in=obsolete_patterns[start : start + _BATCH_SIZE]).delete()
+    return len(obsolete_patterns)
 
 
 def audit_values_of(row: Setting | None) -> dict[str, Any] | None:

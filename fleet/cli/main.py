@@ -28,6 +28,7 @@ class _MainGroup(LazyGroup):
         "summary": "fleet.cli.console:summary",
         "agents": "fleet.cli.console:agents",
         "agent": "fleet.cli.console:agent",
+        "agent-set": "fleet.cli.agent_set:agent_set",
         "retire": "fleet.cli.retire:retire",
         "reinstate": "fleet.cli.retire:reinstate",
         "instances": "fleet.cli.console:instances",

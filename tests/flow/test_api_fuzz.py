@@ -206,8 +206,9 @@ def test_any_write_gets_a_documented_response(
     """The same, with a token that may do everything: no guard stands before the handler and its validation."""
     statuses = _fuzz(fuzzed, document, operation, mode, existing=existing, all_scopes=True)
     assert not statuses & {401, 403}
-    # An invented plan or matcher is valid JSON for the document, and its values are refused by the handler with 400.
-    invented = operation.endswith(("/plan", "/silences"))
+    # An invented plan, matcher or selection is valid JSON for the document, and its values are refused by the handler
+    # with 400.
+    invented = operation.endswith(("/plan", "/silences", "/retirements", "/agent-sets"))
     if existing and mode is GenerationMode.POSITIVE:
         assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
 

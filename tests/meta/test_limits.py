@@ -98,6 +98,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         ],
         "service": [{"action": "take-out", "reason": _REASON, "sure": "on"}],
         "retire": [{"action": "retire", "reason": _REASON, "sure": "on"}],
+        "agent-set": [{"action": "add", "q": "agent", "count": "4", "agent_set": "critical"}],
         "retire-selected": [
             {"action": "retire", "q": "agent", "count": "4", "reason": _REASON, "sure": "on"}
         ],
@@ -119,6 +120,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/silences": [{"matchers": "", "reason": _REASON, "confirmation": CONFIRMATION_WORD}],
         "/end": [{}],
         "/extend": [{"hours": 1}],
+        "/agent-sets": [{"agent_set": "critical", "q": "agent"}],
         "/retirements": [{"is_retired": True, "reason": _REASON, "confirm_alive": True, "q": "agent"}],
         "/retire": [{"is_retired": True, "reason": _REASON, "confirm_alive": True}],
         "/drain": [{"is_drained": True, "reason": _REASON, "allow_last": True}],

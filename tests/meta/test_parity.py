@@ -17,6 +17,7 @@ _OPERATIONS: Mapping[str, str] = {
     "service": "/instances/{instance_id}/out-of-service/plan",
     "retire": "/agents/{agent_id}/retire",
     "retire-selected": "/retirements",
+    "agent-set": "/agent-sets",
     "networking": "/networking-config/plan",
     "policy-target": "/policies/plan",
     "policy-cell": "/policies/plan",
