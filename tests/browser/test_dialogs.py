@@ -6,7 +6,6 @@ import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
 from fleet.models.inventory import Agent
-from fleet.vocabulary.verdicts import State
 from tests.browser.axe import PHONE, accessible_everywhere
 from tests.browser.conftest import Visiting
 from tests.browser.visits import new_context
@@ -21,7 +20,8 @@ RETIRE_PATH = "/agents/agent-1-id/retire/"
 async def open_agent(visiting: Visiting, **options: object) -> Page:
     """Open the page of an agent that is offline, with a clock that the test moves."""
     visit = await visiting(**options)
-    await visit.fleet.begin({0: State.OFFLINE})
+    visit.fleet.offline_agents = frozenset({0})
+    await visit.fleet.begin()
     page = await visit.new_page()
     await page.clock.install()
     await page.goto(f"{visit.url}/agents/agent-1-id/")
@@ -106,7 +106,8 @@ async def test_console_that_does_not_respond_is_an_error_in_the_dialog(visiting:
     """The form can be requested and sent again, and keeps what was typed."""
     visit = await visiting()
     visit.expected.append("ERR_FAILED")
-    await visit.fleet.begin({0: State.OFFLINE})
+    visit.fleet.offline_agents = frozenset({0})
+    await visit.fleet.begin()
     page = await visit.open("/agents/agent-1-id/")
     await expect(page.locator("dialog")).to_have_count(1)
     await page.route(f"**{RETIRE_PATH}", lambda route: route.abort())
@@ -140,7 +141,8 @@ async def test_refusal_of_the_page_is_shown_as_text(visiting: Visiting) -> None:
 async def test_old_sign_in_leads_to_the_password_and_back(visiting: Visiting) -> None:
     """Without a recent proof, the browser goes to the page that asks for one, and the form is sent after it."""
     visit = await visiting(own_session=True)
-    await visit.fleet.begin({0: State.OFFLINE})
+    visit.fleet.offline_agents = frozenset({0})
+    await visit.fleet.begin()
     page = await visit.open("/agents/agent-1-id/")
     await page.get_by_role("link", name="Retire agent…").click()
     form = page.get_by_role("dialog")
@@ -183,7 +185,8 @@ async def test_backdrop_closes_and_selecting_text_does_not(visiting: Visiting) -
 async def test_link_works_without_scripts(chromium: Browser, visiting: Visiting, visitor: object) -> None:
     """The link opens the page, and its form works there."""
     visit = await visiting()
-    await visit.fleet.begin({0: State.OFFLINE})
+    visit.fleet.offline_agents = frozenset({0})
+    await visit.fleet.begin()
     context = await new_context(
         chromium, storage_state=await visit.context.storage_state(), java_script_enabled=False
     )

@@ -19,6 +19,8 @@ from fleet.vocabulary.actions import (
 from fleet.vocabulary.changes import TRANSITIONS, ChangeKind, ChangeState
 from tests.meta.house import ROOT, tracked_paths
 
+#: The module that has words for actions.
+SENTENCES = "dashboards/changes/audit_sentences.py"
 #: Modules that name an action to read its rows.
 READERS = {
     AuditAction.AGENT_RETIRE: {"dashboards/fleet/retire.py"},
@@ -63,7 +65,7 @@ def test_each_action_is_written_by_one_module_of_fleet(action: AuditAction) -> N
     """So that no page, command or API route can run an action without logging it."""
     pattern = re.compile(rf"\bAuditAction\.{action.name}\b")
     modules = {path for path in _modules("fleet/", "dashboards/") if pattern.search(_text(path))}
-    (writer,) = modules - {"fleet/vocabulary/actions.py"} - READERS.get(action, set())
+    (writer,) = modules - {"fleet/vocabulary/actions.py", SENTENCES} - READERS.get(action, set())
     assert writer.startswith("fleet/")
 
 
