@@ -38,9 +38,7 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery,
 _STALE_SENTENCE = (
     "Refloat has no recent data about this agent: no poll of the whole fleet has finished recently."
 )
-NEWER_EVIDENCE_SENTENCE = (
-    "Newer evidence has come in since the last round concluded this; the next one will tell."
-)
+NEWER_EVIDENCE_SENTENCE = "Newer data arrived after the last round. The next round evaluates it."
 
 
 def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) -> FleetTable:
