@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -272,13 +273,18 @@ def test_metrics_of_an_unhealthy_fleet(fleet: Fleet) -> None:
     dead_address = "127.0.0.1:1"
     alone = fleet.add("balancer", "--name", "alone", "--target", f"gone={dead_address},{dead_address}")
     pages_of_dead = Pages(fleet.pages)
+    # The calls may all be on their way to one of the two.
+    names = itertools.cycle(["auth-1", "auth-2"])
 
     def is_retried() -> bool:
         """Kill an auth while calls are on their way to it: those are retried on the other one."""
+        # The gateway sends calls to an auth that has been restarted only after a poll of it.
+        eventually_sync(lambda: _has_healthy_destinations(fleet), seconds=PATIENCE)
+        name = next(names)
         with _calls_through_gateway(fleet):
-            fleet.do("kill", "auth-1")
+            fleet.do("kill", name)
         has_retries = "refloat_gateway_retries" in set(pages_of_dead("metrics"))
-        fleet.do("restart", "auth-1")
+        fleet.do("restart", name)
         return has_retries
 
     eventually_sync(is_retried, seconds=PATIENCE)
@@ -314,16 +320,19 @@ def test_metrics_of_an_unhealthy_fleet(fleet: Fleet) -> None:
 
 @contextlib.contextmanager
 def _calls_through_gateway(fleet: Fleet) -> Iterator[None]:
-    """Read the networking config through the gateway again and again, one call after the other."""
+    """Read the networking config through the gateway again and again, several calls at once."""
     record = fleet_record.load(fleet.home, fleet.ready["cluster"])
     stop = threading.Event()
 
     async def call_until_stopped() -> None:
         target = channels.target_of([addresses.parse(record.gateway)])
         async with channels.open_channel(target, console_tls_files_of(record).for_role("gateway")) as channel:
-            while not stop.is_set():
-                with contextlib.suppress(UnreachableError):
-                    await NetworkingConfigClient(channel).get()
+            await asyncio.gather(*(read_until_stopped(NetworkingConfigClient(channel)) for _ in range(8)))
+
+    async def read_until_stopped(client: NetworkingConfigClient) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(UnreachableError):
+                await client.get()
 
     with ThreadPoolExecutor(1) as pool:
         calls = pool.submit(asyncio.run, call_until_stopped())
@@ -332,6 +341,14 @@ def _calls_through_gateway(fleet: Fleet) -> Iterator[None]:
         finally:
             stop.set()
             calls.result()
+
+
+def _has_healthy_destinations(fleet: Fleet) -> bool:
+    """Whether the gateway finds all its destinations healthy."""
+    prefix = "refloat_gateway_destination_health{"
+    lines = [line for page in fleet.pages() for line in page.splitlines() if line.startswith(prefix)]
+    healthy_lines = [line for line in lines if 'health="healthy"' in line]
+    return bool(healthy_lines) and all(line.endswith(" 1.0") for line in healthy_lines)
 
 
 def _get(url: str) -> int:

@@ -194,6 +194,7 @@ def test_openapi_document_lists_required_headers() -> None:
         "instances/{instance_id}/out-of-service/plan",
         "agents/{agent_id}/retire",
         "retirements",
+        "agent-sets",
         "instances/{instance_id}/drain",
         "instances/{instance_id}/degrade",
     }
