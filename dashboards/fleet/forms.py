@@ -32,7 +32,7 @@ class RetireForm(forms.Form):
         return reason
 
 
-class AgentSetForm(forms.Form):
+class AgentSetMembersForm(forms.Form):
     """The name of an agent set, which may be new."""
 
     agent_set = forms.SlugField(

@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.fleet.agent_selection import SelectionError, select_agents
-from dashboards.fleet.forms import AgentSetForm
+from dashboards.fleet.forms import AgentSetMembersForm
 from dashboards.shared import presenters, record_reader, request_actor
 from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
@@ -39,7 +39,7 @@ def change_agent_set(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Ht
         sentence = str(error)
     if selection and request.method == "POST" and request.POST.get("count") != str(selection.count):
         sentence = f"The filter matches {selection.subject} now. Review the number and confirm again."
-    form = AgentSetForm(request.POST if request.method == "POST" else None)
+    form = AgentSetMembersForm(request.POST if request.method == "POST" else None)
     if selection and not sentence and request.method == "POST" and form.is_valid():
         agent_set, should_add = form.cleaned_data["agent_set"], params.get("action") != "remove"
         changed_count = setup_actions.change_agent_set_members(

@@ -193,7 +193,7 @@ def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
     assert set(explanation.instances) == {0, 3}
     # The last poll concluded stranded; newer evidence differs, but only the next poll decides.
     assert explanation.view.state is State.STRANDED
-    assert "next one will tell" in explanation.view.verdict.sentence
+    assert "next round evaluates it" in explanation.view.verdict.sentence
     assert reader.explain("default", "nobody", AS_OF + 1) is None
 
 
