@@ -63,7 +63,10 @@ class Operator:
 
 
 async def _start(visit: Visit) -> Operator:
-    return Operator(await visit.open("/"))
+    page = await visit.open("/")
+    # The script that adds it opens links in it; before, they lead to a page.
+    await expect(page.locator("#dialog")).to_be_attached()
+    return Operator(page)
 
 
 def _last_change(cluster: str) -> tuple[str, str, str]:
