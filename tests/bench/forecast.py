@@ -37,19 +37,13 @@ def run(*, quick: bool) -> Outcome:
             ("proxy_standard", "standard", ("proxy-0",)),
             ("fleet_fast", "fast", ()),
         ):
-            fleet = _spread_fleet(agents)
+            fleet = MovingFleet.of(agents, _PROXIES)
             figures |= _measure(name, fleet, preset, leave, ConnectionKind.TUNNEL)
-        fleet = _spread_fleet(agents, auths=_AUTHS)
+        fleet = MovingFleet.of(agents, _PROXIES, auths=_AUTHS)
+        fleet.auth_of = {agent: number % _AUTHS for number, agent in enumerate(fleet.agents)}
         figures |= _measure("auth_fast", fleet, "fast", ("auth-0",), ConnectionKind.AUTH)
     targets = [Target(name, at_most=_MAX_ERROR) for name in figures if name.endswith("_error_percent")]
     return Outcome(figures, () if quick else targets)
-
-
-def _spread_fleet(count: int, auths: int = 0) -> MovingFleet:
-    """Return agents with one tunnel each, evenly distributed over proxies and auths."""
-    agents = {f"agent-{n}": {n % _PROXIES} for n in range(count)}
-    auth_of = {agent: n % auths for n, agent in enumerate(agents)} if auths else {}
-    return MovingFleet(agents, _PROXIES, auths=auths, auth_of=auth_of)
 
 
 def _measure(

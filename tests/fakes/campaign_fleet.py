@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -64,13 +65,13 @@ class CampaignFleet:
     is_record_unavailable: bool = False
 
     @classmethod
-    def of(cls, count: int, proxies: int = 3, **fields: object) -> CampaignFleet:
+    def of(cls, count: int, proxies: int = 3, **fields: object) -> Self:
         """Return a fleet of `count` agents with one tunnel each, evenly distributed."""
         agents = {f"agent-{n}": {n % proxies} for n in range(count)}
         return cls(agents, proxies, **fields)  # type: ignore[arg-type] # fields by name
 
     @classmethod
-    def on_auths(cls, count: int, auths: int = 2, at: int = 0, **fields: object) -> CampaignFleet:
+    def on_auths(cls, count: int, auths: int = 2, at: int = 0, **fields: object) -> Self:
         """Return a fleet of `count` agents with one tunnel each, all connected to auth number `at`."""
         fleet = cls.of(count, auths=auths, **fields)
         fleet.auth_of = dict.fromkeys(fleet.agents, at)
