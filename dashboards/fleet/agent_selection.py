@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from django.http import QueryDict
+from django.http import HttpRequest, QueryDict
 
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_query import AgentQuery, QueryError
@@ -64,6 +64,21 @@ def select_by_name(table: FleetTable, names_or_ids: Iterable[str], query: str, n
         raise SelectionError("No agent is selected. Send names, ids or a filter.")
     params["q"] = query
     return select_agents(table, params, now)
+
+
+def read_selection(request: HttpRequest, table: FleetTable, now: float) -> tuple[AgentSelection | None, str]:
+    """Return the selection of a form, and a sentence: why there is none, or that it is not the number that was shown.
+
+    A form (POST) has the number that it showed in `count`.
+    """
+    params = request.POST if request.method == "POST" else request.GET
+    try:
+        selection = select_agents(table, params, now)
+    except SelectionError as error:
+        return None, str(error)
+    if request.method == "POST" and params.get("count") != str(selection.count):
+        return selection, f"The filter matches {selection.subject} now. Review the number and confirm again."
+    return selection, ""
 
 
 def read_list_query(params: QueryDict) -> AgentQuery:

@@ -39,6 +39,9 @@ EXEMPT = {
     "dashboards/shared/owners.py": (
         "tests/dashboards/alerts/views/test_channels.py and its neighbours fill it in"
     ),
+    "dashboards/fleet/api/selected_agents.py": (
+        "tests/dashboards/fleet/api/test_agent_sets.py and test_retire.py select by it"
+    ),
     "dashboards/fleet/forms.py": "tests/dashboards/fleet/views/test_retire.py fills it in",
     "dashboards/access/forms.py": "tests/dashboards/access/test_views.py fills it in",
     "dashboards/changes/campaign_plans.py": "tests/dashboards/changes/views/test_reconnect.py fills it in",

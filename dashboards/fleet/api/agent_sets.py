@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 from django.http import HttpRequest
 from ninja import Router
-from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.fleet.agent_selection import MAX_SELECTED, SelectionError, select_by_name
+from dashboards.fleet.api.selected_agents import SelectedAgentsRequest
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, request_actor_of, require_cluster
-from dashboards.shared.api.parameters import RequestBody, Schema
+from dashboards.shared.api.parameters import Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.alerts import setup_actions
 from fleet.models.access import Permission
@@ -22,17 +21,13 @@ router = Router()
 per_cluster = PerCluster(router)
 
 
-class ChangeAgentSetRequest(RequestBody):
+class ChangeAgentSetRequest(SelectedAgentsRequest):
     """A request to add agents to an agent set, or to remove them: all or none."""
 
     agent_set: Annotated[str, Field(pattern=r"^[-a-zA-Z0-9_]{1,64}$")]
     """Name of the agent set; a new name creates the set."""
     is_member: bool = True
     """`true`: add the agents to the set; `false`: remove them."""
-    agents: Annotated[list[str], Field(max_length=MAX_SELECTED, default_factory=list)]
-    """Names or ids of agents."""
-    q: Annotated[str, Field(max_length=2000)] = ""
-    """Filter of the Agents page, used when `agents` is empty."""
 
 
 class ChangeAgentSetResponse(Schema):
@@ -60,10 +55,7 @@ def change_agent_set(request: HttpRequest, cluster: str, body: ChangeAgentSetReq
     """
     now = record_reader.current_time()
     table = record_reader.reader().table(require_cluster(cluster), now)
-    try:
-        selection = select_by_name(table, body.agents, body.q, now)
-    except SelectionError as error:
-        raise HttpError(400, str(error)) from None
+    selection = body.select(table, now)
     changed_count = setup_actions.change_agent_set_members(
         cluster, selection.names, body.agent_set, request_actor_of(request), should_add=body.is_member
     )

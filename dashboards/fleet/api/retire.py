@@ -9,7 +9,7 @@ from ninja import Router
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.fleet.agent_selection import MAX_SELECTED, SelectionError, select_by_name
+from dashboards.fleet.api.selected_agents import SelectedAgentsRequest
 from dashboards.fleet.retire import is_alive, request_retirement, request_retirements
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
@@ -41,13 +41,9 @@ class RetireAgentRequest(RequestBody):
     """Retire the agent although it has a recent heartbeat or a live tunnel."""
 
 
-class RetireAgentsRequest(RetireAgentRequest):
+class RetireAgentsRequest(RetireAgentRequest, SelectedAgentsRequest):
     """A request to retire or to reinstate several agents: all or none."""
 
-    agents: Annotated[list[str], Field(max_length=MAX_SELECTED, default_factory=list)]
-    """Names or ids of agents."""
-    q: Annotated[str, Field(max_length=2000)] = ""
-    """Filter of the Agents page, used when `agents` is empty."""
     expected_count: Annotated[int, Field(ge=1)] | None = None
     """Number of agents that you expect: another number is refused with 409."""
 
@@ -120,10 +116,7 @@ def retire_agents(request: HttpRequest, cluster: str, body: RetireAgentsRequest)
     require_reauthentication(request)
     if problem := problem_of(body.reason):
         raise HttpError(400, problem)
-    try:
-        selection = select_by_name(table, body.agents, body.q, now)
-    except SelectionError as error:
-        raise HttpError(400, str(error)) from None
+    selection = body.select(table, now)
     if body.expected_count is not None and body.expected_count != selection.count:
         raise HttpError(409, f"The request selects {selection.subject}, not {body.expected_count:,}.")
     if body.is_retired and not body.confirm_alive and selection.alive_count:

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.fleet.agent_selection import SelectionError, select_agents
+from dashboards.fleet.agent_selection import read_selection
 from dashboards.fleet.forms import AgentSetMembersForm
 from dashboards.shared import presenters, record_reader, request_actor
 from dashboards.shared.pages import needs_record, url_prefix_of
@@ -31,17 +31,10 @@ def change_agent_set(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Ht
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
-    params = request.POST if request.method == "POST" else request.GET
-    selection, sentence = None, ""
-    try:
-        selection = select_agents(reader.table(cluster, now), params, now)
-    except SelectionError as error:
-        sentence = str(error)
-    if selection and request.method == "POST" and request.POST.get("count") != str(selection.count):
-        sentence = f"The filter matches {selection.subject} now. Review the number and confirm again."
+    selection, sentence = read_selection(request, reader.table(cluster, now), now)
     form = AgentSetMembersForm(request.POST if request.method == "POST" else None)
     if selection and not sentence and request.method == "POST" and form.is_valid():
-        agent_set, should_add = form.cleaned_data["agent_set"], params.get("action") != "remove"
+        agent_set, should_add = form.cleaned_data["agent_set"], request.POST.get("action") != "remove"
         changed_count = setup_actions.change_agent_set_members(
             cluster,
             selection.names,

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.fleet.agent_selection import SelectionError, select_agents
+from dashboards.fleet.agent_selection import read_selection
 from dashboards.fleet.forms import RetireForm
 from dashboards.fleet.retire import (
     is_alive,
@@ -80,13 +80,7 @@ def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Htt
     table = reader.table(cluster, now)
     params = request.POST if request.method == "POST" else request.GET
     is_reinstating = params.get("action") == "reinstate"
-    selection, sentence = None, ""
-    try:
-        selection = select_agents(table, params, now)
-    except SelectionError as error:
-        sentence = str(error)
-    if selection and request.method == "POST" and request.POST.get("count") != str(selection.count):
-        sentence = f"The filter matches {selection.subject} now. Review the number and confirm again."
+    selection, sentence = read_selection(request, table, now)
     form = RetireForm(
         request.POST if request.method == "POST" else None,
         is_alive=bool(selection and selection.alive_count and not is_reinstating),
