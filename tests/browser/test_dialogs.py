@@ -58,6 +58,19 @@ async def test_keyboard_opens_and_closes_a_dialog(visiting: Visiting) -> None:
     assert page.url.endswith("/agents/agent-1-id/")
 
 
+async def test_link_opens_again_at_once(visiting: Visiting) -> None:
+    """Browsers report that a dialog was closed a moment later: what was opened in between stays open."""
+    page = await open_agent(visiting)
+    link = page.get_by_role("link", name="Retire agent…")
+    dialog = page.get_by_role("dialog", name="Retire agent-1")
+    await link.click()
+    await expect(dialog.get_by_label("Reason")).to_be_focused()
+    await link.evaluate("(link) => { document.getElementById('dialog').close(); link.click(); }")
+    await expect(dialog.get_by_label("Reason")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(link).to_be_focused()
+
+
 async def test_refused_form_keeps_its_text_and_success_shows_a_message(visiting: Visiting) -> None:
     """A reason that is too short comes back with its error; a valid one leads to the page with a message."""
     page = await open_agent(visiting)

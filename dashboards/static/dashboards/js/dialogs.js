@@ -27,6 +27,8 @@ dialog.setAttribute("aria-labelledby", "dialog-title");
 let opener = null;
 /** Number of the request whose answer the dialog waits for: answers to older ones are dropped. */
 let requestNumber = 0;
+/** The dialog is closed, and a page for it was requested. */
+let isOpening = false;
 /** A pointer went down on the backdrop: a drag that only ends there, as when text is selected, closes nothing. */
 let isBackdropPressed = false;
 
@@ -103,6 +105,7 @@ function show({ title, body, isWide = false }) {
   dialog.classList.toggle("dialog-wide", isWide);
   dialog.removeAttribute("aria-busy");
   if (!dialog.open) dialog.showModal();
+  isOpening = false;
   dialog.scrollTop = 0;
   adoptTimes(dialog);
   const field = body.querySelector(":is(input, select, textarea)[aria-invalid=true], .field-wrong :is(input, select, textarea)")
@@ -131,6 +134,7 @@ function showUnreachable(title, repeat) {
 /** Open the page at `url` in the dialog. title: shown until the page arrives. */
 async function open(url, title, options) {
   const number = (requestNumber += 1);
+  isOpening = !dialog.open;
   const slow = setTimeout(() => {
     const body = element("div", "dialog-body");
     body.append(element("p", "quiet", "Loading…"));
@@ -269,6 +273,8 @@ function isInside({ clientX, clientY }) {
 // Shortcuts of the page below are not meant while the dialog is open.
 dialog.addEventListener("keydown", (event) => event.stopPropagation());
 dialog.addEventListener("close", () => {
+  // This event comes a moment after the dialog was closed: it may be opening again.
+  if (isOpening) return;
   // An answer that is still on its way opens nothing.
   if (!dialog.hasAttribute("aria-busy") || dialog.querySelector("form") === null) requestNumber += 1;
   dialog.removeAttribute("aria-busy");
