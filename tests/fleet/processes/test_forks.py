@@ -61,7 +61,12 @@ class ForkingParent:
 
     def read_remaining_output(self) -> str:
         """Return the output of the parent until it ends."""
-        return self.process.communicate(timeout=60)[0]
+        assert self.process.stdout is not None
+        # Not `communicate`: it leaves out what `readline` has read beyond the first line.
+        with self.process.stdout as output:
+            rest = output.read()
+        self.process.wait(timeout=60)
+        return rest
 
     def read_log(self) -> str:
         """Return the output of the copy."""
