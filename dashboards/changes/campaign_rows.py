@@ -12,7 +12,7 @@ from dashboards.changes import change_rows
 from dashboards.changes.load_bars import load_bars_of
 from dashboards.changes.pictures.campaign_chart import CampaignChart, campaign_chart_of
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.forecast import InstanceLoadForecast
+from fleet.changes.load_forecast import InstanceLoadForecast
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds

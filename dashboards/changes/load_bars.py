@@ -1,11 +1,11 @@
-"""Bars of the loads of instances before and after a campaign, for forms and plans."""
+"""Bars of the loads of instances before and after a change, for forms and plans."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleet.changes.campaigns.forecast import InstanceLoadForecast
+from fleet.changes.load_forecast import InstanceLoadForecast
 from fleet.vocabulary.instances import InstanceKind
 
 

@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from dashboards.changes import change_rows
+from dashboards.changes.load_bars import load_bars_of
+from fleet.changes.load_forecast import InstanceLoadForecast
 from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
 from fleet.changes.policies.titles import format_policy_value
@@ -14,8 +16,8 @@ from fleet.models.changes import Change
 from fleet.protocol import durations
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, of_role
 from fleet.protocol.policies.presets import PRESETS, PolicyPreset
-from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
 
 
@@ -151,14 +153,20 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         "diff": diff_rows_of(change),
         "settings": change.parameters,
         "gate_text": _format_gate(RolloutSettings(**change.parameters)),
-        "duration_text": durations.format_readable(
-            round(
-                rollouts.estimate_rollout_seconds(
-                    change.rollout_steps.count(), RolloutSettings(**change.parameters)
-                )
-            )
+        "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
+        "actual_text": _format_actual_duration(change),
+        "load_bars": load_bars_of(
+            InstanceLoadForecast(**{**load, "kind": InstanceKind(load["kind"])})
+            for load in change.plan.get("loads", ())
         ),
     }
+
+
+def _format_actual_duration(change: Change) -> str:
+    """Return how long the restarts took; empty while they run, and without restarts."""
+    if change.started_at is None or change.ended_at is None or not change.rollout_steps.exists():
+        return ""
+    return durations.format_readable(round((change.ended_at - change.started_at).total_seconds()))
 
 
 def _format_gate(settings: RolloutSettings) -> str:

@@ -55,6 +55,10 @@ def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:
     lines = [
         f"  {instance['name']} restarts ({instance['agent_count']:,} agents)" for instance in plan["restarts"]
     ]
+    if plan["restarts"] and "duration_seconds" in plan:
+        duration = format_readable(round(plan["duration_seconds"]))
+        lines.append(f"  takes about {duration}. {plan['reconnect_sentence']}".rstrip())
+        lines += [_format_load(load) for load in plan["loads"]]
     lines += [
         f"  restart {instance['name']} yourself"
         + (f": {summarize_error(instance['reason'])}" if instance["reason"] else "")

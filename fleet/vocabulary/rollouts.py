@@ -47,8 +47,9 @@ class RolloutSettings:
 
 
 SETTING_RANGES = ranges_of(RolloutSettings)
-#: Seconds from the end of the drain time until a restarted instance is healthy, with the steps of the rollout.
-_RESTART_SECONDS = 5.0
+#: Seconds from the end of the drain time until a restarted instance is healthy, with the steps of the rollout: what a
+#: local test fleet needs.
+DEFAULT_RESTART_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +166,12 @@ def choose_steps_to_start(
     return tuple(pending_indices[:free_slots]), ""
 
 
-def estimate_rollout_seconds(instance_count: int, settings: RolloutSettings) -> float:
+def estimate_rollout_seconds(
+    instance_count: int, settings: RolloutSettings, restart_seconds: float = DEFAULT_RESTART_SECONDS
+) -> float:
     """Return the seconds until all instances have restarted: groups of `concurrency`, one after the other."""
     group_count = -(-instance_count // settings.concurrency)
-    return group_count * (settings.drain_seconds + _RESTART_SECONDS + settings.soak_seconds)
+    return group_count * (settings.drain_seconds + restart_seconds + settings.soak_seconds)
 
 
 def describe_result(states: Sequence[RolloutStepState]) -> str:

@@ -17,7 +17,7 @@ from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import number_fields_of, read_typed_settings
 from fleet.changes import ChangeRefusedError
-from fleet.changes.policies import desired_state, planner
+from fleet.changes.policies import desired_state, planner, restart_times
 from fleet.changes.policies.matrix import InstanceRow
 from fleet.changes.policies.titles import format_policy_value
 from fleet.models.access import Permission
@@ -70,7 +70,7 @@ def policy_cell(
         "target": target,
         "owner": instance_row.name if instance_row else f"all {PLURALS[policy.role]}",
         **_value_context_of(policy, desired_values, target, instance_row, submitted_value),
-        **_rollout_context_of(request, rows, policy.role, target, problems),
+        **_rollout_context_of(request, cluster, rows, policy.role, target, problems),
         "problem": problems.get(name, ""),
         "problems": problems,
         "sentence": sentence,
@@ -162,12 +162,19 @@ def _value_context_of(
 
 
 def _rollout_context_of(
-    request: HttpRequest, rows: tuple[InstanceRow, ...], role: str, target: str, problems: Mapping[str, str]
+    request: HttpRequest,
+    cluster: str,
+    rows: tuple[InstanceRow, ...],
+    role: str,
+    target: str,
+    problems: Mapping[str, str],
 ) -> dict[str, Any]:
     restart_names = [
         row.name for row in rows if row.role == role and row.is_managed and target in (row.id, role)
     ]
-    estimate = rollouts.estimate_rollout_seconds(len(restart_names), RolloutSettings())
+    estimate = rollouts.estimate_rollout_seconds(
+        len(restart_names), RolloutSettings(), restart_times.typical_restart_seconds(cluster)
+    )
     return {
         "restart_names": restart_names,
         "duration_text": durations.format_readable(round(estimate)),

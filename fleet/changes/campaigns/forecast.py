@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fleet.changes import ChangeRefusedError, NoEvidenceError
 from fleet.changes.campaigns.move_strategies import CampaignSnapshot, create_move_strategy
+from fleet.changes.load_forecast import InstanceLoadForecast, round_shares
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.campaigns import AgentSnapshot, ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
@@ -32,18 +33,6 @@ class TargetAgents:
     instances_to_leave: tuple[str, ...] = ()
     #: The connection that moves.
     connection: ConnectionKind = ConnectionKind.TUNNEL
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceLoadForecast:
-    """Tunnels of a proxy, or agents connected to an auth, before and after a campaign."""
-
-    name: str
-    kind: InstanceKind
-    before: int
-    after: int
-    #: Agents leave the instance.
-    is_leaving: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +162,4 @@ def _expected_arrivals_of(
     for choice, count in counts_by_choice.items():
         for instance in choice:
             shares[instance] = shares.get(instance, 0.0) + count / len(choice)
-    return _round_shares(shares)
-
-
-def _round_shares(shares: Mapping[str, float]) -> dict[str, int]:
-    """Return whole numbers with the sum of the shares, rounded by the largest remainder."""
-    counts = {instance: int(share) for instance, share in shares.items()}
-    rest = round(sum(shares.values())) - sum(counts.values())
-    for instance in sorted(shares, key=lambda instance: (counts[instance] - shares[instance], instance))[
-        :rest
-    ]:
-        counts[instance] += 1
-    return counts
+    return round_shares(shares)

@@ -127,6 +127,8 @@ class ClosingPlan:
     opening_agent_count: int
     steps: tuple[ClosingStep, ...]
     proxies: tuple[ProxyOutlook, ...]
+    #: Longest time until agents act on the config, and open missing tunnels.
+    reaction_seconds: float
     #: Agents with tunnels to close, whose version does not support the rule; or whose version is unknown.
     unsupported_agent_count: int
     unknown_version_agent_count: int
@@ -169,9 +171,11 @@ def forecast_closings(
     agents: Iterable[ObservedAgent],
     proxies: Sequence[ObservedProxy],
     tunnel_counts_by_proxy: Mapping[str, int],
+    reaction_seconds: float = 0.0,
 ) -> ClosingPlan:
     """Return the expected effect of the config `after`. `tunnel_counts_by_proxy`: present numbers, by proxy id.
 
+    `reaction_seconds`: longest time until agents act on a new config (`fleet.protocol.recovery.config_notice`).
     An agent that aims for a number other than that of `before` has a flag for it, which stays in effect.
     """
     agent_list = list(agents)
@@ -185,7 +189,9 @@ def forecast_closings(
         if certain_ids == tracked_ids
         else _simulate_scenario(before, after, policy, agent_list, certain_ids, newest_ids)
     )
-    return _summarize(after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts_by_proxy)
+    return _summarize(
+        after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts_by_proxy, reaction_seconds
+    )
 
 
 def _summarize(
@@ -195,6 +201,7 @@ def _summarize(
     expiry_scenario: _Scenario,
     proxies: Sequence[ObservedProxy],
     tunnel_counts_by_proxy: Mapping[str, int],
+    reaction_seconds: float,
 ) -> ClosingPlan:
     scenarios = (base_scenario, expiry_scenario)
     # Unknown versions count as new, unless some agents are known to be too old.
@@ -232,13 +239,15 @@ def _summarize(
         opening_count=opening_count,
         opening_agent_count=len(base_scenario.opening_counts),
         steps=tuple(
-            ClosingStep(nth, count, *_closing_times_of(policy, nth))
+            ClosingStep(nth, count, earliest, latest + reaction_seconds)
             for nth, count in sorted(base_scenario.closing_counts_by_nth.items())
+            for earliest, latest in [_closing_times_of(policy, nth)]
         ),
         proxies=tuple(
             _proxy_outlook_of(proxy, tunnel_counts_by_proxy.get(proxy.id, 0), base_scenario, expiry_scenario)
             for proxy in proxies
         ),
+        reaction_seconds=reaction_seconds,
         unsupported_agent_count=base_scenario.unsupported_agent_count,
         unknown_version_agent_count=base_scenario.unknown_version_agent_count,
         affected_agents=tuple(sorted({*base_scenario.closing_tunnel_counts, *base_scenario.opening_counts})),

@@ -59,6 +59,8 @@ class FleetSnapshot:
     #: End of the newest round, seconds since the epoch, and its age, seconds.
     as_of: float
     age_seconds: float
+    #: Longest time until agents act on a new config.
+    reaction_seconds: float = 0.0
 
 
 def moves_tunnels(before: NetworkingConfig, after: NetworkingConfig) -> bool:
@@ -80,7 +82,7 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnaps
     if changed_names & TUNNEL_FIELDS:
         assert fleet is not None, "a change that moves tunnels is planned with fleet data"
         closing_plan = forecast_closings(
-            before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts_by_proxy
+            before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts_by_proxy, fleet.reaction_seconds
         )
         plan["closing"] = to_json(closing_plan, fleet)
         plan["closing_tunnel_counts"] = dict(closing_plan.closing_tunnel_counts)
@@ -227,7 +229,10 @@ def _closing_notes_of(
     if plan.in_use_count[1]:
         notes.append("A closing tunnel accepts no new user connections and ends with its last one.")
     if plan.opening_count:
-        notes.append(f"The load balancer decides which proxies get the {plan.opening_count:,} new tunnels.")
+        notes.append(
+            f"The load balancer decides which proxies get the {plan.opening_count:,} new tunnels. Agents open them "
+            f"within about {durations.format_readable(round(plan.reaction_seconds))}."
+        )
     if any(proxy.is_uncertain for proxy in fleet.proxies):
         names = ", ".join(proxy.name for proxy in fleet.proxies if proxy.is_uncertain)
         notes.append(

@@ -12,6 +12,7 @@ from fleet.changes.networking.plan import FleetSnapshot
 from fleet.changes.plan_input import newest_generations_of, require_evidence
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.protocol.recovery import config_notice
 from fleet.vocabulary.instances import LOST_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import State
@@ -67,6 +68,13 @@ def fleet_snapshot_of(
         agent_count=int(len(table.ids) - retired_mask.sum()),
         as_of=table.as_of,
         age_seconds=max(now - table.as_of, 0.0),
+        reaction_seconds=max(
+            (
+                config_notice.reaction_seconds_of(view.facts.ttl, int(counts_by_proxy[view.facts.index]))
+                for view in views
+            ),
+            default=0.0,
+        ),
     )
 
 

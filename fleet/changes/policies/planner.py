@@ -11,16 +11,20 @@ from fleet.audit import RequestActor
 from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
 from fleet.changes.base_kind import RecordSnapshot
 from fleet.changes.engine import ChangeDraft
-from fleet.changes.policies import desired_state, matrix, outlook
+from fleet.changes.policies import desired_state, matrix, outlook, restart_times
 from fleet.changes.policies.matrix import DesiredValues, InstanceRow, needs_update, resolve_desired_values
 from fleet.changes.policies.outlook import PlannedInstance
 from fleet.changes.policies.plan_input import policy_snapshot_of
+from fleet.changes.policies.rollout_forecast import RolloutInstance, describe_forecast, forecast_rollout
 from fleet.changes.policies.titles import describe_changes
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
+from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.instances import SICK_STATES
+from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.rollouts import RolloutSettings
 
 #: What an instance serves, by role.
@@ -99,9 +103,8 @@ def plan_change(
             if restarted_rows:
                 raise
             outlook_fields = {}
-        load_counts = {
-            view.facts.id: view.agent_count for view in record.reader.instances(cluster, record.now)
-        }
+        views = record.reader.instances(cluster, record.now)
+        load_counts = {view.facts.id: view.agent_count for view in views}
         silent_rows = [row for row in affected_rows if should_roll_out and row.is_silent]
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
@@ -133,6 +136,13 @@ def plan_change(
                 ],
                 "policies_read_at_connect": _find_names_read_at_connect(before, after),
                 **outlook_fields,
+                **_rollout_fields_of(
+                    cluster,
+                    views,
+                    restarted_rows,
+                    parsed_settings.settings,
+                    outlook_fields.get("agent_count", 0),
+                ),
             },
             affected_count=sum(load_counts.get(row.id, 0) for row in restarted_rows),
             parameters=asdict(parsed_settings.settings),
@@ -185,6 +195,39 @@ def _outlook_of(
         ],
         policy_snapshot_of(record.table(cluster), interval, record.now),
     )
+
+
+def _rollout_fields_of(
+    cluster: str,
+    views: Sequence[InstanceView],
+    restarted_rows: Sequence[InstanceRow],
+    settings: RolloutSettings,
+    agent_count: int,
+) -> dict[str, Any]:
+    """Return the expected duration, reconnects and loads of the restarts."""
+    forecast = forecast_rollout(
+        [
+            RolloutInstance(
+                view.facts.id,
+                view.facts.name,
+                view.facts.kind,
+                view.agent_count,
+                is_usable=view.state not in SICK_STATES and view.drain_request is None,
+            )
+            for view in sorted(views, key=lambda view: natural_sort_key(view.facts.name))
+        ],
+        [row.id for row in restarted_rows],
+        settings.concurrency,
+        agent_count,
+    )
+    return {
+        "duration_seconds": rollouts.estimate_rollout_seconds(
+            len(restarted_rows), settings, restart_times.typical_restart_seconds(cluster)
+        ),
+        "reconnect_count": forecast.reconnect_count,
+        "loads": [{**asdict(load), "kind": load.kind.value} for load in forecast.loads],
+        "reconnect_sentence": describe_forecast(forecast),
+    }
 
 
 def _find_affected(

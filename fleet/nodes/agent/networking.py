@@ -10,15 +10,12 @@ from collections.abc import Callable
 from fleet.nodes.agent.metrics import AgentMetrics
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import NetworkingConfigError
-from fleet.protocol.recovery import tunnel_settings
+from fleet.protocol.recovery import config_notice, tunnel_settings
 from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 
 log = logging.getLogger(__name__)
-
-#: Longest delay before an agent fetches a new config, seconds, whatever a proxy says.
-_LONGEST_SPREAD = 60.0
 
 
 class AgentNetworking:
@@ -73,5 +70,5 @@ class AgentNetworking:
     def on_config_notice(self, revision: str, spread: float) -> None:
         """Fetch the config within `spread` seconds if a proxy names another revision; the delay is random."""
         if revision and revision != self.revision:
-            delay = random.random() * min(spread, _LONGEST_SPREAD)
+            delay = random.random() * min(spread, config_notice.LONGEST_SPREAD_SECONDS)
             asyncio.get_running_loop().call_later(delay, self._request_config)

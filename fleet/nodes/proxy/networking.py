@@ -8,18 +8,13 @@ from fleet.nodes.proxy.tunnels import TunnelTable
 from fleet.nodes.shared.instance import Instance
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import NetworkingConfigError
-from fleet.protocol.recovery import tunnel_settings
+from fleet.protocol.recovery import config_notice, tunnel_settings
 from fleet.protocol.recovery.tunnel_settings import Overrides
 from fleet.transport import networking_config
 from fleet.transport.backend import UnreadableResourceError
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
-
-#: Agents fetch an announced config from their auths within this, seconds, plus so much for each tunnel of this proxy:
-#: an auth handles about 1,000 heartbeats a second.
-_MIN_SPREAD_SECONDS = 1.0
-_SPREAD_SECONDS_PER_TUNNEL = 0.001
 
 
 class ProxyNetworking:
@@ -56,7 +51,7 @@ class ProxyNetworking:
         else:
             log.info("networking-config.changed: revision %s", self.revision)
             self._table.keep_alive = tunnel_settings.resolve(self._overrides, config).keep_alive
-        spread_seconds = _MIN_SPREAD_SECONDS + _SPREAD_SECONDS_PER_TUNNEL * len(self._table)
+        spread_seconds = config_notice.spread_seconds_of(len(self._table))
         networking_config_notice = fleet_pb2.NetworkingConfigNotice(
             revision=self.revision, spread_ms=int(spread_seconds * 1000)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.changes.load_bars import load_bars_of
-from fleet.changes.campaigns.forecast import InstanceLoadForecast
+from fleet.changes.load_forecast import InstanceLoadForecast
 from fleet.vocabulary.instances import InstanceKind
 
 

@@ -96,4 +96,4 @@ def test_result_counts_restarted_and_skipped_instances(
 def test_estimate_counts_groups(instance_count: int, concurrency: int, seconds: float) -> None:
     """Each group drains, restarts and soaks."""
     settings = RolloutSettings(concurrency=concurrency, drain_seconds=2, soak_seconds=5)
-    assert rollouts.estimate_rollout_seconds(instance_count, settings) == seconds
+    assert rollouts.estimate_rollout_seconds(instance_count, settings, restart_seconds=5.0) == seconds

@@ -285,7 +285,7 @@ def test_forecast_follows_the_edited_fields(editor: Client, fake_reader: FakeRea
 
 
 def test_forecast_of_excess_tunnels(editor: Client, fake_reader: FakeReader) -> None:
-    """They stay open for ever, or close within the two waits."""
+    """They stay open for ever, or close within the two waits, and the time until agents act on the config."""
     store_revision(replace(STORED, agent_connection_count=2), "r2")
     fake_reader.states = [State.HEALTHY] * 4
     fake_reader.tunnels_per_agent = fake_reader.desired_count = 2
@@ -300,7 +300,7 @@ def test_forecast_of_excess_tunnels(editor: Client, fake_reader: FakeReader) -> 
         tunnel_closing_wait_min="20 s",
         tunnel_closing_wait_max="40 s",
     )
-    assert "<b>4 tunnels</b> of 4 agents close, 20 s to 40 s after the change" in on
+    assert "<b>4 tunnels</b> of 4 agents close, 20 s to 44 s after the change" in on
     assert "Closed tunnels over time. In all 4" in on
 
 

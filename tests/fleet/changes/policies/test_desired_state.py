@@ -14,6 +14,7 @@ from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
 from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.rollouts import DEFAULT_RESTART_SECONDS
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fleet.changes.conftest import NOW, actor_of
 
@@ -116,6 +117,12 @@ def test_question_contains_the_counts(cluster: Cluster, alice: User) -> None:
     nodes = PolicyNodes(PolicyNode("auth-1", agents=150))
     change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, nodes)
     assert change.plan["question"] == "Restart 1 auth with 150 connected agents?"
+    assert change.plan["duration_seconds"] == 2 + DEFAULT_RESTART_SECONDS + 5
+    assert (change.plan["reconnect_count"], change.plan["reconnect_sentence"]) == (
+        150,
+        "Agents reconnect about 150 times.",
+    )
+    assert [load["before"] for load in change.plan["loads"]] == [150]
 
 
 def test_concurrency_may_not_include_all_instances_of_a_role(cluster: Cluster, alice: User) -> None:

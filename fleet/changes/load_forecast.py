@@ -1,0 +1,31 @@
+"""Loads of instances before and after a change: tunnels of proxies, and agents connected to auths. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.vocabulary.instances import InstanceKind
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceLoadForecast:
+    """Tunnels of a proxy, or agents connected to an auth, before and after a change."""
+
+    name: str
+    kind: InstanceKind
+    before: int
+    after: int
+    #: Agents leave the instance, and do not come back.
+    is_leaving: bool = False
+
+
+def round_shares(shares: Mapping[str, float]) -> dict[str, int]:
+    """Return whole numbers with the sum of the shares, rounded by the largest remainder."""
+    counts = {instance: int(share) for instance, share in shares.items()}
+    rest = round(sum(shares.values())) - sum(counts.values())
+    for instance in sorted(shares, key=lambda instance: (counts[instance] - shares[instance], instance))[
+        :rest
+    ]:
+        counts[instance] += 1
+    return counts

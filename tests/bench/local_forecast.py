@@ -1,0 +1,91 @@
+"""Forecast of config and policy changes against what happens on the demo's fleet: agents, tunnels, finishing time.
+
+Each agent opens a second tunnel and closes it again; then all auths restart, and all proxies. What happened is read
+from the agents' connections, not from the result that the change states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
+from tests.bench._demo import ROOT, start_demo
+from tests.bench._local_changes import LocalChanges, Observation
+from tests.bench.forecast import MAX_ERROR_PERCENT, error_percent
+from tests.bench.measure import Figure, Outcome, Target
+
+_AGENTS = 60
+
+
+def run(*, quick: bool) -> Outcome:
+    """Measure two config changes and two rollouts over 60 agents; `--quick` over 20."""
+    figures = _measure_changes(agents=_AGENTS // (3 if quick else 1))
+    targets = [Target(name, at_most=MAX_ERROR_PERCENT) for name in figures if name.endswith("_error_percent")]
+    return Outcome(figures, () if quick else targets)
+
+
+def _measure_changes(agents: int) -> dict[str, Figure]:
+    """Open and close a tunnel of each agent of a demo, then restart its auths and its proxies."""
+    figures: dict[str, Figure] = {}
+    with start_demo(ROOT, "--agents", str(agents)) as (_process, demo):
+        local = LocalChanges(demo)
+        local.await_healthy(agents)
+        for name, count in (("config_open", "2"), ("config_close", "1")):
+            change = local.plan_config({"agent_connection_count": count})
+            figures |= _compare_config(name, change["plan"]["closing"], local.run(change))
+            local.await_healthy(agents)
+        for name, role, variable in (
+            ("policy_auth", "auth", AUTH_TTL_VARIABLE),
+            ("policy_proxy", "proxy", PROXY_TTL_VARIABLE),
+        ):
+            change = local.plan_policy(role, variable, "30s")
+            figures |= _compare_rollout(name, change["plan"], local.run(change))
+            local.await_healthy(agents)
+    return figures
+
+
+def _compare_config(name: str, closing: Mapping[str, Any], observation: Observation) -> dict[str, Figure]:
+    """Return forecast and result of a config change that either opens or closes tunnels."""
+    opens = closing["opening_count"] > 0
+    agents = closing["opening_agent_count"] if opens else closing["agent_count"][1]
+    tunnels = closing["opening_count"] if opens else closing["closing_count"][1]
+    seconds = closing["reaction_seconds"] if opens else max(s["latest_seconds"] for s in closing["steps"])
+    return {
+        **_compare(f"{name}_agents", agents, len(observation.agents)),
+        **_compare(
+            f"{name}_{'opened' if opens else 'closed'}_tunnels",
+            tunnels,
+            observation.opened_count if opens else observation.closed_count,
+        ),
+        **_compare(f"{name}_seconds", seconds, observation.last_move_seconds),
+    }
+
+
+def _compare_rollout(name: str, plan: Mapping[str, Any], observation: Observation) -> dict[str, Figure]:
+    """Return forecast and result of a rollout that restarts all auths or all proxies."""
+    change = observation.change
+    seconds = (
+        datetime.fromisoformat(change["ended_at"]) - datetime.fromisoformat(change["started_at"])
+    ).total_seconds()
+    load_errors = [abs(load["after"] - observation.loads[load["name"]]) for load in plan["loads"]]
+    is_auth = plan["loads"][0]["kind"] == "auth"
+    return {
+        **_compare(f"{name}_agents", sum(load["before"] for load in plan["loads"]), len(observation.agents)),
+        **_compare(
+            f"{name}_{'reconnects' if is_auth else 'closed_tunnels'}",
+            plan["reconnect_count"],
+            observation.auth_move_count if is_auth else observation.closed_count,
+        ),
+        **_compare(f"{name}_seconds", plan["duration_seconds"], seconds),
+        f"{name}_largest_load_error_agents": max(load_errors),
+    }
+
+
+def _compare(name: str, forecast: float, actual: float) -> dict[str, Figure]:
+    return {
+        f"{name}_forecast": round(forecast, 1),
+        name: round(actual, 1),
+        f"{name}_error_percent": error_percent(forecast, actual),
+    }
