@@ -14,7 +14,8 @@ from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyC
 from fleet.changes.policies.titles import format_policy_value
 from fleet.models.changes import Change
 from fleet.protocol import durations
-from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, of_role
+from fleet.protocol.durations import DurationError
+from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, EnvPolicy, PolicyValueKind, of_role
 from fleet.protocol.policies.presets import PRESETS, PolicyPreset
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceKind
@@ -52,6 +53,16 @@ def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[st
         if policy_cell.report and policy_cell.report.fallback_value
         else "",
     }
+
+
+def field_text_of(policy: EnvPolicy, text: str) -> str:
+    """Return a value for a form field: a duration with its units, `1 min 30 s`; any other text unchanged."""
+    if policy.kind is not PolicyValueKind.DURATION or not text:
+        return text
+    try:
+        return durations.format_exact(durations.parse(text))
+    except DurationError:
+        return text
 
 
 def role_tables_of(

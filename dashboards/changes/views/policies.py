@@ -27,7 +27,7 @@ from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Instance
 from fleet.protocol.policies import env_policies, policy_json, snippets
-from fleet.protocol.policies.env_policies import PLURALS, ROLES, EnvPolicy, PolicyValueKind
+from fleet.protocol.policies.env_policies import PLURALS, ROLES, EnvPolicy, PolicyError, PolicyValueKind
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary import rollouts
@@ -109,7 +109,9 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     edit = PolicyEdit(dict(desired_values.get(target, {})), desired_state.revision_of(desired_values))
     if request.method == "POST":
         require_permission(request, Permission.CHANGE_CONFIG, cluster)
-        edit.values, edit.revision = _read_posted_values(request, role), request.POST.get("revision", "")
+        edit.revision = request.POST.get("revision", "")
+        base_values = _base_values_of(cluster, target, edit.revision, desired_values)
+        edit.values = _read_posted_values(request, role, base_values)
         planned_change = _handle_post(request, cluster, target, role, desired_values, edit)
         if planned_change is not None:
             return redirect(f"{url_prefix_of(cluster)}/changes/{planned_change.pk}/")
@@ -187,7 +189,7 @@ def _handle_post(
 ) -> Change | None:
     """Preview, rebase, or plan and return the change; None when the form is shown again."""
     if "preview" in request.POST:
-        _, errors = env_policies.check(role, edit.values)
+        _, errors = env_policies.check_typed(role, edit.values)
         edit.problems = {error.name: error.sentence for error in errors}
         if not errors:
             should_roll_out = "roll_out" in request.POST
@@ -200,8 +202,7 @@ def _handle_post(
             )
         return None
     stored_values = desired_values.get(target, {})
-    desired_values_at_base = desired_state.find_base_values(cluster, edit.revision)
-    base_values = stored_values if desired_values_at_base is None else desired_values_at_base.get(target, {})
+    base_values = _base_values_of(cluster, target, edit.revision, desired_values)
     if "rebase" in request.POST:
         edit.values, edit.revision = (
             desired_state.rebase(base_values, edit.values, stored_values),
@@ -236,9 +237,24 @@ def _handle_post(
     return None
 
 
-def _read_posted_values(request: HttpRequest, role: str) -> dict[str, str]:
-    texts = {policy.name: request.POST.get(policy.name, "").strip() for policy in env_policies.of_role(role)}
-    return {name: text for name, text in texts.items() if text}
+def _base_values_of(
+    cluster: str, target: str, revision: str, desired_values: DesiredValues
+) -> Mapping[str, str]:
+    """Return the values of a target that an edit began with; the stored ones when they are unknown."""
+    base_values = desired_state.find_base_values(cluster, revision)
+    return (desired_values if base_values is None else base_values).get(target, {})
+
+
+def _read_posted_values(request: HttpRequest, role: str, base_values: Mapping[str, str]) -> dict[str, str]:
+    """Return the submitted values as nodes read them; an unreadable text stays as it was typed."""
+    texts: dict[str, str] = {}
+    for policy in env_policies.of_role(role):
+        text = request.POST.get(policy.name, "").strip()
+        try:
+            texts[policy.name] = env_policies.from_typed(policy.name, text)
+        except PolicyError:
+            texts[policy.name] = text
+    return desired_state.keep_texts({name: text for name, text in texts.items() if text}, base_values)
 
 
 def _role_of(values: Mapping[str, str]) -> str:
@@ -266,7 +282,9 @@ def _field_contexts_of(
             "is_json": policy.kind is PolicyValueKind.JSON,
             "is_switch": policy.kind is PolicyValueKind.SWITCH,
             # Valid JSON is shown over several lines.
-            "value": policy_json.document(config, policy.name) if config else values.get(policy.name, ""),
+            "value": policy_json.document(config, policy.name)
+            if config
+            else policy_rows.field_text_of(policy, values.get(policy.name, "")),
             "problem": problems.get(policy.name, ""),
             "warnings": policy_json.warnings(config) if config else (),
             "default": format_policy_value(policy, policy.default),

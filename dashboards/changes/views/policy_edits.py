@@ -157,7 +157,9 @@ def _value_context_of(
         "is_unmanaged": not submitted_value,
         "is_json": policy.kind is PolicyValueKind.JSON,
         "is_switch": policy.kind is PolicyValueKind.SWITCH,
-        "value": "" if any(is_selected for _, is_selected in options) else submitted_value,
+        "value": ""
+        if any(is_selected for _, is_selected in options)
+        else policy_rows.field_text_of(policy, submitted_value),
     }
 
 

@@ -18,7 +18,7 @@ from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import ROLES
+from fleet.protocol.policies.env_policies import BY_NAME, ROLES, PolicyValueKind
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.rollouts import IN_PROGRESS_STATES, RolloutStepState
 
@@ -67,11 +67,24 @@ def rebase(
     return unchanged_values | {name: text for name, text in edited_values.items() if name in changed_names}
 
 
+def keep_texts(values: Mapping[str, str], previous_values: Mapping[str, str]) -> dict[str, str]:
+    """Return values of one target; a duration equal to the previous one, `1m0s` for `60s`, has its previous text."""
+    return {
+        name: previous_values[name]
+        if name in previous_values
+        and BY_NAME[name].kind is PolicyValueKind.DURATION
+        and env_policies.is_same_value(name, text, previous_values[name])
+        else text
+        for name, text in values.items()
+    }
+
+
 def check_desired_values(
     desired_values: DesiredValues, roles_by_instance: Mapping[str, str], previous_values: DesiredValues
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Return desired values as they are stored, and problems by `target.NAME`.
 
+    Durations may be as a person types them, `1 min 30 s`; a duration that does not change keeps its text.
     `roles_by_instance`: role by instance id. The values of a deregistered instance may only stay as they are in
     `previous_values`, or be removed.
     """
@@ -90,7 +103,8 @@ def check_desired_values(
         if role is None:
             problems[target] = "is neither a role nor the id of an instance"
             continue
-        clean_values[target], errors = env_policies.check(role, values)
+        checked_values, errors = env_policies.check_typed(role, values)
+        clean_values[target] = keep_texts(checked_values, previous_values.get(target, {}))
         problems |= {f"{target}.{error.name}": error.sentence for error in errors}
     for instance_id, role in roles_by_instance.items():
         if instance_id in clean_values and not problems:

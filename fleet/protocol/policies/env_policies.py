@@ -170,6 +170,37 @@ def check(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[P
     return normalized_values, tuple(errors)
 
 
+def from_typed(name: str, text: str) -> str:
+    """Return a value that a person typed as nodes read it: the duration `1 min 30 s` as `1m30s`. Raises PolicyError.
+
+    Only a text that Go does not read is changed. Other problems of a value are left to `check`.
+    """
+    policy, text = BY_NAME.get(name), text.strip()
+    if policy is None or policy.kind is not PolicyValueKind.DURATION or not text:
+        return text
+    try:
+        durations.parse(text)
+    except durations.DurationError:
+        try:
+            return durations.format_seconds(durations.parse_readable(text))
+        except durations.DurationError as error:
+            raise PolicyError(name, str(error)) from None
+    return text
+
+
+def check_typed(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[PolicyError, ...]]:
+    """Return what `check` does, for values that a person typed."""
+    texts: dict[str, str] = {}
+    errors: list[PolicyError] = []
+    for name, text in values.items():
+        try:
+            texts[name] = from_typed(name, text)
+        except PolicyError as error:
+            errors.append(error)
+    normalized_values, other_errors = check(role, texts)
+    return normalized_values, (*errors, *other_errors)
+
+
 def is_same_value(name: str, text: str, other_text: str) -> bool:
     """Return whether two values mean the same: `60s` and `1m`, or JSON in another layout; empty means the default."""
     return _comparable_value(name, text) == _comparable_value(name, other_text)

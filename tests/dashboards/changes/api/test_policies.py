@@ -78,6 +78,14 @@ def test_wrong_values_are_named(call_api: CallApi) -> None:
     assert AuditEntry.objects.filter(action="policy.plan", outcome="refused").count() == 2
 
 
+def test_typed_duration_is_stored_as_nodes_read_it(call_api: CallApi) -> None:
+    """Scripts may send what a person typed."""
+    etag = call_api("GET", "/api/v1/policies").headers["ETag"]
+    typed = {"desired_values": {"auth": {AUTH_TTL_VARIABLE: "1 min 30 s"}}}
+    plan = call_api("POST", "/api/v1/policies/plan", typed, If_Match=etag)
+    assert plan.json()["after"] == {"auth": {AUTH_TTL_VARIABLE: "1m30s"}}
+
+
 def test_wrong_value_of_every_policy(call_api: CallApi) -> None:
     """400 by target and policy; nothing is planned or stored."""
     etag = call_api("GET", "/api/v1/policies").headers["ETag"]

@@ -206,9 +206,32 @@ def test_concurrent_edit_shows_three_versions_and_rebases(page: Client) -> None:
     again = {
         field["policy"].name: field["value"] for field in second_answer.context["fields"] if field["value"]
     }
-    assert again == {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "2m"}
+    assert again == {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "2 min"}
     page.post("/policies/auth/", {**again, "revision": second_answer.context["revision"], "roll_out": "on"})
-    assert Change.objects.latest("pk").after == {"auth": again}
+    assert Change.objects.latest("pk").after == {
+        "auth": {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "2m0s"}
+    }
+
+
+def test_durations_of_the_form_are_those_that_people_type(page: Client) -> None:
+    """`60s` is shown as `1 min`; sent back it is no edit, and another duration is stored as nodes read it."""
+    start = desired_state.revision_of({})
+    page.post("/policies/auth/", {"revision": start, AUTH_TTL_VARIABLE: "60s"})
+    desired_state.store_desired_values(Change.objects.get())
+    answer = page.get("/policies/auth/")
+    (value,) = [field["value"] for field in answer.context["fields"] if field["value"]]
+    assert value == "1 min"
+    form = {"revision": answer.context["revision"], AUTH_TTL_VARIABLE: value, HTTP_CLOSE_VARIABLE: "true"}
+    checked = page.post("/policies/auth/", form | {"preview": "1"})
+    assert checked.status_code == 200
+    page.post("/policies/auth/", form)
+    assert Change.objects.latest("pk").after == {
+        "auth": {AUTH_TTL_VARIABLE: "60s", HTTP_CLOSE_VARIABLE: "true"}
+    }
+    page.post("/policies/auth/", form | {AUTH_TTL_VARIABLE: "1 min 30 s"})
+    assert Change.objects.latest("pk").after["auth"][AUTH_TTL_VARIABLE] == "1m30s"  # type: ignore[index] # a document
+    refused = page.post("/policies/auth/", form | {AUTH_TTL_VARIABLE: "soon"})
+    assert "Enter a number with its unit: 24 h, 10 min, 90 s or 1 h 30 min." in refused.content.decode()
 
 
 def test_desired_values_of_a_deregistered_instance_can_be_removed(page: Client) -> None:

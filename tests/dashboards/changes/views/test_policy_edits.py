@@ -88,6 +88,16 @@ def test_refused_value_stays_in_the_form(page: Client) -> None:
     assert 'id="soak_seconds-error"' in wrong_setting
 
 
+def test_duration_is_typed_as_the_dialog_shows_it(page: Client) -> None:
+    """`1 min 30 s` is stored as `1m30s`, and shown again with its units."""
+    page.post(AUTH_TTL, {"option": "", "value": "1 min 30 s"})
+    assert Change.objects.get().after == {"auth": {AUTH_TTL_VARIABLE: "1m30s"}}
+    DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="1m30s")
+    html = page.get(AUTH_TTL).content.decode()
+    assert "such as 30 s or 5 min" in html
+    assert 'name="value" value="1 min 30 s"' in html
+
+
 def test_json_is_chosen_by_what_it_does(page: Client) -> None:
     """Nobody has to write it."""
     path = f"/policies/auth/{RFD_VARIABLE}/"

@@ -69,6 +69,17 @@ def test_invalid_value_of_a_policy_is_refused(cluster: Cluster, alice: User, nam
     assert desired_state.desired_values_of(cluster.pk) == {}
 
 
+def test_typed_durations_are_stored_as_nodes_read_them(cluster: Cluster, alice: User) -> None:
+    """`30 s` is stored as `30s`; the same duration in another form is no change."""
+    nodes = PolicyNodes(PolicyNode("auth-1", environment={AUTH_TTL_VARIABLE: "90s"}))
+    assert _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "30 s"}}, nodes).after == {
+        "auth": {AUTH_TTL_VARIABLE: "30s"}
+    }
+    desired_state.store_desired_values(_plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "90s"}}, nodes))
+    with pytest.raises(ChangeRefusedError, match="no changes"):
+        _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "1 min 30 s"}}, nodes)
+
+
 def test_unknown_targets_and_policies_are_refused(cluster: Cluster, alice: User) -> None:
     """Environment variables, unknown instances and policies of another role."""
     nodes = PolicyNodes(PolicyNode("auth-1"))

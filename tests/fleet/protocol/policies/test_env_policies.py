@@ -171,3 +171,26 @@ def test_seconds_of_a_duration_policy() -> None:
     assert env_policies.duration_seconds(RECONNECT_VARIABLE, "") == 0
     with pytest.raises(PolicyError):
         env_policies.duration_seconds(AUTH_TTL_VARIABLE, "x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [("30 s", "30s"), ("1 min 30 s", "1m30s"), ("1 d", "24h0m0s"), ("60s", "60s"), (" 500ms ", "500ms")],
+)
+def test_typed_duration_is_accepted_in_both_forms(typed: str, text: str) -> None:
+    """People type `30 s`, nodes read `30s`; a Go duration keeps its spelling, and nodes still read nothing else."""
+    assert env_policies.check_typed("auth", {AUTH_TTL_VARIABLE: typed}) == ({AUTH_TTL_VARIABLE: text}, ())
+    if " " in typed.strip():
+        _, errors = env_policies.check("auth", {AUTH_TTL_VARIABLE: typed})
+        assert [error.name for error in errors] == [AUTH_TTL_VARIABLE]
+
+
+def test_typed_text_that_is_no_duration_shows_the_form_that_people_use() -> None:
+    """Other policies keep their texts and errors."""
+    values, errors = env_policies.check_typed("auth", {AUTH_TTL_VARIABLE: "30", HTTP_CLOSE_VARIABLE: "true"})
+    assert values == {HTTP_CLOSE_VARIABLE: "true"}
+    assert [error.sentence for error in errors] == [
+        "'30' is not a duration. Enter a number with its unit: 24 h, 10 min, 90 s or 1 h 30 min"
+    ]
+    _, errors = env_policies.check_typed("auth", {"PATH": "10 s", HTTP_CLOSE_VARIABLE: "10 s"})
+    assert [error.name for error in errors] == ["PATH", HTTP_CLOSE_VARIABLE]
