@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -15,11 +15,14 @@ from fleet.changes.policies.titles import format_policy_value
 from fleet.models.changes import Change
 from fleet.protocol import durations
 from fleet.protocol.durations import DurationError
-from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, EnvPolicy, PolicyValueKind, of_role
+from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES, EnvPolicy, PolicyValueKind, of_role
 from fleet.protocol.policies.presets import PRESETS, PolicyPreset
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
+
+#: Maximum number of instances to name beside a value.
+_MAX_NAMES = 8
 
 
 def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[str, Any]:
@@ -53,6 +56,45 @@ def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[st
         if policy_cell.report and policy_cell.report.fallback_value
         else "",
     }
+
+
+def values_context_of(
+    policy: EnvPolicy,
+    desired_values: Mapping[str, Mapping[str, str]],
+    target: str,
+    instance_rows: Iterable[InstanceRow],
+) -> dict[str, Any]:
+    """Return the values of one policy of a role or an instance, for `dashboards/_policy_values.html`.
+
+    `current_values`: the values in effect, each with the names of its instances.
+    """
+    names_by_value: dict[tuple[str, str], list[str]] = {}
+    for instance_row in instance_rows:
+        if target not in (instance_row.id, instance_row.role) or instance_row.role != policy.role:
+            continue
+        cell = next(cell for cell in instance_row.cells if cell.policy == policy)
+        text = "unknown" if cell.current_value is None else format_policy_value(policy, cell.current_value)
+        source = cell.current_source.value if cell.current_source else ""
+        names_by_value.setdefault((text, source), []).append(instance_row.name)
+    desired_value = desired_values.get(target, {}).get(policy.name, "")
+    inherited_value = "" if target in ROLES else desired_values.get(policy.role, {}).get(policy.name, "")
+    return {
+        "is_role": target in ROLES,
+        "current_values": [
+            {"text": text, "source": source, "names": _format_names(names)}
+            for (text, source), names in names_by_value.items()
+        ],
+        "desired_text": format_policy_value(policy, desired_value) if desired_value else "",
+        "inherited_text": format_policy_value(policy, inherited_value) if inherited_value else "",
+        "default_text": format_policy_value(policy, policy.default),
+    }
+
+
+def _format_names(names: list[str]) -> str:
+    """Return the names of instances: all, or the first ones and how many more there are."""
+    if len(names) <= _MAX_NAMES + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MAX_NAMES])} and {len(names) - _MAX_NAMES} more"
 
 
 def field_text_of(policy: EnvPolicy, text: str) -> str:
@@ -187,20 +229,29 @@ def _format_gate(settings: RolloutSettings) -> str:
     return f"healthy for {durations.format_readable(settings.soak_seconds)}"
 
 
-def diff_rows_of(change: Change) -> list[dict[str, str]]:
-    """Return the desired values before and after a change, by target and policy."""
+def diff_rows_of(change: Change) -> list[dict[str, Any]]:
+    """Return the desired values before and after a change, by target and policy, as stored and in words."""
     before, after, names = change.before or {}, change.after or {}, change_rows.instance_names_of(change)
     return [
         {
             "target": f"all {PLURALS[target]}" if target in PLURALS else names.get(target, target),
             "name": name,
-            "before": before.get(target, {}).get(name, ""),
-            "after": after.get(target, {}).get(name, ""),
+            "label": policy.label if policy else "",
+            "is_json": policy is not None and policy.kind is PolicyValueKind.JSON,
+            "before": _diff_value_of(policy, before.get(target, {}).get(name, "")),
+            "after": _diff_value_of(policy, after.get(target, {}).get(name, "")),
         }
         for target in sorted({*before, *after})
         for name in sorted({*before.get(target, {}), *after.get(target, {})})
         if before.get(target, {}).get(name) != after.get(target, {}).get(name)
+        # Another version had other policies.
+        for policy in (BY_NAME.get(name),)
     ]
+
+
+def _diff_value_of(policy: EnvPolicy | None, value: str) -> dict[str, str]:
+    """Return a desired value as stored and in words; both are empty where there is none."""
+    return {"value": value, "text": format_policy_value(policy, value) if policy and value else value}
 
 
 def three_way_rows_of(

@@ -22,7 +22,7 @@ class RuleKind(LabelledEnum):
     EXCESS = "excess", "Agents with excess tunnels"
     DRIFT = (
         "drift",
-        "Policy drift: instances that differ from desired policies, agents with an uncommon load balancing policy",
+        "Policy drift: instances that differ from desired policies, agents with an uncommon reconnect mode",
     )
     BLIND = "blind", "Refloat receives no monitoring data"
 

@@ -159,7 +159,7 @@ async def _set_reconnect_mode(visit: Visit) -> None:
     await operator.confirm()
     assert operator.click_count == 3
     await _expect_change(
-        visit, ChangeKind.POLICY, "Set client load balancing of all auths to reconnect, health check"
+        visit, ChangeKind.POLICY, "Set agent reconnect mode of all auths to reconnect, health check"
     )
 
 

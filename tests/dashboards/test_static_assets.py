@@ -180,7 +180,7 @@ def test_page_loads_what_it_uses(
     expected = _FILES_OF_EVERY_PAGE | _FILES_BY_PAGE[path]
     if "login" not in path:
         client.force_login(person("admin"))
-        expected |= {"js/incidents.js", "js/dialogs.js"}
+        expected |= {"js/incidents.js", "js/dialogs.js", "js/fields.js"}
     page = client.get(path).content.decode()
     urls = set(re.findall(r'<(?:script|link)\b[^>]*?(?:src|href)="([^"]+)"', page))
     assert all(_HASHED_URL.fullmatch(url) for url in urls), urls

@@ -19,16 +19,18 @@ from dashboards.shared.presenters import number_fields_of, read_typed_settings
 from fleet.changes import ChangeRefusedError
 from fleet.changes.policies import desired_state, planner, restart_times
 from fleet.changes.policies.matrix import InstanceRow
-from fleet.changes.policies.titles import format_policy_value
 from fleet.models.access import Permission
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.protocol import durations
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES, EnvPolicy, PolicyValueKind
+from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, EnvPolicy, PolicyValueKind
 from fleet.protocol.policies.presets import PRESETS_BY_SLUG, options_of
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.rollouts import RolloutSettings
+
+#: The option of a value that was typed.
+_TYPED_OPTION = "typed"
 
 
 @requires(Permission.CHANGE_CONFIG)
@@ -40,9 +42,9 @@ def policy_cell(
 ) -> HttpResponseBase:
     """Show the form of one policy of a role or an instance, or (POST) plan another value.
 
-    Template `dashboards/policy_cell.html`: `page`, `policy`, `owner`, `target`, `cell` (of an instance, or None),
-    `desired_text`, `inherited_text`, `default_text`, `options` (PolicyOption, is selected), `value` (that no option
-    has), `restart_names`, `duration_text`, `fields` (rollout settings), `problem`, `problems`, `sentence`.
+    Template `dashboards/policy_cell.html`: `page`, `policy`, `owner`, `target`, `values` (policy_rows), `options`
+    (PolicyOption, is selected), `value` (that no option has), `is_typed`, `is_unmanaged`, `restart_names`,
+    `duration_text`, `fields` (rollout settings), `problem`, `problems`, `sentence`.
     """
     policy = BY_NAME.get(name)
     desired_values = desired_state.desired_values_of(cluster)
@@ -52,24 +54,28 @@ def policy_cell(
         raise Http404(f"Policy {name} of {target} was not found in cluster {cluster}.")
     desired_value = desired_values.get(target, {}).get(name, "")
     submitted_value = _submitted_value_of(request) if request.method == "POST" else desired_value
-    problems: Mapping[str, str] = {}
-    sentence = ""
+    problems: dict[str, str] = {}
+    sentence, is_typed = "", False
     if request.method == "POST":
         values = {key: text for key, text in desired_values.get(target, {}).items() if key != name}
-        if submitted_value:
+        is_typed = request.POST.get("option") == _TYPED_OPTION
+        if submitted_value or is_typed:
             values[name] = submitted_value
         try:
             change = _plan(request, cluster, {**desired_values, target: values})
             return redirect(f"{url_prefix_of(cluster)}/changes/{change.pk}/")
         except ChangeRefusedError as error:
             problems = {key.removeprefix(f"{target}."): text for key, text in error.problems.items()}
+            if is_typed and not submitted_value:
+                problems[name] = "enter a value, or select another option"
             sentence = "" if set(problems) & {name, *rollouts.SETTING_RANGES} else sentence_of(error)
     context = {
         "page": "policies",
         "policy": policy,
         "target": target,
         "owner": instance_row.name if instance_row else f"all {PLURALS[policy.role]}",
-        **_value_context_of(policy, desired_values, target, instance_row, submitted_value),
+        "values": policy_rows.values_context_of(policy, desired_values, target, rows),
+        **_option_context_of(policy, submitted_value, is_typed=is_typed),
         **_rollout_context_of(request, cluster, rows, policy.role, target, problems),
         "problem": problems.get(name, ""),
         "problems": problems,
@@ -126,21 +132,11 @@ def _plan(request: HttpRequest, cluster: str, desired_values: Mapping[str, Mappi
 
 def _submitted_value_of(request: HttpRequest) -> str:
     """Return the value that was typed, or else that of the selected option; empty: not managed."""
-    return request.POST.get("value", "").strip() or request.POST.get("option", "").strip()
+    option = request.POST.get("option", "").strip()
+    return request.POST.get("value", "").strip() or ("" if option == _TYPED_OPTION else option)
 
 
-def _value_context_of(
-    policy: EnvPolicy,
-    desired_values: Mapping[str, Mapping[str, str]],
-    target: str,
-    instance_row: InstanceRow | None,
-    submitted_value: str,
-) -> dict[str, Any]:
-    desired_value = desired_values.get(target, {}).get(policy.name, "")
-    inherited_value = "" if target in ROLES else desired_values.get(policy.role, {}).get(policy.name, "")
-    cell = (
-        next((cell for cell in instance_row.cells if cell.policy == policy), None) if instance_row else None
-    )
+def _option_context_of(policy: EnvPolicy, submitted_value: str, *, is_typed: bool) -> dict[str, Any]:
     options = [
         (
             option,
@@ -148,18 +144,14 @@ def _value_context_of(
         )
         for option in options_of(policy)
     ]
+    has_option = any(is_selected for _, is_selected in options)
     return {
-        "cell": policy_rows.cell_context_of(cell) if cell else None,
-        "desired_text": format_policy_value(policy, desired_value) if desired_value else "",
-        "inherited_text": format_policy_value(policy, inherited_value) if inherited_value else "",
-        "default_text": format_policy_value(policy, policy.default),
         "options": options,
-        "is_unmanaged": not submitted_value,
+        "is_typed": not has_option and (is_typed or bool(submitted_value)),
+        "is_unmanaged": not submitted_value and not is_typed,
         "is_json": policy.kind is PolicyValueKind.JSON,
         "is_switch": policy.kind is PolicyValueKind.SWITCH,
-        "value": ""
-        if any(is_selected for _, is_selected in options)
-        else policy_rows.field_text_of(policy, submitted_value),
+        "value": "" if has_option else policy_rows.field_text_of(policy, submitted_value),
     }
 
 

@@ -177,7 +177,7 @@ class AgentItem(Schema):
     auth: InstanceRef | None
     """Auth that received the agent's last heartbeat; null when unknown."""
     mode: str
-    """Load balancing policy of the auth connection, from the last heartbeat: `reconnect`, `pick_first` or `unknown`."""
+    """Reconnect mode of the auth connection, from the last heartbeat: `reconnect`, `pick_first` or `unknown`."""
     health_check: bool | None
     """Whether the agent checks the health of its auth; null without a heartbeat."""
     policy_read_at: datetime | None
@@ -311,7 +311,7 @@ class HeartbeatItem(Schema):
     ttl_seconds: float
     """Time until a heartbeat of the agent expires, in seconds."""
     mode: str
-    """Load balancing policy of the auth connection: `reconnect`, `pick_first` or `unknown`."""
+    """Reconnect mode of the auth connection: `reconnect`, `pick_first` or `unknown`."""
     health_check: bool
     """Whether the agent checks the health of its auth."""
     policy_read_at: datetime | None

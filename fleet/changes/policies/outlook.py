@@ -205,7 +205,7 @@ def _balancing_rows_of(
         if mode != _balancing_mode_of(config)
     )
     effect_row = _effect_row_of(
-        "Load balancing policy of agents",
+        "Agent reconnect mode",
         _describe_config(desired_config),
         auths,
         changed_auths,

@@ -45,7 +45,7 @@ def describe_changes(before: _Values, after: _Values, instance_names: Mapping[st
 
 
 def label_of(policy: EnvPolicy) -> str:
-    """Return the name of a policy inside a sentence: `announce TTL`, `client load balancing`."""
+    """Return the name of a policy inside a sentence: `announce TTL`, `agent reconnect mode`."""
     label = policy.label.partition(" (")[0]
     return label if label[1:2].isupper() else f"{label[:1].lower()}{label[1:]}"
 

@@ -76,7 +76,7 @@ PRESETS = (
     PolicyPreset(
         "failover",
         "Failover on",
-        "Agents check the health of their auth, and connect to another auth when it is unhealthy.",
+        "Agent reconnect mode: agents check the health of their auth, and leave an unhealthy one for another auth.",
         {"auth": {RFD_VARIABLE: policy_json.document(_FAILOVER_ON, RFD_VARIABLE)}},
     ),
 )
@@ -98,12 +98,12 @@ def options_of(policy: EnvPolicy) -> tuple[PolicyOption, ...]:
     if policy.name in (RFD_VARIABLE, UPSTREAM_VARIABLE):
         return (
             PolicyOption(
-                "Failover on",
+                "Reconnect, with health check (failover on)",
                 policy_json.document(_FAILOVER_ON, policy.name),
                 "Agents check the health of their auth and leave an unhealthy one (mode reconnect).",
             ),
             PolicyOption(
-                "Failover off",
+                "Pick first, without health check (failover off)",
                 policy_json.document(_FAILOVER_OFF, policy.name),
                 "Agents keep their connection until it breaks (mode pick_first).",
             ),

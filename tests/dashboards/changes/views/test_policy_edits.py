@@ -45,7 +45,7 @@ def test_cell_of_the_matrix_leads_to_a_plan(page: Client) -> None:
     assert f'href="{AUTH_TTL}"' in page.get("/policies/").content.decode()
     html = page.get(AUTH_TTL).content.decode()
     assert "Auth announce TTL of all auths" in html
-    assert "Desired value: <b>not managed</b>" in html
+    assert "<dt>Desired value</dt><dd><b>not managed</b></dd>" in html
     assert "restarts auth-1, auth-2, one after the other" in html
     answer = page.post(AUTH_TTL, {"option": "1m", "value": "30s"})
     change = Change.objects.get()
@@ -70,10 +70,31 @@ def test_instance_shows_what_it_inherits_and_runs_with(page: Client) -> None:
     """Its own value overrides that of its role."""
     DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="5m")
     html = page.get(f"/policies/auth-id-2/{AUTH_TTL_VARIABLE}/").content.decode()
-    assert "inherited: <b>5 min</b>" in html
-    assert "in effect: <b>1 min</b> (env)" in html
+    assert "<dt>Inherited</dt><dd><b>5 min</b></dd>" in html
+    assert "<dt>In effect</dt><dd><div><b>1 min</b> (env)</div></dd>" in html
     page.post(f"/policies/auth-id-2/{AUTH_TTL_VARIABLE}/", {"value": "2m"})
     assert Change.objects.get().title == "Set auth announce TTL of auth-2 to 2 min"
+
+
+def test_role_shows_the_values_in_effect_on_its_instances(page: Client) -> None:
+    """Each value with its source and instances; those of the other role are left out."""
+    answer = page.get(AUTH_TTL)
+    assert answer.context["values"]["current_values"] == [
+        {"text": "10 min", "source": "default", "names": "auth-1"},
+        {"text": "1 min", "source": "env", "names": "auth-2"},
+    ]
+    assert '<b>1 min</b> (env) <span class="quiet">auth-2</span>' in answer.content.decode()
+
+
+def test_selected_field_without_a_value_is_refused(page: Client) -> None:
+    """It does not stop managing the policy; the field stays selected."""
+    answer = page.post(AUTH_TTL, {"option": "typed", "value": ""})
+    html = answer.content.decode()
+    assert answer.status_code == 400
+    assert "Enter a value, or select another option." in html
+    assert 'id="option-typed" checked' in html
+    assert 'name="option" value="" checked' not in html
+    assert not Change.objects.exists()
 
 
 def test_refused_value_stays_in_the_form(page: Client) -> None:
@@ -101,12 +122,16 @@ def test_duration_is_typed_as_the_dialog_shows_it(page: Client) -> None:
 def test_json_is_chosen_by_what_it_does(page: Client) -> None:
     """Nobody has to write it."""
     path = f"/policies/auth/{RFD_VARIABLE}/"
-    assert "<b>Failover on</b>" in page.get(path).content.decode()
+    assert "<b>Reconnect, with health check (failover on)</b>" in page.get(path).content.decode()
     (text,) = PRESETS_BY_SLUG["failover"].values["auth"].values()
     page.post(path, {"option": text})
     change = Change.objects.get()
-    assert change.title == "Set client load balancing of all auths to reconnect, health check"
+    assert change.title == "Set agent reconnect mode of all auths to reconnect, health check"
     assert change.after == {"auth": {RFD_VARIABLE: policy_json.canonical(text)}}
+    plan = page.get(f"/changes/{change.pk}/").content.decode()
+    assert 'Agent reconnect mode (RFD 226)<div class="quiet">' in plan
+    assert "<del>not managed</del></td>" in plan
+    assert "<ins>reconnect, health check</ins><details" in plan
 
 
 def test_preset_sets_all_its_values(page: Client) -> None:

@@ -45,7 +45,7 @@ def test_values_in_words(name: str, text: str, expected: str) -> None:
         (
             {},
             {"auth": {RFD_VARIABLE: _RECONNECT}},
-            "Set client load balancing of all auths to reconnect, health check",
+            "Set agent reconnect mode of all auths to reconnect, health check",
         ),
         ({"p-1": {PROXY_TTL_VARIABLE: "1m"}}, {}, "Stop managing proxy announce TTL of proxy-1"),
         (
