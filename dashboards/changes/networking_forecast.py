@@ -34,6 +34,8 @@ class ConfigForecast:
     time_text: str = ""
     #: The same with graceful tunnel closing on.
     time_text_if_on: str = ""
+    #: When tunnels close that become excess later; empty without a rule.
+    wait_text: str = ""
     #: Why there is no forecast, as a sentence.
     sentence: str = ""
 
@@ -65,8 +67,21 @@ def forecast_config(cluster: str, before: NetworkingConfig, after: NetworkingCon
         has_rule=preview.rule is not ClosingRule.NONE,
         chart=closing_chart_of(preview.closing["steps"]),
         time_text=_format_times(preview.closing["steps"]),
+        wait_text=_format_wait(preview.rule, after),
         time_text_if_on=_format_times((preview.closing_if_on or preview.closing)["steps"]),
     )
+
+
+def _format_wait(rule: ClosingRule, config: NetworkingConfig) -> str:
+    """Return how long after it becomes excess a tunnel closes."""
+    if rule is ClosingRule.RFD:
+        shortest, longest = map(durations.format_readable, config.closing_wait_bounds)
+        return f"after the shortest to longest wait, {shortest} to {longest}"
+    if rule is ClosingRule.UPSTREAM:
+        return (
+            f"after the disconnect threshold, {durations.format_readable(config.tunnel_disconnect_threshold)}"
+        )
+    return ""
 
 
 def changed_fields_of(before: NetworkingConfig, after: NetworkingConfig) -> list[DiffRow]:

@@ -27,6 +27,50 @@ def _remember(cluster: str, revision: str, web_idle_timeout: float) -> None:
     revisions.record_revision(cluster, resource, datetime.now(UTC))
 
 
+async def test_invalid_field_is_marked_and_found(visiting: Visiting) -> None:
+    """While it is typed, after a refusal also in a collapsed section, and until it is edited."""
+    visit = await visiting(color_scheme="light")
+    await visit.fill([State.HEALTHY] * 4)
+    await visit.rows(_remember, visit.cluster, "r1", 0)
+    page = await visit.open("/networking/")
+    section, field = page.locator("#teleport-fields"), page.locator("#id_web_idle_timeout")
+    link = page.get_by_role("link", name="1 field with an invalid value")
+    await section.locator("summary").click()
+    await field.fill("soon")
+    await expect(page.locator("#id_web_idle_timeout_error")).to_contain_text("'soon' is not a duration")
+    await expect(page.locator(".field-wrong #id_web_idle_timeout[aria-invalid=true]")).to_be_visible()
+    await expect(page.locator(".forecast[aria-busy]")).to_have_count(0)
+    await accessible(page)
+    await section.locator("summary").click()
+    await page.evaluate("scrollTo(0, 0)")
+    await link.click()
+    await expect(field).to_be_focused()
+    await expect(field).to_be_in_viewport()
+    await field.fill("5 min")
+    await expect(page.locator(".field-wrong, #config .error")).to_have_count(0)
+
+    await field.fill("later")
+    await page.evaluate("scrollTo(0, 0)")
+    await page.click("text=Preview change")
+    await expect(page.locator("#id_web_idle_timeout_error")).to_contain_text("'later' is not a duration")
+    await expect(field).to_be_focused()
+    await expect(field).to_be_in_viewport()
+    await field.fill("")
+    await expect(page.locator(".field-wrong, #config .error")).to_have_count(0)
+
+
+async def test_edit_removes_the_notice_that_nothing_changes(visiting: Visiting) -> None:
+    """It was about the values that were submitted."""
+    visit = await visiting()
+    await visit.fill([State.HEALTHY] * 4)
+    await visit.rows(_remember, visit.cluster, "r1", 0)
+    page = await visit.open("/networking/")
+    await page.click("text=Preview change")
+    await expect(page.locator("main > .notice")).to_contain_text("o changes")
+    await page.click("[data-count='2']")
+    await expect(page.locator("main > .notice")).to_have_count(0)
+
+
 async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:
     """The three versions, the rebased edit, then the plan with its question; every page is accessible."""
     visit = await visiting(color_scheme="light")
@@ -36,6 +80,8 @@ async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:
     await page.click("text=Preview change")
     await expect(page.locator("#id_keep_alive_interval_error")).to_contain_text("out of range")
     await page.fill("#id_keep_alive_interval", "30 s")
+    # The forecast is grey until it is that of the new value.
+    await expect(page.locator("#id_keep_alive_interval_error, .forecast[aria-busy]")).to_have_count(0)
     await accessible(page)
 
     await visit.rows(_remember, visit.cluster, "r2", 60)

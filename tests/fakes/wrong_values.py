@@ -23,7 +23,7 @@ NETWORKING: tuple[tuple[str, str, object, str], ...] = (
     ("ssh_dial_timeout", "11m", "soon", "out of range|soon"),
     ("graceful_tunnel_closing", "5m", "5m", "true (n)?or false"),
     ("tunnel_closing_wait_min", "25h", "25h", "out of range"),
-    ("tunnel_closing_wait_max", "10m", "10m", "shorter than tunnel_closing_wait_min"),
+    ("tunnel_closing_wait_max", "10m", "10m", "shorter than the shortest wait"),
     ("tunnel_disconnect_threshold", "x", "x", "x"),
 )
 #: The switches have no wrong value in a form: a box is ticked or not.

@@ -23,15 +23,15 @@ from fleet.protocol.networking.config import (
     NetworkingConfigError,
 )
 
-#: Sections of the form, by slug: names of its fields. Only Teleport's programs read those of the last one.
+#: Sections of the form, by slug, as on the page: names of its fields. Only Teleport's programs read those of the last.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "tunnels": ("tunnel_strategy", "agent_connection_count"),
     "closing": (
         "graceful_tunnel_closing",
         "tunnel_closing_wait_min",
         "tunnel_closing_wait_max",
         "tunnel_disconnect_threshold",
     ),
+    "tunnels": ("tunnel_strategy", "agent_connection_count"),
     "detection": ("keep_alive_interval", "keep_alive_count_max"),
     "teleport": (
         "client_idle_timeout",
@@ -67,6 +67,18 @@ class NetworkingFieldRow:
     current_value: str
     #: The form has another value.
     is_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkingFieldProblem:
+    """An invalid value of the form."""
+
+    #: Name of its inputs.
+    name: str
+    #: Ids of its first input and of its message.
+    input_id: str
+    error_id: str
+    sentence: str
 
 
 class NetworkingForm(forms.Form):
@@ -125,6 +137,25 @@ class NetworkingForm(forms.Form):
             slug: [self._field_row_of(_FIELDS_BY_NAME[name]) for name in names]
             for slug, names in SECTIONS.items()
         }
+
+    def list_field_problems(self) -> list[NetworkingFieldProblem]:
+        """Return the invalid values in the order of the page."""
+        names = [name for section in SECTIONS.values() for name in section if name in self.errors]
+        return [
+            NetworkingFieldProblem(
+                bound_field.html_name,
+                f"{bound_field.auto_id}_0" if name == "tunnel_strategy" else bound_field.auto_id,
+                f"{bound_field.auto_id}_error",
+                " ".join(map(str, bound_field.errors)),
+            )
+            for name in names
+            for bound_field in (self[name],)
+        ]
+
+    def focus_first_problem(self) -> None:
+        """Give the focus to the first invalid field when the page opens; browsers scroll to it."""
+        if problems := self.list_field_problems():
+            self.fields[problems[0].name].widget.attrs["autofocus"] = True
 
     @property
     def opens_teleport_section(self) -> bool:

@@ -220,7 +220,7 @@ def _config_of(revision: NetworkingRevision) -> NetworkingConfig:
 def forecast(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Return what the page shows beside the fields, for the values in the query, while they are edited.
 
-    Template `dashboards/_networking_parts.html`: `state` (EditorState), `problem_count`.
+    Template `dashboards/_networking_parts.html`: those of `_state_context_of`.
     """
     networking_reading = networking.last_reading_of(cluster)
     current = None if networking_reading is None else networking_reading.current
@@ -232,7 +232,7 @@ def forecast(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 
 
 def _state_context_of(cluster: str, current: NetworkingRevision, tab: EditorTab) -> dict[str, Any]:
-    """Return `state` and `problem_count` of an editor."""
+    """Return `state`, `problem_count`, `first_problem_id`, `field_problems` and `yaml_problems` of an editor."""
     before = _config_of(current)
     after = before if tab.shown_config is None else tab.shown_config
     return {
@@ -244,7 +244,18 @@ def _state_context_of(cluster: str, current: NetworkingRevision, tab: EditorTab)
             else [],
         ),
         "problem_count": tab.problem_count,
+        "first_problem_id": _first_problem_id_of(tab),
+        "field_problems": tab.form.list_field_problems() if tab.name == "form" else [],
+        "yaml_problems": tab.problems,
     }
+
+
+def _first_problem_id_of(tab: EditorTab) -> str:
+    """Return the id of the first invalid input; empty when there is none."""
+    if tab.name == "yaml":
+        return "yaml" if tab.problems else ""
+    problems = tab.form.list_field_problems()
+    return problems[0].input_id if problems else ""
 
 
 def _render_page(
@@ -255,6 +266,8 @@ def _render_page(
     revisions = NetworkingRevision.objects.filter(cluster=cluster).select_related("previous", "change")
     text: str = config_yaml.to_yaml(resource) if resource else ""
     now = timezone.now()
+    if tab is not None and request.method == "POST":
+        tab.form.focus_first_problem()
     context = {
         "page": "networking",
         "networking_reading": networking_reading,

@@ -36,8 +36,8 @@ class ClosingRule(StrEnum):
         """The name of the rule on pages."""
         return {
             "none": "no rule: no tunnels close",
-            "rfd": "RFD 226, GracefulTunnelClosing",
-            "upstream": "upstream's disconnect threshold",
+            "rfd": "graceful tunnel closing (RFD 226)",
+            "upstream": "Teleport's disconnect threshold",
         }[self]
 
 

@@ -184,7 +184,7 @@ FIELDS = (
     ConfigField(
         "tunnel_closing_wait_min",
         FieldKind.DURATION,
-        "Minimum wait before an excess tunnel is closed.",
+        "Shortest wait before an excess tunnel is closed.",
         1.0,
         _DAY,
         zero_meaning="30 min",
@@ -192,7 +192,7 @@ FIELDS = (
     ConfigField(
         "tunnel_closing_wait_max",
         FieldKind.DURATION,
-        "Maximum wait before an excess tunnel is closed.",
+        "Longest wait before an excess tunnel is closed.",
         1.0,
         _DAY,
         zero_meaning="1 h",
@@ -450,8 +450,7 @@ def _contradictions(config: NetworkingConfig) -> Iterable[FieldProblem]:
     if low > high:
         yield FieldProblem(
             "tunnel_closing_wait_max",
-            f"{durations.format_seconds(high)} is shorter than "
-            f"tunnel_closing_wait_min ({durations.format_seconds(low)})",
+            f"{durations.format_readable(high)} is shorter than the shortest wait, {durations.format_readable(low)}",
         )
     if config.graceful_tunnel_closing and config.tunnel_disconnect_threshold:
         yield FieldProblem(

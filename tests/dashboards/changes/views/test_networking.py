@@ -145,7 +145,7 @@ def test_good_value_leads_to_its_plan(editor: Client) -> None:
     change = Change.objects.get()
     assert change.state == ChangeState.PLANNED
     page = answer.content.decode()
-    assert "RFD 226, GracefulTunnelClosing" in page
+    assert "graceful tunnel closing (RFD 226)" in page
     assert "No tunnels close" in page
 
 
@@ -304,6 +304,42 @@ def test_forecast_of_excess_tunnels(editor: Client, fake_reader: FakeReader) -> 
     assert "Closed tunnels over time. In all 4" in on
 
 
+def test_tunnels_close_later_after_the_waits(editor: Client) -> None:
+    """In numbers: the fields may be out of view. Waits that contradict each other are explained in the same form."""
+    on = _forecast(editor, graceful_tunnel_closing="on", tunnel_closing_wait_min="5 min")
+    assert "become excess later close after the shortest to longest wait, 5 min to 1 h." in on
+    threshold = _forecast(editor, tunnel_disconnect_threshold="5 min")
+    assert "become excess later close after the disconnect threshold, 5 min." in threshold
+    wrong = _forecast(editor, tunnel_closing_wait_min="5 min", tunnel_closing_wait_max="1 min")
+    assert "1 min is shorter than the shortest wait, 5 min." in wrong
+
+
+def test_forecast_names_the_invalid_fields(editor: Client) -> None:
+    """With their messages; a link leads to the first one on the page."""
+    html = _forecast(
+        editor, web_idle_timeout="x", tunnel_closing_wait_max="soon", keep_alive_count_max="three"
+    )
+    assert (
+        '<a href="#id_tunnel_closing_wait_max" data-first-problem><b>3</b> fields with an invalid value</a>'
+        in html
+    )
+    assert re.findall('data-field="([a-z_]+)" data-id="([a-z_]+)"', html) == [
+        (name, f"id_{name}_error")
+        for name in ("tunnel_closing_wait_max", "keep_alive_count_max", "web_idle_timeout")
+    ]
+    assert "config-problems" in html
+    assert "data-field" not in _forecast(editor)
+
+
+def test_refused_form_gives_the_focus_to_the_first_invalid_field(editor: Client) -> None:
+    """Also without scripts, and where the field is collapsed otherwise; a page without errors gives none."""
+    html = editor.post("/networking/", form_data(web_idle_timeout="x", ssh_dial_timeout="y")).content.decode()
+    assert re.findall(r"<input[^>]* name=\"(\w+)\"[^>]* autofocus", html) == ["web_idle_timeout"]
+    assert 'id="teleport-fields" open' in html
+    assert '<a href="#id_web_idle_timeout"' in html
+    assert "autofocus" not in editor.get("/networking/").content.decode()
+
+
 def test_forecast_says_why_there_is_none(editor: Client, fake_reader: FakeReader) -> None:
     """Invalid values, and data that is too old."""
     html = _forecast(editor, keep_alive_count_max="three")
@@ -321,7 +357,10 @@ def test_yaml_shows_its_differences(editor: Client) -> None:
     assert '<div class="diff-remove">-  keep_alive_count_max: 3</div>' in html
     assert '<div class="diff-add">+  keep_alive_count_max: 4</div>' in html
     wrong_text = new_text.replace("keep_alive_count_max: 4", "keep_alive_count_max: four")
+    problem = "<code>keep_alive_count_max</code>: "
+    assert problem in editor.get("/networking/forecast/", {**query, "yaml": wrong_text}).content.decode()
     page = editor.post("/networking/", {**query, "yaml": wrong_text}).content.decode()
+    assert page.count(problem) == 1
     assert '<div class="diff-add">+  keep_alive_count_max: four</div>' in page
 
 
