@@ -76,7 +76,7 @@ def _format_wait(rule: ClosingRule, config: NetworkingConfig) -> str:
     """Return how long after it becomes excess a tunnel closes."""
     if rule is ClosingRule.RFD:
         shortest, longest = map(durations.format_readable, config.closing_wait_bounds)
-        return f"after the shortest to longest wait, {shortest} to {longest}"
+        return f"after a random time between the shortest and the longest wait ({shortest} to {longest})"
     if rule is ClosingRule.UPSTREAM:
         return (
             f"after the disconnect threshold, {durations.format_readable(config.tunnel_disconnect_threshold)}"

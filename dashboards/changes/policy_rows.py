@@ -261,9 +261,9 @@ def three_way_rows_of(
     return [
         {
             "label": policy.label,
-            "base_value": base_values.get(policy.name, ""),
-            "stored_value": stored_values.get(policy.name, ""),
-            "own_value": own_values.get(policy.name, ""),
+            "base_value": _three_way_text_of(policy, base_values),
+            "stored_value": _three_way_text_of(policy, stored_values),
+            "own_value": _three_way_text_of(policy, own_values),
             "is_conflict": len(
                 {version.get(policy.name, "") for version in (base_values, stored_values, own_values)}
             )
@@ -272,6 +272,12 @@ def three_way_rows_of(
         for policy in of_role(role)
         if len({version.get(policy.name, "") for version in (base_values, stored_values, own_values)}) > 1
     ]
+
+
+def _three_way_text_of(policy: EnvPolicy, values: Mapping[str, str]) -> str:
+    """Return a value in words, but JSON as it is: two versions may differ in what words leave out."""
+    value = values.get(policy.name, "")
+    return value if policy.kind is PolicyValueKind.JSON or not value else format_policy_value(policy, value)
 
 
 def format_duration(began_at: float | None, ended_at: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -10,6 +11,7 @@ from playwright.async_api import Locator, Page, expect
 from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.protocol.recovery.service_config import RFD_VARIABLE
 from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible, accessible_everywhere
 from tests.browser.conftest import Visiting
@@ -88,6 +90,33 @@ async def test_edit_removes_the_notice_that_nothing_changes(visiting: Visiting) 
     await expect(dialog.locator(".notice")).to_contain_text("o changes")
     await dialog.get_by_role("radio", name="1 min", exact=True).check()
     await expect(dialog.locator(".notice")).to_have_count(0)
+
+
+async def test_form_fills_in_usual_values_and_marks_changes(visiting: Visiting) -> None:
+    """A button fills in its value and is pressed while the field has it; a warning ends with its value."""
+    visit = await _visit(visiting)
+    page = await visit.open("/policies/auth/")
+    ttl, mode = page.locator(f"#{AUTH_TTL_VARIABLE}"), page.locator(f"#{RFD_VARIABLE}")
+    section = page.get_by_role("group", name="Auth announce TTL")
+    await expect(section.locator(".values")).to_contain_text("10 s (env) auth-1")
+    await section.get_by_role("button", name="1 min", exact=True).click()
+    await expect(ttl).to_have_value("1 min")
+    await expect(section.locator(".field-changed")).to_be_visible()
+    await expect(section.get_by_role("button", name="1 min", exact=True)).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    await accessible(page)
+    await ttl.fill("")
+    await expect(section.locator(".field-changed")).to_have_count(0)
+    await expect(section.get_by_role("button", name="Not managed")).to_have_attribute("aria-pressed", "true")
+    modes = page.get_by_role("group", name="Agent reconnect mode (RFD 226)")
+    await modes.get_by_role("button", name="Reconnect, with health check").click()
+    await expect(mode).to_have_value(re.compile('"mode": "reconnect"'))
+    await mode.fill("{")
+    await page.click("text=Check values")
+    await expect(modes.locator(".error")).to_be_visible()
+    await modes.get_by_role("button", name="Not managed").click()
+    await expect(modes.locator(".error, .field-changed")).to_have_count(0)
 
 
 async def test_values_of_the_matrix_look_clickable(visiting: Visiting) -> None:

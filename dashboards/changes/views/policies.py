@@ -21,13 +21,13 @@ from fleet.changes import ChangeRefusedError, StaleRevisionError, engine
 from fleet.changes.policies import desired_state, planner
 from fleet.changes.policies import matrix as policy_matrix
 from fleet.changes.policies.matrix import DesiredValues, InstanceRow
-from fleet.changes.policies.titles import format_policy_value
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Instance
 from fleet.protocol.policies import env_policies, policy_json, snippets
 from fleet.protocol.policies.env_policies import PLURALS, ROLES, EnvPolicy, PolicyError, PolicyValueKind
+from fleet.protocol.policies.presets import options_of
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary import rollouts
@@ -129,9 +129,7 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         "is_deregistered": target not in ROLES and instance_row is None,
         "role": role,
         "plural": PLURALS[role],
-        "fields": _field_contexts_of(
-            role, values, problems, desired_values.get(role, {}) if target not in ROLES else {}, instance_row
-        ),
+        "fields": _field_contexts_of(role, target, values, problems, desired_values, rows),
         "settings": number_fields_of(rollouts.RolloutSettings(), request.POST, problems),
         "revision": edit.revision,
         "snippets": snippets.all_of(
@@ -270,37 +268,44 @@ def _instance_name_of(cluster: str, instance_id: str) -> str:
 
 def _field_contexts_of(
     role: str,
-    values: dict[str, str],
-    problems: dict[str, str],
-    role_values: dict[str, str],
-    instance_row: InstanceRow | None,
+    target: str,
+    values: Mapping[str, str],
+    problems: Mapping[str, str],
+    desired_values: DesiredValues,
+    rows: tuple[InstanceRow, ...],
 ) -> list[dict[str, Any]]:
-    cells = {cell.policy.name: cell for cell in instance_row.cells} if instance_row else {}
+    """Return the fields of the form, by policy."""
+    stored_values = desired_values.get(target, {})
     return [
         {
             "policy": policy,
             "is_json": policy.kind is PolicyValueKind.JSON,
             "is_switch": policy.kind is PolicyValueKind.SWITCH,
-            # Valid JSON is shown over several lines.
-            "value": policy_json.document(config, policy.name)
-            if config
-            else policy_rows.field_text_of(policy, values.get(policy.name, "")),
+            "value": _field_value_of(policy, text),
+            # The value without edits.
+            "stored_value": _field_value_of(policy, stored_values.get(policy.name, "")),
+            "values": policy_rows.values_context_of(policy, desired_values, target, rows),
+            "options": [
+                (
+                    option.label,
+                    _field_value_of(policy, option.text),
+                    bool(text) and env_policies.is_same_value(policy.name, option.text, text),
+                )
+                for option in options_of(policy)
+            ],
             "problem": problems.get(policy.name, ""),
             "warnings": policy_json.warnings(config) if config else (),
-            "default": format_policy_value(policy, policy.default),
-            "inherited_text": format_policy_value(policy, role_values[policy.name])
-            if policy.name in role_values
-            else "",
-            "current_cell": policy_rows.cell_context_of(cells[policy.name]) if policy.name in cells else None,
-            "example": policy_json.document(
-                service_config.ServiceConfig(service_config.PickHealthyMode.RECONNECT, ""), policy.name
-            )
-            if policy.kind is PolicyValueKind.JSON
-            else "",
         }
         for policy in env_policies.of_role(role)
-        for config in (_service_config_of(policy, values.get(policy.name, "")),)
+        for text in (values.get(policy.name, ""),)
+        for config in (_service_config_of(policy, text),)
     ]
+
+
+def _field_value_of(policy: EnvPolicy, text: str) -> str:
+    """Return a value as the form shows it: a duration with its units, valid JSON over several lines."""
+    config = _service_config_of(policy, text)
+    return policy_json.document(config, policy.name) if config else policy_rows.field_text_of(policy, text)
 
 
 def _service_config_of(policy: EnvPolicy, text: str) -> service_config.ServiceConfig | None:

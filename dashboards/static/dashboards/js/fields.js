@@ -3,6 +3,8 @@
    .field-wrong       an edit removes the error: it was about the previous value. Not in a form with data-forecast,
                       whose forecast replaces the errors
    data-until-edit    a notice about the submitted values, which an edit removes
+   data-current       the stored value of a field, which is marked where it differs
+   data-fill          a button that fills in its value; it is pressed while the field has that value
    .choice            text typed in a choice selects it, and another choice discards the text */
 
 const TEXT_FIELDS = "input:not([type=radio], [type=checkbox], [type=hidden]), textarea";
@@ -31,6 +33,25 @@ export function showError(field, id, sentence) {
     describe(input, id, true);
   }
   field.insertBefore(error, field.querySelector(":scope > :is(.field-change, .help)"));
+}
+
+/** Mark whether the value of a field differs from the stored one, and return that. */
+export function markChange(field, value) {
+  const isChanged = sameText(value) !== sameText(field.dataset.current);
+  field.classList.toggle("field-changed", isChanged);
+  return isChanged;
+}
+
+/** Return a text without the line ends and blanks in which browsers differ from the server. */
+function sameText(text) {
+  return text.replaceAll("\r\n", "\n").trim();
+}
+
+/** Mark the changes of a field with buttons for usual values, and the button of its value. */
+function markFilled(field) {
+  const { value } = field.querySelector("input, select, textarea");
+  markChange(field, value);
+  for (const button of field.querySelectorAll("[data-fill]")) button.setAttribute("aria-pressed", String(sameText(button.dataset.fill) === sameText(value)));
 }
 
 /** Add an id to aria-describedby of an input, or remove it. */
@@ -63,4 +84,15 @@ document.addEventListener("input", ({ target }) => {
   if (form.dataset.forecast === undefined) clearError(target.closest(".field-wrong"));
   for (const notice of (target.closest("dialog") ?? document).querySelectorAll("[data-until-edit]")) notice.remove();
   selectChoice(target);
+  const field = form.dataset.forecast === undefined ? target.closest("[data-current]") : null;
+  if (field !== null) markFilled(field);
+});
+
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("[data-fill]");
+  if (button === null) return;
+  const input = button.closest(".field").querySelector("input, textarea");
+  input.value = button.dataset.fill;
+  if (input.rows) input.rows = Math.max(2, input.value.split("\n").length);
+  input.dispatchEvent(new Event("input", { bubbles: true }));
 });

@@ -1,7 +1,7 @@
 /* The editor of the networking config: changed and invalid fields are marked, and the forecast follows what is edited.
    Without it, the page has the forecast of the last request, and the preview shows the rest. */
 
-import { clearError, showError } from "./fields.js";
+import { clearError, markChange, showError } from "./fields.js";
 import { fetchPage, swap } from "./page.js";
 
 const WAIT_MS = 300;
@@ -20,8 +20,7 @@ function valueOf(field) {
 
 function markField(field) {
   const value = valueOf(field);
-  const changed = value !== field.dataset.current;
-  field.classList.toggle("field-changed", changed);
+  const changed = markChange(field, value);
   const note = field.querySelector(".field-change");
   note.hidden = !changed;
   const isSwitch = field.querySelector("input[type=checkbox]") !== null;

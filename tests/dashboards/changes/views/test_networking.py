@@ -307,7 +307,7 @@ def test_forecast_of_excess_tunnels(editor: Client, fake_reader: FakeReader) -> 
 def test_tunnels_close_later_after_the_waits(editor: Client) -> None:
     """In numbers: the fields may be out of view. Waits that contradict each other are explained in the same form."""
     on = _forecast(editor, graceful_tunnel_closing="on", tunnel_closing_wait_min="5 min")
-    assert "become excess later close after the shortest to longest wait, 5 min to 1 h." in on
+    assert "between the shortest and the longest wait (5 min to 1 h)." in on
     threshold = _forecast(editor, tunnel_disconnect_threshold="5 min")
     assert "become excess later close after the disconnect threshold, 5 min." in threshold
     wrong = _forecast(editor, tunnel_closing_wait_min="5 min", tunnel_closing_wait_max="1 min")

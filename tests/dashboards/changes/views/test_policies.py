@@ -198,8 +198,8 @@ def test_concurrent_edit_shows_three_versions_and_rebases(page: Client) -> None:
         for row in answer.context["three_way_rows"]
     }
     assert rows == {
-        BY_NAME[HTTP_CLOSE_VARIABLE].label: ("", "true", "", False),
-        BY_NAME[AUTH_TTL_VARIABLE].label: ("", "", "2m", False),
+        BY_NAME[HTTP_CLOSE_VARIABLE].label: ("", "on", "", False),
+        BY_NAME[AUTH_TTL_VARIABLE].label: ("", "", "2 min", False),
     }
     second_answer = page.post("/policies/auth/", own_form | {"rebase": "1"})
     assert second_answer.status_code == 200
@@ -232,6 +232,23 @@ def test_durations_of_the_form_are_those_that_people_type(page: Client) -> None:
     assert Change.objects.latest("pk").after["auth"][AUTH_TTL_VARIABLE] == "1m30s"  # type: ignore[index] # a document
     refused = page.post("/policies/auth/", form | {AUTH_TTL_VARIABLE: "soon"})
     assert "Enter a number with its unit: 24 h, 10 min, 90 s or 1 h 30 min." in refused.content.decode()
+
+
+def test_form_shows_the_values_in_effect_and_the_usual_values(page: Client) -> None:
+    """Beside each field: what instances run with, the desired and the inherited value, and the usual values."""
+    for target, value in (("auth", "5m"), ("auth-id-2", "1m")):
+        DesiredPolicy.objects.create(cluster_id="default", target=target, name=AUTH_TTL_VARIABLE, value=value)
+    html = page.get("/policies/auth/").content.decode()
+    assert '<b>1 min</b> (env) <span class="quiet">auth-2</span>' in html
+    assert 'data-fill="1 min" aria-pressed="false">1 min</button>' in html
+    assert ">Reconnect, with health check (failover on)</button>" in html
+    own = page.get("/policies/auth-id-2/").content.decode()
+    assert "<dt>Inherited</dt><dd><b>5 min</b></dd>" in own
+    assert 'data-fill="1 min" aria-pressed="true">1 min</button>' in own
+    assert 'data-current="1 min"' in own
+    assert "field-changed" not in own
+    form = {"revision": "", AUTH_TTL_VARIABLE: "2 min", "preview": "1"}
+    assert "field-changed" in page.post("/policies/auth-id-2/", form).content.decode()
 
 
 def test_desired_values_of_a_deregistered_instance_can_be_removed(page: Client) -> None:
