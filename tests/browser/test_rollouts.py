@@ -98,7 +98,7 @@ async def test_edit_preview_plan_and_rollout(visit: Visit, visitor: Visitor) -> 
     await accessible(page)
     await page.click("text=Rebase change")
     await expect(page.locator(f"#{HTTP_CLOSE_VARIABLE}")).to_have_value("true")
-    await expect(page.locator(f"#{AUTH_TTL_VARIABLE}")).to_have_value("30s")
+    await expect(page.locator(f"#{AUTH_TTL_VARIABLE}")).to_have_value("30 s")
     await page.click("text=Preview change")
     await expect(page.locator("h1")).to_have_text("Restart 3 auths with 6 connected agents?")
     await expect(page.locator("text=Heartbeat writes per second")).to_be_visible()
