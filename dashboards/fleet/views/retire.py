@@ -23,6 +23,7 @@ from dashboards.shared.pages import needs_record, signed_in_user_of, url_prefix_
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.counts import format_agent_count
 
 
 @requires(Permission.ACT_ON_FLEET)
@@ -100,7 +101,12 @@ def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Htt
         if change is None:
             messages.success(request, f"No change: {selection.subject} already {verb}.")
             return redirect(f"{prefix}/agents/")
-        messages.success(request, f"{selection.subject} will be {verb} with the next poll.")
+        subject = (
+            selection.subject
+            if change.affected_count == selection.count
+            else format_agent_count(change.affected_count)
+        )
+        messages.success(request, f"{subject} will be {verb} with the next poll.")
         return redirect(f"{prefix}/changes/{change.pk}/")
     context = {
         "selection": selection,

@@ -45,7 +45,7 @@ def test_read_plan_and_follow(call_api: CallApi) -> None:
     assert (progress["total_count"], progress["finished_count"]) == (1, 0)
     (row,) = plan.json()["plan"]["ttl"]
     assert (row["before"]["detection_time"], row["after"]["detection_time"]) == ("10 min", "1 min")
-    assert plan.json()["question"] == "Restart 1 auth with 2 connected agents?"
+    assert plan.json()["question"].endswith(", and restart 1 auth with 2 connected agents?")
 
 
 def test_taking_back(call_api: CallApi) -> None:

@@ -52,7 +52,7 @@ def test_from_filter_to_result(page: Client) -> None:
         assert change.state == state
     html = page.get(f"{path}?state=skipped").content.decode()
     assert "aborted by operator" in html
-    assert "<b>2</b> of 2 agents (100 %)" in html
+    assert "<b>0</b> of 2 agents moved, 2 did not" in html
     assert CampaignAgent.objects.filter(state="skipped").count() == 2
     assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
         AuditEntry.objects.values_list("action", flat=True)
