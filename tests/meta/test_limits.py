@@ -131,7 +131,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/undo": [{}],
         "/actions": [{"action": "abort"}],
         "/networking-config/plan": [{"fields": {"agent_connection_count": "3"}}],
-        "/policies/plan": [{"desired_values": {}}],
+        "/policies/plan": [{"desired_values": {}}, {"preset": "failover"}],
         "/out-of-service/plan": [{"allow_last": True}],
         "/reconnect/forecast": [{"q": "agent"}],
         "/reconnect/plan": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],

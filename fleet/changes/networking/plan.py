@@ -92,16 +92,10 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnaps
         }
         plan["affected_count"] = len(closing_plan.affected_agents)
         plan["previous_rule"] = closing_rule_of(before).label
-        plan["notes"] += _closing_notes_of(before, after, closing_plan, plan_if_on, fleet)
+        plan["notes"] += closing_notes_of(before, after, closing_plan, plan_if_on, fleet)
     if changed_names & _PING_FIELDS:
         plan["affected_count"] = max(plan["affected_count"], fleet.agent_count if fleet else 0)
-        plan["notes"].append(_ping_note_of(before, after))
-    unsupported_names = sorted(changed_names - SUPPORTED_FIELDS)
-    if unsupported_names:
-        plan["notes"].append(
-            f"Refloat's agents and proxies ignore {', '.join(unsupported_names)}. Teleport instances use "
-            f"{'it' if len(unsupported_names) == 1 else 'them'}."
-        )
+    plan["notes"] += field_notes_of(before, after)
     plan["question"] = question_of(plan)
     return plan
 
@@ -211,13 +205,14 @@ def expected_duration_seconds_of(plan: Mapping[str, Any]) -> float:
     return max(latest, default=0.0)
 
 
-def _closing_notes_of(
+def closing_notes_of(
     before: NetworkingConfig,
     after: NetworkingConfig,
     plan: ClosingPlan,
     plan_if_on: ClosingPlan | None,
     fleet: FleetSnapshot,
 ) -> list[str]:
+    """Return what limits or explains the numbers of expected closings and dials, as sentences."""
     notes = []
     if after.connection_count == 0 and plan.rule is ClosingRule.RFD:
         notes.append(
@@ -261,6 +256,19 @@ def _closing_notes_of(
         )
     if plan.closing_count[1]:
         notes.append("Undoing the change does not reopen closed tunnels.")
+    return notes
+
+
+def field_notes_of(before: NetworkingConfig, after: NetworkingConfig) -> list[str]:
+    """Return the effect of changed fields that move no tunnels, as sentences."""
+    changed_names = {field.name for field, _, _ in rules.differences(before, after)}
+    notes = [_ping_note_of(before, after)] if changed_names & _PING_FIELDS else []
+    unsupported_names = sorted(changed_names - SUPPORTED_FIELDS)
+    if unsupported_names:
+        notes.append(
+            f"Refloat's agents and proxies ignore {', '.join(unsupported_names)}. Teleport instances use "
+            f"{'it' if len(unsupported_names) == 1 else 'them'}."
+        )
     return notes
 
 

@@ -12,7 +12,7 @@ from fleet.monitoring.state.writer import Writer
 from tests.dashboards.conftest import MakeUser
 
 pytestmark = pytest.mark.django_db
-PATH = "/agents/agent-set/"
+PATH = "/agent-sets/"
 
 
 def test_selected_agents_are_added_and_removed(client: Client, person: MakeUser, record: Writer) -> None:

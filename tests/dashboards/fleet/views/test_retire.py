@@ -99,21 +99,21 @@ def test_selected_agents_are_one_change(
     """The form says how many are alive, and the change how many were retired."""
     ids, _ = record.agent_ids_and_names("default")
     query = f"agent={ids[0]}&agent={ids[1]}"
-    html = client.get(f"/agents/retire/?{query}").content.decode()
+    html = client.get(f"/retirements/?{query}").content.decode()
     assert "Retire 2 agents" in html
     assert "of them are alive" in html
     form: dict[str, Any] = {"action": "retire", "agent": ids[:2], "count": "2", "reason": REASON}
-    refusal = client.post("/agents/retire/", form)
+    refusal = client.post("/retirements/", form)
     assert refusal.context["form"].errors["sure"]
     assert f'value="{ids[1]}"' in refusal.content.decode()
-    answer = client.post("/agents/retire/", {**form, "sure": "on"})
+    answer = client.post("/retirements/", {**form, "sure": "on"})
     change = Change.objects.get()
     assert answer.headers["Location"] == f"/changes/{change.pk}/"
     assert (change.title, Agent.objects.filter(is_retired=True).count()) == ("Retire 2 agents", 2)
     assert task_names == ["fleet.tasks.apply_retired"]
-    again = client.post("/agents/retire/", {**form, "sure": "on"})
+    again = client.post("/retirements/", {**form, "sure": "on"})
     assert again.headers["Location"] == "/agents/"
-    client.post("/agents/retire/", {**form, "action": "reinstate", "reason": "came back"})
+    client.post("/retirements/", {**form, "action": "reinstate", "reason": "came back"})
     assert not Agent.objects.filter(is_retired=True).exists()
 
 
@@ -122,12 +122,12 @@ def test_filter_that_matches_other_agents_now_is_asked_again(
 ) -> None:
     """The number on the button is the number that is retired."""
     form = {"action": "retire", "q": "agent", "count": "99", "reason": REASON, "sure": "on"}
-    answer = client.post("/agents/retire/", form)
+    answer = client.post("/retirements/", form)
     assert "Review the number and confirm again" in answer.content.decode()
     assert not Agent.objects.filter(is_retired=True).exists()
 
 
 def test_empty_selection_is_explained(client: Client, page: str) -> None:
     """With the way back."""
-    html = client.get("/agents/retire/?q=nobody").content.decode()
+    html = client.get("/retirements/?q=nobody").content.decode()
     assert "No agent is selected. Select agents in the list." in html
