@@ -62,4 +62,4 @@ def test_notes_are_those_of_the_plan() -> None:
     plan_notes = plan_of(BASE, config, FLEET)["notes"]
     # The preview has the tunnels that stay open in numbers.
     assert list(notes) == [note for note in plan_notes if "stay open for ever" not in note]
-    assert [note.split()[0] for note in notes] == ["agent_connection_count", "Half-open", "Refloat's"]
+    assert [note.split()[0] for note in notes] == ["Half-open", "Refloat's"]
