@@ -52,6 +52,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("changes/", changes.change_list, name=f"changes{suffix}"),
         path("changes/<int:change_id>/", changes.change, name=f"change{suffix}"),
         path("audit/", audit.audit, name=f"audit{suffix}"),
+        path("audit/<int:entry_id>/", audit.audit_entry, name=f"audit-entry{suffix}"),
         path("audit.csv", audit.audit_csv, name=f"audit-csv{suffix}"),
         path("audit.jsonl", audit.audit_json, name=f"audit-json{suffix}"),
         path("incidents/", incidents.incidents, name=f"incidents{suffix}"),

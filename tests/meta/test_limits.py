@@ -31,6 +31,7 @@ _WALKED = [route for route in ROUTES if not route.path.startswith("/accounts/") 
 _OBJECTS = {
     "incident_id": "incident",
     "change_id": "change",
+    "entry_id": "entry",
     "rule_id": "rule",
     "channel_id": "channel",
     "route_id": "route",

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.fleet.agent_selection import read_selection
+from dashboards.fleet.agent_selection import is_form_submitted, read_selection
 from dashboards.fleet.forms import RetireForm
 from dashboards.fleet.retire import (
     is_alive,
@@ -71,7 +71,8 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
 @never_cache
 @needs_record
 def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the form for selected agents (GET, see `agent_selection`), or (POST) retire or reinstate all of them.
+    """Show the form for selected agents (GET, or POST with `show`, see `agent_selection`), or (POST) retire or
+    reinstate all of them.
 
     `action`: `retire` or `reinstate`. Template `dashboards/retire_selected.html`: presenters.live_page_context_of,
     `selection` (AgentSelection, or None), `sentence` (why there is none), `is_reinstating`, `form`.
@@ -82,11 +83,12 @@ def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Htt
     params = request.POST if request.method == "POST" else request.GET
     is_reinstating = params.get("action") == "reinstate"
     selection, sentence = read_selection(request, table, now)
+    is_submitted = is_form_submitted(request)
     form = RetireForm(
-        request.POST if request.method == "POST" else None,
+        request.POST if is_submitted else None,
         is_alive=bool(selection and selection.alive_count and not is_reinstating),
     )
-    if selection and not sentence and request.method == "POST" and form.is_valid():
+    if selection and not sentence and is_submitted and form.is_valid():
         recent_proof.require(request)
         change = request_retirements(
             cluster,

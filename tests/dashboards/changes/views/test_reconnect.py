@@ -59,6 +59,20 @@ def test_from_filter_to_result(page: Client) -> None:
     )
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_agents_that_were_selected_in_the_list(page: Client, fake_reader: FakeReader, method: str) -> None:
+    """Checked rows and those of other pages of the list are the list of the form; a POST with `show` plans nothing."""
+    ids = fake_reader.table("default", 0.0).ids
+    parameters = {"agent": [ids[3]], "agents": f"{ids[0]}\n{ids[1]}", "show": "1"}
+    response = getattr(page, method)("/reconnect/", parameters)
+    assert response.status_code == 200
+    assert response.context["form_values"]["agents"].split() == [ids[3], ids[0], ids[1]]
+    assert not Change.objects.exists()
+    assert not AuditEntry.objects.exists()
+    page.post("/reconnect/", {"agents": response.context["form_values"]["agents"]})
+    assert Change.objects.get().affected_count == 3
+
+
 def test_campaign_agents_are_sorted_by_newest_end(page: Client) -> None:
     """Then who was asked, and last who was only chosen: PostgreSQL would put a moment that is none first."""
     page.post("/reconnect/", {"proxy": "proxy-1"})

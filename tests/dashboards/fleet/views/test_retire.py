@@ -105,7 +105,7 @@ def test_selected_agents_are_one_change(
     form: dict[str, Any] = {"action": "retire", "agent": ids[:2], "count": "2", "reason": REASON}
     refusal = client.post("/retirements/", form)
     assert refusal.context["form"].errors["sure"]
-    assert f'value="{ids[1]}"' in refusal.content.decode()
+    assert f'name="agents" value="{ids[0]}\n{ids[1]}"' in refusal.content.decode()
     answer = client.post("/retirements/", {**form, "sure": "on"})
     change = Change.objects.get()
     assert answer.headers["Location"] == f"/changes/{change.pk}/"
@@ -115,6 +115,21 @@ def test_selected_agents_are_one_change(
     assert again.headers["Location"] == "/agents/"
     client.post("/retirements/", {**form, "action": "reinstate", "reason": "came back"})
     assert not Agent.objects.filter(is_retired=True).exists()
+
+
+def test_more_agents_than_fit_into_an_address(client: Client, page: str, record: Writer) -> None:
+    """A POST shows the form, changes nothing and is no attempt; its form carries all of them in one field."""
+    ids, _ = record.agent_ids_and_names("default")
+    response = client.post("/retirements/", {"action": "retire", "show": "1", "agents": "\n".join(ids[:3])})
+    assert response.status_code == 200
+    html = response.content.decode()
+    assert "Retire 3 agents" in html
+    assert "required" not in str(response.context["form"].errors)
+    assert not AuditEntry.objects.exists()
+    assert not Agent.objects.filter(is_retired=True).exists()
+    form = {"action": "retire", "agents": "\n".join(ids[:3]), "count": "3", "reason": REASON, "sure": "on"}
+    client.post("/retirements/", form)
+    assert Agent.objects.filter(is_retired=True).count() == 3
 
 
 def test_filter_that_matches_other_agents_now_is_asked_again(
