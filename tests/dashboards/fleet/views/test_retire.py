@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.inventory import Agent
 from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser, reauthenticate
+from tests.fakes.record import fill
 
 pytestmark = pytest.mark.django_db
 REASON = "scrapped"
@@ -146,3 +149,19 @@ def test_empty_selection_is_explained(client: Client, page: str) -> None:
     """With the way back."""
     html = client.get("/retirements/?q=nobody").content.decode()
     assert "No agent is selected. Select agents in the list." in html
+
+
+def test_selection_with_retired_agents_names_the_others(client: Client, page: str, record: Writer) -> None:
+    """Title, button and result have the number of agents that change."""
+    fill(record, [State.RETIRED, State.HEALTHY, State.HEALTHY, State.HEALTHY], as_of=time.time())
+    ids, _ = record.agent_ids_and_names("default")
+    query = "&".join(f"agent={agent_id}" for agent_id in ids[:3])
+    html = client.get(f"/retirements/?{query}").content.decode()
+    assert "Retire 2 agents</h1>" in html
+    assert "1 of the 3 selected agents is retired already." in html
+    html = client.get(f"/retirements/?action=reinstate&{query}").content.decode()
+    assert "Reinstate 1 agent</h1>" in html
+    assert "The others stay as they are." in html
+    html = client.get(f"/retirements/?action=reinstate&agent={ids[1]}").content.decode()
+    assert "None of the selected agents is retired." in html
+    assert 'name="reason"' not in html
