@@ -23,7 +23,16 @@ from pydantic import Field
 from typing_extensions import override
 
 from dashboards.alerts import api as alerts
-from dashboards.changes.api import changes, degrade, drain, networking, policies, reconnect, service
+from dashboards.changes.api import (
+    changes,
+    degrade,
+    drain,
+    networking,
+    networking_forecast,
+    policies,
+    reconnect,
+    service,
+)
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
@@ -90,6 +99,7 @@ api = _Api(
 )
 
 api.add_router("", networking.router)
+api.add_router("", networking_forecast.router)
 api.add_router("", policies.router)
 api.add_router("", reconnect.router)
 api.add_router("", changes.router)

@@ -21,8 +21,8 @@ from fleet.protocol.networking.config import FIELDS, ConfigField, FieldKind, Fie
 from fleet.vocabulary.changes import ChangeState
 
 AUDIT_COLUMNS = (
-    "at", "actor_name", "actor_kind", "action", "subject", "outcome", "detail", "reason", "change_id", "request_id",
-    "before", "after",
+    "id", "at", "actor_name", "actor_kind", "action", "subject", "outcome", "detail", "reason", "change_id",
+    "request_id", "before", "after",
 )  # fmt: skip
 
 

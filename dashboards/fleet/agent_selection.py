@@ -16,8 +16,12 @@ from fleet.vocabulary.verdicts import State
 
 #: Agents in one action.
 MAX_SELECTED = 10_000
-#: Parameters that carry a selection from page to page.
-_PARAMETERS = ("agent", "q", "state", "proxy", "auth")
+#: Parameters with ids: one each, and one with many, a line each, because the number of fields of a form is limited.
+_ID_PARAMETER, _IDS_PARAMETER = "agent", "agents"
+#: Parameters of the filters of the list.
+_FILTER_PARAMETERS = ("q", "state", "proxy", "auth")
+#: A POST with this parameter only shows the form: the ids of many agents do not fit into an address.
+_SHOW_PARAMETER = "show"
 
 
 class SelectionError(Exception):
@@ -59,24 +63,37 @@ def select_by_name(table: FleetTable, names_or_ids: Iterable[str], query: str, n
         ids = [text] if text in known_ids else ids_by_name.get(text, [text])
         if len(ids) > 1:
             raise SelectionError(f"{len(ids)} agents have the name {text}. Use an id: {', '.join(ids[:5])}.")
-        params.appendlist("agent", ids[0])
-    if "agent" not in params and not query.strip():
+        params.appendlist(_ID_PARAMETER, ids[0])
+    if _ID_PARAMETER not in params and not query.strip():
         raise SelectionError("No agent is selected. Send names, ids or a filter.")
     params["q"] = query
     return select_agents(table, params, now)
 
 
+def is_form_submitted(request: HttpRequest) -> bool:
+    """Return whether the request submits the form of an action, and does not only show it."""
+    return request.method == "POST" and _SHOW_PARAMETER not in request.POST
+
+
+def read_agent_ids(params: QueryDict) -> list[str]:
+    """Return the ids of checked rows, of the page that the list showed and of other pages."""
+    return [
+        *params.getlist(_ID_PARAMETER),
+        *(agent_id for text in params.getlist(_IDS_PARAMETER) for agent_id in text.splitlines() if agent_id),
+    ]
+
+
 def read_selection(request: HttpRequest, table: FleetTable, now: float) -> tuple[AgentSelection | None, str]:
     """Return the selection of a form, and a sentence: why there is none, or that it is not the number that was shown.
 
-    A form (POST) has the number that it showed in `count`.
+    A form that is submitted has the number that it showed in `count`.
     """
     params = request.POST if request.method == "POST" else request.GET
     try:
         selection = select_agents(table, params, now)
     except SelectionError as error:
         return None, str(error)
-    if request.method == "POST" and params.get("count") != str(selection.count):
+    if is_form_submitted(request) and params.get("count") != str(selection.count):
         return selection, f"The filter matches {selection.subject} now. Review the number and confirm again."
     return selection, ""
 
@@ -93,11 +110,11 @@ def read_list_query(params: QueryDict) -> AgentQuery:
 
 
 def select_agents(table: FleetTable, params: QueryDict, now: float) -> AgentSelection:
-    """Return the agents with the ids in `agent`, or else all that match the filters of the list.
+    """Return the agents with the ids in `agent` and `agents`, or else all that match the filters of the list.
 
     Raises SelectionError for unknown ids, invalid filters, no agents and too many.
     """
-    agent_ids = params.getlist("agent")
+    agent_ids = read_agent_ids(params)
     indices = _find_indices(table, agent_ids) if agent_ids else _find_matches(table, params)
     if not indices:
         raise SelectionError("No agent is selected. Select agents in the list.")
@@ -116,7 +133,9 @@ def select_agents(table: FleetTable, params: QueryDict, now: float) -> AgentSele
         alive_count=int(np.count_nonzero(has_tunnel[array] | (table.heartbeats["expires_at"][array] > now))),
         stranded_count=int(np.count_nonzero(states == State.STRANDED)),
         retired_count=int(np.count_nonzero(states == State.RETIRED)),
-        fields=tuple((name, text) for name in _PARAMETERS for text in params.getlist(name) if text),
+        fields=((_IDS_PARAMETER, "\n".join(table.ids[index] for index in indices)),)
+        if agent_ids
+        else tuple((name, text) for name in _FILTER_PARAMETERS for text in params.getlist(name) if text),
     )
 
 

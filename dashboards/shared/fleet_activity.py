@@ -100,9 +100,11 @@ def _describe_without_progress(row: Change) -> ChangeProgress:
 
 def _describe_campaign(row: Change) -> ChangeProgress:
     counts = _count_agents(row)
+    # Whoever ends a campaign early has its remaining agents skipped; they were to move all the same.
+    is_cut_short = row.state == ChangeState.CANCELLED.value
     return ChangeProgress(
         **_common_fields_of(row),
-        total_count=counts.total_count - counts.skipped_count,
+        total_count=counts.total_count - (0 if is_cut_short else counts.skipped_count),
         finished_count=counts.succeeded_count + counts.failed_count,
         failed_count=counts.failed_count,
     )

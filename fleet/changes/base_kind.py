@@ -78,7 +78,12 @@ class Kind(Protocol):
             ChangeState.UNDONE in engine.next_states_of(change)
             and change.started_at is not None
             and bool(change.before != change.after)
+            and not self.is_superseded(change)
         )
+
+    def is_superseded(self, change: Change) -> bool:
+        """Return whether something later has set the same again, so that there is nothing to undo."""
+        return False
 
     def undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
         """Plan a new change that undoes this one, and return it.

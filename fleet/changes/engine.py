@@ -340,6 +340,11 @@ def find_running_change(cluster: str) -> Change | None:
     ).first()
 
 
+def find_verifying_change(cluster: str) -> Change | None:
+    """Return the newest change of a cluster whose result Refloat compares with the plan; None when there is none."""
+    return Change.objects.filter(cluster=cluster, state=ChangeState.VERIFYING.value).order_by("-pk").first()
+
+
 def describe_running_change(cluster: str) -> str:
     """Return a sentence about the change that is running or paused in a cluster; empty when there is none."""
     running_change = find_running_change(cluster)

@@ -110,7 +110,7 @@ class ConsoleClient:
         except urllib.error.HTTPError as error:
             with error:
                 kind = NotFound if error.code == 404 else Failure
-                raise kind(self._describe_error(error)) from error
+                raise kind(self._describe_error(error, is_change=payload is not None)) from error
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise Failure(
@@ -155,12 +155,13 @@ class ConsoleClient:
         except Failure:
             return []  # the search cannot parse this name
 
-    def _describe_error(self, error: urllib.error.HTTPError) -> str:
+    def _describe_error(self, error: urllib.error.HTTPError, *, is_change: bool) -> str:
         detail, problems = _read_error(error)
         detail = _ID_HINT.sub(".", detail)
         for api_words, flag_words in _FLAGS_BY_API_WORDS.items():
             detail = detail.replace(api_words, flag_words)
         hint = _list_hint_for(detail)
+        prefix = "nothing was changed: " if is_change else ""
         if error.code in _REFUSAL_STATUSES or problems:
             flags = _CONFIRMATION_FLAGS
             if error.url.endswith("/policies/plan"):
@@ -178,10 +179,10 @@ class ConsoleClient:
                 repeats_problem = detail.rstrip(".").lower() in {
                     problem.lower() for problem in problems.values()
                 }
-                return "nothing was changed: " + (
+                return prefix + (
                     "\n  ".join(problem_lines) if names_every_key or repeats_problem else detail + hint
                 )
-            return "\n  ".join([f"nothing was changed: {detail}", *problem_lines])
+            return "\n  ".join([f"{prefix}{detail}", *problem_lines])
         if error.code == 401:
             return f"the console at {self.url} rejected the token: {detail}"
         if error.code == 403:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from fleet.cli import api
 from fleet.cli.console import console_options
@@ -25,7 +27,8 @@ _GROUPS = (
 def _format_entries(response: dict[str, Any]) -> str:
     rows = [
         (
-            str(entry["at"])[:19].replace("T", " "),
+            str(entry["id"]),
+            _format_moment(entry["at"]),
             entry["actor_name"],
             entry["action"],
             entry["subject"],
@@ -34,10 +37,56 @@ def _format_entries(response: dict[str, Any]) -> str:
         )
         for entry in response["entries"]
     ]
-    return format_table(("time (UTC)", "actor", "action", "object", "outcome", "reason"), rows)
+    return format_table(("id", "time (UTC)", "actor", "action", "object", "outcome", "reason"), rows)
 
 
-@click.command()
+def _format_moment(text: str) -> str:
+    return text[:19].replace("T", " ")
+
+
+def _format_entry(entry: dict[str, Any]) -> str:
+    rows = [
+        ("time (UTC)", _format_moment(entry["at"])),
+        ("actor", f"{entry['actor_name']} ({entry['actor_kind']})"),
+        ("action", entry["action"]),
+        ("object", entry["subject"]),
+        ("outcome", entry["outcome"]),
+        ("detail", entry["detail"]),
+        ("reason", entry["reason"]),
+        ("change", "" if entry["change_id"] is None else str(entry["change_id"])),
+        ("request id", entry["request_id"]),
+    ]
+    lines = [f"{label:<10}  {text}" for label, text in rows if text]
+    for label in ("before", "after"):
+        if entry[label] is not None:
+            lines += ["", f"{label}:", json.dumps(entry[label], indent=2, ensure_ascii=False)]
+    return "\n".join(lines)
+
+
+class _DefaultListGroup(click.Group):
+    """`refloat audit --actor demo` is `refloat audit list --actor demo`."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_DefaultListGroup)
+def audit() -> None:
+    """Read the audit log: who did what, refused attempts included.
+
+    \b
+    refloat audit --object proxy-1      What was done to proxy-1.
+    refloat audit --actor demo --group agents
+    refloat audit show 1207             Everything about one entry.
+
+    `list` is the default command; `refloat audit list --help` lists the filters.
+    """
+
+
+@audit.command("list")
 @console_options
 @click.option("--search", metavar="WORDS", default="", help="Only entries that contain these words.")
 @click.option(
@@ -63,16 +112,20 @@ def _format_entries(response: dict[str, Any]) -> str:
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries."
 )
 @prints_response(_format_entries)
-def audit(
+def list_command(
     console: api.ConsoleClient, cluster: str, search: str, object_name: str, limit: int, **filters: Any
 ) -> Any:
-    """List who did what, newest first; refused attempts included.
-
-    \b
-    refloat audit --object proxy-1      What was done to proxy-1.
-    refloat audit --actor demo --group agents
-    """
+    """List entries, newest first. `list` may be omitted."""
     params = {"q": search, "object": object_name, "limit": limit, **filters}
     return console.get(
         "/audit", {name: text for name, text in params.items() if text not in (None, "")}, cluster=cluster
     )
+
+
+@audit.command("show")
+@click.argument("entry_id", metavar="ID", type=click.IntRange(min=1))
+@console_options
+@prints_response(_format_entry)
+def show_command(console: api.ConsoleClient, cluster: str, entry_id: int) -> Any:
+    """Show one entry, with all values before and after the action."""
+    return console.get(f"/audit/{entry_id}", cluster=cluster)

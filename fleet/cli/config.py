@@ -11,6 +11,7 @@ import click
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
 from fleet.cli.output import format_table, prints_response, split_pair
+from fleet.cli.plan_text import format_config_forecast
 from fleet.protocol.networking import config_yaml
 
 
@@ -56,6 +57,26 @@ def _format_history(response: dict[str, Any]) -> str:
 def history_command(console: api.ConsoleClient, cluster: str) -> Any:
     """List the revisions of the config, the current one first."""
     return console.get("/networking-config/revisions", cluster=cluster)
+
+
+def _format_forecast(response: dict[str, Any]) -> str:
+    return "\n".join(format_config_forecast(response))
+
+
+@config.command("forecast")
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
+@console_options
+@prints_response(_format_forecast)
+def forecast_command(console: api.ConsoleClient, cluster: str, values: tuple[str, ...]) -> Any:
+    """Forecast the effect of fields on tunnels, without a plan.
+
+    Shows how many tunnels would close, of how many agents and when, which would stay open, and how many agents would
+    open. Without KEY=VALUE it is the forecast of the current config. Nothing is stored; `set --dry-run` shows the plan
+    of a change.
+    """
+    for text in values:
+        split_pair(text, "KEY=VALUE")
+    return console.get("/networking-config/forecast", {"field": values}, cluster=cluster)
 
 
 @config.command("set")

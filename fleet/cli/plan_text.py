@@ -1,4 +1,4 @@
-"""Plans of changes as lines of text, by the kind of the change."""
+"""Plans of changes, by the kind of the change, and forecasts of networking configs as lines of text."""
 
 from __future__ import annotations
 
@@ -17,37 +17,85 @@ def format_plan(change: Mapping[str, Any]) -> list[str]:
     return _FORMATTERS[ChangeKind(change["kind"])](change["plan"])
 
 
+def format_config_forecast(forecast: Mapping[str, Any]) -> list[str]:
+    """Return the forecast of a networking config, as the API returns it, as lines of text."""
+    closing, closing_if_on = forecast["closing"], forecast["closing_if_on"]
+    lines = [f"{row['key']}: {row['before']} → {row['after']}" for row in forecast["changes"]]
+    lines = lines or ["no field differs from the current config"]
+    lines.append(_format_closing_rule(forecast))
+    if closing["closing_count"][1]:
+        lines += _format_closings(closing)
+    if closing["opening_count"]:
+        lines.append(
+            f"opens {format_counted_noun([closing['opening_count']] * 2, 'tunnel')} from "
+            f"{format_counted_noun([closing['opening_agent_count']] * 2, 'agent')}"
+        )
+    if closing_if_on is not None and closing_if_on["closing_count"][1]:
+        earliest = min(step["earliest_seconds"] for step in closing_if_on["steps"])
+        latest = max(step["latest_seconds"] for step in closing_if_on["steps"])
+        lines.append(
+            f"leaves open {format_counted_noun(closing_if_on['closing_count'], 'tunnel')} of "
+            f"{format_counted_noun(closing_if_on['agent_count'], 'agent')}, because no closing rule is on (with "
+            f"graceful_tunnel_closing=true: closed {format_readable(round(earliest))} to "
+            f"{format_readable(round(latest))} after the change)"
+        )
+    if closing["closing_count"][1] or closing["opening_count"]:
+        lines += _format_proxies(closing)
+    else:
+        lines.append("no agent opens or closes a tunnel")
+    return lines + _format_data(forecast)
+
+
 def _format_config_plan(plan: Mapping[str, Any]) -> list[str]:
     """Return the plan of a config change as lines of text."""
-    lines = []
     closing = plan.get("closing")
-    if closing is not None:
-        lines.append(f"tunnel closing: {closing['rule_label']} (now: {plan['previous_rule']})")
-        lines.append(
-            f"closes {format_counted_noun(closing['closing_count'], 'tunnel')} of "
-            f"{format_counted_noun(closing['agent_count'], 'agent')}: "
-            f"{format_counted_noun(closing['excess_count'], 'excess tunnel')}, "
-            f"{format_range(closing['expired_count'])} to expired proxies; "
-            f"{format_range(closing['in_use_count'])} carry user connections; {closing['single_tunnel_agent_count']} "
-            "agents keep one tunnel"
+    if closing is None:
+        return _format_data(plan)
+    return [
+        _format_closing_rule(plan),
+        *_format_closings(closing),
+        *_format_proxies(closing),
+        *_format_data(plan),
+    ]
+
+
+def _format_closing_rule(plan: Mapping[str, Any]) -> str:
+    return f"tunnel closing: {plan['closing']['rule_label']} (now: {plan['previous_rule']})"
+
+
+def _format_closings(closing: Mapping[str, Any]) -> list[str]:
+    summary = (
+        f"closes {format_counted_noun(closing['closing_count'], 'tunnel')} of "
+        f"{format_counted_noun(closing['agent_count'], 'agent')}: "
+        f"{format_counted_noun(closing['excess_count'], 'excess tunnel')}, "
+        f"{format_range(closing['expired_count'])} to expired proxies; "
+        f"{format_range(closing['in_use_count'])} carry user connections; {closing['single_tunnel_agent_count']} "
+        "agents keep one tunnel"
+    )
+    lines = [summary]
+    for step in closing["steps"]:
+        earliest, latest = (
+            format_readable(round(step[end])) for end in ("earliest_seconds", "latest_seconds")
         )
-        for step in closing["steps"]:
-            earliest, latest = (
-                format_readable(round(step[end])) for end in ("earliest_seconds", "latest_seconds")
-            )
-            step_text = f"  closing {step['nth']} of each agent: {step['tunnel_count']} tunnels close"
-            lines.append(f"{step_text} {earliest} to {latest} after the change")
-        lines += [
-            f"  {proxy['name']}: {proxy['tunnels_before']} tunnels now, "
-            f"{format_range(proxy['tunnels_after'])} afterwards"
-            for proxy in closing["proxies"]
-        ]
-    lines += plan["notes"]
-    if "data_age_seconds" in plan:
-        lines.append(
-            f"based on data of {plan['agent_count']} agents, {format_readable(plan['data_age_seconds'])} old"
-        )
+        step_text = f"  closing {step['nth']} of each agent: {step['tunnel_count']} tunnels close"
+        lines.append(f"{step_text} {earliest} to {latest} after the change")
     return lines
+
+
+def _format_proxies(closing: Mapping[str, Any]) -> list[str]:
+    return [
+        f"  {proxy['name']}: {proxy['tunnels_before']} tunnels now, "
+        f"{format_range(proxy['tunnels_after'])} afterwards"
+        for proxy in closing["proxies"]
+    ]
+
+
+def _format_data(plan: Mapping[str, Any]) -> list[str]:
+    """Return the notes, and the age of the data if the plan needed data of the fleet."""
+    if "data_age_seconds" not in plan:
+        return [*plan["notes"]]
+    age = format_readable(plan["data_age_seconds"])
+    return [*plan["notes"], f"based on data of {plan['agent_count']} agents, {age} old"]
 
 
 def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:

@@ -10,9 +10,10 @@ import click
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
-from fleet.cli.output import Failure, format_table, json_option, print_json, split_pair
+from fleet.cli.output import Failure, format_table, json_option, print_json, prints_response, split_pair
 from fleet.protocol.policies import env_policies as rules
 from fleet.protocol.policies import snippets
+from fleet.protocol.policies.presets import PRESETS_BY_SLUG
 from fleet.vocabulary import rollouts
 
 #: Beginning of the environment variables of all policies; users may leave it out.
@@ -24,6 +25,11 @@ _SETTING_HELP_TEXTS = {
     "soak_seconds": "Time that a restarted instance must stay healthy before the next one starts",
     "timeout_seconds": "Longest time for the restart of an instance, and again for its recovery",
 }
+
+
+_no_rollout_option = click.option(
+    "--no-rollout", is_flag=True, help="Only set the desired values; restart no instance."
+)
 
 
 def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,11 +92,34 @@ def list_command(console: api.ConsoleClient, cluster: str, drift: bool, as_json:
         )
 
 
+def _format_presets(response: dict[str, Any]) -> str:
+    titles = [
+        f"{preset['name']} ({preset['label']}){', in effect' if preset['is_in_effect'] else ''}: "
+        f"{preset['description']}"
+        for preset in response["presets"]
+    ]
+    rows = [
+        (preset["name"], role, _short_name_of(name), text)
+        for preset in response["presets"]
+        for role, values in preset["desired_values"].items()
+        for name, text in values.items()
+    ]
+    return "\n".join([*titles, "", format_table(("preset", "role", "policy", "value"), rows)])
+
+
+@policies.command("presets")
+@console_options
+@prints_response(_format_presets)
+def presets_command(console: api.ConsoleClient, cluster: str) -> Any:
+    """List the presets with their values."""
+    return console.get("/policies/presets", cluster=cluster)
+
+
 @policies.command("set")
 @click.argument("target")
 @click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
 @console_options
-@click.option("--no-rollout", is_flag=True, help="Only set the desired values; restart no instance.")
+@_no_rollout_option
 @_rollout_options
 @plan_and_confirm.change_options
 def set_command(
@@ -117,6 +146,30 @@ def set_command(
         desired_values[policy_name] = policy_value
     new_values = {name: policy_value for name, policy_value in desired_values.items() if policy_value}
     body = {"desired_values": {target_id: new_values}, "roll_out": not no_rollout, "settings": settings}
+    _plan_and_run(console, cluster, response, body, **change_options)
+
+
+@policies.command("apply")
+@click.argument("preset", type=click.Choice(list(PRESETS_BY_SLUG)), metavar="PRESET")
+@console_options
+@_no_rollout_option
+@_rollout_options
+@plan_and_confirm.change_options
+def apply_command(
+    console: api.ConsoleClient,
+    cluster: str,
+    preset: str,
+    no_rollout: bool,
+    settings: dict[str, str],
+    **change_options: Any,
+) -> None:
+    """Roll out the values of a preset: preview, confirm, watch.
+
+    PRESET is `recommended` or `failover`; `refloat policies presets` lists their values. All other desired values stay
+    as they are.
+    """
+    response = console.get("/policies/presets", cluster=cluster)
+    body = {"preset": preset, "roll_out": not no_rollout, "settings": settings}
     _plan_and_run(console, cluster, response, body, **change_options)
 
 

@@ -14,6 +14,8 @@ from fleet.protocol.durations import format_clock_time
 from fleet.vocabulary.numbers import number_field, parse_numbers, ranges_of
 from fleet.vocabulary.tags import TagEnum, Tone
 
+#: Seconds that an agent takes to move once Refloat has asked it, with the steps of the campaign.
+MOVE_SECONDS = 4.0
 #: Seconds of the rate limit that one step may use at once, so that no burst follows a pause.
 _BURST_SECONDS = 2.0
 #: Results before the failure threshold is checked.
@@ -279,25 +281,24 @@ def estimate_remaining_seconds(
     """
     if not counts.unfinished_count:
         return 0.0
-    return (
-        counts.pending_count * 60 / settings.rate_per_minute
-        + _remaining_soak_seconds(counts, settings, canaries_finished_at, now)
-        + settings.jitter_seconds
-        + min(settings.timeout_seconds, 5)
-    )
+    seconds = counts.pending_count * 60 / settings.rate_per_minute + move_seconds_of(settings)
+    if not _have_others_to_wait(counts, settings):
+        return seconds
+    if canaries_finished_at is None:
+        return seconds + move_seconds_of(settings) + settings.soak_seconds
+    return seconds + max(settings.soak_seconds - (now - canaries_finished_at), 0.0)
 
 
-def _remaining_soak_seconds(
-    counts: CampaignCounts, settings: CampaignSettings, canaries_finished_at: float | None, now: float
-) -> float:
-    """Return the rest of the soak time; 0 without canaries, and without agents after them."""
+def move_seconds_of(settings: CampaignSettings) -> float:
+    """Return the time from the selection of an agent until it has moved, about: half of the jitter, and the move."""
+    return settings.jitter_seconds / 2 + min(settings.timeout_seconds, MOVE_SECONDS)
+
+
+def _have_others_to_wait(counts: CampaignCounts, settings: CampaignSettings) -> bool:
+    """Return whether there are canaries, and agents after them that wait until the canaries have succeeded."""
     started_count = counts.total_count - counts.pending_count - counts.skipped_count
     pending_canary_count = max(settings.canary_size - started_count, 0)
-    if not settings.canary_size or counts.pending_count <= pending_canary_count:
-        return 0.0
-    if canaries_finished_at is None:
-        return settings.soak_seconds
-    return max(settings.soak_seconds - (now - canaries_finished_at), 0.0)
+    return bool(settings.canary_size) and counts.pending_count > pending_canary_count
 
 
 def is_in_window(settings: CampaignSettings, now: float) -> bool:

@@ -76,10 +76,15 @@ class LocalChanges:
         revision = self._console.get("/networking-config")["revision"]
         return self._plan("/networking-config/plan", {"fields": dict(fields)}, revision)
 
-    def plan_policy(self, role: str, name: str, value: str) -> dict[str, Any]:
-        """Return the plan of a rollout of one policy to all instances of a role."""
+    def plan_policy(self, target: str, name: str, value: str) -> dict[str, Any]:
+        """Return the plan of a rollout of one policy to a role or an instance, given by id."""
         revision = self._console.get("/policies")["revision"]
-        return self._plan("/policies/plan", {"desired_values": {role: {name: value}}}, revision)
+        return self._plan("/policies/plan", {"desired_values": {target: {name: value}}}, revision)
+
+    def find_instance_id(self, name: str) -> str:
+        """Return the id of an instance. Raises StopIteration when there is none of this name."""
+        instances = self._console.get("/instances")["instances"]
+        return next(str(instance["id"]) for instance in instances if instance["name"] == name)
 
     def run(self, change: Mapping[str, Any]) -> Observation:
         """Confirm a planned change, and watch the agents until it has ended. Raises BenchError."""

@@ -37,7 +37,7 @@ from fleet.models.alerting import (  # noqa: E402
     MaintenanceWindow,
     Route,
 )
-from fleet.models.changes import Change  # noqa: E402
+from fleet.models.changes import AuditEntry, Change  # noqa: E402
 from fleet.models.clusters import Cluster, ensure_default_cluster  # noqa: E402
 from fleet.models.drains import Drain  # noqa: E402
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange  # noqa: E402
@@ -240,6 +240,7 @@ def _changes(actor: RequestActor) -> dict[str, int]:
         "campaign_plan": campaign.pk,
         "rollout": final_change.pk,
         "rollout_plan": rollout.pk,
+        "audit_entry": AuditEntry.objects.filter(change_id=plan.pk).latest("pk").pk,
     }
 
 

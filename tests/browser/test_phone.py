@@ -50,6 +50,7 @@ PAGES = [
     "/changes/{rollout_plan}/",
     "/changes/{rollout}/",
     "/audit/",
+    "/audit/{audit_entry}/",
     "/incidents/",
     "/incidents/{incident}/",
     "/silences/",

@@ -90,6 +90,7 @@ class Fuzzed:
             "agent_id": lambda: "agent-1-id",
             "instance_id": lambda: "proxy-1-id",
             "change_id": lambda: self._create("reconnect/plan", {"proxy": "proxy-1"})["id"],
+            "entry_id": self._newest_entry,
             "number": lambda: (
                 NUMBER
                 if "/incidents/" in path
@@ -107,6 +108,13 @@ class Fuzzed:
         above = path.rpartition("/")[0].format(**parameters)
         answer = self.session.get(self.console.url + above, headers=self.headers(all_scopes=True), timeout=60)
         return {"If-Match": answer.headers["ETag"]}
+
+    def _newest_entry(self) -> int:
+        """Return the id of an entry of the audit log, which has one after a plan."""
+        self._create("reconnect/plan", {"proxy": "proxy-1"})
+        headers = self.headers(all_scopes=True)
+        answer = self.session.get(f"{self.console.url}/api/v1/audit?limit=1", headers=headers, timeout=60)
+        return int(answer.json()["entries"][0]["id"])
 
     def _create(self, path: str, body: Any) -> Any:
         answer = self.send(f"POST /api/v1/{path}", self.headers(all_scopes=True), body)
@@ -153,7 +161,7 @@ OPERATIONS = _operations()
 BEYOND_VIEWERS = [
     endpoint
     for endpoint in OPERATIONS
-    if not endpoint.startswith("GET ") or endpoint.endswith(("/audit", "/drain"))
+    if not endpoint.startswith("GET ") or endpoint.endswith(("/audit", "/audit/{entry_id}", "/drain"))
 ]
 FOR_VIEWERS = [endpoint for endpoint in OPERATIONS if endpoint not in BEYOND_VIEWERS]
 

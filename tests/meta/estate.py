@@ -23,7 +23,7 @@ from fleet.models.alerting import (
     Route,
     Silence,
 )
-from fleet.models.changes import Change
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.models.drains import Drain
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -120,7 +120,10 @@ def _of_cluster(cluster: str, own: Ids, installation_ids: Ids) -> dict[str, int]
     Drain.objects.create(cluster_id=cluster, instance=text, name=text, is_drained=True, actor_name=text)
     Agent.objects.create(cluster_id=cluster, agent_id=text, name=text, position=0)
     write_entry(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "succeeded", now)
-    return {"incident": incident.pk, "delivery": delivery.pk, "agent_set": agent_set.pk, "change": change.pk}
+    return {
+        "incident": incident.pk, "delivery": delivery.pk, "agent_set": agent_set.pk, "change": change.pk,
+        "entry": AuditEntry.objects.latest("pk").pk,
+    }  # fmt: skip
 
 
 def _of_installation(own: Ids) -> dict[str, int]:
@@ -128,9 +131,12 @@ def _of_installation(own: Ids) -> dict[str, int]:
     now = timezone.now()
     test = _delivery(own["channel"], INSTALLATION, "installation-address", "installation-address")
     write_entry(Attempt(SYSTEM_ACTOR, "token.create", subject="installation-address"), "succeeded", now)
+    entry = AuditEntry.objects.latest("pk")
     owner = User.objects.create_user("installation-address")
     token, _ = create_token(owner, "installation-address", [Permission.VIEW_FLEET], lifetime=None, now=now)
-    return {"delivery": test.pk, "token": token.pk, "incident": 0, "agent_set": 0, "change": 0}
+    return {
+        "delivery": test.pk, "token": token.pk, "incident": 0, "agent_set": 0, "change": 0, "entry": entry.pk,
+    }  # fmt: skip
 
 
 def _foreign() -> Iterator[QuerySet[Any]]:

@@ -31,6 +31,7 @@ _WALKED = [route for route in ROUTES if not route.path.startswith("/accounts/") 
 _OBJECTS = {
     "incident_id": "incident",
     "change_id": "change",
+    "entry_id": "entry",
     "rule_id": "rule",
     "channel_id": "channel",
     "route_id": "route",
@@ -131,7 +132,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/undo": [{}],
         "/actions": [{"action": "abort"}],
         "/networking-config/plan": [{"fields": {"agent_connection_count": "3"}}],
-        "/policies/plan": [{"desired_values": {}}],
+        "/policies/plan": [{"desired_values": {}}, {"preset": "failover"}],
         "/out-of-service/plan": [{"allow_last": True}],
         "/reconnect/forecast": [{"q": "agent"}],
         "/reconnect/plan": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],

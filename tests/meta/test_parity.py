@@ -27,6 +27,11 @@ _OPERATIONS: Mapping[str, str] = {
     "incident": "/incidents/{number}/acknowledge",
     "silences": "/silences",
 }
+#: By forecast that a page shows beside its form: the operation of the API that returns the same.
+_FORECASTS: Mapping[str, str] = {
+    "networking-forecast": "/networking-config/forecast",
+    "reconnect-forecast": "/reconnect/forecast",
+}
 #: By page with a form that no operation replaces: its row in docs/reference/api.md, "Actions without an API".
 _PAGES_ONLY: Mapping[str, str] = {
     "channels": "notification channels",
@@ -49,6 +54,19 @@ def test_every_form_has_an_operation_or_is_documented() -> None:
         and visitor.send(route, body={}).status_code != 405
     }
     assert pages == {*_OPERATIONS, *_PAGES_ONLY}
+
+
+def test_every_forecast_of_a_page_has_an_operation() -> None:
+    """A forecast needs no plan, by API either."""
+    pages = {
+        route.name
+        for route in ROUTES
+        if route.name.endswith("-forecast") and not route.path.startswith("/api/")
+    }
+    assert pages == set(_FORECASTS)
+    paths = api.get_openapi_schema(path_prefix="/")["paths"]
+    for path in _FORECASTS.values():
+        assert {path, f"/clusters/{{cluster}}{path}"} <= set(paths)
 
 
 def test_operations_are_posts_of_the_api() -> None:

@@ -27,6 +27,7 @@ VALUES: Mapping[str, str] = {
     "agent_id": "id-1",
     "instance_id": "proxy-id-1",
     "change_id": "1",
+    "entry_id": "1",
     "target": "auth",
     "name": "TELEPORT_UNSTABLE_AUTH_ANNOUNCE_TTL",
     "slug": "failover",

@@ -12,7 +12,7 @@ from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.changes import change_rows
-from dashboards.changes.audit_query import AuditQuery
+from dashboards.changes.audit_query import AuditQuery, describe_missing_entry, find_entry
 from dashboards.shared import request_actor
 from dashboards.shared.api.access import ApiAccess, describe_missing_scope
 from dashboards.shared.api.change_responses import (
@@ -106,6 +106,8 @@ class AuditFilters(QueryParameters):
 class AuditItem(Schema):
     """An entry of the audit log."""
 
+    id: int
+    """Number of the entry, as in the address of its page."""
     at: datetime
     """When the action was attempted."""
     actor_name: str
@@ -254,6 +256,8 @@ def list_audit_entries(request: HttpRequest, cluster: str, filters: Query[AuditF
         name: str(text) for name, text in filters.dict(exclude={"limit"}).items() if text is not None
     }
     query = AuditQuery.from_parameters({**parameters, "kind": filters.actor_kind})
+    if query.problems:
+        raise HttpError(400, " ".join(f"{name}: {problem}" for name, problem in query.problems.items()))
     is_limited_user = has_cluster_limit(caller_of(request))
     rows = list(
         query.find_entries(require_cluster(cluster), timezone.now(), is_limited_user=is_limited_user)[
@@ -266,6 +270,19 @@ def list_audit_entries(request: HttpRequest, cluster: str, filters: Query[AuditF
         next=str(page_rows[-1].pk) if len(rows) > filters.limit else None,
         entries=[AuditItem(**change_rows.audit_item_of(row)) for row in page_rows],
     )
+
+
+@per_cluster.get("/audit/{int:entry_id}", auth=_AUDIT, response={200: AuditItem, **REFUSAL_RESPONSES})
+def get_audit_entry(request: HttpRequest, cluster: str, entry_id: int) -> Any:
+    """Get an audit log entry.
+
+    The values before and after are complete documents, also where only one value differs.
+    """
+    is_limited_user = has_cluster_limit(caller_of(request))
+    entry = find_entry(require_cluster(cluster), entry_id, is_limited_user=is_limited_user)
+    if entry is None:
+        raise HttpError(404, describe_missing_entry(cluster, entry_id))
+    return AuditItem(**change_rows.audit_item_of(entry))
 
 
 def require_change(cluster: str, change_id: int) -> Change:

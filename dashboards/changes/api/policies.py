@@ -1,4 +1,4 @@
-"""API routes of policies: read running and desired values, plan a change of them. docs/reference/api.md."""
+"""API routes of policies: read running and desired values and presets, plan a change. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ from dashboards.shared.api.change_responses import (
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.record_reader import take_record_snapshot
+from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.policies import desired_state, matrix, planner
 from fleet.models.access import Permission
+from fleet.protocol.policies import env_policies
+from fleet.protocol.policies.presets import PRESETS, PRESETS_BY_SLUG
+from fleet.vocabulary.changes import ChangeKind
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -89,12 +93,41 @@ class PoliciesResponse(Schema):
     """Desired values of deregistered instances, by instance id."""
 
 
-class PolicyPlanRequest(RequestBody):
-    """A change of desired values."""
+class PolicyPresetItem(Schema):
+    """Values of several policies under a name."""
 
+    name: str
+    """Name of the preset, to plan it: `recommended` or `failover`."""
+    label: str
+    """Label of the preset on pages."""
+    description: str
+    """What the values do together."""
+    is_in_effect: bool
+    """Whether all values of the preset are the desired values of their roles."""
     desired_values: dict[str, dict[str, str]]
+    """Values of the preset by role, then by policy, as they are stored."""
+
+
+class PolicyPresetsResponse(Schema):
+    """A list of presets."""
+
+    cluster: str
+    """Id of the cluster."""
+    revision: str
+    """Revision of the desired values; the ETag has it too."""
+    presets: list[PolicyPresetItem]
+    """Presets in the order of the page."""
+
+
+class PolicyPlanRequest(RequestBody):
+    """A change of desired values: exactly one of `desired_values` and `preset`."""
+
+    desired_values: dict[str, dict[str, str]] | None = None
     """Desired values by role or instance id. A target that is named gets exactly these policies; other targets
     stay as they are.
+    """
+    preset: Annotated[str, Field(max_length=40)] = ""
+    """Name of a preset. Its values become the desired values of their roles; all other desired values stay as they are.
     """
     roll_out: bool = True
     """Whether instances are restarted so that the new values take effect."""
@@ -153,6 +186,39 @@ def get_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> 
     )
 
 
+@per_cluster.get(
+    "/policies/presets",
+    auth=_VIEW,
+    response={200: PolicyPresetsResponse, **REFUSAL_RESPONSES},
+    openapi_extra=document_etag(),
+)
+def list_policy_presets(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
+    """List the presets of policies.
+
+    Each preset has its values. Plan a preset by its name, with the ETag as If-Match.
+    """
+    desired_values = desired_state.desired_values_of(require_cluster(cluster))
+    revision = desired_state.revision_of(desired_values)
+    set_etag(response, revision)
+    return PolicyPresetsResponse(
+        cluster=cluster,
+        revision=revision,
+        presets=[
+            PolicyPresetItem(
+                name=preset.slug,
+                label=preset.label,
+                description=preset.help,
+                is_in_effect=preset.is_in_effect(desired_values),
+                desired_values={
+                    role: {name: env_policies.normalize(name, text) for name, text in values.items()}
+                    for role, values in preset.values.items()
+                },
+            )
+            for preset in PRESETS
+        ],
+    )
+
+
 @per_cluster.post(
     "/policies/plan",
     auth=_CHANGE_CONFIG,
@@ -166,14 +232,36 @@ def plan_policy_change(
 
     The change is based on the revision in If-Match. Nothing runs before you confirm the change.
     """
-    change = planner.plan_change(
-        require_cluster(cluster),
-        {**desired_state.desired_values_of(cluster), **body.desired_values},
-        take_record_snapshot(),
-        revision=read_if_match(request, api_path_of(cluster, "policies")),
-        rollout_settings=body.settings,
-        should_roll_out=body.roll_out,
-        actor=request_actor_of(request),
-        now=timezone.now(),
+    revision, actor, now = (
+        read_if_match(request, api_path_of(cluster, "policies")),
+        request_actor_of(request),
+        timezone.now(),
     )
+    with engine.record_refused_plan(ChangeKind.POLICY, require_cluster(cluster), actor, now):
+        change = planner.plan_change(
+            cluster,
+            _read_desired_values(cluster, body),
+            take_record_snapshot(),
+            revision=revision,
+            rollout_settings=body.settings,
+            should_roll_out=body.roll_out,
+            actor=actor,
+            now=now,
+        )
     return Status(201, respond_with_change(response, change))
+
+
+def _read_desired_values(cluster: str, body: PolicyPlanRequest) -> dict[str, dict[str, str]]:
+    """Return all desired values with the requested ones. Raises ChangeRefusedError."""
+    desired_values = desired_state.desired_values_of(cluster)
+    if (body.desired_values is None) is (not body.preset):
+        raise ChangeRefusedError(
+            "send exactly one of: desired_values, preset", {"preset": "exactly one of the two is required"}
+        )
+    if body.desired_values is not None:
+        return {**desired_values, **body.desired_values}
+    preset = PRESETS_BY_SLUG.get(body.preset)
+    if preset is None:
+        problem = f"preset {body.preset!r} was not found: use {', '.join(PRESETS_BY_SLUG)}"
+        raise ChangeRefusedError(problem, {"preset": problem})
+    return preset.apply_to(desired_values)

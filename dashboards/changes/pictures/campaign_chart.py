@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dashboards.changes.pictures.curve import Point, Scale
-from fleet.vocabulary.campaigns import CampaignAgentState, CampaignSettings
+from fleet.vocabulary.campaigns import CampaignAgentState, CampaignSettings, move_seconds_of
 
 _MARGIN = 1.08
-#: Seconds that an agent takes to move, as in the estimate of the duration.
-_MOVE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def campaign_chart_of(
 def _bounds_of_canaries(total_count: int, settings: CampaignSettings) -> tuple[float | None, float | None]:
     if not settings.canary_size or total_count <= settings.canary_size:
         return None, None
-    canary_end = settings.jitter_seconds + min(_MOVE_SECONDS, settings.timeout_seconds)
+    canary_end = move_seconds_of(settings)
     return canary_end, canary_end + settings.soak_seconds
 
 

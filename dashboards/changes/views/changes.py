@@ -62,7 +62,7 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
             }
             for row in rows[:_PAGE_SIZE]
         ],
-        "running_change": engine.find_running_change(cluster),
+        "running_change": engine.find_running_change(cluster) or engine.find_verifying_change(cluster),
         "kinds": tuple(ChangeKind),
         "states": tuple(ChangeState),
         "selected_kind": kind,

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards.changes import campaign_plans
 from dashboards.changes.campaign_starts import CampaignStart, find_campaign_starts
 from dashboards.changes.load_bars import load_bars_of
+from dashboards.fleet.agent_selection import is_form_submitted, read_agent_ids
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
@@ -46,7 +47,7 @@ class FormForecast:
 @never_cache
 @needs_record
 def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the form, or (POST) plan a campaign.
+    """Show the form (GET, or POST with `show`, see `agent_selection`), or (POST) plan a campaign.
 
     Template `dashboards/reconnect.html`: `page`, `form_values`, `starts` (CampaignStart, is selected), `fields` (name,
     label, unit, value, low, high, problem), `window`, `proxies`, `auths`, `connection` (selected connection),
@@ -57,7 +58,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     problems: dict[str, str] = {}
     sentence = ""
     table = record_reader.reader().table(cluster, record_reader.current_time())
-    if request.method == "POST":
+    if is_form_submitted(request):
         raw_settings = read_typed_settings(CampaignSettings, campaigns.CAMPAIGN_SETTING_NAMES, form_values)
         # An empty field keeps the value of the preset.
         own_settings = {name: text for name, text in raw_settings.items() if text.strip()}
@@ -118,9 +119,9 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 def _read_form_values(request: HttpRequest) -> dict[str, str]:
     query = request.POST if request.method == "POST" else request.GET
     form_values = {name: str(query.get(name, "")) for name in query}
-    if agent_ids := query.getlist("agent"):
+    if not is_form_submitted(request) and (agent_ids := read_agent_ids(query)):
         # Agents that were selected in the list.
-        form_values["agents"] = "\n".join(map(str, agent_ids))
+        form_values["agents"] = "\n".join(agent_ids)
     return form_values
 
 

@@ -109,7 +109,7 @@ def _carry_out(
             form.add_error(None, sentence_of(error))
             return None
         return redirect(f"{prefix}/changes/{change.pk}/")
-    request_drain(target_instance, actor, should_drain=should_drain, reason=reason)
+    change, _ = request_drain(target_instance, actor, should_drain=should_drain, reason=reason)
     effect_text = "accept no new connections" if should_drain else "accept connections again"
     delay_text = (
         "when it responds again" if target_instance.view.state in CUT_OFF_STATES else "within seconds"
@@ -117,7 +117,7 @@ def _carry_out(
     messages.success(
         request, f"Request sent: {target_instance.view.facts.name} will {effect_text} {delay_text}."
     )
-    return redirect(f"{prefix}/")
+    return redirect(f"{prefix}/changes/{change.pk}/")
 
 
 def _find_forecast(target_instance: TargetInstance) -> ServiceForecast | None:

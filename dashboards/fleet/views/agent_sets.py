@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.fleet.agent_selection import read_selection
+from dashboards.fleet.agent_selection import is_form_submitted, read_selection
 from dashboards.fleet.forms import AgentSetMembersForm
 from dashboards.shared import presenters, record_reader, request_actor
 from dashboards.shared.pages import needs_record, url_prefix_of
@@ -24,7 +24,9 @@ from fleet.vocabulary.counts import format_agent_count
 @never_cache
 @needs_record
 def change_agent_set(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the form of selected agents (GET, see `agent_selection`), or (POST) change an agent set.
+    """Show the form of selected agents (GET, or POST with `show`), or (POST) change an agent set.
+
+    See `agent_selection`.
 
     `action`: `remove`, or else they are added. Template `dashboards/agent_set.html`: presenters.live_page_context_of,
     `selection` (AgentSelection, or None), `sentence` (why there is none), `agent_sets` (names), `form`.
@@ -32,8 +34,9 @@ def change_agent_set(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Ht
     now = record_reader.current_time()
     reader = record_reader.reader()
     selection, sentence = read_selection(request, reader.table(cluster, now), now)
-    form = AgentSetMembersForm(request.POST if request.method == "POST" else None)
-    if selection and not sentence and request.method == "POST" and form.is_valid():
+    is_submitted = is_form_submitted(request)
+    form = AgentSetMembersForm(request.POST if is_submitted else None)
+    if selection and not sentence and is_submitted and form.is_valid():
         agent_set, should_add = form.cleaned_data["agent_set"], request.POST.get("action") != "remove"
         changed_count = setup_actions.change_agent_set_members(
             cluster,

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.fleet.agent_selection import read_selection
+from dashboards.fleet.agent_selection import AgentSelection, is_form_submitted, read_selection
 from dashboards.fleet.forms import RetireForm
 from dashboards.fleet.retire import (
     is_alive,
@@ -23,6 +23,7 @@ from dashboards.shared.pages import needs_record, signed_in_user_of, url_prefix_
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.vocabulary.counts import format_agent_count
 
 
 @requires(Permission.ACT_ON_FLEET)
@@ -70,10 +71,12 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
 @never_cache
 @needs_record
 def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the form for selected agents (GET, see `agent_selection`), or (POST) retire or reinstate all of them.
+    """Show the form for selected agents (GET, or POST with `show`, see `agent_selection`), or (POST) retire or
+    reinstate all of them.
 
     `action`: `retire` or `reinstate`. Template `dashboards/retire_selected.html`: presenters.live_page_context_of,
-    `selection` (AgentSelection, or None), `sentence` (why there is none), `is_reinstating`, `form`.
+    `selection` (AgentSelection, or None), `sentence` (why there is none), `is_reinstating`, `affected_count` (agents
+    that are not in the desired state yet), `affected_subject` (these in words), `form`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -81,11 +84,17 @@ def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Htt
     params = request.POST if request.method == "POST" else request.GET
     is_reinstating = params.get("action") == "reinstate"
     selection, sentence = read_selection(request, table, now)
+    is_submitted = is_form_submitted(request)
+    affected_count = 0
+    if selection:
+        affected_count = (
+            selection.retired_count if is_reinstating else selection.count - selection.retired_count
+        )
     form = RetireForm(
-        request.POST if request.method == "POST" else None,
+        request.POST if is_submitted else None,
         is_alive=bool(selection and selection.alive_count and not is_reinstating),
     )
-    if selection and not sentence and request.method == "POST" and form.is_valid():
+    if selection and not sentence and is_submitted and form.is_valid():
         recent_proof.require(request)
         change = request_retirements(
             cluster,
@@ -100,13 +109,21 @@ def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Htt
         if change is None:
             messages.success(request, f"No change: {selection.subject} already {verb}.")
             return redirect(f"{prefix}/agents/")
-        messages.success(request, f"{selection.subject} will be {verb} with the next poll.")
+        subject = _subject_of(selection, change.affected_count)
+        messages.success(request, f"{subject} will be {verb} with the next poll.")
         return redirect(f"{prefix}/changes/{change.pk}/")
     context = {
         "selection": selection,
         "sentence": sentence,
         "is_reinstating": is_reinstating,
+        "affected_count": affected_count,
+        "affected_subject": _subject_of(selection, affected_count) if selection else "",
         "form": form,
     }
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/retire_selected.html", page_context | context)
+
+
+def _subject_of(selection: AgentSelection, affected_count: int) -> str:
+    """Return the affected agents of a selection in words: the name of a single one, or their number."""
+    return selection.subject if affected_count == selection.count else format_agent_count(affected_count)

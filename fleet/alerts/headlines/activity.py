@@ -18,6 +18,8 @@ from fleet.vocabulary.rollouts import RolloutStepState
 
 #: Seconds for which the headline names what has ended: a change, or an incident if nothing is wrong.
 RECENT_SECONDS = 600.0
+#: Number of changes that ended, of those that are not running, that the headline describes; pages link to all.
+_MAX_ENDED = 1
 #: Number of recent incidents, and of instances in one sentence, that the headline names.
 _MAX_RECOVERIES = 2
 _MAX_NAMES = 3
@@ -149,6 +151,14 @@ def describe_changes(
     )
 
 
+def describe_activity(changes: Sequence[HeadlineChange]) -> str:
+    """Return the running changes and the newest one that ended as sentences; empty without any."""
+    ended_changes = [change for change in changes if not change.is_running]
+    sentences = [change.sentence for change in changes if change.is_running]
+    sentences += [change.sentence for change in ended_changes[:_MAX_ENDED]]
+    return " ".join(sentences)
+
+
 def describe_recoveries(activity: Activity, now: float) -> str:
     """Return the incidents that ended recently as sentences; empty without any."""
     return " ".join(
@@ -175,6 +185,8 @@ def _describe_change(change: ChangeProgress, now: float, empty_proxy_names: Sequ
         authorship = f", started by {change.actor_name} at {format_since(change.started_at, now)},"
         return f"{subject}{authorship} {_describe_running(change)}."
     at = "" if change.ended_at is None else f" at {format_since(change.ended_at, now)}"
+    if change.state is ChangeState.VERIFYING:
+        return f"{subject} was applied{at} and is being verified: {change.title}."
     if change.state is ChangeState.FAILED:
         return f"{subject} failed{at}: {change.detail.rstrip('.') or change.title}."
     verb = "was cancelled" if change.state is ChangeState.CANCELLED else "ended"

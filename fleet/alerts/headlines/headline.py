@@ -15,6 +15,7 @@ from fleet.alerts.headlines.activity import (
     NO_ACTIVITY,
     Activity,
     HeadlineChange,
+    describe_activity,
     describe_changes,
     describe_recoveries,
     link_activity,
@@ -223,7 +224,7 @@ def _headline_of(
     is_well = parts.state is State.HEALTHY
     # While something is wrong, that alone matters; an ended change may be the cause.
     recoveries = activity.recoveries if is_well else ()
-    sentences = [change.sentence for change in changes]
+    sentences = [describe_activity(changes)]
     if recoveries:
         sentences.append(describe_recoveries(activity, now))
     return Headline(
@@ -232,7 +233,7 @@ def _headline_of(
         summary=parts.summary,
         recovery=parts.recovery,
         also=parts.also,
-        activity=" ".join(sentences),
+        activity=" ".join(filter(None, sentences)),
         since=parts.since,
         recovers_at=parts.recovers_at,
         strands_at=parts.strands_at,

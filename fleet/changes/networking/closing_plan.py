@@ -82,6 +82,8 @@ class ObservedProxy:
     is_newest_generation: bool = True
     #: The proxy is not responding or unhealthy, so it may expire while agents wait.
     is_uncertain: bool = False
+    #: The proxy accepts no new tunnels.
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +184,15 @@ def forecast_closings(
     tracked_ids = {proxy.id for proxy in proxies if proxy.is_tracked}
     certain_ids = tracked_ids - {proxy.id for proxy in proxies if proxy.is_uncertain}
     newest_ids = {proxy.id for proxy in proxies if proxy.is_newest_generation}
+    draining_ids = {proxy.id for proxy in proxies if proxy.is_draining}
     policy = ClosingPolicy.of(after)
-    base_scenario = _simulate_scenario(before, after, policy, agent_list, tracked_ids, newest_ids)
+    base_scenario = _simulate_scenario(
+        before, after, policy, agent_list, tracked_ids, newest_ids, draining_ids
+    )
     expiry_scenario = (
         base_scenario
         if certain_ids == tracked_ids
-        else _simulate_scenario(before, after, policy, agent_list, certain_ids, newest_ids)
+        else _simulate_scenario(before, after, policy, agent_list, certain_ids, newest_ids, draining_ids)
     )
     return _summarize(
         after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts_by_proxy, reaction_seconds
@@ -304,11 +309,15 @@ def _simulate_scenario(
     agents: Iterable[ObservedAgent],
     tracked_proxies: Collection[str],
     newest_proxies: Collection[str],
+    draining_proxies: Collection[str],
 ) -> _Scenario:
     scenario = _Scenario()
     ids = sorted(tracked_proxies)
-    desired_proxies = sorted(set(tracked_proxies) & set(newest_proxies))
+    newest_tracked_proxies = set(tracked_proxies) & set(newest_proxies)
     for agent in agents:
+        # As in the agent's tracker: a draining proxy is desired only while the agent has a tunnel to it.
+        own_proxies = {tunnel.proxy_id for tunnel in agent.tunnels}
+        desired_proxies = sorted(newest_tracked_proxies - (set(draining_proxies) - own_proxies))
         has_own_count = agent.desired_count != before.connection_count
         desired_count = agent.desired_count if has_own_count else after.connection_count
         snapshot = TrackerSnapshot(desired_count, (), tuple(ids), tuple(desired_proxies), 0.0, None)

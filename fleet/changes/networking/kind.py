@@ -61,6 +61,15 @@ class NetworkingKind(Kind):
         return super().cancel(change, actor, now)
 
     @override
+    def is_superseded(self, change: Change) -> bool:
+        last_reading = revisions.last_reading_of(change.cluster_id)
+        if last_reading is None or last_reading.current is None:
+            return False
+        current = config_of(last_reading.current.document)
+        config, conflicting_fields = rules.rebase(config_of(change.after), config_of(change.before), current)
+        return bool(conflicting_fields) or not rules.differences(config, current)
+
+    @override
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
         """Plan the present config without this change.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from fleet.changes.networking.closing_plan import (
@@ -81,9 +81,10 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnaps
         }
     if changed_names & TUNNEL_FIELDS:
         assert fleet is not None, "a change that moves tunnels is planned with fleet data"
-        closing_plan = forecast_closings(
-            before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts_by_proxy, fleet.reaction_seconds
-        )
+        closing_plan = forecast_for(before, after, fleet)
+        plan_if_on = None
+        if closing_plan.rule is ClosingRule.NONE:
+            plan_if_on = forecast_for(before, replace(after, graceful_tunnel_closing=True), fleet)
         plan["closing"] = to_json(closing_plan, fleet)
         plan["closing_tunnel_counts"] = dict(closing_plan.closing_tunnel_counts)
         plan["dialing_agents"] = {
@@ -91,18 +92,19 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnaps
         }
         plan["affected_count"] = len(closing_plan.affected_agents)
         plan["previous_rule"] = closing_rule_of(before).label
-        plan["notes"] += _closing_notes_of(before, after, closing_plan, fleet)
+        plan["notes"] += closing_notes_of(before, after, closing_plan, plan_if_on, fleet)
     if changed_names & _PING_FIELDS:
         plan["affected_count"] = max(plan["affected_count"], fleet.agent_count if fleet else 0)
-        plan["notes"].append(_ping_note_of(before, after))
-    unsupported_names = sorted(changed_names - SUPPORTED_FIELDS)
-    if unsupported_names:
-        plan["notes"].append(
-            f"Refloat's agents and proxies ignore {', '.join(unsupported_names)}. Teleport instances use "
-            f"{'it' if len(unsupported_names) == 1 else 'them'}."
-        )
+    plan["notes"] += field_notes_of(before, after)
     plan["question"] = question_of(plan)
     return plan
+
+
+def forecast_for(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnapshot) -> ClosingPlan:
+    """Return the expected effect of the config `after` on a fleet."""
+    return forecast_closings(
+        before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts_by_proxy, fleet.reaction_seconds
+    )
 
 
 def to_json(plan: ClosingPlan, fleet: FleetSnapshot) -> dict[str, Any]:
@@ -203,9 +205,14 @@ def expected_duration_seconds_of(plan: Mapping[str, Any]) -> float:
     return max(latest, default=0.0)
 
 
-def _closing_notes_of(
-    before: NetworkingConfig, after: NetworkingConfig, plan: ClosingPlan, fleet: FleetSnapshot
+def closing_notes_of(
+    before: NetworkingConfig,
+    after: NetworkingConfig,
+    plan: ClosingPlan,
+    plan_if_on: ClosingPlan | None,
+    fleet: FleetSnapshot,
 ) -> list[str]:
+    """Return what limits or explains the numbers of expected closings and dials, as sentences."""
     notes = []
     if after.connection_count == 0 and plan.rule is ClosingRule.RFD:
         notes.append(
@@ -222,9 +229,13 @@ def _closing_notes_of(
             "Teleport's rule closes the slowest tunnel, by round-trip times that only the agents know. The numbers per "
             "proxy are therefore ranges."
         )
-    if plan.rule is ClosingRule.NONE and after.connection_count and _lowers_connection_count(before, after):
+    if plan.rule is ClosingRule.NONE and plan_if_on is not None and plan_if_on.closing_count[1]:
+        tunnels_text = format_counted_noun(plan_if_on.closing_count, "tunnel")
+        agents_text = format_counted_noun(plan_if_on.agent_count, "agent")
+        verb = "stay" if plan_if_on.closing_count[1] > 1 else "stays"
         notes.append(
-            "agent_connection_count decreases, but no closing rule is enabled, so excess tunnels stay open."
+            f"{tunnels_text} of {agents_text} {verb} open for ever: nothing closes excess tunnels while graceful "
+            "tunnel closing is off. Closings that have begun stop."
         )
     if plan.in_use_count[1]:
         notes.append("A closing tunnel accepts no new user connections and ends with its last one.")
@@ -248,8 +259,17 @@ def _closing_notes_of(
     return notes
 
 
-def _lowers_connection_count(before: NetworkingConfig, after: NetworkingConfig) -> bool:
-    return before.connection_count == 0 or after.connection_count < before.connection_count
+def field_notes_of(before: NetworkingConfig, after: NetworkingConfig) -> list[str]:
+    """Return the effect of changed fields that move no tunnels, as sentences."""
+    changed_names = {field.name for field, _, _ in rules.differences(before, after)}
+    notes = [_ping_note_of(before, after)] if changed_names & _PING_FIELDS else []
+    unsupported_names = sorted(changed_names - SUPPORTED_FIELDS)
+    if unsupported_names:
+        notes.append(
+            f"Refloat's agents and proxies ignore {', '.join(unsupported_names)}. Teleport instances use "
+            f"{'it' if len(unsupported_names) == 1 else 'them'}."
+        )
+    return notes
 
 
 def _ping_note_of(before: NetworkingConfig, after: NetworkingConfig) -> str:

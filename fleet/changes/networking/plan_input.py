@@ -108,4 +108,5 @@ def _observed_proxy_of(view: InstanceView, generations: Mapping[str, int]) -> Ob
         is_tracked=view.state not in LOST_STATES,
         is_newest_generation=facts.generation == generations.get(facts.group),
         is_uncertain=view.state not in LOST_STATES and view.state is not InstanceState.OK,
+        is_draining=view.drain_request is not None,
     )

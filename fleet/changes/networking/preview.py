@@ -8,8 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fleet.changes.networking.closing_plan import ClosingPlan, ClosingRule, forecast_closings
-from fleet.changes.networking.plan import FleetSnapshot, to_json
+from fleet.changes.networking.closing_plan import ClosingRule
+from fleet.changes.networking.plan import (
+    FleetSnapshot,
+    closing_notes_of,
+    field_notes_of,
+    forecast_for,
+    to_json,
+)
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import NetworkingConfig
 
@@ -22,20 +28,18 @@ class ConfigPreview:
     rule: ClosingRule
     #: The closings if graceful tunnel closing were on; None where a rule is in force.
     closing_if_on: dict[str, Any] | None
+    #: What limits or explains the numbers, and the effect of other fields, as sentences.
+    notes: tuple[str, ...]
 
 
 def preview_config(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnapshot) -> ConfigPreview:
     """Return the effect of the config `after`, which may be the same as `before`."""
     before, after = rules.with_defaults(before), rules.with_defaults(after)
-    plan = _forecast(before, after, fleet)
+    plan = forecast_for(before, after, fleet)
     closing_if_on = None
     if plan.rule is ClosingRule.NONE:
-        plan_if_on = _forecast(before, replace(after, graceful_tunnel_closing=True), fleet)
+        plan_if_on = forecast_for(before, replace(after, graceful_tunnel_closing=True), fleet)
         closing_if_on = to_json(plan_if_on, fleet)
-    return ConfigPreview(to_json(plan, fleet), plan.rule, closing_if_on)
-
-
-def _forecast(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnapshot) -> ClosingPlan:
-    return forecast_closings(
-        before, after, fleet.agents, fleet.proxies, fleet.tunnel_counts_by_proxy, fleet.reaction_seconds
-    )
+    # The tunnels that stay open without a rule are in `closing_if_on`.
+    notes = (*closing_notes_of(before, after, plan, None, fleet), *field_notes_of(before, after))
+    return ConfigPreview(to_json(plan, fleet), plan.rule, closing_if_on, notes)

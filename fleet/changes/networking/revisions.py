@@ -185,7 +185,7 @@ def _draft_change(
         )
     before = rules.with_defaults(resource.config)
     desired_config = rules.with_defaults(desired_config)
-    _check_config(cluster, before, desired_config)
+    check_config(cluster, before, desired_config)
     differences = rules.differences(before, desired_config)
     if not differences:
         raise ChangeRefusedError(
@@ -209,7 +209,7 @@ def _draft_change(
     )
 
 
-def _check_config(cluster: str, before: NetworkingConfig, desired_config: NetworkingConfig) -> None:
+def check_config(cluster: str, before: NetworkingConfig, desired_config: NetworkingConfig) -> None:
     """Raise ChangeRefusedError, with problems by key, for a config that cannot be stored."""
     try:
         rules.check(desired_config, before)

@@ -70,7 +70,9 @@ def request_retirement(
             ChangeState.VERIFYING,
             lambda _: _save_retirements(cluster, targets_to_change, is_retired=is_retired),
         )
-    _log(cluster, targets, targets_to_change, actor, reason, now, change, is_retired=is_retired)
+    # An agent that was retired before has an entry only if the request was about nothing else.
+    entry_targets = targets_to_change or targets
+    _log(cluster, entry_targets, targets_to_change, actor, reason, now, change, is_retired=is_retired)
     return change
 
 
@@ -174,7 +176,7 @@ def _log(
     *,
     is_retired: bool,
 ) -> None:
-    """Write an audit entry for each agent, so that the log of each agent is complete."""
+    """Write an audit entry for each agent in `targets`, so that the log of each agent is complete."""
     action = AuditAction.AGENT_RETIRE if is_retired else AuditAction.AGENT_REINSTATE
     changing_ids = {target.agent for target in targets_to_change}
     write_entries(

@@ -65,6 +65,17 @@ class PolicyKind(Kind):
         desired_state.require_current_plan(change)
 
     @override
+    def is_superseded(self, change: Change) -> bool:
+        desired_values = desired_state.desired_values_of(change.cluster_id)
+        before, after = change.before or {}, change.after or {}
+        return any(
+            desired_values.get(target, {}).get(name) != after.get(target, {}).get(name)
+            for target in {*before, *after}
+            for name in {*before.get(target, {}), *after.get(target, {})}
+            if before.get(target, {}).get(name) != after.get(target, {}).get(name)
+        )
+
+    @override
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
         """Plan the present desired values without this change, with the rollout settings of the change.
 

@@ -106,15 +106,18 @@ def plan_change(
         views = record.reader.instances(cluster, record.now)
         load_counts = {view.facts.id: view.agent_count for view in views}
         silent_rows = [row for row in affected_rows if should_roll_out and row.is_silent]
+        title = (
+            describe_changes(before, after, {row.id: row.name for row in rows})
+            if undone_change_id is None
+            else engine.undo_title_of(undone_change_id)
+        )
         draft = ChangeDraft(
             kind=ChangeKind.POLICY,
-            title=describe_changes(before, after, {row.id: row.name for row in rows})
-            if undone_change_id is None
-            else engine.undo_title_of(undone_change_id),
+            title=title,
             before=before,
             after=after,
             plan={
-                "question": _question_of(restarted_rows, load_counts),
+                "question": _question_of(title, restarted_rows, load_counts),
                 "restarts": [
                     {
                         "id": instance_row.id,
@@ -278,9 +281,9 @@ def _require_available_instances(
             raise ChangeRefusedError(sentence, {"concurrency": sentence})
 
 
-def _question_of(restarted_rows: Sequence[InstanceRow], load_counts: Mapping[str, int]) -> str:
+def _question_of(title: str, restarted_rows: Sequence[InstanceRow], load_counts: Mapping[str, int]) -> str:
     if not restarted_rows:
-        return "Change the desired values without restarts?"
+        return f"{title}, without restarts?"
     parts = [
         f"{count} {PLURALS[role] if count > 1 else role}"
         for role in ROLES
@@ -292,7 +295,7 @@ def _question_of(restarted_rows: Sequence[InstanceRow], load_counts: Mapping[str
         if any(row.role == role for row in restarted_rows)
         for count in [sum(load_counts.get(row.id, 0) for row in restarted_rows if row.role == role)]
     ]
-    return f"Restart {' and '.join(parts)} with {' and '.join(load_texts)}?"
+    return f"{title}, and restart {' and '.join(parts)} with {' and '.join(load_texts)}?"
 
 
 def _find_names_read_at_connect(before: DesiredValues, after: DesiredValues) -> list[str]:

@@ -14,6 +14,7 @@ from fleet.changes.base_kind import Kind, RecordSnapshot
 from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.changes.service import plan as service_plan
 from fleet.models.changes import Change
+from fleet.models.drains import Drain
 from fleet.vocabulary.changes import ChangeState
 
 
@@ -38,6 +39,12 @@ class ServiceKind(ReconnectKind):
     @override
     def can_undo(self, change: Change) -> bool:
         return Kind.can_undo(self, change)
+
+    @override
+    def is_superseded(self, change: Change) -> bool:
+        document = engine.document_of(change)
+        row = Drain.objects.filter(cluster=change.cluster_id, instance=document["instance"]).first()
+        return row is not None and row.is_drained is not document["is_drained"]
 
     @override
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:

@@ -21,12 +21,21 @@ def test_ids_or_else_the_filters() -> None:
     """Checked rows count, whatever the filter; without any, all that match it."""
     selection = select_agents(TABLE, QueryDict(f"agent={TABLE.ids[1]}&agent={TABLE.ids[0]}&q=nobody"), NOW)
     assert selection.indices == (0, 1)
+    assert selection.fields == (("agents", f"{TABLE.ids[0]}\n{TABLE.ids[1]}"),)
     assert (selection.alive_count, selection.stranded_count, selection.retired_count) == (2, 1, 0)
     assert selection.subject == "2 agents"
     selection = select_agents(TABLE, QueryDict("state=healthy&q=agent"), NOW)
     assert selection.indices == (0, 3)
     assert selection.fields == (("q", "agent"), ("state", "healthy"))
     assert select_agents(TABLE, QueryDict(f"agent={TABLE.ids[2]}"), NOW).subject == TABLE.names[2]
+
+
+def test_ids_of_other_pages_of_the_list() -> None:
+    """In one field, a line each, beside the checked rows; an agent counts once."""
+    params = QueryDict(mutable=True)
+    params.setlist("agent", [TABLE.ids[3]])
+    params["agents"] = f"{TABLE.ids[1]}\r\n{TABLE.ids[3]}\n\n{TABLE.ids[0]}"
+    assert select_agents(TABLE, params, NOW).indices == (0, 1, 3)
 
 
 def test_names_or_ids() -> None:

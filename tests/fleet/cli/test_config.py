@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from fleet.cli import plan_and_confirm
 from fleet.cli.config import config
 from tests.fakes.console import TOKEN, FakeConsole, run_console
 
-PLAN = {
+PLAN: dict[str, Any] = {
     "previous_rule": "no rule", "notes": ["A note."], "data_age_seconds": 1.0, "agent_count": 9,
     "closing": {
         "rule_label": "RFD 226",
@@ -79,6 +80,60 @@ def test_set_plans_confirms_and_waits(console: FakeConsole) -> None:
     assert console.posts[0][2]["If-Match"] == '"r1"'
     assert _posted_body(console, "/changes/7/confirm") == {"reason": "too many", "confirmation": ""}
     assert console.posts[1][2]["If-Match"] == '"7-1"'
+
+
+def test_forecast_makes_no_plan(console: FakeConsole) -> None:
+    """The fields are sent as they were typed; the text has what would close, open and stay open."""
+    closing = {**PLAN["closing"], "opening_count": 1, "opening_agent_count": 1}
+    path = "/api/v1/networking-config/forecast?field=agent_connection_count%3D1&field=a%3Db"
+    forecast = {
+        **PLAN,
+        "changes": [{"key": "agent_connection_count", "before": "2", "after": "1"}],
+        "closing": closing,
+        "closing_if_on": None,
+    }
+    console.responses[path] = (200, forecast)
+    outcome = _run(console, "forecast", "agent_connection_count=1", "a=b")
+    assert outcome.output == (
+        "agent_connection_count: 2 → 1\n"
+        "tunnel closing: RFD 226 (now: no rule)\n"
+        "closes 2 to 3 tunnels of 2 agents: 2 to 3 excess tunnels, 0 to expired proxies; 0 to 1 carry user "
+        "connections; 2 agents keep one tunnel\n"
+        "  closing 1 of each agent: 2 tunnels close 30 min to 1 h after the change\n"
+        "opens 1 tunnel from 1 agent\n"
+        "  proxy-1: 5 tunnels now, 2 to 3 afterwards\n"
+        "A note.\n"
+        "based on data of 9 agents, 1 s old\n"
+    )
+    assert not console.posts
+    assert (
+        json.loads(_run(console, "forecast", "agent_connection_count=1", "a=b", "--json").output) == forecast
+    )
+
+
+def test_forecast_of_the_current_config(console: FakeConsole) -> None:
+    """Nothing moves, and tunnels that a rule would close stay open."""
+    closing = {**PLAN["closing"], "closing_count": [0, 0], "opening_count": 0}
+    forecast = {**PLAN, "changes": [], "closing": closing, "closing_if_on": PLAN["closing"], "notes": []}
+    console.responses["/api/v1/networking-config/forecast"] = (200, forecast)
+    assert _run(console, "forecast").output == (
+        "no field differs from the current config\n"
+        "tunnel closing: RFD 226 (now: no rule)\n"
+        "leaves open 2 to 3 tunnels of 2 agents, because no closing rule is on (with graceful_tunnel_closing=true: "
+        "closed 30 min to 1 h after the change)\n"
+        "no agent opens or closes a tunnel\n"
+        "based on data of 9 agents, 1 s old\n"
+    )
+
+
+def test_refused_forecast_names_its_fields(console: FakeConsole) -> None:
+    """Without the words about a change, which nobody made."""
+    problem = "9h is out of range. Use 1s to 1h"
+    response = {"detail": f"keep_alive_interval: {problem}.", "problems": {"keep_alive_interval": problem}}
+    console.responses["/api/v1/networking-config/forecast?field=keep_alive_interval%3D9h"] = (400, response)
+    outcome = _run(console, "forecast", "keep_alive_interval=9h")
+    assert (outcome.exit_code, outcome.output) == (2, f"refloat: keep_alive_interval: {problem}\n")
+    assert ": expected KEY=VALUE" in _run(console, "forecast", "a").output
 
 
 def test_declined_confirmation_cancels_the_change(console: FakeConsole) -> None:

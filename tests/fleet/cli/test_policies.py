@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
 
 from fleet.cli.policies import policies
-from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from tests.fakes.console import TOKEN, FakeConsole, run_console
 
 POLICIES = {
@@ -38,6 +39,17 @@ PROGRESS = {
 }  # fmt: skip
 
 
+PRESETS = {
+    "cluster": "default", "revision": "r1",
+    "presets": [
+        {"name": "recommended", "label": "Recommended", "description": "Auths fail over.", "is_in_effect": False,
+         "desired_values": {"auth": {AUTH_TTL_VARIABLE: "1m"}, "proxy": {PROXY_TTL_VARIABLE: "30s"}}},
+        {"name": "failover", "label": "Failover on", "description": "Agents check.", "is_in_effect": True,
+         "desired_values": {"auth": {AUTH_TTL_VARIABLE: "1m"}}},
+    ],
+}  # fmt: skip
+
+
 @pytest.fixture
 def console() -> Iterator[FakeConsole]:
     """A console with one auth that drifts."""
@@ -45,6 +57,7 @@ def console() -> Iterator[FakeConsole]:
         fake_console.responses = {
             "/api/v1/policies": (200, POLICIES),
             "/api/v1/policies/plan": (201, CHANGE),
+            "/api/v1/policies/presets": (200, PRESETS),
             "/api/v1/changes/3": (200, {**CHANGE, "id": 3, "revision": "3-4"}),
             "/api/v1/changes/3/undo": (201, CHANGE),
             "/api/v1/changes/7/confirm": (202, CHANGE),
@@ -176,6 +189,32 @@ def test_undo_plans_and_confirms(console: FakeConsole) -> None:
     """By the number of the change."""
     assert _run(console, "undo", "3", "--yes", "--reason", "it was wrong").exit_code == 0
     assert [path for path, _, _ in console.posts] == ["/api/v1/changes/3/undo", "/api/v1/changes/7/confirm"]
+
+
+def test_presets_are_listed_with_their_values(console: FakeConsole) -> None:
+    """Each with what it does and whether it is in effect; as JSON it is the response."""
+    assert _run(console, "presets").output == (
+        "recommended (Recommended): Auths fail over.\n"
+        "failover (Failover on), in effect: Agents check.\n"
+        "\n"
+        "PRESET       ROLE   POLICY              VALUE\n"
+        "recommended  auth   auth_announce_ttl   1m\n"
+        "recommended  proxy  proxy_announce_ttl  30s\n"
+        "failover     auth   auth_announce_ttl   1m\n"
+    )
+    assert json.loads(_run(console, "presets", "--json").output) == PRESETS
+
+
+def test_preset_is_planned_by_its_name(console: FakeConsole) -> None:
+    """With the revision that was read, and the settings of every rollout; an unknown name is refused here."""
+    arguments = ("recommended", "--no-rollout", "--soak-time", "9", "--yes", "--reason", "x")
+    outcome = _run(console, "apply", *arguments)
+    assert outcome.exit_code == 0, outcome.output
+    path, body, headers = console.posts[0]
+    assert (path, headers["If-Match"]) == ("/api/v1/policies/plan", '"r1"')
+    assert body == {"preset": "recommended", "roll_out": False, "settings": {"soak_seconds": "9"}}
+    assert "undo with: refloat policies undo 7" in outcome.output
+    assert "'recommended', 'failover'" in _run(console, "apply", "reckless").output
 
 
 @pytest.mark.parametrize(

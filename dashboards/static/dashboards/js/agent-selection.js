@@ -1,18 +1,57 @@
-/* Selected agents of the list. The selection outlives the refreshes of the list; "all matching" is the filter itself. */
+/* Selected agents of the list. The selection outlives refreshes, and is kept per cluster while the tab is open: other pages
+   of the list, another order and other filters do not change it. "All matching" is the filter itself, and ends with it.
+
+   Shift selects ranges: with a click, with Space, and with the arrow keys. */
 
 import { formatCount } from "./page.js";
+
+/** Agents whose ids fit into an address. The ids of more are sent in the body of the request. */
+const MOST_IN_ADDRESS = 100;
+const STORE = `refloat.selected-agents.${document.body.dataset.cluster}`;
+const STEPS = { ArrowDown: 1, ArrowUp: -1 };
 
 const bar = document.getElementById("selection");
 const total = Number(bar.dataset.total);
 const count = document.getElementById("selected-count");
+const elsewhere = document.getElementById("selected-elsewhere");
 const matching = document.getElementById("select-matching");
 const clear = document.getElementById("clear-selection");
+const filterFields = [...bar.querySelectorAll("[data-filter]")];
+const filter = filterFields.map(({ name, value }) => `${name}=${value}`).join("&");
+
+/** Ids of the agents that were selected one by one or by page. */
 const selected = new Set();
+/** All agents that match the filter are selected. */
 let isEverything = false;
-let lastBox = null;
+/** Ids of the agents where a range begins, and where the arrow keys have extended it to. */
+let rangeStart = null;
+let rangeEnd = null;
+/** A click by Space has no modifiers in some browsers. */
+let isShiftHeld = false;
 
 function boxes() {
   return [...document.querySelectorAll("#rows input[name=agent]")];
+}
+
+function load() {
+  selected.clear();
+  isEverything = false;
+  try {
+    const stored = JSON.parse(sessionStorage.getItem(STORE) ?? "{}");
+    for (const id of stored.ids ?? []) selected.add(id);
+    isEverything = stored.filter === filter;
+  } catch {
+    // Storage is disabled: the selection lasts until the page is left.
+  }
+}
+
+function save() {
+  try {
+    if (!isEverything && selected.size === 0) sessionStorage.removeItem(STORE);
+    else sessionStorage.setItem(STORE, JSON.stringify(isEverything ? { filter } : { ids: [...selected] }));
+  } catch {
+    // As above.
+  }
 }
 
 function paint() {
@@ -21,38 +60,78 @@ function paint() {
     box.checked = isEverything || selected.has(box.value);
     box.disabled = isEverything;
   }
+  const checked = shown.filter((box) => box.checked);
   const page = document.getElementById("select-page");
   if (page !== null) {
-    page.checked = shown.length > 0 && shown.every((box) => box.checked);
-    page.indeterminate = !page.checked && shown.some((box) => box.checked);
+    page.checked = shown.length > 0 && checked.length === shown.length;
+    page.indeterminate = !page.checked && checked.length > 0;
   }
   const n = isEverything ? total : selected.size;
-  count.textContent = n === 0 ? "Select agents" : `${formatCount(n)} selected`;
-  matching.hidden = isEverything || n === 0 || n >= total;
+  const others = n - checked.length;
+  const words = n === 0 ? "Select agents" : `${formatCount(n)} selected${others > 0 ? `, ${formatCount(others)} of them not on this page` : ""}`;
+  // A status is read out whenever it is written.
+  if (count.textContent !== words) count.textContent = words;
+  matching.hidden = isEverything || n === 0 || checked.length >= total;
   clear.hidden = n === 0;
   for (const button of bar.querySelectorAll("button[type=submit]")) button.disabled = n === 0;
-  for (const field of bar.querySelectorAll("[data-filter]")) field.disabled = !isEverything;
   bar.classList.toggle("has-selection", n > 0);
-  writeFields(shown);
+  writeFields(checked);
 }
 
-/** Keep hidden fields for selected agents that the page does not show. */
-function writeFields(shown) {
-  for (const old of bar.querySelectorAll("input[data-selected]")) old.remove();
-  if (isEverything) return;
-  const visible = new Set(shown.map((box) => box.value));
-  for (const id of selected) {
-    if (visible.has(id)) continue;
-    const field = document.createElement("input");
-    Object.assign(field, { type: "hidden", name: "agent", value: id });
-    field.dataset.selected = "";
-    bar.append(field);
-  }
+/** Prepare what the form sends: checked boxes send themselves. */
+function writeFields(checked) {
+  const shown = new Set(checked.map((box) => box.value));
+  const ids = isEverything ? [] : [...selected].filter((id) => !shown.has(id));
+  elsewhere.value = ids.join("\n");
+  elsewhere.disabled = ids.length === 0;
+  for (const field of filterFields) field.disabled = !isEverything;
+  const isPost = !isEverything && selected.size > MOST_IN_ADDRESS;
+  bar.method = isPost ? "post" : "get";
+  for (const field of bar.querySelectorAll("[data-post]")) field.disabled = !isPost;
 }
 
 function setBox(box, isChecked) {
   if (isChecked) selected.add(box.value);
   else selected.delete(box.value);
+}
+
+function change() {
+  save();
+  paint();
+}
+
+function clearSelection() {
+  isEverything = false;
+  selected.clear();
+  change();
+}
+
+/** Give a box that was clicked, and with Shift all boxes since the last one, its new state. */
+function select(box, isRange) {
+  const all = boxes();
+  const start = isRange ? all.findIndex((other) => other.value === rangeStart) : -1;
+  const end = all.indexOf(box);
+  const range = start < 0 ? [box] : all.slice(Math.min(start, end), Math.max(start, end) + 1);
+  for (const other of range) setBox(other, box.checked);
+  rangeStart = box.value;
+  rangeEnd = null;
+}
+
+/** Extend the range from the focused box to the next one, or take it back by one box. */
+function extend(box, step) {
+  const all = boxes();
+  const from = all.indexOf(box);
+  const next = all[from + step];
+  if (next === undefined) return;
+  if (rangeEnd !== box.value) {
+    rangeStart = box.value;
+    setBox(box, true);
+  }
+  const start = all.findIndex((other) => other.value === rangeStart);
+  const isTakenBack = Math.abs(from + step - start) < Math.abs(from - start);
+  setBox(isTakenBack ? box : next, !isTakenBack);
+  rangeEnd = next.value;
+  next.focus();
 }
 
 document.addEventListener("click", (event) => {
@@ -62,25 +141,41 @@ document.addEventListener("click", (event) => {
     isEverything = false;
     for (const other of boxes()) setBox(other, box.checked);
   } else {
-    const all = boxes();
-    const start = event.shiftKey && lastBox !== null ? all.findIndex((other) => other.value === lastBox) : -1;
-    const end = all.indexOf(box);
-    const range = start < 0 ? [box] : all.slice(Math.min(start, end), Math.max(start, end) + 1);
-    for (const other of range) setBox(other, box.checked);
-    lastBox = box.value;
+    select(box, event.shiftKey || (event.detail === 0 && isShiftHeld));
   }
-  paint();
+  change();
+});
+document.addEventListener("mousedown", (event) => {
+  const box = event.target.closest("#rows input[name=agent]");
+  if (box === null || !event.shiftKey) return;
+  // Shift also selects the text up to here, and a page with selected text is not refreshed.
+  event.preventDefault();
+  box.focus();
+});
+for (const name of ["keydown", "keyup"]) document.addEventListener(name, ({ shiftKey }) => (isShiftHeld = shiftKey), true);
+document.addEventListener("keydown", (event) => {
+  const step = event.shiftKey ? STEPS[event.key] : undefined;
+  const box = event.target.closest("#rows input[name=agent]");
+  if (box === null || step === undefined) return;
+  event.preventDefault();
+  extend(box, step);
+  change();
 });
 matching.addEventListener("click", () => {
   isEverything = true;
-  paint();
-});
-clear.addEventListener("click", () => {
-  isEverything = false;
   selected.clear();
+  change();
+});
+clear.addEventListener("click", clearSelection);
+// The action is done: the next one is about other agents.
+document.addEventListener("dialog-done", clearSelection);
+document.addEventListener("refreshed", paint);
+// Browsers may show a page again as it was left, with its scripts.
+window.addEventListener("pageshow", () => {
+  load();
   paint();
 });
-document.addEventListener("refreshed", paint);
-// Browsers restore the state of boxes when a page is shown again.
-for (const box of boxes()) if (box.checked) selected.add(box.value);
-paint();
+load();
+// Boxes that were checked before this script ran. (The form has autocomplete="off": browsers restore no boxes.)
+for (const box of boxes()) if (box.checked) setBox(box, true);
+change();

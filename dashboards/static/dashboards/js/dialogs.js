@@ -4,7 +4,9 @@
    data-dialog-body="wide"   a wider dialog
    data-dialog-close         closes the dialog: a link or a button in it
    data-busy="Retiring…"     text of a submit button while its request runs
-   autofocus                 the element that gets the focus */
+   autofocus                 the element that gets the focus
+
+   When a form of a dialog has done its work, the document gets the event "dialog-done". */
 
 import { adoptTimes, announce, parsePage } from "./page.js";
 
@@ -16,6 +18,8 @@ const SLOW_MS = 250;
 const LONG_MS = 4_000;
 /** Attributes with ids of other elements. */
 const ID_REFERENCES = ["for", "aria-labelledby", "aria-describedby", "aria-controls", "aria-errormessage", "form", "list"];
+/** Pages that ask to sign in again: a form that leads there has not done its work yet. */
+const SIGN_IN_PATH = "/accounts/";
 const URL_ATTRIBUTES = ["href", "action", "formaction"];
 
 const dialog = document.createElement("dialog");
@@ -193,6 +197,7 @@ async function submit(form, submitter) {
     const answer = await request(url, options);
     const isCurrent = number === requestNumber && dialog.open;
     if (answer.location !== undefined) {
+      if (!answer.location.pathname.startsWith(SIGN_IN_PATH)) document.dispatchEvent(new Event("dialog-done"));
       if (isCurrent) goTo(answer.location);
       else announce("The request is finished. The next page shows its result.", { everyMs: 0 });
       return;

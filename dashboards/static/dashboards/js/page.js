@@ -279,6 +279,12 @@ function startMenu() {
   });
 }
 
+/** Measure the banner, which has more lines in a narrow window, for the bars that stick above it. Hidden, it has no height. */
+function startBanner() {
+  const banner = document.getElementById("banner");
+  new ResizeObserver(() => document.documentElement.style.setProperty("--banner-height", `${banner.offsetHeight}px`)).observe(banner);
+}
+
 /** Keep the entry of the current page in view where the navigation is wider than the bar and scrolls. */
 function startNavigation() {
   const entry = document.querySelector(".nav [aria-current]");
@@ -319,6 +325,7 @@ function tellAge() {
 startTheme();
 startMenu();
 startNavigation();
+startBanner();
 adoptAge();
 adoptTimes(document);
 setInterval(() => {

@@ -1,5 +1,6 @@
 /* Pages with tables: elements marked data-refresh are fetched again every few seconds, from the same URL.
-   Nothing is refreshed while the user selects text, fills in a form or has paused the page (WCAG 2.2.2). */
+   Nothing is refreshed while the user selects text, fills in a form of the page or has paused it (WCAG 2.2.2). Behind a
+   dialog the page goes on: its ages and heartbeats would be wrong otherwise. */
 
 import { adoptAge, adoptTimes, fetchPage, swap } from "./page.js";
 
@@ -11,7 +12,9 @@ let asking = false;
 
 function busy() {
   const selection = document.getSelection();
-  return asking || paused || document.hidden || (selection !== null && !selection.isCollapsed) || document.activeElement?.form;
+  const form = document.activeElement?.form;
+  const isFillingIn = Boolean(form) && form.closest("dialog") === null;
+  return asking || paused || document.hidden || (selection !== null && !selection.isCollapsed) || isFillingIn;
 }
 
 async function refresh() {
@@ -20,7 +23,7 @@ async function refresh() {
   try {
     const page = await fetchPage(location.href);
     if (page === null || paused) return;
-    for (const old of document.querySelectorAll("[data-refresh]")) {
+    for (const old of document.querySelectorAll("[data-refresh]:not(dialog *)")) {
       const fresh = page.getElementById(old.id);
       if (fresh === null) continue;
       swap(old, document.importNode(fresh, true));

@@ -200,7 +200,10 @@ def test_openapi_document_lists_required_headers() -> None:
     }
 
 
-@pytest.mark.parametrize("query", ["outcome=foo", "actor_kind=foo", "days=x", "before=x"])
+@pytest.mark.parametrize(
+    "query",
+    ["outcome=foo", "actor_kind=foo", "days=x", "before=x", "since=x", "until=2020-01-01&since=2021-01-01"],
+)
 def test_invalid_filter_of_the_audit_log_is_400(call_api: CallApi, query: str) -> None:
     """The unfiltered log would be taken for the filtered one; empty values are no filter."""
     answer = call_api("GET", f"/api/v1/audit?{query}")

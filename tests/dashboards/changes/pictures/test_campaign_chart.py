@@ -15,7 +15,7 @@ def test_planned_chart_shows_canaries_soak_time_and_the_rest() -> None:
     chart = campaign_chart_of(100, SETTINGS, 40.0)
     assert chart is not None
     assert (chart.actual, chart.now_x, chart.failures) == ("", None, ())
-    assert chart.canary_end_x == pytest.approx(100 * 7 / 43.2, abs=0.1)
+    assert chart.canary_end_x == pytest.approx(100 * 5 / 43.2, abs=0.1)
     assert chart.soak_width == pytest.approx(100 * 10 / 43.2, abs=0.1)
     assert chart.expected.split()[1].endswith(",95")
     assert chart.expected.split()[2].endswith(",95")

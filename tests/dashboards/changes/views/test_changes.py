@@ -233,7 +233,7 @@ def _policy_change(user: User) -> Change:
 def test_change_of_policies_is_taken_back_by_a_plan(
     client: Client, person: MakeUser, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Offered once it is over; what was changed again since is not touched, and says so."""
+    """Offered once it is over, and while its values are the present ones; a request that comes later is refused."""
     monkeypatch.setattr(record_reader, "policy_report_store", FakePolicyBook)
     change = _policy_change(person("config admin"))
     client.force_login(User.objects.get())
@@ -241,7 +241,10 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     engine.transition(change, ChangeState.CONFIRMED, timezone.now())
     engine.start(change, timezone.now())
     engine.transition(change, ChangeState.CANCELLED, timezone.now())
+    desired_policy = DesiredPolicy.objects.create(cluster_id="default", target="auth", name="X", value="1")
     assert "Undo change" in client.get(f"/changes/{change.pk}/").content.decode()
+    desired_policy.delete()
+    assert "Undo change" not in client.get(f"/changes/{change.pk}/").content.decode()
     assert "changed again since" in client.post(f"/changes/{change.pk}/", {"do": "undo"}).content.decode()
     client.force_login(person("operator"))
     assert client.post(f"/changes/{change.pk}/", {"do": "undo"}).status_code == 403

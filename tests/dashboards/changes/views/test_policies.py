@@ -160,7 +160,7 @@ def test_plan_shows_effects_and_affected_instances(page: Client) -> None:
             "of 4 agents",
         ):
             assert text in html_page
-    assert "<h1>Restart 2 auths with 4 connected agents?</h1>" in html
+    assert ", and restart 2 auths with 4 connected agents?</h1>" in html
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_preset_sets_all_its_values(page: Client) -> None:
     """Where they differ; it is offered until it is in effect."""
     html = page.get("/policies/").content.decode()
     assert "Preview Recommended" in html
-    page.post("/policies/presets/recommended/")
+    page.post("/policy-presets/recommended/")
     change = Change.objects.get()
     assert change.after["proxy"][PROXY_TTL_VARIABLE] == "1m"  # type: ignore[index] # a document
     for target, values in change.after.items():  # type: ignore[union-attr] # a document
@@ -152,7 +152,7 @@ def test_preset_sets_all_its_values(page: Client) -> None:
 def test_preset_that_cannot_be_planned_says_why(page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """No instance has reported."""
     monkeypatch.setattr(record_reader, "policy_report_store", lambda: FakePolicyBook())
-    answer = page.post("/policies/presets/failover/")
+    answer = page.post("/policy-presets/failover/")
     assert (answer.status_code, "no report" in answer.content.decode()) == (400, True)
     assert AuditEntry.objects.get().outcome == "refused"
 
@@ -164,7 +164,7 @@ def test_preset_that_cannot_be_planned_says_why(page: Client, monkeypatch: pytes
 def test_unknown_policy_or_target_is_not_found(page: Client, path: str) -> None:
     """404."""
     assert page.get(path).status_code == 404
-    assert page.post("/policies/presets/reckless/").status_code == 404
+    assert page.post("/policy-presets/reckless/").status_code == 404
 
 
 def test_operators_see_values_without_links(page: Client, person: MakeUser) -> None:

@@ -52,11 +52,25 @@ def test_from_filter_to_result(page: Client) -> None:
         assert change.state == state
     html = page.get(f"{path}?state=skipped").content.decode()
     assert "aborted by operator" in html
-    assert "<b>2</b> of 2 agents (100 %)" in html
+    assert "<b>0</b> of 2 agents moved, 2 did not" in html
     assert CampaignAgent.objects.filter(state="skipped").count() == 2
     assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
         AuditEntry.objects.values_list("action", flat=True)
     )
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_agents_that_were_selected_in_the_list(page: Client, fake_reader: FakeReader, method: str) -> None:
+    """Checked rows and those of other pages of the list are the list of the form; a POST with `show` plans nothing."""
+    ids = fake_reader.table("default", 0.0).ids
+    parameters = {"agent": [ids[3]], "agents": f"{ids[0]}\n{ids[1]}", "show": "1"}
+    response = getattr(page, method)("/reconnect/", parameters)
+    assert response.status_code == 200
+    assert response.context["form_values"]["agents"].split() == [ids[3], ids[0], ids[1]]
+    assert not Change.objects.exists()
+    assert not AuditEntry.objects.exists()
+    page.post("/reconnect/", {"agents": response.context["form_values"]["agents"]})
+    assert Change.objects.get().affected_count == 3
 
 
 def test_campaign_agents_are_sorted_by_newest_end(page: Client) -> None:

@@ -12,7 +12,7 @@ from fleet.monitoring.state.writer import Writer
 from tests.dashboards.conftest import MakeUser
 
 pytestmark = pytest.mark.django_db
-PATH = "/agents/agent-set/"
+PATH = "/agent-sets/"
 
 
 def test_selected_agents_are_added_and_removed(client: Client, person: MakeUser, record: Writer) -> None:
@@ -22,6 +22,7 @@ def test_selected_agents_are_added_and_removed(client: Client, person: MakeUser,
     ids, names = record.agent_ids_and_names("default")
     form = {"agent": ids[:2], "count": "2", "agent_set": "not a slug", "action": "add"}
     assert "Add 2 agents" in client.get(PATH, {"agent": ids[:2]}).content.decode()
+    assert "Add 2 agents" in client.post(PATH, {"agents": "\n".join(ids[:2]), "show": "1"}).content.decode()
     assert not AuditEntry.objects.exists()
     assert 'value="not a slug"' in client.post(PATH, form).content.decode()
     assert not AgentSet.objects.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.inventory import Agent
 from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser, reauthenticate
+from tests.fakes.record import fill
 
 pytestmark = pytest.mark.django_db
 REASON = "scrapped"
@@ -99,22 +102,37 @@ def test_selected_agents_are_one_change(
     """The form says how many are alive, and the change how many were retired."""
     ids, _ = record.agent_ids_and_names("default")
     query = f"agent={ids[0]}&agent={ids[1]}"
-    html = client.get(f"/agents/retire/?{query}").content.decode()
+    html = client.get(f"/retirements/?{query}").content.decode()
     assert "Retire 2 agents" in html
     assert "of them are alive" in html
     form: dict[str, Any] = {"action": "retire", "agent": ids[:2], "count": "2", "reason": REASON}
-    refusal = client.post("/agents/retire/", form)
+    refusal = client.post("/retirements/", form)
     assert refusal.context["form"].errors["sure"]
-    assert f'value="{ids[1]}"' in refusal.content.decode()
-    answer = client.post("/agents/retire/", {**form, "sure": "on"})
+    assert f'name="agents" value="{ids[0]}\n{ids[1]}"' in refusal.content.decode()
+    answer = client.post("/retirements/", {**form, "sure": "on"})
     change = Change.objects.get()
     assert answer.headers["Location"] == f"/changes/{change.pk}/"
     assert (change.title, Agent.objects.filter(is_retired=True).count()) == ("Retire 2 agents", 2)
     assert task_names == ["fleet.tasks.apply_retired"]
-    again = client.post("/agents/retire/", {**form, "sure": "on"})
+    again = client.post("/retirements/", {**form, "sure": "on"})
     assert again.headers["Location"] == "/agents/"
-    client.post("/agents/retire/", {**form, "action": "reinstate", "reason": "came back"})
+    client.post("/retirements/", {**form, "action": "reinstate", "reason": "came back"})
     assert not Agent.objects.filter(is_retired=True).exists()
+
+
+def test_more_agents_than_fit_into_an_address(client: Client, page: str, record: Writer) -> None:
+    """A POST shows the form, changes nothing and is no attempt; its form carries all of them in one field."""
+    ids, _ = record.agent_ids_and_names("default")
+    response = client.post("/retirements/", {"action": "retire", "show": "1", "agents": "\n".join(ids[:3])})
+    assert response.status_code == 200
+    html = response.content.decode()
+    assert "Retire 3 agents" in html
+    assert "required" not in str(response.context["form"].errors)
+    assert not AuditEntry.objects.exists()
+    assert not Agent.objects.filter(is_retired=True).exists()
+    form = {"action": "retire", "agents": "\n".join(ids[:3]), "count": "3", "reason": REASON, "sure": "on"}
+    client.post("/retirements/", form)
+    assert Agent.objects.filter(is_retired=True).count() == 3
 
 
 def test_filter_that_matches_other_agents_now_is_asked_again(
@@ -122,12 +140,28 @@ def test_filter_that_matches_other_agents_now_is_asked_again(
 ) -> None:
     """The number on the button is the number that is retired."""
     form = {"action": "retire", "q": "agent", "count": "99", "reason": REASON, "sure": "on"}
-    answer = client.post("/agents/retire/", form)
+    answer = client.post("/retirements/", form)
     assert "Review the number and confirm again" in answer.content.decode()
     assert not Agent.objects.filter(is_retired=True).exists()
 
 
 def test_empty_selection_is_explained(client: Client, page: str) -> None:
     """With the way back."""
-    html = client.get("/agents/retire/?q=nobody").content.decode()
+    html = client.get("/retirements/?q=nobody").content.decode()
     assert "No agent is selected. Select agents in the list." in html
+
+
+def test_selection_with_retired_agents_names_the_others(client: Client, page: str, record: Writer) -> None:
+    """Title, button and result have the number of agents that change."""
+    fill(record, [State.RETIRED, State.HEALTHY, State.HEALTHY, State.HEALTHY], as_of=time.time())
+    ids, _ = record.agent_ids_and_names("default")
+    query = "&".join(f"agent={agent_id}" for agent_id in ids[:3])
+    html = client.get(f"/retirements/?{query}").content.decode()
+    assert "Retire 2 agents</h1>" in html
+    assert "1 of the 3 selected agents is retired already." in html
+    html = client.get(f"/retirements/?action=reinstate&{query}").content.decode()
+    assert "Reinstate 1 agent</h1>" in html
+    assert "The others stay as they are." in html
+    html = client.get(f"/retirements/?action=reinstate&agent={ids[1]}").content.decode()
+    assert "None of the selected agents is retired." in html
+    assert 'name="reason"' not in html

@@ -8,6 +8,7 @@ from fleet.alerts.headlines.activity import (
     Activity,
     ChangeProgress,
     RecentRecovery,
+    describe_activity,
     describe_changes,
     describe_recoveries,
     link_activity,
@@ -141,6 +142,10 @@ def _sentence(change: ChangeProgress) -> str:
             replace(CONFIG_CHANGE, state=ChangeState.VERIFIED, ended_at=NOW),
             "Config change 5 ended at 13:46 UTC: agent_connection_count 1 → 2.",
         ),
+        (
+            replace(CONFIG_CHANGE, state=ChangeState.VERIFYING, ended_at=NOW),
+            "Config change 5 was applied at 13:46 UTC and is being verified: agent_connection_count 1 → 2.",
+        ),
     ],
 )
 def test_sentence_says_who_started_a_change_what_it_does_and_how_far_it_is(
@@ -172,6 +177,18 @@ def test_ended_rollout_says_why_proxies_have_no_agents(names: list[str], start: 
         f"Rollout 4 ended at 13:46 UTC: 4 of 4 proxies restarted. {start}"
     )
     assert not any("no agents yet" in change.sentence for change in (running_rollout, ended_campaign))
+
+
+def test_headline_tells_of_the_newest_ended_change_only() -> None:
+    """And of all that are running; the others are links."""
+    ended_changes = [
+        replace(CONFIG_CHANGE, number=number, state=ChangeState.VERIFIED, ended_at=NOW) for number in (9, 8)
+    ]
+    changes = describe_changes(Activity((*ended_changes, CAMPAIGN)), NOW)
+    text = describe_activity(changes)
+    assert text.startswith("Campaign 3, started by demo")
+    assert "Config change 9 ended" in text
+    assert "Config change 8" not in text
 
 
 def test_only_a_proxy_that_accepts_tunnels_counts_as_empty() -> None:

@@ -15,7 +15,7 @@ from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.campaigns import CampaignSettings
+from fleet.vocabulary.campaigns import CampaignSettings, move_seconds_of
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.campaign_fleet import CampaignFleet
 from tests.fleet.changes.conftest import NOW, actor_of
@@ -56,7 +56,9 @@ def test_estimates_contain_the_soak_time(cluster: Cluster, alice: User) -> None:
     change.progress = {"canaries_finished_at": now - 4}
     change.campaign_agents.filter(position__lt=5).update(state="succeeded")
     remaining_estimate = campaigns.progress_of(change, now)["eta_seconds"]
-    assert estimate - remaining_estimate == pytest.approx(5 * 60 / CampaignSettings().rate_per_minute + 4)
+    settings = CampaignSettings()
+    canary_seconds = 5 * 60 / settings.rate_per_minute + move_seconds_of(settings)
+    assert estimate - remaining_estimate == pytest.approx(canary_seconds + 4)
 
 
 def test_plan_without_agents_is_refused(cluster: Cluster, alice: User) -> None:

@@ -248,3 +248,29 @@ def test_forecast_equals_the_behaviour_of_an_agent(
     if not upstream:
         after_each = {p.id: p.tunnels_after for p in plan.proxies if p.id in held_proxies}
         assert after_each == {p: (int(p in live_tunnels), int(p in live_tunnels)) for p in held_proxies}
+
+
+def test_agents_open_no_tunnels_to_a_draining_proxy() -> None:
+    """Only a third proxy is left; without one, no tunnel is missing."""
+    agents = [_agent("a", "p1", desired_count=1)]
+    after = replace(BASE_CONFIG, agent_connection_count=2)
+    draining_proxy = replace(P2, is_draining=True)
+
+    def plan_with(*proxies: ObservedProxy) -> ClosingPlan:
+        return forecast_closings(BASE_CONFIG, after, agents, proxies, {"p1": 1})
+
+    plan = plan_with(P1, draining_proxy, P3)
+    assert plan.opening_count == 1
+    assert {proxy.name: proxy.opening_count for proxy in plan.proxies} == {
+        "proxy-1": (0, 0),
+        "proxy-2": (0, 0),
+        "proxy-3": (1, 1),
+    }
+    assert plan_with(P1, draining_proxy).opening_count == 0
+
+
+def test_closings_end_when_the_last_agent_has_acted() -> None:
+    """Agents learn of the config a moment after the change."""
+    plan = forecast_closings(BASE_CONFIG, RFD, [_agent("a", "p1", "p2")], (P1, P2), {"p1": 1, "p2": 1}, 4.0)
+    assert [(step.earliest_seconds, step.latest_seconds) for step in plan.steps] == [(1800.0, 3604.0)]
+    assert plan.reaction_seconds == 4.0

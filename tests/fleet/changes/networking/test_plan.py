@@ -68,7 +68,13 @@ def test_lower_connection_count_without_a_rule_closes_no_tunnel() -> None:
     two = replace(BASE_CONFIG, agent_connection_count=2)
     plan = plan_of(two, BASE_CONFIG, _fleet(desired_count=2))
     assert plan["closing"]["closing_count"] == [0, 0]
-    assert any("no closing rule is enabled" in note for note in plan["notes"])
+    assert any("1 tunnel of 1 agent stays open for ever" in note for note in plan["notes"])
+
+
+def test_plan_to_turn_the_rule_off_names_the_tunnels_that_stay() -> None:
+    """The form names the same number."""
+    plan = plan_of(RFD, BASE_CONFIG, _fleet())
+    assert any("1 tunnel of 1 agent stays open for ever" in note for note in plan["notes"])
 
 
 def test_question_contains_the_count_of_new_tunnels() -> None:

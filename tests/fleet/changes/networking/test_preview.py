@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet.changes.networking.closing_plan import ClosingRule, ObservedAgent, ObservedProxy, ObservedTunnel
-from fleet.changes.networking.plan import FleetSnapshot
+from fleet.changes.networking.plan import FleetSnapshot, plan_of
 from fleet.changes.networking.preview import preview_config
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
@@ -51,4 +51,15 @@ def test_rule_closes_them_within_the_waits() -> None:
 
 def test_unchanged_config_has_a_preview_too() -> None:
     """What it does now."""
-    assert preview_config(BASE, BASE, FLEET).closing["closing_count"] == [0, 0]
+    preview = preview_config(BASE, BASE, FLEET)
+    assert (preview.closing["closing_count"], preview.notes) == ([0, 0], ())
+
+
+def test_notes_are_those_of_the_plan() -> None:
+    """Of tunnels and of all other fields."""
+    config = replace(BASE, agent_connection_count=1, keep_alive_interval=60.0, web_idle_timeout=60.0)
+    notes = preview_config(BASE, config, FLEET).notes
+    plan_notes = plan_of(BASE, config, FLEET)["notes"]
+    # The preview has the tunnels that stay open in numbers.
+    assert list(notes) == [note for note in plan_notes if "stay open for ever" not in note]
+    assert [note.split()[0] for note in notes] == ["Half-open", "Refloat's"]

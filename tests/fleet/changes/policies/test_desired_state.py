@@ -127,7 +127,9 @@ def test_question_contains_the_counts(cluster: Cluster, alice: User) -> None:
     """The auths to restart and their agents."""
     nodes = PolicyNodes(PolicyNode("auth-1", agents=150))
     change = _plan(cluster, alice, {"auth": {AUTH_TTL_VARIABLE: "60s"}}, nodes)
-    assert change.plan["question"] == "Restart 1 auth with 150 connected agents?"
+    assert change.plan["question"] == (
+        "Set auth announce TTL of all auths to 1 min, and restart 1 auth with 150 connected agents?"
+    )
     assert change.plan["duration_seconds"] == 2 + DEFAULT_RESTART_SECONDS + 5
     assert (change.plan["reconnect_count"], change.plan["reconnect_sentence"]) == (
         150,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.models import User
 
 from fleet.changes import kinds
+from fleet.models.actions import DesiredPolicy
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.rollouts import RolloutStepState
 from tests.fleet.changes.conftest import NOW, actor_of
@@ -38,3 +39,12 @@ def test_resume_retries_failed_steps_only(cluster: Cluster, alice: User) -> None
         RolloutStepState.PENDING,
         RolloutStepState.SKIPPED,
     ]
+
+
+def test_a_rollout_is_superseded_when_its_values_were_changed_again(cluster: Cluster, alice: User) -> None:
+    """Then there is nothing to undo."""
+    rollout = Rollout(cluster, alice, *make_auths(2))
+    rollout.step()
+    assert not kinds.kind_of(rollout.change).is_superseded(rollout.change)
+    DesiredPolicy.objects.filter(cluster=cluster).update(value="45s")
+    assert kinds.kind_of(rollout.change).is_superseded(rollout.change)

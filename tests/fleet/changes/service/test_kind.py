@@ -44,7 +44,9 @@ def test_undo_of_an_overtaken_change_is_refused(make_scenario: MakeScenario) -> 
     """Somebody brought the instance back since."""
     scenario = make_scenario(CampaignFleet.of(9))
     change = scenario.step(scenario.confirm(scenario.plan("proxy-1")), times=10)
+    assert kind_of(change).can_undo(change)
     scenario.request("proxy-1", is_drained=False)
+    assert not kind_of(change).can_undo(change)
     with pytest.raises(ChangeRefusedError, match="proxy-1 was brought back into service again since"):
         _undo(scenario, change)
 
