@@ -84,7 +84,7 @@ def test_plan_of_a_preset_keeps_other_values(call_api: CallApi) -> None:
     assert call_api("POST", PLAN, {"preset": "failover"}, If_Match='"old"').status_code == 412
     plan = call_api("POST", PLAN, {"preset": "failover", "settings": {"soak_seconds": 7}}, If_Match=etag)
     assert (plan.status_code, plan.json()["kind"]) == (201, "policy")
-    assert plan.json()["title"] == "Set client load balancing of all auths to reconnect, health check"
+    assert plan.json()["title"] == "Set agent reconnect mode of all auths to reconnect, health check"
     assert plan.json()["after"]["auth"].keys() == {AUTH_TTL_VARIABLE, RFD_VARIABLE}
     assert [instance["name"] for instance in plan.json()["plan"]["restarts"]] == ["auth-1"]
     assert Change.objects.get().parameters["soak_seconds"] == 7
@@ -135,8 +135,8 @@ def test_wrong_values_are_named(call_api: CallApi) -> None:
 def test_typed_duration_is_stored_as_nodes_read_it(call_api: CallApi) -> None:
     """Scripts may send what a person typed."""
     etag = call_api("GET", "/api/v1/policies").headers["ETag"]
-    typed = {"desired_values": {"auth": {AUTH_TTL_VARIABLE: "1 min 30 s"}}}
-    plan = call_api("POST", "/api/v1/policies/plan", typed, If_Match=etag)
+    body = {"desired_values": {"auth": {AUTH_TTL_VARIABLE: "1 min 30 s"}}}
+    plan = call_api("POST", "/api/v1/policies/plan", body, If_Match=etag)
     assert plan.json()["after"] == {"auth": {AUTH_TTL_VARIABLE: "1m30s"}}
 
 

@@ -174,14 +174,17 @@ def test_seconds_of_a_duration_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "text"),
+    ("typed_text", "text"),
     [("30 s", "30s"), ("1 min 30 s", "1m30s"), ("1 d", "24h0m0s"), ("60s", "60s"), (" 500ms ", "500ms")],
 )
-def test_typed_duration_is_accepted_in_both_forms(typed: str, text: str) -> None:
+def test_typed_duration_is_accepted_in_both_forms(typed_text: str, text: str) -> None:
     """People type `30 s`, nodes read `30s`; a Go duration keeps its spelling, and nodes still read nothing else."""
-    assert env_policies.check_typed("auth", {AUTH_TTL_VARIABLE: typed}) == ({AUTH_TTL_VARIABLE: text}, ())
-    if " " in typed.strip():
-        _, errors = env_policies.check("auth", {AUTH_TTL_VARIABLE: typed})
+    assert env_policies.check_typed("auth", {AUTH_TTL_VARIABLE: typed_text}) == (
+        {AUTH_TTL_VARIABLE: text},
+        (),
+    )
+    if " " in typed_text.strip():
+        _, errors = env_policies.check("auth", {AUTH_TTL_VARIABLE: typed_text})
         assert [error.name for error in errors] == [AUTH_TTL_VARIABLE]
 
 
