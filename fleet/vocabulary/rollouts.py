@@ -49,7 +49,7 @@ class RolloutSettings:
 SETTING_RANGES = ranges_of(RolloutSettings)
 #: Seconds from the end of the drain time until a restarted instance is healthy, with the steps of the rollout: what a
 #: local test fleet needs.
-DEFAULT_RESTART_SECONDS = 3.0
+DEFAULT_RESTART_SECONDS = 2.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,3 +194,16 @@ async def test_box_that_is_checked_before_the_script_runs_counts(visiting: Visit
     await page.reload()
     await expect(page.locator(COUNT)).to_have_text("1 selected")
     assert await _selected_numbers(page) == ["2"]
+
+
+async def test_state_filter_applies_at_once(visiting: Visiting) -> None:
+    """The focus stays on the state, so that a keyboard can go on."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/agents/")
+    await page.locator("label.chip.state-never").click()
+    await expect(page).to_have_url(f"{visit.url}/agents/?state=never&q=&proxy=&auth=")
+    await expect(page.locator("#matches")).to_contain_text("0 matching agents")
+    await expect(page.locator("label.chip input[value=never]")).to_be_focused()
+    await page.keyboard.press("Space")
+    await expect(page.locator("#matches")).to_contain_text("200 matching agents")
