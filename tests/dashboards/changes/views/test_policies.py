@@ -222,16 +222,16 @@ def test_durations_of_the_form_are_those_that_people_type(page: Client) -> None:
     (value,) = [field["value"] for field in answer.context["fields"] if field["value"]]
     assert value == "1 min"
     form = {"revision": answer.context["revision"], AUTH_TTL_VARIABLE: value, HTTP_CLOSE_VARIABLE: "true"}
-    checked = page.post("/policies/auth/", form | {"preview": "1"})
-    assert checked.status_code == 200
+    preview = page.post("/policies/auth/", form | {"preview": "1"})
+    assert preview.status_code == 200
     page.post("/policies/auth/", form)
     assert Change.objects.latest("pk").after == {
         "auth": {AUTH_TTL_VARIABLE: "60s", HTTP_CLOSE_VARIABLE: "true"}
     }
     page.post("/policies/auth/", form | {AUTH_TTL_VARIABLE: "1 min 30 s"})
     assert Change.objects.latest("pk").after["auth"][AUTH_TTL_VARIABLE] == "1m30s"  # type: ignore[index] # a document
-    refused = page.post("/policies/auth/", form | {AUTH_TTL_VARIABLE: "soon"})
-    assert "Enter a number with its unit: 24 h, 10 min, 90 s or 1 h 30 min." in refused.content.decode()
+    answer = page.post("/policies/auth/", form | {AUTH_TTL_VARIABLE: "soon"})
+    assert "Enter a number with its unit: 24 h, 10 min, 90 s or 1 h 30 min." in answer.content.decode()
 
 
 def test_form_shows_the_values_in_effect_and_the_usual_values(page: Client) -> None:
