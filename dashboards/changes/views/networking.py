@@ -22,6 +22,7 @@ from fleet.changes import ChangeRefusedError
 from fleet.changes.networking import revisions as networking
 from fleet.changes.networking.revisions import NetworkingConflictError
 from fleet.models.access import Permission, has_permission
+from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking import config as rules
@@ -32,6 +33,7 @@ from fleet.protocol.networking.config import (
     NetworkingResource,
     Origin,
 )
+from fleet.vocabulary.changes import ChangeKind
 
 _MAX_REVISIONS = 30
 
@@ -71,6 +73,7 @@ class EditorTab:
 def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the config, or (POST) preview a change, switch between form and YAML, rebase, or restore a revision.
 
+    `?change=`: the id of a config change, with whose values the form begins.
     Template `dashboards/networking.html`: `page`, `networking_reading`, `current`, `tab` (EditorTab), `revisions`,
     `is_file_managed` (managed by the auths' config file), `can_change`, and those of `_state_context_of`.
     """
@@ -83,8 +86,28 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
         request,
         cluster,
         networking_reading,
-        _create_editor_tab(networking_reading, networking_reading.current, request.GET.get("tab", "form")),
+        _create_editor_tab(
+            networking_reading,
+            networking_reading.current,
+            request.GET.get("tab", "form"),
+            _find_config_to_edit(cluster, request.GET.get("change", ""), networking_reading.current),
+        ),
     )
+
+
+def _find_config_to_edit(
+    cluster: str, change_id: str, current: NetworkingRevision
+) -> NetworkingConfig | None:
+    """Return the current config with the edits of a change; None when there is no such config change."""
+    change = Change.objects.filter(
+        cluster=cluster, kind=ChangeKind.NETWORKING_CONFIG.value, pk=parse_row_id(change_id)
+    ).first()
+    if change is None:
+        return None
+    config, _ = rules.rebase(
+        change_rows.config_of(change.before), change_rows.config_of(change.after), _config_of(current)
+    )
+    return config
 
 
 def _handle_post(

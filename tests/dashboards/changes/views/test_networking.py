@@ -376,3 +376,16 @@ def test_changed_fields_are_marked_after_a_refusal(editor: Client) -> None:
     assert "<del>30 s</del> → <ins>5 s</ins>" in html
     assert 'id="teleport-fields" open' in html
     assert 'id="teleport-fields" open' not in editor.get("/networking/").content.decode()
+
+
+def test_plan_can_be_edited_again(editor: Client) -> None:
+    """The form begins with the values of the plan, also when other fields were changed meanwhile."""
+    editor.post("/networking/", form_data(agent_connection_count="3"))
+    change = Change.objects.get()
+    link = f"/networking/?change={change.pk}"
+    assert f'href="{link}">Edit change</a>' in editor.get(f"/changes/{change.pk}/").content.decode()
+    store_revision(replace(STORED, keep_alive_count_max=9), "r2")
+    form = editor.get(link).context["tab"].form
+    assert form["agent_connection_count"].value() == 3
+    assert form["keep_alive_count_max"].value() == 9
+    assert editor.get("/networking/?change=999").context["tab"].form["agent_connection_count"].value() == 1
