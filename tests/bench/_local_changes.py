@@ -76,10 +76,10 @@ class LocalChanges:
         revision = self._console.get("/networking-config")["revision"]
         return self._plan("/networking-config/plan", {"fields": dict(fields)}, revision)
 
-    def plan_policy(self, target: str, name: str, value: str) -> dict[str, Any]:
-        """Return the plan of a rollout of one policy to a role or an instance, given by id."""
+    def plan_policies(self, desired_values: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+        """Return the plan of a rollout of other desired values, by role or instance id."""
         revision = self._console.get("/policies")["revision"]
-        return self._plan("/policies/plan", {"desired_values": {target: {name: value}}}, revision)
+        return self._plan("/policies/plan", {"desired_values": desired_values}, revision)
 
     def find_instance_id(self, name: str) -> str:
         """Return the id of an instance. Raises StopIteration when there is none of this name."""

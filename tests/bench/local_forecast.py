@@ -1,12 +1,13 @@
 """Forecast of config and policy changes against what happens on the demo's fleet: agents, tunnels, finishing time.
 
-Each agent opens a second tunnel and closes it again; then one auth restarts, then all auths, and all proxies. What
-happened is read from the agents' connections, not from the result that the change states.
+Each agent opens three more tunnels, one at a time, and closes them again; then one auth restarts, then all auths, and
+all proxies. What happened is read from the agents' connections, not from the result that the change states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -32,37 +33,57 @@ def _measure_changes(agents: int) -> dict[str, Figure]:
     with start_demo(ROOT, "--agents", str(agents)) as (_process, demo):
         local = LocalChanges(demo)
         local.await_healthy(agents)
-        for name, count in (("config_open", "2"), ("config_close", "1")):
+        openings = []
+        for count in ("2", "3", "4"):
             change = local.plan_config({"agent_connection_count": count})
-            figures |= _compare_config(name, change["plan"]["closing"], local.run(change))
+            openings.append((change["plan"]["closing"], local.run(change)))
             local.await_healthy(agents)
-        # One restart first: the forecast of the next ones is learned from it.
-        local.run(local.plan_policy(local.find_instance_id("auth-1"), AUTH_TTL_VARIABLE, "20s"))
+        figures |= _compare_openings(openings)
+        change = local.plan_config({"agent_connection_count": "1"})
+        figures |= _compare_closings(change["plan"]["closing"], local.run(change))
         local.await_healthy(agents)
-        for name, role, variable in (
-            ("policy_auth", "auth", AUTH_TTL_VARIABLE),
-            ("policy_proxy", "proxy", PROXY_TTL_VARIABLE),
+        # One restart first: the forecast of the next ones is learned from it.
+        first_auth = local.find_instance_id("auth-1")
+        local.run(local.plan_policies({first_auth: {AUTH_TTL_VARIABLE: "20s"}}))
+        local.await_healthy(agents)
+        for name, desired_values in (
+            ("policy_auth", {"auth": {AUTH_TTL_VARIABLE: "30s"}, first_auth: {}}),
+            ("policy_proxy", {"proxy": {PROXY_TTL_VARIABLE: "30s"}}),
         ):
-            change = local.plan_policy(role, variable, "30s")
+            change = local.plan_policies(desired_values)
             figures |= _compare_rollout(name, change["plan"], local.run(change))
             local.await_healthy(agents)
     return figures
 
 
-def _compare_config(name: str, closing: Mapping[str, Any], observation: Observation) -> dict[str, Figure]:
-    """Return forecast and result of a config change that either opens or closes tunnels."""
-    opens = closing["opening_count"] > 0
-    agents = closing["opening_agent_count"] if opens else closing["agent_count"][1]
-    tunnels = closing["opening_count"] if opens else closing["closing_count"][1]
-    seconds = closing["reaction_seconds"] if opens else max(s["latest_seconds"] for s in closing["steps"])
+def _compare_openings(openings: Sequence[tuple[Mapping[str, Any], Observation]]) -> dict[str, Figure]:
+    """Return forecasts and results of config changes that open tunnels: sums, and the median of the seconds."""
     return {
-        **_compare(f"{name}_agents", agents, len(observation.agents)),
         **_compare(
-            f"{name}_{'opened' if opens else 'closed'}_tunnels",
-            tunnels,
-            observation.opened_count if opens else observation.closed_count,
+            "config_open_agents",
+            sum(closing["opening_agent_count"] for closing, _ in openings),
+            sum(len(observation.agents) for _, observation in openings),
         ),
-        **_compare(f"{name}_seconds", seconds, observation.last_move_seconds),
+        **_compare(
+            "config_open_opened_tunnels",
+            sum(closing["opening_count"] for closing, _ in openings),
+            sum(observation.opened_count for _, observation in openings),
+        ),
+        **_compare(
+            "config_open_seconds",
+            statistics.median(closing["reaction_seconds"] for closing, _ in openings),
+            statistics.median(observation.last_move_seconds for _, observation in openings),
+        ),
+    }
+
+
+def _compare_closings(closing: Mapping[str, Any], observation: Observation) -> dict[str, Figure]:
+    """Return forecast and result of a config change that closes tunnels."""
+    seconds = max(step["latest_seconds"] for step in closing["steps"])
+    return {
+        **_compare("config_close_agents", closing["agent_count"][1], len(observation.agents)),
+        **_compare("config_close_closed_tunnels", closing["closing_count"][1], observation.closed_count),
+        **_compare("config_close_seconds", seconds, observation.last_move_seconds),
     }
 
 

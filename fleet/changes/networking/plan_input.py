@@ -70,7 +70,9 @@ def fleet_snapshot_of(
         age_seconds=max(now - table.as_of, 0.0),
         reaction_seconds=max(
             (
-                config_notice.reaction_seconds_of(view.facts.ttl, int(counts_by_proxy[view.facts.index]))
+                config_notice.reaction_seconds_of(
+                    view.facts.ttl, int(counts_by_proxy[view.facts.index]), len(views)
+                )
                 for view in views
             ),
             default=0.0,

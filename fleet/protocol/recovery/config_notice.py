@@ -23,7 +23,12 @@ def spread_seconds_of(tunnel_count: int) -> float:
     return min(_MIN_SPREAD_SECONDS + _SPREAD_SECONDS_PER_TUNNEL * tunnel_count, LONGEST_SPREAD_SECONDS)
 
 
-def reaction_seconds_of(ttl: float | None, tunnel_count: int) -> float:
-    """Return the longest time until the agents of a proxy act on a new config. `ttl`: of the proxy; None: unknown."""
+def reaction_seconds_of(ttl: float | None, tunnel_count: int, proxy_count: int) -> float:
+    """Return about the time until the last agent acts on a new config.
+
+    `ttl`, `tunnel_count`: of the slowest proxy; the TTL may be unknown. Proxies read at any moment of their interval:
+    the last of a few does so near the end, a single one in the middle of it.
+    """
     read_interval = announce.CHECK_PERIOD if ttl is None else discovery.read_interval(ttl, compact=True)
-    return read_interval + spread_seconds_of(tunnel_count) + _TICK_SECONDS
+    last_read = read_interval * proxy_count / (proxy_count + 1)
+    return last_read + spread_seconds_of(tunnel_count) + _TICK_SECONDS / 2

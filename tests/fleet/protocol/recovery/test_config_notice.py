@@ -13,7 +13,11 @@ def test_more_tunnels_spread_the_requests_longer(tunnel_count: int, seconds: flo
     assert config_notice.spread_seconds_of(tunnel_count) == seconds
 
 
-@pytest.mark.parametrize(("ttl", "seconds"), [(10.0, 4.0), (600.0, 7.0), (None, 7.0)])
-def test_reaction_time_follows_the_interval_of_reads(ttl: float | None, seconds: float) -> None:
-    """A proxy reads every fifth of its TTL, at least every 5 s."""
-    assert config_notice.reaction_seconds_of(ttl, 0) == seconds
+@pytest.mark.parametrize(
+    ("ttl", "proxy_count", "seconds"), [(10.0, 1, 2.5), (10.0, 3, 3.0), (600.0, 4, 5.5), (None, 4, 5.5)]
+)
+def test_reaction_time_follows_the_interval_of_reads(
+    ttl: float | None, proxy_count: int, seconds: float
+) -> None:
+    """A proxy reads every fifth of its TTL, at least every 5 s; the last of many does so at its end."""
+    assert config_notice.reaction_seconds_of(ttl, 0, proxy_count) == seconds
