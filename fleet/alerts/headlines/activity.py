@@ -159,6 +159,16 @@ def describe_activity(changes: Sequence[HeadlineChange]) -> str:
     return " ".join(sentences)
 
 
+def find_restarting_instances(activity: Activity) -> frozenset[str]:
+    """Return the names of the instances that a rollout drains, restarts or checks now."""
+    return frozenset(
+        name
+        for change in activity.changes
+        if change.kind is ChangeKind.POLICY and change.state is ChangeState.RUNNING
+        for name, _ in change.steps
+    )
+
+
 def describe_recoveries(activity: Activity, now: float) -> str:
     """Return the incidents that ended recently as sentences; empty without any."""
     return " ".join(

@@ -5,7 +5,7 @@ Pages, API, CLI, tab titles and live updates show this one text. docs/reference/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.alerts.facts import facts_of_table
@@ -18,6 +18,7 @@ from fleet.alerts.headlines.activity import (
     describe_activity,
     describe_changes,
     describe_recoveries,
+    find_restarting_instances,
     link_activity,
 )
 from fleet.alerts.headlines.causes import HEADLINE_STATES, ActiveCause, CauseAgents, find_causes, merge_groups
@@ -153,6 +154,9 @@ def describe_fleet(
     """Return the headline of a fleet. `now` only decides which times have a date."""
     counts = count_states(table.verdicts["state"])
     parts = _compose(table, counts, now)
+    if _explains_all(find_restarting_instances(activity), parts):
+        # Expected, and over within seconds; a restart that fails pauses its rollout, which ends this.
+        parts = _HeadlineParts(State.HEALTHY, _summarize_restart(counts), causes=parts.causes)
     return _headline_of(parts, table, counts, incidents, activity, now, _find_empty_proxies(table))
 
 
@@ -257,6 +261,24 @@ def _headline_of(
         as_of=position.as_of,
         is_stale=position.stale,
         counts=counts,
+    )
+
+
+def _summarize_restart(counts: Mapping[State, int]) -> str:
+    count = counts[State.AT_RISK]
+    if not count:
+        return _NONE_STRANDED
+    return (
+        f"{_NONE_STRANDED} {format_agents(count)} reconnect{'s' if count == 1 else ''} because of a restart."
+    )
+
+
+def _explains_all(restarting_names: Collection[str], parts: _HeadlineParts) -> bool:
+    """Return whether agents are at risk only because a rollout restarts the instances with these names."""
+    return (
+        parts.state is State.AT_RISK
+        and bool(parts.causes)
+        and all(cause.cause.name in restarting_names for cause in parts.causes)
     )
 
 

@@ -179,6 +179,23 @@ def test_ended_rollout_says_why_proxies_have_no_agents(names: list[str], start: 
     assert not any("no agents yet" in change.sentence for change in (running_rollout, ended_campaign))
 
 
+@pytest.mark.parametrize("agent_count", [0, 1, 9])
+def test_planned_restart_is_no_alarm(agent_count: int) -> None:
+    """While the rollout runs; when it is paused, or when another instance fails too, the headline warns as usual."""
+    rollout = replace(ROLLOUT, steps=(("auth-1", RolloutStepState.RESTARTING),))
+    harmed_agents = HarmedAgents(agent_count, State.AT_RISK, AUTH_1, Recovery.BY_ITSELF, strands_at=NOW + 60)
+    table = table_with(harmed_agents, auth_1=UNHEALTHY)
+    headline = describe_fleet(table, (), NOW, Activity((rollout,)))
+    assert headline.state is State.WORKING
+    assert headline.summary.startswith("No stranded agents.")
+    assert ("because of a restart" in headline.summary) is bool(agent_count)
+    assert (headline.strands_at, headline.actions) == (None, ())
+    paused_rollout = replace(rollout, state=ChangeState.PAUSED)
+    assert describe_fleet(table, (), NOW, Activity((paused_rollout,))).state is State.AT_RISK
+    other_table = table_with(harmed_agents, auth_1=UNHEALTHY, proxy_1=SILENT)
+    assert describe_fleet(other_table, (), NOW, Activity((rollout,))).state is State.AT_RISK
+
+
 def test_headline_tells_of_the_newest_ended_change_only() -> None:
     """And of all that are running; the others are links."""
     ended_changes = [
