@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from fleet.cli.api import ConsoleClient
@@ -48,10 +49,23 @@ class Observation:
     auth_move_count: int = 0
     #: Agents that opened or closed a tunnel, or connected to another auth.
     agents: set[str] = field(default_factory=set)
-    #: Time of the last move, seconds after the confirmation.
-    last_move_seconds: float = 0.0
+    #: When the last move was seen, seconds since the epoch.
+    last_move_at: float = 0.0
     #: Load of each instance at the end, by name.
     loads: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def move_seconds(self) -> float:
+        """The time from when the change was applied until the last move."""
+        return self.last_move_at - datetime.fromisoformat(self.change["ended_at"]).timestamp()
+
+    @property
+    def change_seconds(self) -> float:
+        """The time from the start of the change until its end."""
+        started_at, ended_at = (
+            datetime.fromisoformat(self.change[name]) for name in ("started_at", "ended_at")
+        )
+        return (ended_at - started_at).total_seconds()
 
 
 class LocalChanges:
@@ -101,7 +115,7 @@ class LocalChanges:
             observation.change = self._console.get(path)
             after = self._read_connections()
             if self._count_moves(observation, before, after):
-                observation.last_move_seconds = time.monotonic() - confirmed_at
+                observation.last_move_at = time.time()
             # An agent that is between two auths keeps its last one.
             before = {
                 agent: _Connections(

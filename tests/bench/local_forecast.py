@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
@@ -72,7 +71,7 @@ def _compare_openings(openings: Sequence[tuple[Mapping[str, Any], Observation]])
         **_compare(
             "config_open_seconds",
             statistics.median(closing["reaction_seconds"] for closing, _ in openings),
-            statistics.median(observation.last_move_seconds for _, observation in openings),
+            statistics.median(observation.move_seconds for _, observation in openings),
         ),
     }
 
@@ -83,16 +82,12 @@ def _compare_closings(closing: Mapping[str, Any], observation: Observation) -> d
     return {
         **_compare("config_close_agents", closing["agent_count"][1], len(observation.agents)),
         **_compare("config_close_closed_tunnels", closing["closing_count"][1], observation.closed_count),
-        **_compare("config_close_seconds", seconds, observation.last_move_seconds),
+        **_compare("config_close_seconds", seconds, observation.move_seconds),
     }
 
 
 def _compare_rollout(name: str, plan: Mapping[str, Any], observation: Observation) -> dict[str, Figure]:
     """Return forecast and result of a rollout that restarts all auths or all proxies."""
-    change = observation.change
-    seconds = (
-        datetime.fromisoformat(change["ended_at"]) - datetime.fromisoformat(change["started_at"])
-    ).total_seconds()
     load_errors = [abs(load["after"] - observation.loads[load["name"]]) for load in plan["loads"]]
     is_auth = plan["loads"][0]["kind"] == "auth"
     return {
@@ -102,7 +97,7 @@ def _compare_rollout(name: str, plan: Mapping[str, Any], observation: Observatio
             plan["reconnect_count"],
             observation.auth_move_count if is_auth else observation.closed_count,
         ),
-        **_compare(f"{name}_seconds", plan["duration_seconds"], seconds),
+        **_compare(f"{name}_seconds", plan["duration_seconds"], observation.change_seconds),
         f"{name}_largest_load_error_agents": max(load_errors),
     }
 
