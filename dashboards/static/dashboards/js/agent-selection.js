@@ -75,6 +75,7 @@ function paint() {
   clear.hidden = n === 0;
   for (const button of bar.querySelectorAll("button[type=submit]")) button.disabled = n === 0;
   bar.classList.toggle("has-selection", n > 0);
+  bar.classList.toggle("has-no-selection", n === 0);
   writeFields(checked);
 }
 
