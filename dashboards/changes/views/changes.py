@@ -34,8 +34,8 @@ _PAGE_SIZE, _MAX_ID_DIGITS = 50, 16
 def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List changes, newest first; `?kind=`, `?state=` and `?before=` (a change id) select some.
 
-    Template `dashboards/changes.html`: `page`, `rows` (change, progress, can_undo), `running_change`, `kinds`,
-    `states`, `selected_kind`, `selected_state`, `older_query`.
+    Template `dashboards/changes.html`: `page`, `rows` (change, progress, can_undo, undo_note), `running_change`,
+    `kinds`, `states`, `selected_kind`, `selected_state`, `older_query`.
     """
     kind, state, before = (request.GET.get(name, "") for name in ("kind", "state", "before"))
     changes = Change.objects.filter(cluster=cluster).defer("plan")
@@ -59,6 +59,7 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
                 else None,
                 "can_undo": has_permission(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
                 and kind_of(row).can_undo(row),
+                "undo_note": _describe_missing_undo(row),
             }
             for row in rows[:_PAGE_SIZE]
         ],
@@ -98,6 +99,15 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
             request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error
         )
     return redirect(f"{url_prefix_of(cluster)}/changes/{next_change.pk}/")
+
+
+def _describe_missing_undo(row: Change) -> str:
+    """Return why a change that has ended, and had an effect, cannot be undone; empty when it can, or had none."""
+    if row.started_at is None or row.state not in (ChangeState.VERIFIED, ChangeState.CANCELLED):
+        return ""
+    if row.kind == ChangeKind.RECONNECT:
+        return "cannot be undone"
+    return "superseded" if kind_of(row).is_superseded(row) else ""
 
 
 def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:

@@ -1,5 +1,6 @@
 /* Selected agents of the list. The selection outlives refreshes, and is kept per cluster while the tab is open: other pages
-   of the list, another order and other filters do not change it. "All matching" is the filter itself, and ends with it.
+   of the list and another order do not change it. It ends with the filter, and when an action has used it: an agent that
+   nobody sees any more must not be part of the next action.
 
    Shift selects ranges: with a click, with Space, and with the arrow keys. */
 
@@ -38,8 +39,9 @@ function load() {
   isEverything = false;
   try {
     const stored = JSON.parse(sessionStorage.getItem(STORE) ?? "{}");
+    if (stored.filter !== filter) return;
     for (const id of stored.ids ?? []) selected.add(id);
-    isEverything = stored.filter === filter;
+    isEverything = stored.ids === undefined;
   } catch {
     // Storage is disabled: the selection lasts until the page is left.
   }
@@ -48,7 +50,7 @@ function load() {
 function save() {
   try {
     if (!isEverything && selected.size === 0) sessionStorage.removeItem(STORE);
-    else sessionStorage.setItem(STORE, JSON.stringify(isEverything ? { filter } : { ids: [...selected] }));
+    else sessionStorage.setItem(STORE, JSON.stringify(isEverything ? { filter } : { filter, ids: [...selected] }));
   } catch {
     // As above.
   }
@@ -170,6 +172,13 @@ matching.addEventListener("click", () => {
 clear.addEventListener("click", clearSelection);
 // The action is done: the next one is about other agents.
 document.addEventListener("dialog-done", clearSelection);
+bar.addEventListener("submit", ({ submitter }) => {
+  if (submitter?.hasAttribute("data-dialog")) return;
+  // Another page takes over. The form is sent as it is; only a list that is opened later begins anew.
+  selected.clear();
+  isEverything = false;
+  save();
+});
 document.addEventListener("refreshed", paint);
 // Browsers may show a page again as it was left, with its scripts.
 window.addEventListener("pageshow", () => {
