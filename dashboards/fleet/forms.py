@@ -14,7 +14,7 @@ class RetireForm(forms.Form):
 
     reason = forms.CharField(
         max_length=MAX_REASON_LENGTH,
-        help_text="Shown on the agent page and in the audit log.",
+        help_text="Required, at least 3 characters. Shown on the agent page and in the audit log.",
         widget=forms.TextInput(attrs={"autofocus": True, "autocomplete": "off"}),
     )
     sure = forms.BooleanField(label="Retire although alive")
