@@ -12,7 +12,7 @@ from dashboards.changes import change_rows
 from dashboards.changes.load_bars import load_bars_of
 from dashboards.changes.pictures.campaign_chart import CampaignChart, campaign_chart_of
 from fleet.changes.campaigns import campaigns
-from fleet.changes.load_forecast import InstanceLoadForecast
+from fleet.changes.load_forecast import loads_of_plan
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
@@ -20,7 +20,6 @@ from fleet.protocol import durations
 from fleet.vocabulary import campaigns as campaign_rules
 from fleet.vocabulary.campaigns import CampaignAgentState, CampaignSettings
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.instances import InstanceKind
 
 #: Agents on the page of a campaign, those with the newest results; the API has all of them.
 _PAGE_SIZE = 50
@@ -97,10 +96,7 @@ def campaign_context_of(change: Change, agent_state: str, now: float) -> dict[st
         f"{campaign_rules.format_time_of_day(settings.window_start)} to "
         f"{campaign_rules.format_time_of_day(settings.window_end)} UTC",
         "chart": _chart_of(change, progress, settings, now),
-        "load_bars": load_bars_of(
-            InstanceLoadForecast(**{**load, "kind": InstanceKind(load["kind"])})
-            for load in change.plan.get("loads", ())
-        ),
+        "load_bars": load_bars_of(loads_of_plan(change.plan)),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboards.changes import change_rows
 from dashboards.changes.load_bars import load_bars_of
-from fleet.changes.load_forecast import InstanceLoadForecast
+from fleet.changes.load_forecast import loads_of_plan
 from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
 from fleet.changes.policies.titles import format_policy_value
@@ -18,7 +18,6 @@ from fleet.protocol.durations import DurationError
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES, EnvPolicy, PolicyValueKind, of_role
 from fleet.protocol.policies.presets import PRESETS, PolicyPreset
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
 
 #: Maximum number of instances to name beside a value.
@@ -208,10 +207,7 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         "gate_text": _format_gate(RolloutSettings(**change.parameters)),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
         "actual_text": _format_actual_duration(change),
-        "load_bars": load_bars_of(
-            InstanceLoadForecast(**{**load, "kind": InstanceKind(load["kind"])})
-            for load in change.plan.get("loads", ())
-        ),
+        "load_bars": load_bars_of(loads_of_plan(change.plan)),
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from fleet.vocabulary.instances import InstanceKind
 
@@ -18,6 +19,18 @@ class InstanceLoadForecast:
     after: int
     #: Agents leave the instance, and do not come back.
     is_leaving: bool = False
+
+
+def loads_to_json(loads: Iterable[InstanceLoadForecast]) -> list[dict[str, Any]]:
+    """Return loads as `loads` of a plan."""
+    return [{**asdict(load), "kind": load.kind.value} for load in loads]
+
+
+def loads_of_plan(plan: Mapping[str, Any]) -> list[InstanceLoadForecast]:
+    """Return the loads in a plan; none if the plan has no `loads`."""
+    return [
+        InstanceLoadForecast(**{**load, "kind": InstanceKind(load["kind"])}) for load in plan.get("loads", ())
+    ]
 
 
 def round_shares(shares: Mapping[str, float]) -> dict[str, int]:

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from fleet.cli import api
 from fleet.cli.console import console_options
+from fleet.cli.default_command_group import DefaultCommandGroup
 from fleet.cli.output import format_table, prints_response
 
 _GROUPS = (
@@ -63,17 +63,7 @@ def _format_entry(entry: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-class _DefaultListGroup(click.Group):
-    """`refloat audit --actor demo` is `refloat audit list --actor demo`."""
-
-    @override
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_DefaultListGroup)
+@click.group(cls=DefaultCommandGroup, default_command="list", runs_without_arguments=True)
 def audit() -> None:
     """Read the audit log: who did what, refused attempts included.
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.console import console_options
+from fleet.cli.default_command_group import DefaultCommandGroup
 from fleet.cli.output import Failure, format_table, prints_response
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS_BY_SLUG
@@ -26,17 +26,7 @@ _STATES_HELP_TEXT = ", ".join(
 _change_argument = click.argument("change_id", metavar="CHANGE", type=int)
 
 
-class _DefaultStartGroup(click.Group):
-    """`refloat reconnect --proxy proxy-1 --dry-run` is `refloat reconnect start --proxy proxy-1 --dry-run`."""
-
-    @override
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
-            args = ["start", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_DefaultStartGroup)
+@click.group(cls=DefaultCommandGroup, default_command="start")
 def reconnect() -> None:
     """Move agents to other proxies or auths (reconnect campaigns).
 

@@ -105,7 +105,7 @@ class ClosingForecastItem(Schema):
     opening_agent_count: int
     """Agents that open tunnels."""
     reaction_seconds: float
-    """Longest time until agents act on a new config, and open missing tunnels."""
+    """Time until the last agents act on a new config and open missing tunnels, about."""
     unsupported_agent_count: int
     """Agents with tunnels to close whose version does not support the rule."""
     unknown_version_agent_count: int

@@ -125,5 +125,5 @@ def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Htt
 
 
 def _subject_of(selection: AgentSelection, affected_count: int) -> str:
-    """Return the affected agents of a selection in words: the name of a single one, or their number."""
+    """Return the affected agents of a selection in words: the name of the only agent, or the number of agents."""
     return selection.subject if affected_count == selection.count else format_agent_count(affected_count)

@@ -22,6 +22,7 @@ from fleet.changes.campaigns.forecast import (
 )
 from fleet.changes.campaigns.move_strategies import MoveStrategy, create_move_strategy
 from fleet.changes.engine import ChangeDraft
+from fleet.changes.load_forecast import loads_to_json
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
@@ -89,7 +90,7 @@ def campaign_plan_of(
         "skipped_by_reason": dict(list(forecast.skipped_by_reason.items())[:_MAX_SKIP_REASONS]),
         "agents_by_instance": dict(forecast.agents_by_instance),
         "destinations": forecast.destinations,
-        "loads": [{**asdict(load), "kind": load.kind.value} for load in forecast.loads],
+        "loads": loads_to_json(forecast.loads),
         "duration_seconds": campaigns.estimate_remaining_seconds(
             CampaignCounts(pending_count=forecast.reconnect_count), settings
         ),

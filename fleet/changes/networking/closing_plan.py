@@ -129,7 +129,7 @@ class ClosingPlan:
     opening_agent_count: int
     steps: tuple[ClosingStep, ...]
     proxies: tuple[ProxyOutlook, ...]
-    #: Longest time until agents act on the config, and open missing tunnels.
+    #: Time until the last agents act on the config and open missing tunnels, about.
     reaction_seconds: float
     #: Agents with tunnels to close, whose version does not support the rule; or whose version is unknown.
     unsupported_agent_count: int
@@ -177,7 +177,8 @@ def forecast_closings(
 ) -> ClosingPlan:
     """Return the expected effect of the config `after`. `tunnel_counts_by_proxy`: present numbers, by proxy id.
 
-    `reaction_seconds`: longest time until agents act on a new config (`fleet.protocol.recovery.config_notice`).
+    `reaction_seconds`: about the time until the last agents act on a new config
+    (`fleet.protocol.recovery.config_notice`).
     An agent that aims for a number other than that of `before` has a flag for it, which stays in effect.
     """
     agent_list = list(agents)

@@ -59,7 +59,7 @@ class FleetSnapshot:
     #: End of the newest round, seconds since the epoch, and its age, seconds.
     as_of: float
     age_seconds: float
-    #: Longest time until agents act on a new config.
+    #: Time until the last agents act on a new config, about.
     reaction_seconds: float = 0.0
 
 

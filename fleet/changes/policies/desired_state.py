@@ -68,7 +68,7 @@ def rebase(
 
 
 def keep_texts(values: Mapping[str, str], previous_values: Mapping[str, str]) -> dict[str, str]:
-    """Return values of one target; a duration equal to the previous one, `1m0s` for `60s`, has its previous text."""
+    """Return the values of one target. A duration that did not change (`1m0s` for `60s`) keeps its previous text."""
     return {
         name: previous_values[name]
         if name in previous_values

@@ -11,6 +11,7 @@ from fleet.audit import RequestActor
 from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
 from fleet.changes.base_kind import RecordSnapshot
 from fleet.changes.engine import ChangeDraft
+from fleet.changes.load_forecast import loads_to_json
 from fleet.changes.policies import desired_state, matrix, outlook, restart_times
 from fleet.changes.policies.matrix import DesiredValues, InstanceRow, needs_update, resolve_desired_values
 from fleet.changes.policies.outlook import PlannedInstance
@@ -228,7 +229,7 @@ def _rollout_fields_of(
             len(restarted_rows), settings, restart_times.typical_restart_seconds(cluster)
         ),
         "reconnect_count": forecast.reconnect_count,
-        "loads": [{**asdict(load), "kind": load.kind.value} for load in forecast.loads],
+        "loads": loads_to_json(forecast.loads),
         "reconnect_sentence": describe_forecast(forecast),
     }
 

@@ -27,7 +27,7 @@ def reaction_seconds_of(ttl: float | None, tunnel_count: int, proxy_count: int) 
     """Return about the time until the last agent acts on a new config.
 
     `ttl`, `tunnel_count`: of the slowest proxy; the TTL may be unknown. Proxies read at any moment of their interval:
-    the last of a few does so near the end, a single one in the middle of it.
+    the last of several proxies does so near the end of the interval, a single proxy on average in the middle.
     """
     read_interval = announce.CHECK_PERIOD if ttl is None else discovery.read_interval(ttl, compact=True)
     last_read = read_interval * proxy_count / (proxy_count + 1)

@@ -9,7 +9,7 @@ form.addEventListener("change", (event) => {
   form.requestSubmit();
 });
 
-// The page is a new one: whoever uses a keyboard goes on at the same state.
+// The page has been loaded again. Keep the keyboard focus on the state that was changed.
 const focusedState = sessionStorage.getItem(FOCUS_KEY);
 sessionStorage.removeItem(FOCUS_KEY);
 if (focusedState !== null) {

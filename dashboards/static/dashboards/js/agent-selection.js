@@ -109,7 +109,7 @@ function clearSelection() {
   change();
 }
 
-/** Give a box that was clicked, and with Shift all boxes since the last one, its new state. */
+/** Apply the state of a clicked box; with Shift also to all boxes since the box that was clicked before. */
 function select(box, isRange) {
   const all = boxes();
   const start = isRange ? all.findIndex((other) => other.value === rangeStart) : -1;
@@ -120,7 +120,7 @@ function select(box, isRange) {
   rangeEnd = null;
 }
 
-/** Extend the range from the focused box to the next one, or take it back by one box. */
+/** Extend the range from the focused box to the next box, or shorten the range by one box. */
 function extend(box, step) {
   const all = boxes();
   const from = all.indexOf(box);

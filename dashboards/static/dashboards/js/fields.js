@@ -35,7 +35,7 @@ export function showError(field, id, sentence) {
   field.insertBefore(error, field.querySelector(":scope > :is(.field-change, .help)"));
 }
 
-/** Mark whether the value of a field differs from the stored one, and return that. */
+/** Mark a field whose value differs from the stored value. Return whether the value differs. */
 export function markChange(field, value) {
   const isChanged = sameText(value) !== sameText(field.dataset.current);
   field.classList.toggle("field-changed", isChanged);
