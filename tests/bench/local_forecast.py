@@ -41,13 +41,17 @@ def _measure_changes(agents: int) -> dict[str, Figure]:
         change = local.plan_config({"agent_connection_count": "1"})
         figures |= _compare_closings(change["plan"]["closing"], local.run(change))
         local.await_healthy(agents)
-        # One restart first: the forecast of the next ones is learned from it.
-        first_auth = local.find_instance_id("auth-1")
-        local.run(local.plan_policies({first_auth: {AUTH_TTL_VARIABLE: "20s"}}))
-        local.await_healthy(agents)
+        # One restart of each role first: the forecast of the next ones is learned from it.
+        first_auth, first_proxy = local.find_instance_id("auth-1"), local.find_instance_id("proxy-1")
+        for values in (
+            {first_auth: {AUTH_TTL_VARIABLE: "20s"}},
+            {first_proxy: {PROXY_TTL_VARIABLE: "20s"}},
+        ):
+            local.run(local.plan_policies(values))
+            local.await_healthy(agents)
         for name, desired_values in (
             ("policy_auth", {"auth": {AUTH_TTL_VARIABLE: "30s"}, first_auth: {}}),
-            ("policy_proxy", {"proxy": {PROXY_TTL_VARIABLE: "30s"}}),
+            ("policy_proxy", {"proxy": {PROXY_TTL_VARIABLE: "30s"}, first_proxy: {}}),
         ):
             change = local.plan_policies(desired_values)
             figures |= _compare_rollout(name, change["plan"], local.run(change))

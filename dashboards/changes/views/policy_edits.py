@@ -163,12 +163,10 @@ def _rollout_context_of(
     target: str,
     problems: Mapping[str, str],
 ) -> dict[str, Any]:
-    restart_names = [
-        row.name for row in rows if row.role == role and row.is_managed and target in (row.id, role)
-    ]
-    estimate = rollouts.estimate_rollout_seconds(
-        len(restart_names), RolloutSettings(), restart_times.typical_restart_seconds(cluster)
-    )
+    role_rows = [row for row in rows if row.role == role]
+    restart_names = [row.name for row in role_rows if row.is_managed and target in (row.id, role)]
+    restart_seconds = restart_times.typical_restart_seconds(cluster, [row.id for row in role_rows])
+    estimate = rollouts.estimate_rollout_seconds(len(restart_names), RolloutSettings(), restart_seconds)
     return {
         "restart_names": restart_names,
         "duration_text": durations.format_readable(round(estimate)),

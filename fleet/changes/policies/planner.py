@@ -209,6 +209,7 @@ def _rollout_fields_of(
     agent_count: int,
 ) -> dict[str, Any]:
     """Return the expected duration, reconnects and loads of the restarts."""
+    restarted_ids = [row.id for row in restarted_rows]
     forecast = forecast_rollout(
         [
             RolloutInstance(
@@ -220,13 +221,15 @@ def _rollout_fields_of(
             )
             for view in sorted(views, key=lambda view: natural_sort_key(view.facts.name))
         ],
-        [row.id for row in restarted_rows],
+        restarted_ids,
         settings.concurrency,
         agent_count,
     )
     return {
         "duration_seconds": rollouts.estimate_rollout_seconds(
-            len(restarted_rows), settings, restart_times.typical_restart_seconds(cluster)
+            len(restarted_ids),
+            settings,
+            restart_times.expected_restart_seconds(cluster, views, restarted_ids),
         ),
         "reconnect_count": forecast.reconnect_count,
         "loads": loads_to_json(forecast.loads),
