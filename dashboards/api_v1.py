@@ -22,7 +22,7 @@ from ninja.operation import Operation
 from pydantic import Field
 from typing_extensions import override
 
-from dashboards.alerts import api as alerts
+from dashboards.alerts.api import incidents, silences
 from dashboards.changes.api import (
     changes,
     degrade,
@@ -103,7 +103,8 @@ api.add_router("", networking_forecast.router)
 api.add_router("", policies.router)
 api.add_router("", reconnect.router)
 api.add_router("", changes.router)
-api.add_router("", alerts.router)
+api.add_router("", incidents.router)
+api.add_router("", silences.router)
 api.add_router("", retire.router)
 api.add_router("", agent_sets.router)
 api.add_router("", drain.router)

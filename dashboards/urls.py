@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.access import views as tokens
-from dashboards.alerts.views import channels, incidents, rules, silences
+from dashboards.alerts.views import channels, incidents, routes, rules, silences
 from dashboards.api_v1 import api
 from dashboards.changes.views import audit, changes, networking, policies, policy_edits, reconnect, service
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
@@ -71,7 +71,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("alerts/runbooks/<slug:kind>/", rules.runbook, name=f"runbook{suffix}"),
         path("alerts/channels/", channels.channels, name=f"channels{suffix}"),
         path("alerts/channels/<int:channel_id>/", channels.channel, name=f"channel{suffix}"),
-        path("alerts/routes/<int:route_id>/", channels.route, name=f"route{suffix}"),
+        path("alerts/routes/<int:route_id>/", routes.route, name=f"route{suffix}"),
     ]
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
-from operator import or_
 from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Q
 
 from dashboards.alerts.trend_line import trend_points_of
-from dashboards.changes.audit_text import FLEET_ACTION_SUBJECTS, describe_action
 from dashboards.fleet import agent_query
 from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
@@ -36,21 +32,15 @@ from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receiver
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_active_silences, find_silence_name
 from fleet.alerts.wording.words import format_remaining
-from fleet.models.access import audit_log_clusters_of
-from fleet.models.alerting import Channel, Delivery
-from fleet.models.changes import AuditEntry, Change
-from fleet.models.incidents import Incident, IncidentEvent, VersionChange
-from fleet.models.moments import to_moment
-from fleet.models.networking import NetworkingRevision
+from fleet.models.alerting import Channel
+from fleet.models.incidents import Incident, IncidentEvent
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.state import StateError
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary import incidents as incident_values
-from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.campaigns import ConnectionKind
-from fleet.vocabulary.changes import EXCLUSIVE_STATES
 from fleet.vocabulary.incidents import (
     CauseKind,
     IncidentState,
@@ -59,16 +49,10 @@ from fleet.vocabulary.incidents import (
     is_console_cause,
 )
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import Reason
 
 Indices = npt.NDArray[np.intp]
 
-#: Changes within so many seconds before an incident are listed as possible causes.
-_LOOKBACK_SECONDS = 1800.0
-_MAX_PRIOR_CHANGES = 20
-#: Shown instead of the address, or of an error that may contain it, of a channel of the whole installation.
-HIDDEN_CHANNEL_TEXT = "hidden: the channel belongs to the whole installation"
 #: Kinds of causes whose agents a reconnect campaign can move.
 _MOVABLE_CAUSE_KINDS = frozenset({CauseKind.PROXY.value, CauseKind.AUTH.value})
 
@@ -303,77 +287,6 @@ def _read_channel_names(channel_ids: Iterable[int]) -> list[str]:
     return list(Channel.objects.filter(pk__in=list(channel_ids)).values_list("name", flat=True))
 
 
-@dataclass(frozen=True, slots=True)
-class PriorChange:
-    """A change shortly before an incident."""
-
-    at: datetime
-    actor: str
-    summary: str
-    reason: str = ""
-    #: Path of its page below the prefix of the cluster; empty if it has no page.
-    path: str = ""
-
-
-def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool) -> list[PriorChange]:
-    """Return changes, actions on the fleet, networking configs and versions of the 30 min before, newest first.
-
-    `is_limited_user`: the user is limited to some clusters and does not see actions on the whole installation.
-    """
-    since, until = to_moment(opened_at - _LOOKBACK_SECONDS), to_moment(opened_at)
-    changes = Change.objects.filter(cluster=cluster, started_at__lte=until).filter(
-        Q(ended_at=None, state__in=[state.value for state in EXCLUSIVE_STATES]) | Q(ended_at__gte=since)
-    )
-    audit_entries = AuditEntry.objects.filter(
-        reduce(or_, (Q(action__startswith=f"{first}.") for first in FLEET_ACTION_SUBJECTS)),
-        cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user),
-        outcome="succeeded", change_id=None, at__gte=since, at__lte=until,
-    ).exclude(action=AuditAction.NETWORKING_EXTERNAL_WRITE).order_by("-at")  # fmt: skip
-    configs = NetworkingRevision.objects.filter(
-        cluster=cluster, change=None, at__gte=since, at__lte=until
-    ).exclude(previous=None)
-    versions = VersionChange.objects.filter(
-        cluster=cluster, at__gte=opened_at - _LOOKBACK_SECONDS, at__lte=opened_at
-    ).order_by("-at")
-    prior_changes = [
-        *(
-            PriorChange(
-                row.started_at or until, row.actor_name, f"{row.title} ({row.state})", row.reason, f"/changes/{row.pk}/"
-            )
-            for row in changes[:_MAX_PRIOR_CHANGES]
-        ),
-        *(
-            PriorChange(row.at, row.actor_name, f"{describe_action(row.action)}: {row.subject}", row.reason)
-            for row in audit_entries[:_MAX_PRIOR_CHANGES]
-        ),
-        *(
-            PriorChange(
-                row.at,
-                row.author or "Outside of Refloat",
-                f"networking config revision {row.revision}",
-                row.reason,
-            )
-            for row in configs[:_MAX_PRIOR_CHANGES]
-        ),
-        *_group_version_changes(versions),
-    ]  # fmt: skip
-    return sorted(prior_changes, key=lambda row: row.at, reverse=True)[:_MAX_PRIOR_CHANGES]
-
-
-def _group_version_changes(rows: Iterable[VersionChange]) -> Iterator[PriorChange]:
-    """Yield one entry per pair of old and new version, with the names of the instances."""
-    groups: dict[tuple[str, str], list[VersionChange]] = {}
-    for row in rows:
-        groups.setdefault((row.old, row.new), []).append(row)
-    for (old, new), group_rows in groups.items():
-        instance_names = sorted((row.name for row in group_rows), key=natural_sort_key)
-        names = ", ".join(instance_names[:5]) + (
-            f" and {len(group_rows) - 5} more" if len(group_rows) > 5 else ""
-        )
-        summary = f"version changed from {old} to {new}" if old else f"first seen with version {new}"
-        yield PriorChange(to_moment(group_rows[0].at), names, summary)
-
-
 def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str, Any]]:
     """Return the most common reasons, home proxies, auths and reconnect modes of the agents of an incident."""
     if not len(indices):
@@ -455,38 +368,6 @@ def reconnect_query_of(
     if not has_reachable_tunnel(table, agent_indices):
         return "", f"Refloat cannot move the agents of {row.cause_name}: none of them has a reachable tunnel."
     return urlencode({"connection": ConnectionKind.AUTH.value, "auth": row.cause_name}), ""
-
-
-def delivery_row_of(row: Delivery, now: float, *, is_limited_user: bool) -> dict[str, Any]:
-    """Return one row of the delivery log.
-
-    `is_limited_user`: the user is limited to some clusters. Errors of channels of the whole installation are then
-    hidden, because they may contain the address.
-    """
-    channel, error = row.channel, row.last_error
-    if error and is_limited_user and (channel is None or not channel.cluster):
-        error = HIDDEN_CHANNEL_TEXT
-    if row.sent_at is not None:
-        state, at = "sent", row.sent_at
-    elif row.failed_at is not None:
-        state, at = "failed", row.failed_at
-    elif (row.leased_until or 0.0) > now:
-        state, at = "sending", row.next_attempt_at
-    else:
-        state, at = "waiting", row.next_attempt_at
-    return {
-        "id": row.pk,
-        "kind": row.kind,
-        "subject": row.payload.get("subject", ""),
-        "channel": f"{row.channel_name} (deleted)" if channel is None else channel.name,
-        "state": state,
-        "at": to_moment_or_none(at),
-        "age_ms": age_ms_of(at, now),
-        "attempts": row.attempts,
-        "error": error,
-        "delay_reason": row.delay_reason,
-        "key": row.key,
-    }
 
 
 def format_time_range(starts_at: float, ends_at: float) -> str:

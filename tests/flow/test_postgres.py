@@ -46,7 +46,7 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
                 "tests/fleet/changes",
                 "tests/fleet/monitoring/history",
                 "tests/dashboards/access/test_views.py",
-                "tests/dashboards/alerts/test_api.py",
+                "tests/dashboards/alerts/api",
                 "tests/dashboards/alerts/views",
                 "tests/dashboards/changes/api",
                 "tests/dashboards/changes/views",

@@ -1,4 +1,4 @@
-"""Notification channels with test and delivery log, and notification routes. docs/reference/alerts.md."""
+"""Notification channels with test and delivery log. docs/reference/alerts.md."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.alerts import presenters
-from dashboards.alerts.forms import ChannelForm, RouteForm
+from dashboards.alerts import delivery_rows
+from dashboards.alerts.forms.channels import ChannelForm
+from dashboards.alerts.views import routes
 from dashboards.shared import recent_proof, record_reader
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
@@ -29,7 +30,6 @@ from fleet.models.access import (
 )
 from fleet.models.alerting import Channel, Delivery, Route, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.vocabulary.incidents import Severity
 
 _MAX_LOG_ROWS = 50
 
@@ -60,9 +60,9 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
             _channel_context_of(row, cluster, writable_owners, is_limited_user=is_limited_user)
             for row in rows
         ],
-        "routes": _route_lines_of(cluster, writable_owners),
+        "routes": routes.route_lines_of(cluster, writable_owners),
         "log": [
-            presenters.delivery_row_of(row, now, is_limited_user=is_limited_user)
+            delivery_rows.delivery_row_of(row, now, is_limited_user=is_limited_user)
             for row in log.select_related("channel")[:_MAX_LOG_ROWS]
         ],
         "can_change": has_permission(user, Permission.CHANGE_CONFIG, cluster),
@@ -119,7 +119,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         "form": form,
         "channel": row,
         "log": [
-            presenters.delivery_row_of(delivery, now, is_limited_user=has_cluster_limit(user))
+            delivery_rows.delivery_row_of(delivery, now, is_limited_user=has_cluster_limit(user))
             for delivery in deliveries[:_MAX_LOG_ROWS]
         ],
         "has_unsent": deliveries.filter(sent_at=None, failed_at=None).exists(),
@@ -128,49 +128,6 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         else None,
     }
     return render(request, "dashboards/channel.html", context)
-
-
-@requires(Permission.CHANGE_CONFIG)
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show and change a route (0: a new one), or delete it with its child routes.
-
-    Template `dashboards/route.html`: `form`, `route`, `descendant_names` (of child routes), `is_deleting`: the deletion
-    is being confirmed.
-    """
-    row = (
-        get_object_or_404(filter_applicable_to(Route.objects.all(), cluster), pk=route_id)
-        if route_id
-        else Route()
-    )
-    if route_id:
-        require_write(request, Permission.CHANGE_CONFIG, row.cluster)
-    if request.method == "POST":
-        recent_proof.require(request)
-    user = signed_in_user_of(request)
-    list_url = f"{url_prefix_of(cluster)}/alerts/channels/"
-    form_action = request.POST.get("do", "")
-    if form_action == "delete" and row.pk and "confirm" in request.POST:
-        setup_actions.delete_setting(row, signed_in_actor_of(request))
-        return redirect(list_url)
-    form = RouteForm(
-        request.POST if request.method == "POST" and form_action != "delete" else None,
-        instance=row,
-        owners=writable_owners_for(user, Permission.CHANGE_CONFIG, cluster),
-    )
-    if form.is_bound and form.is_valid():
-        setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
-        return redirect(list_url)
-    context = {
-        "page": "incidents",
-        "tab": "channels",
-        "form": form,
-        "route": row,
-        "descendant_names": _descendant_names_of(row) if row.pk else [],
-        "is_deleting": bool(row.pk) and (form_action == "delete" or "delete" in request.GET),
-    }
-    return render(request, "dashboards/route.html", context)
 
 
 def _attach_first_channel(channel_row: Channel) -> None:
@@ -200,12 +157,6 @@ def _describe_deletion(row: Channel) -> dict[str, Any]:
     return {"routes": _describe_channel_usage(row), "unsent": unsent.count()}
 
 
-def _descendant_names_of(row: Route) -> list[str]:
-    """Return the names of all child routes of a route, at any depth."""
-    children = list(Route.objects.filter(parent=row))
-    return [name for child in children for name in (child.name, *_descendant_names_of(child))]
-
-
 def _channel_context_of(
     row: Channel, cluster: str, writable_owners: Collection[str], *, is_limited_user: bool
 ) -> dict[str, Any]:
@@ -221,7 +172,7 @@ def _channel_context_of(
         "row": row,
         "owner": format_owner(row.cluster),
         "can_change": row.cluster in writable_owners,
-        "destination": presenters.HIDDEN_CHANNEL_TEXT
+        "destination": delivery_rows.HIDDEN_CHANNEL_TEXT
         if is_hidden
         else setup_actions.describe_destination(row),
         "routes": "; ".join(_describe_channel_usage(row, cluster)),
@@ -232,38 +183,3 @@ def _channel_context_of(
         else "",
         "unsent_count": visible_deliveries.filter(sent_at=None, failed_at=None).count(),
     }
-
-
-def _route_lines_of(cluster: str, writable_owners: Collection[str]) -> list[dict[str, Any]]:
-    rows = list(filter_applicable_to(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
-    lines: list[dict[str, Any]] = []
-
-    def append_children(parent: int | None, depth: int) -> None:
-        for row in rows:
-            if row.parent_id == parent:
-                line = {"depth": depth, "row": row, "texts": _describe_route(row)}
-                lines.append(line | {"can_change": row.cluster in writable_owners})
-                append_children(row.pk, depth + 1)
-
-    append_children(None, 0)
-    return lines
-
-
-def _describe_route(row: Route) -> dict[str, str]:
-    conditions = [f"severity {Severity(row.min_severity).slug} or higher"]
-    conditions += [row.matchers] if row.matchers else []
-    conditions += [f"cluster {row.cluster}"] if row.cluster else []
-    options = []
-    if row.escalate_after and row.escalate_to.all():
-        escalation_names = ", ".join(channel_row.name for channel_row in row.escalate_to.all())
-        options.append(
-            f"escalates to {escalation_names} after {row.escalate_after / 60:g} min without acknowledgement"
-        )
-    if row.quiet_from is not None and row.quiet_until is not None:
-        options.append(
-            f"quiet hours {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone} (not for critical)"
-        )
-    if row.continue_matching:
-        options.append("continues with the next routes")
-    names = ", ".join(channel_row.name for channel_row in row.channels.all())
-    return {"conditions": ", ".join(conditions), "channels": names, "options": "; ".join(options)}

@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.alerts import incident_evidence, incident_list
+from dashboards.alerts import delivery_rows, incident_evidence, incident_list, prior_changes
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.incident_list import IncidentTab
 from dashboards.fleet import agent_csv, history
@@ -211,10 +211,10 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         ),
         "events": [_event_context_of(entry, now) for entry in row.events.order_by("-at", "-pk")[:100]],
         "deliveries": [
-            alert_presenters.delivery_row_of(entry, now, is_limited_user=is_limited_user)
+            delivery_rows.delivery_row_of(entry, now, is_limited_user=is_limited_user)
             for entry in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
-        "prior_changes": alert_presenters.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
+        "prior_changes": prior_changes.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
         "rule_names": sorted({*incident_value.marks, *incident_value.fired_rule_names}),
         "runbook": strongest_rule.runbook
         or f"{url_prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.alerts.forms import AgentSetForm, RuleForm
+from dashboards.alerts.forms.rules import AgentSetForm, RuleForm
 from dashboards.alerts.instance_repair import read_repair
 from dashboards.fleet import history as fleet_history
 from dashboards.shared import recent_proof, record_reader, refusals

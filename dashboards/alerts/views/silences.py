@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts import presenters as alert_presenters
-from dashboards.alerts.forms import SilenceForm, WindowForm
+from dashboards.alerts.forms.silences import SilenceForm, WindowForm
 from dashboards.shared import presenters, recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of

@@ -1,3 +1,5 @@
+"""Presentation of incidents."""
+
 from __future__ import annotations
 
 import time
@@ -5,14 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from dashboards.alerts.presenters import (
-    HIDDEN_CHANNEL_TEXT,
-    delivery_row_of,
-    find_common_attributes,
-    next_notification_of,
-)
+from dashboards.alerts.presenters import find_common_attributes, next_notification_of
 from fleet.alerts import store
-from fleet.models.alerting import Channel, Delivery, Route
+from fleet.models.alerting import Channel, Route
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
 from fleet.vocabulary.verdicts import Reason, State
@@ -54,38 +51,3 @@ def test_next_notification_has_time_reason_and_channels() -> None:
     assert next_notification["reason"] == "escalation unless acknowledged"
     assert next_notification["channels"] == ["chief"]
     assert round(next_notification["age_ms"] / 1000) == -900
-
-
-@pytest.mark.django_db
-def test_delivery_row_has_readable_text() -> None:
-    """Waiting, sending, sent, failed."""
-    channel = Channel.objects.create(name="ops", kind="webhook")
-    row = Delivery(channel=channel, key="k", kind="firing", payload={}, created_at=0.0, next_attempt_at=50.0)
-    assert delivery_row_of(row, 10.0, is_limited_user=False)["state"] == "waiting"
-    row.leased_until = 20.0
-    assert delivery_row_of(row, 10.0, is_limited_user=False)["state"] == "sending"
-    row.failed_at = 30.0
-    assert delivery_row_of(row, 40.0, is_limited_user=False)["state"] == "failed"
-    row.sent_at = 30.0
-    assert delivery_row_of(row, 40.0, is_limited_user=False)["state"] == "sent"
-
-
-@pytest.mark.django_db
-def test_error_of_the_installations_channel_is_hidden_from_limited_readers() -> None:
-    """It may name an address; a deleted channel is named, and may have been the installation's."""
-    installation_channel = Channel.objects.create(name="ops", kind="webhook")
-    own = Channel.objects.create(name="ops", kind="webhook", cluster="eu")
-    for channel, error_text in (
-        (installation_channel, HIDDEN_CHANNEL_TEXT),
-        (own, "refused"),
-        (None, HIDDEN_CHANNEL_TEXT),
-    ):
-        row = Delivery(
-            channel=channel, channel_name="gone", key="k", kind="firing", payload={}, created_at=0.0,
-            next_attempt_at=0.0, last_error="refused",
-        )  # fmt: skip
-        assert delivery_row_of(row, 1.0, is_limited_user=True)["error"] == error_text
-        assert delivery_row_of(row, 1.0, is_limited_user=False)["error"] == "refused"
-    assert delivery_row_of(row, 1.0, is_limited_user=False)["channel"] == "gone (deleted)"
-    row.last_error = ""
-    assert delivery_row_of(row, 1.0, is_limited_user=True)["error"] == ""

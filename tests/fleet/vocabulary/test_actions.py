@@ -25,7 +25,7 @@ SENTENCES = "dashboards/changes/audit_sentences.py"
 READERS = {
     AuditAction.AGENT_RETIRE: {"dashboards/fleet/retire.py"},
     AuditAction.AGENT_REINSTATE: {"dashboards/fleet/retire.py"},
-    AuditAction.NETWORKING_EXTERNAL_WRITE: {"dashboards/alerts/presenters.py"},
+    AuditAction.NETWORKING_EXTERNAL_WRITE: {"dashboards/alerts/prior_changes.py"},
 }
 
 

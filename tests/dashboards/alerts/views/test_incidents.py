@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 import pytest
 from django.test import Client
 
-from dashboards.alerts.presenters import find_prior_changes, reconnect_query_of
+from dashboards.alerts.presenters import reconnect_query_of
+from dashboards.alerts.prior_changes import find_prior_changes
 from dashboards.alerts.views import incidents
 from dashboards.changes.audit_text import describe_action
 from dashboards.changes.target_agents import select_campaign_targets

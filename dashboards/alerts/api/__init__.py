@@ -1,0 +1,1 @@
+"""API routes of alerting, a module per subject. docs/reference/api.md."""

@@ -1,0 +1,78 @@
+"""Forms of alert rules and agent sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from typing_extensions import override
+
+from dashboards.alerts.forms.shared import SEVERITY_CHOICES, build_unique_name_messages
+from dashboards.shared.duration_fields import ReadableDurationField
+from dashboards.shared.owners import OwnedForm
+from fleet.alerts.rules import RuleKind
+from fleet.models.alerting import AgentSet, AlertRule
+
+
+class RuleForm(OwnedForm):
+    """Form of an alert rule; the share of agents is in percent."""
+
+    severity = forms.TypedChoiceField(choices=SEVERITY_CHOICES, coerce=int)
+    kind = forms.ChoiceField(choices=[(kind.value, kind.label) for kind in RuleKind], label="Condition")
+    runbook = forms.URLField(required=False, assume_scheme="https")
+    share_percent = forms.FloatField(
+        min_value=0, max_value=100, required=False, initial=0, label="Minimum share of agents (%)",
+        help_text="The rule matches when both the minimum number and the minimum share of agents are reached.",
+    )  # fmt: skip
+
+    class Meta:
+        model = AlertRule
+        fields = (
+            "name", "kind", "severity", "enabled", "min_count", "agent_set", "cluster", "pending_rounds",
+            "pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds", "runbook",
+        )  # fmt: skip
+        field_classes = dict.fromkeys(
+            ("pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds"),
+            ReadableDurationField,
+        )
+        labels = {
+            "min_count": "Minimum number of agents", "agent_set": "Only agents of agent set",
+            "pending_rounds": "Consecutive polls before firing", "pending_seconds": "Pending time",
+            "recover_seconds": "Resolve after", "group_wait": "Grouping wait",
+            "group_interval": "Group interval", "repeat_seconds": "Repeat interval",
+        }  # fmt: skip
+        error_messages = build_unique_name_messages("alert rule")
+
+    field_order = ("name", "cluster", "kind", "severity", "enabled", "min_count", "share_percent")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
+        if self.instance.builtin or _is_override(self.instance):
+            # Built-in rules and overrides are identified by name and kind.
+            self.fields["name"].disabled = self.fields["kind"].disabled = True
+
+    @override
+    def save(self, commit: bool = True) -> AlertRule:
+        """Save the rule, with the share converted from percent to a fraction."""
+        self.instance.min_share = (self.cleaned_data.get("share_percent") or 0) / 100
+        rule: AlertRule = super().save(commit)
+        return rule
+
+
+def _is_override(rule: AlertRule) -> bool:
+    """Return whether a cluster's rule overrides a rule of the whole installation."""
+    return bool(rule.pk and rule.cluster) and AlertRule.objects.filter(cluster="", name=rule.name).exists()
+
+
+class AgentSetForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
+    """Form of a pattern of agent names in an agent set."""
+
+    class Meta:
+        model = AgentSet
+        fields = ("name", "pattern")
+        labels = {"name": "Agent set", "pattern": "Agent name or pattern"}
+        help_texts = {
+            "pattern": "Example: web-*",
+            "name": "One stranded agent of the set critical is enough for a critical incident.",
+        }

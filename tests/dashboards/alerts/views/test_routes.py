@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from fleet.models.alerting import Channel, Route
+from tests.dashboards.conftest import MakeUser, reauthenticate
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+_HOOK = {
+    "name": "ops", "kind": "webhook", "enabled": "on", "send_resolved": "on", "per_minute": "10",
+    "url": "https://hooks.example.com/T0/s3cret", "secret": "s3cret-key", "do": "save",
+}  # fmt: skip
+
+
+@pytest.fixture
+def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which a config admin is signed in."""
+    client.force_login(person("config admin"))
+    reauthenticate(client)
+    return client
+
+
+def test_routes_are_a_tree_without_cycles(config_admin: Client) -> None:
+    """A route below another, with escalation and quiet hours, in words; not below itself."""
+    channel = Channel.objects.create(name="chief", kind="webhook", config={"url": "https://example.com"})
+    root = Route.objects.get()
+    confirmation = config_admin.get(f"/alerts/routes/{root.pk}/").content.decode()
+    assert confirmation.index("Escalate after") < confirmation.index("Escalation channels")
+    form = {
+        "name": "proxies", "parent": root.pk, "position": 0, "matchers": "kind=proxy", "min_severity": 2,
+        "escalate_after": "15 min", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
+        "quiet_zone": "Europe/Berlin",
+    }  # fmt: skip
+    assert "no channel: nothing is sent" in config_admin.get("/alerts/channels/").content.decode()
+    for wrong in ({"quiet_zone": "Mars"}, {"quiet_until": ""}, {"matchers": "nonsense"}):
+        config_admin.post("/alerts/routes/0/", form | wrong)
+    assert Route.objects.count() == 1
+    config_admin.post("/alerts/routes/0/", form)
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert "channels of the parent route" in page
+    assert "escalates to chief after 15 min without acknowledgement" in page
+    assert "quiet hours 22:00 to 07:00 Europe/Berlin" in page
+    below = Route.objects.get(name="proxies")
+    config_admin.post(
+        f"/alerts/routes/{root.pk}/",
+        {"name": "Everything", "parent": below.pk, "position": 0, "min_severity": 1},
+    )
+    root.refresh_from_db()
+    assert root.parent is None
+
+
+@pytest.fixture
+def limited_admin(client: Client, make_limited_user: MakeUser, fake_reader: FakeReader) -> Client:
+    """A browser in which a config admin is signed in who is limited to the cluster `other`."""
+    client.force_login(make_limited_user("config admin"))
+    reauthenticate(client)
+    return client
+
+
+def _channel(owner: str, name: str = "ops") -> Channel:
+    return Channel.objects.create(
+        name=name, kind="email", cluster=owner, config={"to": f"{owner or 'all'}@example.com"}
+    )
+
+
+def test_route_of_a_cluster_leads_to_its_channels_and_the_installations(limited_admin: Client) -> None:
+    """Below a route of the installation if that is meant; a channel of another cluster is no choice."""
+    root = Route.objects.get(name="Everything")
+    channels = {owner: _channel(owner, f"to {owner}") for owner in ("", "other", "default")}
+    form = {"name": "mine", "parent": root.pk, "position": "0", "min_severity": "1", "cluster": ""}
+    limited_admin.post("/c/other/alerts/routes/0/", form | {"channels": [channels["default"].pk]})
+    assert Route.objects.count() == 1
+    limited_admin.post(
+        "/c/other/alerts/routes/0/", form | {"channels": [channels[""].pk, channels["other"].pk]}
+    )
+    route = Route.objects.get(name="mine")
+    assert (route.cluster, route.parent, route.channels.count()) == ("other", root, 2)
+
+
+def test_route_of_the_installation_leads_to_its_channels_only(config_admin: Client) -> None:
+    """And stands below none of a cluster: incidents of all clusters take it."""
+    own, above = _channel("default"), Route.objects.create(name="ours", cluster="default")
+    form = {"name": "mine", "position": "0", "min_severity": "1", "cluster": ""}
+    for wrong in ({"channels": [own.pk]}, {"escalate_to": [own.pk]}, {"parent": above.pk}):
+        page = config_admin.post("/alerts/routes/0/", form | wrong).content.decode()
+        assert "of the whole installation" in page
+    assert not Route.objects.filter(name="mine").exists()
+    config_admin.post(
+        "/alerts/routes/0/", form | {"cluster": "default", "channels": [own.pk], "parent": above.pk}
+    )
+    assert Route.objects.get(name="mine").cluster == "default"
+
+
+def test_deleting_a_route_requires_confirmation_and_names_its_children(config_admin: Client) -> None:
+    """At any depth."""
+    root = Route.objects.get(name="Everything")
+    below = Route.objects.create(name="proxies", parent=root)
+    Route.objects.create(name="night", parent=below)
+    path = f"/alerts/routes/{root.pk}/"
+    for page in (config_admin.get(f"{path}?delete=1"), config_admin.post(path, {"do": "delete"})):
+        assert "2 child routes will also be deleted: proxies, night" in page.content.decode()
+    assert Route.objects.count() == 3
+    config_admin.post(path, {"do": "delete", "confirm": "yes"})
+    assert not Route.objects.exists()
