@@ -49,7 +49,7 @@ class Observation:
     auth_move_count: int = 0
     #: Agents that opened or closed a tunnel, or connected to another auth.
     agents: set[str] = field(default_factory=set)
-    #: When the last move was seen, seconds since the epoch.
+    #: When the last move happened, seconds since the epoch.
     last_move_at: float = 0.0
     #: Load of each instance at the end, by name.
     loads: dict[str, int] = field(default_factory=dict)
@@ -95,16 +95,11 @@ class LocalChanges:
         revision = self._console.get("/policies")["revision"]
         return self._plan("/policies/plan", {"desired_values": desired_values}, revision)
 
-    def find_instance_id(self, name: str) -> str:
-        """Return the id of an instance. Raises StopIteration when there is none of this name."""
-        instances = self._console.get("/instances")["instances"]
-        return next(str(instance["id"]) for instance in instances if instance["name"] == name)
-
     def run(self, change: Mapping[str, Any]) -> Observation:
         """Confirm a planned change, and watch the agents until it has ended. Raises BenchError."""
         observation = Observation()
         path = f"/changes/{change['id']}"
-        before = self._read_connections()
+        earlier_polled_at, before = self._read_connections()
         self._console.post(
             f"{path}/confirm",
             {"reason": "to measure it", "confirmation": CLUSTER},
@@ -113,9 +108,11 @@ class LocalChanges:
         confirmed_at = time.monotonic()
         while time.monotonic() - confirmed_at < _MAX_SECONDS:
             observation.change = self._console.get(path)
-            after = self._read_connections()
+            polled_at, after = self._read_connections()
             if self._count_moves(observation, before, after):
-                observation.last_move_at = time.time()
+                # The move happened between two polls.
+                observation.last_move_at = (earlier_polled_at + polled_at) / 2
+            earlier_polled_at = polled_at
             # An agent that is between two auths keeps its last one.
             before = {
                 agent: _Connections(
@@ -140,12 +137,14 @@ class LocalChanges:
         change: dict[str, Any] = self._console.post(path, body, headers={"If-Match": f'"{revision}"'})
         return change
 
-    def _read_connections(self) -> dict[str, _Connections]:
-        return {
+    def _read_connections(self) -> tuple[float, dict[str, _Connections]]:
+        """Return the time of the newest poll, and the connections of each agent then."""
+        page = self._console.get("/agents", {"limit": 10_000})
+        return datetime.fromisoformat(page["as_of"]).timestamp(), {
             agent["id"]: _Connections(
                 frozenset(proxy["id"] for proxy in agent["proxies"]), (agent["auth"] or {}).get("id", "")
             )
-            for agent in self._console.iterate_agents({}, cluster=CLUSTER, limit=10_000)
+            for agent in page["agents"]
         }
 
     def _count_moves(
