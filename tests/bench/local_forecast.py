@@ -1,7 +1,7 @@
 """Forecast of config and policy changes against what happens on the demo's fleet: agents, tunnels, finishing time.
 
-Each agent opens three more tunnels, one at a time, and closes them again; then all auths and all proxies restart, twice,
-and the second time counts. What happened is read from the agents' connections, not from the result that the change
+Each agent opens three more tunnels, one at a time, and closes them again. All auths and all proxies restart twice, and
+the second time counts. What happened is read from the connections of the agents, not from the result that the change
 states.
 """
 
