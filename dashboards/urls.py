@@ -71,6 +71,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("alerts/runbooks/<slug:kind>/", rules.runbook, name=f"runbook{suffix}"),
         path("alerts/channels/", channels.channels, name=f"channels{suffix}"),
         path("alerts/channels/<int:channel_id>/", channels.channel, name=f"channel{suffix}"),
+        path("alerts/channels/new/<slug:channel_kind>/", channels.new_channel, name=f"new-channel{suffix}"),
         path("alerts/routes/<int:route_id>/", routes.route, name=f"route{suffix}"),
     ]
 

@@ -11,7 +11,7 @@ from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from fleet.alerts.matchers import Matcher, matches_incident
-from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
+from fleet.vocabulary.incidents import Cause, Incident, IncidentState, NotificationKind, RuleMark, Severity
 
 #: Start of the waiting reason of a delivery that quiet hours delay.
 QUIET_HOURS_REASON_PREFIX = "quiet hours"
@@ -53,12 +53,16 @@ class Route:
     min_severity: Severity = Severity.WARNING
     #: Ids of channels; empty: those of the parent.
     channel_ids: tuple[int, ...] = ()
+    #: The channels of the parent are notified, too.
+    includes_parent_channels: bool = False
     #: Seconds without acknowledgement after which a critical incident escalates; None: never. And the channels then.
     escalate_after: float | None = None
     escalate_to: tuple[int, ...] = ()
     quiet_hours: QuietHours | None = None
     should_continue: bool = False
     children: tuple[Route, ...] = ()
+    #: Key of the stored route; 0 for none.
+    number: int = 0
 
     def accepts(self, incident: Incident) -> bool:
         """Return whether the route matches an incident."""
@@ -67,6 +71,12 @@ class Route:
             and incident.severity >= self.min_severity
             and matches_incident(self.matchers, incident)
         )
+
+    def effective_channel_ids(self, parent_channel_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the channels of the route, given those of its parent."""
+        if self.includes_parent_channels:
+            return tuple(dict.fromkeys((*parent_channel_ids, *self.channel_ids)))
+        return self.channel_ids or parent_channel_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ def _match_subtree(
         if not route.accepts(incident):
             continue
         route_path = (*path, route.name)
-        effective_channel_ids = route.channel_ids or inherited_channel_ids
+        effective_channel_ids = route.effective_channel_ids(inherited_channel_ids)
         matched_children = list(_match_subtree(route.children, incident, route_path, effective_channel_ids))
         yield from matched_children or [MatchedRoute(route, route_path, effective_channel_ids)]
         if not route.should_continue:
@@ -137,3 +147,56 @@ def escalates_at(matched_routes: Sequence[MatchedRoute], incident: Incident) -> 
         if matched_route.route.escalate_after is not None and matched_route.route.escalate_to
     ]
     return (incident.fired_at or incident.opened_at) + min(delays) if delays else None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStep:
+    """A channel that the incident would notify."""
+
+    channel_id: int
+    #: Seconds from the first notification.
+    after_seconds: float
+    #: Why it waits; empty if it does not.
+    reason: str = ""
+    is_escalation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTrial:
+    """The result of a trial: the steps in the order of time, and the routes that the incident ends at."""
+
+    steps: tuple[TrialStep, ...]
+    matched_routes: tuple[MatchedRoute, ...]
+
+
+def make_trial_incident(
+    cluster: str, cause: Cause, severity: Severity, agent_set: str, rule: str, now: float
+) -> Incident:
+    """Return an incident as it is when its first notification is sent."""
+    return Incident(
+        cluster,
+        cause,
+        1,
+        IncidentState.FIRING,
+        now,
+        severity=severity,
+        fired_at=now,
+        notification_count=1,
+        agent_sets=(agent_set,) if agent_set else (),
+        marks={rule: RuleMark(now, now, 1, severity, 1, "", is_firing=True)} if rule else {},
+    )
+
+
+def try_routes(roots: Sequence[Route], incident: Incident, now: float) -> RouteTrial:
+    """Return whom an incident would notify if its first notification were sent now."""
+    matched_routes = match_routes(roots, incident)
+    first_receivers = plan_receivers(matched_routes, incident, NotificationKind.FIRING, now)
+    steps = [TrialStep(channel, at - now, reason) for channel, (at, reason) in first_receivers.items()]
+    escalation_at = escalates_at(matched_routes, incident)
+    if escalation_at is not None:
+        escalated = plan_receivers(matched_routes, incident, NotificationKind.ESCALATED, escalation_at)
+        steps += [
+            TrialStep(channel, escalation_at - now, "nobody acknowledged the incident", is_escalation=True)
+            for channel in escalated
+        ]
+    return RouteTrial(tuple(sorted(steps, key=lambda step: step.after_seconds)), tuple(matched_routes))

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from fleet.alerts.channels.kind import destination_of
+from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.alerts.rules import Rule
 from fleet.alerts.store import rule_of
 from fleet.audit import RequestActor, record_outcome
@@ -139,7 +140,9 @@ def audit_values_of(row: Setting | None) -> dict[str, Any] | None:
 
 def describe_destination(row: Channel) -> str:
     """Return the destination of a channel without secrets."""
-    return destination_of(row.config) or ("hidden address" if row.secrets else "none")
+    kind = CHANNEL_KINDS.get(row.kind)
+    default = "" if kind is None else kind.default_destination
+    return destination_of(row.config) or default or ("hidden address" if row.secrets else "none")
 
 
 def _write_rule(rule: Rule, cluster: str) -> tuple[AlertRule, bool]:

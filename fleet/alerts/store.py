@@ -341,6 +341,8 @@ def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) ->
         quiet_hours=quiet_hours,
         should_continue=row.continue_matching,
         children=children,
+        includes_parent_channels=row.includes_parent_channels,
+        number=row.pk,
     )
 
 

@@ -186,6 +186,8 @@ class Route(OwnedModel):
     matchers = models.TextField(blank=True, default="")
     min_severity = models.PositiveSmallIntegerField(default=1)
     channels = models.ManyToManyField(Channel, blank=True, related_name="routes")
+    #: The channels of the parent route are notified, too.
+    includes_parent_channels = models.BooleanField(default=False)
     escalate_after = models.FloatField(null=True, blank=True)
     escalate_to = models.ManyToManyField(Channel, blank=True, related_name="escalations")
     quiet_from = models.TimeField(null=True, blank=True)

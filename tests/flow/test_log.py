@@ -119,7 +119,7 @@ def test_alerting_actions_are_logged(person: Person) -> None:
     person.post("/silences/", do="remove", id=window)
 
     form = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10", "cluster": "default"}
-    person.post("/alerts/channels/0/", **form)
+    person.post("/alerts/channels/new/webhook/", **form)
     channel = f"/alerts/channels/{person.count_rows('channel')}/"
     person.post(channel, **form)
     person.post(channel, do="test")

@@ -57,6 +57,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
     }  # fmt: skip
     by_name: Mapping[str, list[dict[str, Any]]] = {
         "channels": [{"do": "again", "id": ids["delivery"]}],
+        "new-channel": [_SECRET_FREE | {"cluster": owner}],
         "channel": [
             _SECRET_FREE | {"do": "save", "cluster": owner},
             {"do": "test"},
@@ -246,7 +247,16 @@ def limited_visitors(socket_layer: None) -> list[Visitor]:
 #: Roles that see a cluster at all.
 _VIEWERS = frozenset(role for role, permissions in ROLES.items() if Permission.VIEW_FLEET in permissions)
 #: Pages whose forms change alerting.
-_ALERTING = ("channels", "channel", "route", "alert-rules", "alert-rule", "silences", "incident")
+_ALERTING = (
+    "channels",
+    "channel",
+    "new-channel",
+    "route",
+    "alert-rules",
+    "alert-rule",
+    "silences",
+    "incident",
+)
 
 
 def _visits(

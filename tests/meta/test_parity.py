@@ -36,6 +36,7 @@ _FORECASTS: Mapping[str, str] = {
 _PAGES_ONLY: Mapping[str, str] = {
     "channels": "notification channels",
     "channel": "notification channels",
+    "new-channel": "notification channels",
     "route": "routes of notifications",
     "alert-rules": "alert rules",
     "alert-rule": "alert rules",

@@ -36,6 +36,7 @@ VALUES: Mapping[str, str] = {
     "rule_id": "0",
     "kind": "stranded",
     "channel_id": "0",
+    "channel_kind": "email",
     "route_id": "0",
     "provider_id": "oidc",
     "uidb36": "1",

@@ -8,50 +8,70 @@ from django import forms
 from django.core.exceptions import ValidationError
 from typing_extensions import override
 
-from dashboards.alerts.forms.shared import SEVERITY_CHOICES, clean_matchers
+from dashboards.alerts.forms.shared import clean_matchers
 from dashboards.shared.duration_fields import ReadableDurationField
 from dashboards.shared.owners import OwnedForm
 from dashboards.shared.pages import sentence_of
+from dashboards.shared.row_ids import parse_row_id
+from fleet.alerts.matchers import parse_matchers
+from fleet.alerts.routes import Route as PureRoute
 from fleet.alerts.silences import WindowError, zone_of
+from fleet.alerts.wording.route_sentences import describe_route
 from fleet.models.alerting import Channel, Route, filter_applicable_to
+from fleet.vocabulary.incidents import Severity
+
+_MAX_NAME_LENGTH = 100
+_SEVERITY_CHOICES = [
+    (int(Severity.CRITICAL), "Critical incidents"),
+    (int(Severity.WARNING), "Critical incidents and warnings"),
+    (int(Severity.INFO), "All incidents"),
+]
+_MAIN_NAMES = ("min_severity", "channels", "includes_parent_channels", "escalate_after", "escalate_to")
 
 
 class RouteForm(OwnedForm):
     """Form of a notification route, with its escalation time."""
 
+    name = forms.CharField(
+        required=False,
+        max_length=_MAX_NAME_LENGTH,
+        help_text="Empty: Refloat names the route after its incidents.",
+    )
     min_severity = forms.TypedChoiceField(
-        choices=SEVERITY_CHOICES, coerce=int, initial=1, label="Minimum severity"
+        choices=_SEVERITY_CHOICES,
+        coerce=int,
+        initial=int(Severity.CRITICAL),
+        label="Incidents",
+        widget=forms.RadioSelect,
     )
     escalate_after = ReadableDurationField(
         required=False,
         minimum=60.0,
         label="Escalate after",
-        help_text="Time without acknowledgement, for example 15 min. Leave empty to disable escalation.",
+        help_text="Time without acknowledgement, for example 15 min. Empty: no escalation.",
     )
-    field_order = (
-        "name", "cluster", "parent", "position", "matchers", "min_severity", "channels", "continue_matching",
-        "escalate_after", "escalate_to",
-    )  # fmt: skip
 
     class Meta:
         model = Route
         fields = (
-            "name", "parent", "position", "cluster", "matchers", "min_severity", "channels", "continue_matching",
-            "escalate_to", "quiet_from", "quiet_until", "quiet_zone",
+            "min_severity", "channels", "includes_parent_channels", "escalate_to", "matchers", "name", "parent",
+            "position", "continue_matching", "quiet_from", "quiet_until", "quiet_zone", "cluster",
         )  # fmt: skip
         labels = {
-            "matchers": "Matchers",
+            "channels": "Notify",
+            "includes_parent_channels": "Also notify the channels of the parent route",
+            "matchers": "Only incidents that match",
             "parent": "Parent route",
             "continue_matching": "Continue with the next routes",
-            "escalate_to": "Escalation channels",
+            "escalate_to": "Then notify",
             "quiet_from": "Quiet hours from",
             "quiet_until": "Quiet hours until",
             "quiet_zone": "Time zone of the quiet hours",
         }
         help_texts = {
-            "matchers": "Example: kind=proxy cause=proxy-1* agent_set=critical. Leave empty to match all incidents.",
+            "matchers": "Example: kind=proxy cause=proxy-1* agent_set=critical. Empty: all incidents.",
             "position": "Routes with the same parent are tried in ascending order.",
-            "channels": "Leave empty to use the channels of the parent route.",
+            "channels": "Choose none to use the channels of the parent route.",
             "quiet_from": "Critical incidents are sent during quiet hours, too.",
         }
         widgets = {
@@ -66,17 +86,37 @@ class RouteForm(OwnedForm):
         if self.instance.escalate_after:
             self.fields["escalate_after"].initial = self.instance.escalate_after
         for name, rows in (
-            ("parent", Route.objects.all()),
+            ("parent", Route.objects.exclude(pk=self.instance.pk)),
             ("channels", Channel.objects.all()),
             ("escalate_to", Channel.objects.all()),
         ):
             field = self.fields[name]
             assert isinstance(field, forms.ModelChoiceField), "a foreign key, or many"
             field.queryset = filter_applicable_to(rows, self.reference_cluster)
+        self.fields["position"].required = False
+        parent_route = Route.objects.filter(pk=parse_row_id(str(self["parent"].value() or ""))).first()
+        if parent_route is not None:
+            self.fields["includes_parent_channels"].label = f"Also notify the channels of {parent_route.name}"
+            self.fields["channels"].help_text = f"Choose none to notify only the channels of {parent_route.name}."
+        self.order_fields([*_MAIN_NAMES, "matchers", "name"])
+
+    @property
+    def advanced_fields(self) -> list[forms.BoundField]:
+        """The fields below *More options*."""
+        return [self[name] for name in self.fields if name not in _MAIN_NAMES]
+
+    @property
+    def is_advanced_open(self) -> bool:
+        """Return whether a field below *More options* has an error or selects incidents."""
+        return any(field.errors for field in self.advanced_fields) or bool(self["matchers"].value())
 
     def clean_matchers(self) -> str:
         """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""
         return clean_matchers(str(self.cleaned_data["matchers"]), is_for_route=True)
+
+    def clean_position(self) -> int:
+        """Return the position; an empty one is 0."""
+        return self.cleaned_data.get("position") or 0
 
     @override
     def clean(self) -> dict[str, Any]:
@@ -84,12 +124,31 @@ class RouteForm(OwnedForm):
         cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
         if (cleaned_data.get("quiet_from") is None) != (cleaned_data.get("quiet_until") is None):
             raise ValidationError("Enter both the start and the end of the quiet hours.")
+        if bool(cleaned_data.get("escalate_after")) != bool(cleaned_data.get("escalate_to")):
+            name, problem = (
+                ("escalate_to", "Choose the channel to notify then.")
+                if cleaned_data.get("escalate_after")
+                else ("escalate_after", "Enter the time after which to notify it, for example 15 min.")
+            )
+            if name not in self.errors:
+                self.add_error(name, problem)
         try:
             zone_of(cleaned_data.get("quiet_zone") or "UTC")
         except WindowError as error:
             self.add_error("quiet_zone", sentence_of(error))
+        self._check_owners(cleaned_data)
         parent_route = cleaned_data.get("parent")
+        while parent_route is not None:
+            if parent_route.pk == self.instance.pk:
+                raise ValidationError("A route cannot be its own parent, directly or indirectly.")
+            parent_route = parent_route.parent
+        if not cleaned_data.get("name") and not self.errors:
+            cleaned_data["name"] = _name_of(cleaned_data)
+        return cleaned_data
+
+    def _check_owners(self, cleaned_data: dict[str, Any]) -> None:
         owners = {"", cleaned_data.get("cluster", "")}
+        parent_route = cleaned_data.get("parent")
         if parent_route is not None and parent_route.cluster not in owners:
             self.add_error(
                 "parent", "A route of the whole installation cannot have a parent that belongs to a cluster."
@@ -99,15 +158,21 @@ class RouteForm(OwnedForm):
                 self.add_error(
                     name, "A route of the whole installation can only use channels of the whole installation."
                 )
-        while parent_route is not None:
-            if parent_route.pk == self.instance.pk:
-                raise ValidationError("A route cannot be its own parent, directly or indirectly.")
-            parent_route = parent_route.parent
-        return cleaned_data
 
     @override
     def save(self, commit: bool = True) -> Route:
         """Save the route, with the escalation time."""
         self.instance.escalate_after = self.cleaned_data.get("escalate_after")
+        self.instance.name = self.cleaned_data["name"]
         route: Route = super().save(commit)
         return route
+
+
+def _name_of(cleaned_data: dict[str, Any]) -> str:
+    """Return the incidents of a route as its name: `Critical incidents caused by a proxy`."""
+    route = PureRoute(
+        "",
+        matchers=parse_matchers(cleaned_data.get("matchers", ""), is_for_route=True),
+        min_severity=Severity(cleaned_data["min_severity"]),
+    )
+    return describe_route(route, {}).subject[:_MAX_NAME_LENGTH]

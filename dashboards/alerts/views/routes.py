@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -15,11 +15,10 @@ from dashboards.shared import recent_proof
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_write, requires, writable_owners_for
 from dashboards.shared.request_actor import signed_in_actor_of
+from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import setup_actions
-from fleet.models.access import (
-    Permission,
-)
-from fleet.models.alerting import Route, filter_applicable_to
+from fleet.models.access import Permission
+from fleet.models.alerting import Channel, Route, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.incidents import Severity
 
@@ -30,8 +29,8 @@ from fleet.vocabulary.incidents import Severity
 def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show and change a route (0: a new one), or delete it with its child routes.
 
-    Template `dashboards/route.html`: `form`, `route`, `descendant_names` (of child routes), `is_deleting`: the deletion
-    is being confirmed.
+    `?parent=` and `?channel=` fill in the form of a new route. Template `dashboards/route.html`: `form`, `route`,
+    `has_parent`, `descendant_names` (of child routes), `is_deleting`: the deletion is being confirmed.
     """
     row = (
         get_object_or_404(filter_applicable_to(Route.objects.all(), cluster), pk=route_id)
@@ -43,64 +42,48 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
     if request.method == "POST":
         recent_proof.require(request)
     user = signed_in_user_of(request)
-    list_url = f"{url_prefix_of(cluster)}/alerts/channels/"
+    list_url = f"{url_prefix_of(cluster)}/alerts/channels/#routes"
     form_action = request.POST.get("do", "")
     if form_action == "delete" and row.pk and "confirm" in request.POST:
         setup_actions.delete_setting(row, signed_in_actor_of(request))
+        messages.success(request, f"Route {row.name} was deleted.")
         return redirect(list_url)
     form = RouteForm(
         request.POST if request.method == "POST" and form_action != "delete" else None,
         instance=row,
+        initial={} if row.pk else _suggest_values(request, cluster),
         owners=writable_owners_for(user, Permission.CHANGE_CONFIG, cluster),
     )
     if form.is_bound and form.is_valid():
         setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
+        messages.success(request, f"Route {row.name} was saved.")
         return redirect(list_url)
     context = {
         "page": "incidents",
         "tab": "channels",
         "form": form,
         "route": row,
+        "has_parent": bool(form["parent"].value()),
         "descendant_names": _descendant_names_of(row) if row.pk else [],
         "is_deleting": bool(row.pk) and (form_action == "delete" or "delete" in request.GET),
     }
     return render(request, "dashboards/route.html", context)
 
 
-def route_lines_of(cluster: str, writable_owners: Collection[str]) -> list[dict[str, Any]]:
-    """Return the routes of a cluster with their depth in the tree: `depth`, `row`, `texts`, `can_change`."""
-    rows = list(filter_applicable_to(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
-    lines: list[dict[str, Any]] = []
-
-    def append_children(parent: int | None, depth: int) -> None:
-        for row in rows:
-            if row.parent_id == parent:
-                line = {"depth": depth, "row": row, "texts": _describe_route(row)}
-                lines.append(line | {"can_change": row.cluster in writable_owners})
-                append_children(row.pk, depth + 1)
-
-    append_children(None, 0)
-    return lines
-
-
-def _describe_route(row: Route) -> dict[str, str]:
-    conditions = [f"severity {Severity(row.min_severity).slug} or higher"]
-    conditions += [row.matchers] if row.matchers else []
-    conditions += [f"cluster {row.cluster}"] if row.cluster else []
-    options = []
-    if row.escalate_after and row.escalate_to.all():
-        escalation_names = ", ".join(channel_row.name for channel_row in row.escalate_to.all())
-        options.append(
-            f"escalates to {escalation_names} after {row.escalate_after / 60:g} min without acknowledgement"
-        )
-    if row.quiet_from is not None and row.quiet_until is not None:
-        options.append(
-            f"quiet hours {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone} (not for critical)"
-        )
-    if row.continue_matching:
-        options.append("continues with the next routes")
-    names = ", ".join(channel_row.name for channel_row in row.channels.all())
-    return {"conditions": ", ".join(conditions), "channels": names, "options": "; ".join(options)}
+def _suggest_values(request: HttpRequest, cluster: str) -> dict[str, Any]:
+    """Return values of a new route: below the requested route, or below the only root route; with a channel."""
+    routes = filter_applicable_to(Route.objects.all(), cluster)
+    parent = routes.filter(pk=parse_row_id(request.GET.get("parent", ""))).first()
+    roots = list(routes.filter(parent=None)[:2])
+    if parent is None and len(roots) == 1:
+        parent = roots[0]
+    values: dict[str, Any] = {"includes_parent_channels": True, "min_severity": int(Severity.CRITICAL)}
+    if parent is not None:
+        values |= {"parent": parent.pk}
+    channels = filter_applicable_to(Channel.objects.all(), cluster)
+    if channel := channels.filter(pk=parse_row_id(request.GET.get("channel", ""))).first():
+        values |= {"channels": [channel.pk]}
+    return values
 
 
 def _descendant_names_of(row: Route) -> list[str]:

@@ -99,9 +99,24 @@ def _format_iso(at: float) -> str:
 
 KIND = ChannelKind(
     slug="alertmanager",
+    label="Alertmanager",
+    summary="One alert per incident, posted again every minute while it is open.",
+    setup_url="https://prometheus.io/docs/alerting/latest/alertmanager/",
     fields=(
-        ChannelField(ADDRESS_INPUT, "url", "base URL", is_required=True, check=check_channel_url),
-        ChannelField(SECRET_INPUT, "token", "bearer token, if required", is_secret=True),
+        ChannelField(
+            ADDRESS_INPUT,
+            "url",
+            "base URL, such as https://alertmanager.example.com",
+            is_required=True,
+            check=check_channel_url,
+        ),
+        ChannelField(
+            SECRET_INPUT,
+            "token",
+            "only if Alertmanager needs one",
+            is_secret=True,
+            label="Bearer token",
+        ),
     ),
     send=send,
     origin_of=normalized_origin_of,

@@ -113,9 +113,18 @@ def create_service(url: str) -> NotifyBase:
 
 KIND = ChannelKind(
     slug="apprise",
+    label="Other services (Apprise)",
+    summary="One message per notification to any of 100 services: Telegram, Matrix, ntfy and others.",
+    setup_url="https://github.com/caronc/apprise/wiki",
     fields=(
         ChannelField(
-            SECRET_INPUT, "url", "Apprise URL", is_required=True, is_secret=True, check=create_service
+            SECRET_INPUT,
+            "url",
+            "such as tgram://bot-token/chat-id",
+            is_required=True,
+            is_secret=True,
+            label="Apprise address",
+            check=create_service,
         ),
     ),
     send=send,

@@ -69,9 +69,11 @@ def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-_RECIPIENTS_INPUT = ChannelInput("to", "E-mail recipients")
+_RECIPIENTS_INPUT = ChannelInput("to", "Recipients")
 KIND = ChannelKind(
     slug="email",
+    label="E-mail",
+    summary="One thread per incident, to any number of addresses.",
     fields=(
         ChannelField(
             _RECIPIENTS_INPUT, "to", "addresses, separated by commas", is_required=True, check=check_addresses

@@ -18,7 +18,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class ChannelInput:
-    """An input of the channel form. Kinds with the same sort of value share an input."""
+    """An input of the channel form. Kinds with the same sort of value share its name."""
 
     name: str
     label: str
@@ -38,6 +38,10 @@ class ChannelField:
     key: str
     help: str
     is_required: bool = False
+    #: Label of the input for this kind; empty: that of the input.
+    label: str = ""
+    #: Most channels leave it empty: it stands below *More options*.
+    is_advanced: bool = False
     #: The value is sealed and never shown again, except for the origin of the address with `shows_origin`.
     is_secret: bool = False
     shows_origin: bool = False
@@ -49,8 +53,12 @@ class ChannelField:
 class ChannelKind:
     """A kind of channel. `field_values`: the plain and secret values of a channel, by key."""
 
-    #: Name in the database, on pages and in docs.
+    #: Name in the database, the API and docs; it never changes.
     slug: str
+    #: Name on pages: `Microsoft Teams`.
+    label: str
+    #: What a channel of this kind does with an incident, as one short sentence.
+    summary: str
     fields: tuple[ChannelField, ...]
     #: Sends a notification. Raises SendError.
     send: Callable[[SendRequest], None]
@@ -60,6 +68,10 @@ class ChannelKind:
     is_read_by_people: bool = False
     #: The receiver accepts acknowledgements of incidents.
     accepts_acknowledgements: bool = False
+    #: Where notifications go when no field has an address.
+    default_destination: str = ""
+    #: Page of the receiver's documentation that says where one gets the values of the fields; empty: none is needed.
+    setup_url: str = ""
     #: Reposts the current state of incidents, for receivers that drop alerts that are not reposted. They identify an
     #: alert by its labels, including the severity. Raises SendError.
     repost: Callable[[Sequence[SendRequest]], None] | None = None

@@ -101,9 +101,27 @@ def _post_event(request: SendRequest, body: dict[str, Any]) -> None:
 
 KIND = ChannelKind(
     slug="pagerduty",
+    label="PagerDuty",
+    summary="Triggers, acknowledges and resolves one alert per incident.",
+    default_destination="events.pagerduty.com",
+    setup_url="https://support.pagerduty.com/main/docs/services-and-integrations",
     fields=(
-        ChannelField(ADDRESS_INPUT, "url", "Events API URL (empty: default)", check=check_channel_url),
-        ChannelField(SECRET_INPUT, "routing_key", "routing key", is_required=True, is_secret=True),
+        ChannelField(
+            SECRET_INPUT,
+            "routing_key",
+            "32 characters, from an Events API v2 integration of the service",
+            is_required=True,
+            is_secret=True,
+            label="Integration key",
+        ),
+        ChannelField(
+            ADDRESS_INPUT,
+            "url",
+            "empty: https://events.pagerduty.com. In the EU region https://events.eu.pagerduty.com/v2/enqueue",
+            label="Events API address",
+            is_advanced=True,
+            check=check_channel_url,
+        ),
     ),
     send=send,
     origin_of=lambda field_values: normalized_origin_of(field_values, _DEFAULT_EVENTS_URL),

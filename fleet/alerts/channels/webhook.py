@@ -48,19 +48,25 @@ def signature(secret: str, stamp: str, body: bytes) -> str:
 
 KIND = ChannelKind(
     slug="webhook",
+    label="Webhook",
+    summary="A signed JSON request for each notification.",
     fields=(
         # The path of the URL often is a secret.
         ChannelField(
             ADDRESS_INPUT,
             "url",
-            "URL",
+            "URL that accepts POST",
             is_required=True,
             is_secret=True,
             shows_origin=True,
             check=check_channel_url,
         ),
         ChannelField(
-            SECRET_INPUT, "signing_key", "signing key, if the receiver verifies signatures", is_secret=True
+            SECRET_INPUT,
+            "signing_key",
+            "any text that the receiver knows too: it can then verify the sender",
+            is_secret=True,
+            label="Signing key",
         ),
     ),
     send=send,

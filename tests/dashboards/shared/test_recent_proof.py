@@ -36,7 +36,7 @@ def unproven_client(client: Client, person: MakeUser, fake_reader: FakeReader) -
 @pytest.mark.parametrize(
     ("path", "form"),
     [
-        ("/alerts/channels/0/", _HOOK),
+        ("/alerts/channels/new/webhook/", _HOOK),
         ("/alerts/routes/0/", {"name": "night", "position": "0", "min_severity": "1"}),
         ("/alerts/rules/0/", {"name": "mine", "do": "save"}),
         ("/alerts/rules/", {"do": "import", "document": "rules: [{name: a, kind: drift, severity: info}]"}),
@@ -72,15 +72,17 @@ def test_request_is_repeated_after_the_proof(unproven_client: Client) -> None:
 
 def test_secret_of_a_form_is_not_kept_in_the_session(unproven_client: Client) -> None:
     """So the page of a channel asks before it shows its form, and a form that comes too late is typed again."""
-    assert unproven_client.get("/alerts/channels/0/")["Location"].startswith("/accounts/reauthenticate/")
-    answer = unproven_client.post("/alerts/channels/0/", _HOOK)
+    assert unproven_client.get("/alerts/channels/new/webhook/")["Location"].startswith(
+        "/accounts/reauthenticate/"
+    )
+    answer = unproven_client.post("/alerts/channels/new/webhook/", _HOOK)
     assert not any("s3cret" in str(row.get_decoded()) for row in Session.objects.all())
     assert (
         unproven_client.post(answer["Location"], {"password": "correct horse"})["Location"]
-        == "/alerts/channels/0/"
+        == "/alerts/channels/new/webhook/"
     )
     assert not Channel.objects.exists()
-    unproven_client.post("/alerts/channels/0/", _HOOK)
+    unproven_client.post("/alerts/channels/new/webhook/", _HOOK)
     assert Channel.objects.get().name == "ops"
 
 
@@ -123,7 +125,7 @@ def test_change_resumes_with_recent_proof_and_pauses_without(unproven_client: Cl
 def test_channel_page_shows_whether_a_secret_is_stored(unproven_client: Client) -> None:
     """The address of a webhook is sealed like its key, and is no key: a change of host removes that."""
     reauthenticate(unproven_client)
-    unproven_client.post("/alerts/channels/0/", _HOOK)
+    unproven_client.post("/alerts/channels/new/webhook/", _HOOK)
     page = f"/alerts/channels/{Channel.objects.get().pk}/"
     assert "stored; type to replace" in unproven_client.get(page).content.decode()
     unproven_client.post(page, _HOOK | {"url": "https://elsewhere.example.com/", "secret": ""})

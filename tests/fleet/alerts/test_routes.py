@@ -4,7 +4,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, time
 
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routes import QuietHours, Route, escalates_at, match_routes, plan_receivers
+from fleet.alerts.routes import (
+    QuietHours,
+    Route,
+    TrialStep,
+    escalates_at,
+    make_trial_incident,
+    match_routes,
+    plan_receivers,
+    try_routes,
+)
 from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
 from tests.fakes.alerting import PROXY
 
@@ -51,6 +60,19 @@ def test_first_matching_child_receives_the_incident_unless_it_continues() -> Non
     assert _receivers(replace(other_proxy, severity=Severity.INFO)) == set()
 
 
+def test_route_may_notify_the_channels_of_its_parent_too() -> None:
+    """Each channel once."""
+    child = Route(
+        "critical",
+        min_severity=Severity.CRITICAL,
+        channel_ids=(_PAGE, _TICKET),
+        includes_parent_channels=True,
+    )
+    tree = (Route("all", channel_ids=(_TICKET, _EU), children=(child,)),)
+    assert match_routes(tree, _CRITICAL)[0].channel_ids == (_TICKET, _EU, _PAGE)
+    assert match_routes(tree, _WARNING)[0].channel_ids == (_TICKET, _EU)
+
+
 def test_escalation_is_due_without_an_acknowledgement() -> None:
     """Once; the escalation channel then also receives later notifications."""
     routes = match_routes(_TREE, _CRITICAL)
@@ -81,3 +103,38 @@ def test_quiet_hours_delay_all_but_critical_notifications() -> None:
     ).values()
     assert (due_at, reason) == (night, "")
     assert quiet.end_after(datetime(2026, 7, 1, 12, tzinfo=UTC).timestamp()) is None
+
+
+#: 2026-11-28 00:00 UTC.
+_MIDNIGHT = 1_795_824_000.0
+
+
+def test_steps_are_in_the_order_of_time() -> None:
+    """The escalation comes after its delay, if the incident is critical."""
+    tree = (
+        Route(
+            "all", channel_ids=(_TICKET,), escalate_after=600.0, escalate_to=(_CHIEF,), should_continue=True
+        ),
+        Route(
+            "rule",
+            matchers=parse_matchers("rule=drift agent_set=lab", is_for_route=True),
+            channel_ids=(_PAGE,),
+        ),
+    )
+    incident = make_trial_incident("default", PROXY, Severity.CRITICAL, "", "", _MIDNIGHT)
+    assert try_routes(tree, incident, _MIDNIGHT).steps == (
+        TrialStep(_TICKET, 0.0),
+        TrialStep(_CHIEF, 600.0, "nobody acknowledged the incident", is_escalation=True),
+    )
+    incident = make_trial_incident("default", PROXY, Severity.WARNING, "lab", "drift", _MIDNIGHT)
+    assert {step.channel_id for step in try_routes(tree, incident, _MIDNIGHT).steps} == {_TICKET, _PAGE}
+
+
+def test_quiet_hours_delay_a_warning() -> None:
+    """Until their end, with the reason."""
+    tree = (Route("all", channel_ids=(_TICKET,), quiet_hours=QuietHours(time(22), time(7), "UTC")),)
+    warning = make_trial_incident("default", PROXY, Severity.WARNING, "", "", _MIDNIGHT)
+    (step,) = try_routes(tree, warning, _MIDNIGHT).steps
+    assert step == TrialStep(_TICKET, 7 * 3600.0, "quiet hours of route all")
+    critical = make_trial_incident("default", PROXY, Severity.CRITICAL, "", "", _MIDNIGHT)
+    assert try_routes(tree, critical, _MIDNIGHT).steps == (TrialStep(_TICKET, 0.0),)

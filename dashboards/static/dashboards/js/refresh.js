@@ -4,7 +4,12 @@
 
 import { adoptAge, adoptTimes, fetchPage, swap } from "./page.js";
 
-const EVERY_MS = Number(document.querySelector("[data-refresh-ms]")?.dataset.refreshMs) || 5_000;
+const EVERY_MS = 5_000;
+
+/** Return the time until the next refresh: a part of the page that waits for something needs a shorter one. */
+function intervalMs() {
+  return Number(document.querySelector("[data-refresh-ms]")?.dataset.refreshMs) || EVERY_MS;
+}
 
 const pause = document.getElementById("pause");
 let paused = false;
@@ -46,4 +51,8 @@ pause?.addEventListener("click", () => {
   refresh();
 });
 document.addEventListener("visibilitychange", refresh);
-setInterval(refresh, EVERY_MS);
+
+function scheduleRefresh() {
+  setTimeout(() => refresh().finally(scheduleRefresh), intervalMs());
+}
+scheduleRefresh();

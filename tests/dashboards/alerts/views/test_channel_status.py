@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from dashboards.alerts.channel_cards import ChannelOutcome
 from fleet.models.alerting import Channel, Delivery
 from tests.dashboards.conftest import MakeUser, reauthenticate
 from tests.fakes.reader import FakeReader
@@ -31,35 +33,55 @@ def _delivery(channel: Channel, subject: str, **columns: Any) -> Delivery:
     )  # fmt: skip
 
 
+def _outcome(config_admin: Client) -> ChannelOutcome:
+    (card,) = config_admin.get("/alerts/channels/").context["cards"]
+    outcome: ChannelOutcome = card.outcome
+    return outcome
+
+
 def test_channel_is_as_its_newest_attempt_was(config_admin: Client) -> None:
     """One that failed once and has sent since is well; one that sent and fails now is not."""
     channel = _channel()
     _delivery(channel, "1", failed_at=5.0, attempted_at=5.0, last_error="a private address")
     for number in range(2, 11):
         _delivery(channel, str(number), sent_at=5.0 + number, attempted_at=5.0 + number)
-    page = config_admin.get("/alerts/channels/")
-    assert [channel_row["is_failing"] for channel_row in page.context["channels"]] == [False]
+    assert _outcome(config_admin).state == "sent"
     # An old one that is tried again is the newest attempt.
     Delivery.objects.filter(key="1").update(failed_at=None, attempted_at=99.0, last_error="refused again")
-    (row,) = config_admin.get("/alerts/channels/").context["channels"]
-    assert (row["is_failing"], row["error"]) == (True, "refused again")
+    outcome = _outcome(config_admin)
+    assert (outcome.state, outcome.detail, outcome.is_test) == ("failed", "refused again", False)
 
 
 def test_channel_without_an_attempt_is_not_tested(config_admin: Client) -> None:
     """It is not OK before its first notification was sent; one that waits was not attempted."""
     channel = _channel()
-
-    def status() -> str:
-        page = config_admin.get("/alerts/channels/").content.decode()
-        return (
-            page.partition('<td class="words">')[2].partition('<td class="words">')[2].partition("</td>")[0]
-        )
-
-    assert status() == "not tested"
+    assert "Not tested yet" in config_admin.get("/alerts/channels/").content.decode()
     _delivery(channel, "1")
-    assert status() == 'not tested <span class="quiet">1 waiting</span>'
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert "Not tested yet" in page
+    assert "1 notification waiting" in page
     Delivery.objects.update(sent_at=5.0, attempted_at=5.0)
-    assert status() == "OK"
+    assert _outcome(config_admin).state == "sent"
+
+
+def test_test_from_the_list_answers_there(config_admin: Client) -> None:
+    """Sending, then accepted or failed; a test that nothing sends says what to check."""
+    channel = _channel()
+    answer = config_admin.post(f"/alerts/channels/{channel.pk}/", {"do": "test", "from": "list"})
+    assert answer["Location"] == f"/alerts/channels/#channel-{channel.pk}"
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert "Sending a test…" in page
+    assert 'data-refresh-ms="500"' in page
+    Delivery.objects.update(created_at=time.time() - 11)
+    assert "manage.py alerts" in config_admin.get("/alerts/channels/").content.decode()
+    Delivery.objects.update(attempts=1, attempted_at=time.time(), last_error="it answered 404")
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert "<b>Test failed</b>" in page
+    assert "it answered 404" in page
+    Delivery.objects.update(sent_at=time.time())
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert "<b>Test accepted</b>" in page
+    assert "data-refresh-ms" not in page
 
 
 def test_delivery_log_shows_the_kind_beside_the_subject(config_admin: Client) -> None:
@@ -80,4 +102,4 @@ def test_log_of_messages_is_live(config_admin: Client) -> None:
     path = f"/alerts/channels/{channel.pk}/"
     assert "data-refresh-ms" not in config_admin.get(path).content.decode()
     config_admin.post(path, {"do": "test"})
-    assert 'data-refresh-ms="1000"' in config_admin.get(path).content.decode()
+    assert 'data-refresh-ms="500"' in config_admin.get(path).content.decode()

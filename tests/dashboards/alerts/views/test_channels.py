@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.test import Client
 
+from fleet.alerts.channels.kind import ChannelKind
+from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.models.alerting import AlertRule, Channel, Delivery, Route
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
@@ -18,7 +21,7 @@ from tests.fakes.reader import FakeReader
 pytestmark = pytest.mark.django_db
 
 _HOOK = {
-    "name": "ops", "kind": "webhook", "enabled": "on", "send_resolved": "on", "per_minute": "10",
+    "name": "ops", "enabled": "on", "send_resolved": "on", "per_minute": "10",
     "url": "https://hooks.example.com/T0/s3cret", "secret": "s3cret-key", "do": "save",
 }  # fmt: skip
 
@@ -33,7 +36,7 @@ def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> C
 
 def test_new_channel_seals_its_secret_and_never_shows_it(config_admin: Client) -> None:
     """The secret is not in the database as plain text, on a page or in the log; the first gets a default route."""
-    config_admin.post("/alerts/channels/0/", _HOOK)
+    config_admin.post("/alerts/channels/new/webhook/", _HOOK)
     channel = Channel.objects.get()
     assert "s3cret" not in channel.secrets
     assert "s3cret" not in str(channel.config)
@@ -48,15 +51,30 @@ def test_new_channel_seals_its_secret_and_never_shows_it(config_admin: Client) -
     assert unseal(channel.secrets) == {"signing_key": "s3cret-key", "url": _HOOK["url"]}
 
 
-def test_changed_channel_kind_drops_the_old_secret(config_admin: Client) -> None:
-    """Secret and address must be entered again."""
-    config_admin.post("/alerts/channels/0/", _HOOK)
-    path = f"/alerts/channels/{Channel.objects.get().pk}/"
-    new_form = _HOOK | {"kind": "alertmanager", "secret": "", "url": ""}
-    assert 'id="id_url_error"' in config_admin.post(path, new_form).content.decode()
-    config_admin.post(path, new_form | {"url": "https://alertmanager.example.com"})
-    channel = Channel.objects.get()
-    assert (channel.config, channel.secrets) == ({"url": "https://alertmanager.example.com"}, "")
+def test_unknown_kind_of_channel_is_not_found(config_admin: Client) -> None:
+    """As is the form of a channel without a kind."""
+    assert config_admin.get("/alerts/channels/new/pigeon/").status_code == 404
+    assert config_admin.get("/alerts/channels/0/").status_code == 404
+
+
+@pytest.mark.parametrize("kind", CHANNEL_KINDS.values(), ids=list(CHANNEL_KINDS))
+def test_form_of_a_kind_has_its_fields_only(config_admin: Client, kind: ChannelKind) -> None:
+    """With the label of the kind; rare ones stand below More options, and a link says where the values are."""
+    page = config_admin.get(f"/alerts/channels/new/{kind.slug}/").content.decode()
+    head, options = page.split("<summary>More options</summary>")
+    for field in kind.fields:
+        assert f'name="{field.input.name}"' in (options if field.is_advanced else head)
+        assert (field.label or field.input.label) in page
+    assert len(re.findall(r'name="(?:to|url|secret)"', page)) == len(kind.fields)
+    assert kind.setup_url in page
+    assert ("Digest" in page) is kind.is_read_by_people
+
+
+def test_new_channels_have_different_names(config_admin: Client) -> None:
+    """The form suggests a name that is free."""
+    assert 'value="Webhook"' in config_admin.get("/alerts/channels/new/webhook/").content.decode()
+    Channel.objects.create(name="Webhook", kind="webhook")
+    assert 'value="Webhook 2"' in config_admin.get("/alerts/channels/new/webhook/").content.decode()
 
 
 def test_unreadable_channel_secrets_must_be_entered_again(config_admin: Client) -> None:
@@ -90,14 +108,14 @@ def test_addresses_from_before_are_sealed_by_the_migration() -> None:
     "wrong",
     [
         {"url": ""}, {"url": "file:///etc/passwd"}, {"url": "https://ada:pw@example.com/"}, {"per_minute": "0"},
-        {"kind": "email", "to": "nobody"},
-        {"kind": "pagerduty", "secret": ""},
-        {"kind": "apprise", "secret": "syslog://"}, {"kind": "apprise", "secret": "nonsense"},
+        {"slug": "email", "to": "nobody"},
+        {"slug": "pagerduty", "secret": ""},
+        {"slug": "apprise", "secret": "syslog://"}, {"slug": "apprise", "secret": "nonsense"},
     ],
 )  # fmt: skip
 def test_channel_that_cannot_work_is_refused(config_admin: Client, wrong: dict[str, str]) -> None:
     """With a sentence at the field."""
-    page = config_admin.post("/alerts/channels/0/", _HOOK | wrong)
+    page = config_admin.post(f"/alerts/channels/new/{wrong.get('slug', 'webhook')}/", _HOOK | wrong)
     assert page.status_code == 200
     assert 'class="error"' in page.content.decode()
     assert not Channel.objects.exists()
@@ -107,7 +125,7 @@ def test_only_access_managers_may_allow_private_targets(
     config_admin: Client, client: Client, person: MakeUser
 ) -> None:
     """The box is there, and does nothing for others."""
-    config_admin.post("/alerts/channels/0/", _HOOK | {"allow_private": "on"})
+    config_admin.post("/alerts/channels/new/webhook/", _HOOK | {"allow_private": "on"})
     assert not Channel.objects.get().allow_private
     client.force_login(person("admin"))
     reauthenticate(client)
@@ -117,7 +135,7 @@ def test_only_access_managers_may_allow_private_targets(
 
 def test_secret_is_kept_for_the_same_origin_only(config_admin: Client) -> None:
     """Another path keeps it; another host, port or scheme does not get it, unless it is typed again."""
-    config_admin.post("/alerts/channels/0/", _HOOK)
+    config_admin.post("/alerts/channels/new/webhook/", _HOOK)
     channel = Channel.objects.get()
     path, form = f"/alerts/channels/{channel.pk}/", _HOOK | {"secret": ""}
 
@@ -152,11 +170,9 @@ def test_token_does_not_follow_to_another_origin(
     config_admin: Client, kind: str, url: str, new_url: str
 ) -> None:
     """Also from PagerDuty's own address, and back to it."""
-    config_admin.post("/alerts/channels/0/", _HOOK | {"kind": kind, "url": url})
+    config_admin.post(f"/alerts/channels/new/{kind}/", _HOOK | {"url": url})
     channel = Channel.objects.get()
-    page = config_admin.post(
-        f"/alerts/channels/{channel.pk}/", _HOOK | {"kind": kind, "url": new_url, "secret": ""}
-    )
+    page = config_admin.post(f"/alerts/channels/{channel.pk}/", _HOOK | {"url": new_url, "secret": ""})
     channel.refresh_from_db()
     if kind == "pagerduty":
         # It is of no use without its key: the form asks for it, and nothing has changed.
@@ -172,8 +188,6 @@ def test_token_does_not_follow_to_another_origin(
         {"url": "https://10.0.0.2/hook"},
         {"url": "http://10.0.0.1/hook"},
         {"url": "https://10.0.0.1:8443/hook"},
-        {"kind": "alertmanager", "url": "https://10.0.0.1/hook"},
-        {"kind": "apprise", "url": "", "secret": "jsons://10.0.0.1/hook"},
     ],
 )
 def test_permission_for_private_targets_is_for_one_origin(
@@ -207,7 +221,7 @@ def test_address_of_apprise_that_changes_loses_the_permission(config_admin: Clie
     channel = Channel.objects.create(
         name="ops", kind="apprise", secrets=seal({"url": "json://10.0.0.1/a"}), allow_private=True
     )
-    form = _HOOK | {"kind": "apprise", "url": "", "secret": ""}
+    form = _HOOK | {"secret": ""}
     for secret, is_allowed in (("", True), ("json://10.0.0.1/a", True), ("json://10.0.0.2/a", False)):
         config_admin.post(f"/alerts/channels/{channel.pk}/", form | {"secret": secret})
         channel.refresh_from_db()
@@ -216,9 +230,9 @@ def test_address_of_apprise_that_changes_loses_the_permission(config_admin: Clie
 
 def test_pager_gets_no_digest(config_admin: Client) -> None:
     """It would be an alert that never ends; a webhook gets what it wants, and the list says so."""
-    config_admin.post("/alerts/channels/0/", _HOOK | {"digest": "daily"})
+    config_admin.post("/alerts/channels/new/webhook/", _HOOK | {"digest": "daily"})
     config_admin.post(
-        "/alerts/channels/0/", _HOOK | {"name": "pager", "kind": "pagerduty", "url": "", "digest": "daily"}
+        "/alerts/channels/new/pagerduty/", _HOOK | {"name": "pager", "url": "", "digest": "daily"}
     )
     assert list(Channel.objects.values_list("name", "digest")) == [("ops", "daily"), ("pager", "")]
     page = config_admin.get("/alerts/channels/").content.decode()
@@ -243,7 +257,7 @@ def test_operator_may_read_and_not_change(client: Client, person: MakeUser, fake
     """Addresses and errors help at night; changing is for others."""
     client.force_login(person("operator"))
     assert client.get("/alerts/channels/").status_code == 200
-    assert client.get("/alerts/channels/0/").status_code == 403
+    assert client.get("/alerts/channels/new/webhook/").status_code == 403
     assert client.post("/alerts/channels/", {"do": "again", "id": "1"}).status_code == 403
 
 
@@ -270,7 +284,9 @@ def _delivery(channel: Channel | None, cluster: str, subject: str, **columns: An
 
 def test_limited_user_makes_objects_of_the_cluster_only(limited_admin: Client) -> None:
     """Whatever owner the form names; and a private address needs a user without a limit, too."""
-    limited_admin.post("/c/other/alerts/channels/0/", _HOOK | {"cluster": "", "allow_private": "on"})
+    limited_admin.post(
+        "/c/other/alerts/channels/new/webhook/", _HOOK | {"cluster": "", "allow_private": "on"}
+    )
     channel = Channel.objects.get()
     assert (channel.cluster, channel.allow_private) == ("other", False)
     assert not Route.objects.get(name="Everything").channels.exists()
@@ -323,14 +339,16 @@ def test_limited_user_cannot_change_foreign_channels_or_routes(limited_admin: Cl
 
 def test_owner_is_chosen_once(config_admin: Client) -> None:
     """The installation if nothing is chosen; an object that exists keeps its owner, and names are of one owner."""
-    config_admin.post("/alerts/channels/0/", _HOOK)
+    config_admin.post("/alerts/channels/new/webhook/", _HOOK)
     installation_channel = Channel.objects.get()
     config_admin.post(f"/alerts/channels/{installation_channel.pk}/", _HOOK | {"cluster": "default"})
     installation_channel.refresh_from_db()
     assert installation_channel.cluster == ""
-    config_admin.post("/alerts/channels/0/", _HOOK | {"cluster": "default"})
+    config_admin.post("/alerts/channels/new/webhook/", _HOOK | {"cluster": "default"})
     assert list(Channel.objects.values_list("name", "cluster")) == [("ops", ""), ("ops", "default")]
-    assert "already has this name" in config_admin.post("/alerts/channels/0/", _HOOK).content.decode()
+    assert (
+        "already has this name" in config_admin.post("/alerts/channels/new/webhook/", _HOOK).content.decode()
+    )
 
 
 def test_deleting_a_channel_requires_confirmation_and_keeps_its_log(config_admin: Client) -> None:

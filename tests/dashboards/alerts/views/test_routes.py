@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -28,21 +30,21 @@ def test_routes_are_a_tree_without_cycles(config_admin: Client) -> None:
     channel = Channel.objects.create(name="chief", kind="webhook", config={"url": "https://example.com"})
     root = Route.objects.get()
     confirmation = config_admin.get(f"/alerts/routes/{root.pk}/").content.decode()
-    assert confirmation.index("Escalate after") < confirmation.index("Escalation channels")
+    assert confirmation.index("Escalate after") < confirmation.index("Then notify")
     form = {
         "name": "proxies", "parent": root.pk, "position": 0, "matchers": "kind=proxy", "min_severity": 2,
         "escalate_after": "15 min", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
         "quiet_zone": "Europe/Berlin",
     }  # fmt: skip
-    assert "no channel: nothing is sent" in config_admin.get("/alerts/channels/").content.decode()
+    assert "notify nobody: no channel is chosen" in config_admin.get("/alerts/channels/").content.decode()
     for wrong in ({"quiet_zone": "Mars"}, {"quiet_until": ""}, {"matchers": "nonsense"}):
         config_admin.post("/alerts/routes/0/", form | wrong)
     assert Route.objects.count() == 1
     config_admin.post("/alerts/routes/0/", form)
     page = config_admin.get("/alerts/channels/").content.decode()
-    assert "channels of the parent route" in page
-    assert "escalates to chief after 15 min without acknowledgement" in page
-    assert "quiet hours 22:00 to 07:00 Europe/Berlin" in page
+    assert "<b>Critical incidents caused by a proxy</b> notify nobody" in page
+    assert "and chief after 15 min without acknowledgement" in page
+    assert "From 22:00 to 07:00 Europe/Berlin" in page
     below = Route.objects.get(name="proxies")
     config_admin.post(
         f"/alerts/routes/{root.pk}/",
@@ -50,6 +52,59 @@ def test_routes_are_a_tree_without_cycles(config_admin: Client) -> None:
     )
     root.refresh_from_db()
     assert root.parent is None
+
+
+def test_new_route_adds_a_channel_to_those_of_its_parent(config_admin: Client) -> None:
+    """The form of a channel's route has that channel chosen; the name of the route follows from its incidents."""
+    root, pager = Route.objects.get(), Channel.objects.create(name="pager", kind="webhook")
+    root.channels.add(Channel.objects.create(name="ops", kind="webhook"))
+    page = config_admin.get(f"/alerts/routes/0/?channel={pager.pk}").content.decode()
+    assert re.search(rf'name="channels" value="{pager.pk}"[^>]* checked', page)
+    assert "Also notify the channels of Everything" in page
+    config_admin.post(
+        "/alerts/routes/0/",
+        {"min_severity": 2, "channels": [pager.pk], "includes_parent_channels": "on", "parent": root.pk},
+    )
+    route = Route.objects.exclude(pk=root.pk).get()
+    assert (route.name, route.parent, route.includes_parent_channels) == ("Critical incidents", root, True)
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert "<b>Critical incidents</b> notify pager and ops immediately" in page
+
+
+def test_escalation_needs_a_time_and_a_channel(config_admin: Client) -> None:
+    """One without the other is refused at the field that is missing."""
+    channel = Channel.objects.create(name="chief", kind="webhook")
+    for form, name in (
+        ({"escalate_after": "15 min"}, "escalate_to"),
+        ({"escalate_to": [channel.pk]}, "escalate_after"),
+    ):
+        page = config_admin.post("/alerts/routes/0/", {"min_severity": 2} | form).content.decode()
+        assert f'id="id_{name}_error"' in page
+    assert Route.objects.count() == 1
+
+
+def test_trial_names_the_channels_of_an_incident_and_when(config_admin: Client) -> None:
+    """And marks the route that it ends at; an operator may try, too."""
+    root = Route.objects.get()
+    root.channels.add(Channel.objects.create(name="ops", kind="webhook"))
+    route = Route.objects.create(
+        name="auths", parent=root, matchers="kind=auth", min_severity=2, escalate_after=900.0
+    )
+    route.escalate_to.add(Channel.objects.create(name="chief", kind="webhook"))
+    query = {"try-severity": "2", "try-cause": "auth:auth-1"}
+    page = config_admin.get("/alerts/channels/", query).content.decode()
+    trial_text = page[page.index('id="trial-result"') :]
+    assert "A critical incident caused by auth-1" in trial_text
+    assert "<b>ops</b> immediately" in trial_text
+    assert "<b>chief</b> after 15 min, unless somebody acknowledges the incident" in trial_text
+    assert "Everything &gt; auths" in trial_text
+    assert page.count("route-matched") == 1
+    page = config_admin.get("/alerts/channels/", query | {"try-severity": "1"}).content.decode()
+    assert "chief</b> after" not in page
+    root.channels.clear()
+    page = config_admin.get("/alerts/channels/", query | {"try-cause": "fleet"}).content.decode()
+    assert "notifies nobody." in page
+    assert "trial-result" not in config_admin.get("/alerts/channels/", {"try-severity": "9"}).content.decode()
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from tests.meta.house import ROOT
 
 _KIND = ChannelKind(
     slug="chat",
+    label="Chat",
+    summary="One message for each notification.",
     fields=(
         ChannelField(ADDRESS_INPUT, "url", "its address", is_secret=True, shows_origin=True),
         ChannelField(SECRET_INPUT, "token", "its token", is_secret=True),

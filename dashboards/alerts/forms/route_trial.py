@@ -1,0 +1,120 @@
+"""Form of a trial of the notification routes: an incident like this would notify these channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+
+from dashboards.shared import record_reader
+from fleet.alerts import store
+from fleet.alerts.routes import TrialStep, make_trial_incident, try_routes
+from fleet.alerts.wording.route_sentences import CAUSE_KIND_CLAUSES
+from fleet.models.alerting import AgentSet, Channel
+from fleet.monitoring.state import StateError
+from fleet.protocol.durations import format_readable
+from fleet.vocabulary.incidents import Cause, CauseKind, Severity
+from fleet.vocabulary.natural_order import natural_sort_key
+
+_SEPARATOR = ":"
+#: Kinds of causes that have no instance to choose.
+_WHOLE_KINDS = (CauseKind.BACKEND, CauseKind.AGENTS, CauseKind.FLEET, CauseKind.CLUSTER, CauseKind.CONSOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedNotification:
+    """A channel that an incident would notify, and when."""
+
+    channel: str
+    #: `immediately`, or `after 15 min, unless somebody acknowledges the incident`.
+    time_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePrediction:
+    """The result of a trial."""
+
+    #: `A critical incident caused by proxy-1`.
+    subject: str
+    notifications: tuple[PredictedNotification, ...]
+    #: Names of the routes that the incident passes, one path per route that it ends at.
+    paths: tuple[str, ...]
+    #: Keys of the routes that the incident ends at.
+    route_numbers: frozenset[int]
+
+
+class RouteTrialForm(forms.Form):
+    """An incident for the trial: severity, cause and agent set."""
+
+    prefix = "try"
+
+    severity = forms.TypedChoiceField(
+        choices=[(int(Severity.CRITICAL), "critical"), (int(Severity.WARNING), "warning")],
+        coerce=int,
+        initial=int(Severity.CRITICAL),
+    )
+    cause = forms.ChoiceField()
+    agent_set = forms.ChoiceField(required=False, label="Affects agents of the set")
+
+    def __init__(self, data: Mapping[str, Any], *, cluster: str, now: float) -> None:
+        super().__init__(data if "try-severity" in data else None)
+        self._cluster, self._now = cluster, now
+        set_names = AgentSet.objects.filter(cluster=cluster).values_list("name", flat=True).distinct()
+        self._causes = _list_causes(cluster, now)
+        for name, choices in (
+            ("cause", [(value, label) for value, (label, _) in self._causes.items()]),
+            ("agent_set", [("", "none"), *((name, name) for name in sorted(set(set_names)))]),
+        ):
+            field = self.fields[name]
+            assert isinstance(field, forms.ChoiceField), "declared above"
+            field.choices = choices
+        if not set_names:
+            del self.fields["agent_set"]
+
+    def predict(self) -> RoutePrediction | None:
+        """Return whom the incident would notify; None without an incident."""
+        if not self.is_bound or not self.is_valid():
+            return None
+        label, cause = self._causes[self.cleaned_data["cause"]]
+        severity = Severity(self.cleaned_data["severity"])
+        agent_set = self.cleaned_data.get("agent_set", "")
+        incident = make_trial_incident(self._cluster, cause, severity, agent_set, "", self._now)
+        trial = try_routes(store.read_routes(self._cluster), incident, self._now)
+        channel_names = dict(Channel.objects.values_list("pk", "name"))
+        set_clause = f" that affects agents of the set {agent_set}" if agent_set else ""
+        return RoutePrediction(
+            f"A {'critical incident' if severity is Severity.CRITICAL else 'warning'} {label}{set_clause}",
+            tuple(
+                PredictedNotification(channel_names.get(step.channel_id, "?"), _describe_time(step))
+                for step in trial.steps
+            ),
+            tuple(" > ".join(matched.path) for matched in trial.matched_routes),
+            frozenset(matched.route.number for matched in trial.matched_routes),
+        )
+
+
+def _list_causes(cluster: str, now: float) -> dict[str, tuple[str, Cause]]:
+    """Return the causes to choose from, by the value of the option: in words, and as a cause."""
+    causes = {}
+    try:
+        views = record_reader.reader().instances(cluster, now)
+    except StateError:
+        views = []
+    for view in sorted(views, key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name))):
+        kind = CauseKind(view.facts.kind)
+        causes[f"{kind}{_SEPARATOR}{view.facts.name}"] = (
+            f"caused by {view.facts.name}",
+            Cause(kind, view.facts.id, view.facts.name),
+        )
+    for kind in _WHOLE_KINDS:
+        causes[kind.value] = (CAUSE_KIND_CLAUSES[kind], Cause(kind, cluster, kind.value))
+    return causes
+
+
+def _describe_time(step: TrialStep) -> str:
+    delay_text = format_readable(round(step.after_seconds))
+    if step.is_escalation:
+        return f"after {delay_text}, unless somebody acknowledges the incident"
+    return f"after {delay_text}, because of {step.reason}" if step.reason else "immediately"

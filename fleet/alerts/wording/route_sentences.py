@@ -1,0 +1,115 @@
+"""Notification routes as sentences: *Critical incidents notify pager immediately*. Pure.
+
+docs/reference/alerts.md, "Notification routes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fleet.alerts.matchers import Matcher
+from fleet.alerts.routes import Route
+from fleet.protocol.durations import format_readable
+from fleet.vocabulary.incidents import CauseKind, Severity
+
+_SEVERITY_SUBJECTS: Mapping[Severity, str] = {
+    Severity.INFO: "All incidents",
+    Severity.WARNING: "Critical incidents and warnings",
+    Severity.CRITICAL: "Critical incidents",
+}
+#: What incidents of a kind of cause are about, for `kind=`.
+CAUSE_KIND_CLAUSES: Mapping[CauseKind, str] = {
+    CauseKind.CONSOLE: "about missing monitoring data",
+    CauseKind.CLUSTER: "about an unreachable cluster",
+    CauseKind.BACKEND: "caused by the auth backend",
+    CauseKind.REGION: "caused by a region",
+    CauseKind.AUTH: "caused by an auth",
+    CauseKind.GROUP: "caused by a proxy group",
+    CauseKind.PROXY: "caused by a proxy",
+    CauseKind.AGENTS: "without a failing instance",
+    CauseKind.FLEET: "about the whole fleet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSentence:
+    """One route in words."""
+
+    #: `Critical incidents in cluster default caused by a proxy`.
+    subject: str
+    #: `notify pager instead of ops immediately, and chief after 15 min without acknowledgement`.
+    predicate: str
+    #: Whole sentences about quiet hours and the next routes.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The route as one text."""
+        return " ".join((f"{self.subject} {self.predicate}.", *self.notes))
+
+
+def describe_route(
+    route: Route, channel_names: Mapping[int, str], parent_channel_ids: Sequence[int] = ()
+) -> RouteSentence:
+    """Return a route in words. `parent_channel_ids`: the effective channels of its parent."""
+    notes = []
+    if (hours := route.quiet_hours) is not None:
+        notes.append(
+            f"From {hours.start:%H:%M} to {hours.end:%H:%M} {hours.zone}, notifications about incidents that are not "
+            f"critical wait until {hours.end:%H:%M}."
+        )
+    if route.should_continue:
+        notes.append("The next routes are tried, too.")
+    return RouteSentence(
+        _describe_subject(route), _describe_receivers(route, channel_names, parent_channel_ids), tuple(notes)
+    )
+
+
+def describe_matcher(matcher: Matcher) -> str:
+    """Return what incidents a matcher selects: `caused by proxy-1`."""
+    negation, value = "not " if matcher.is_negated else "", matcher.value
+    if matcher.field == "cause":
+        return f"{negation}caused by {value}"
+    if matcher.field == "kind":
+        clause = CAUSE_KIND_CLAUSES.get(CauseKind(value)) if value in set(CauseKind) else None
+        return f"{negation}{clause or f'caused by something of kind {value}'}"
+    if matcher.field == "agent_set":
+        return f"that affect {'no ' if matcher.is_negated else ''}agents of the set {value}"
+    return f"{negation}of {matcher.field} {value}"
+
+
+def _describe_subject(route: Route) -> str:
+    cluster_clause = [f"in cluster {route.cluster}"] if route.cluster else []
+    matcher_clauses = " and ".join(map(describe_matcher, route.matchers))
+    return " ".join(
+        (_SEVERITY_SUBJECTS[route.min_severity], *cluster_clause, *filter(None, (matcher_clauses,)))
+    )
+
+
+def _describe_receivers(
+    route: Route, channel_names: Mapping[int, str], parent_channel_ids: Sequence[int]
+) -> str:
+    own_names = _join_names(route.channel_ids, channel_names)
+    parent_names = _join_names(
+        [channel for channel in parent_channel_ids if channel not in route.channel_ids], channel_names
+    )
+    if own_names and route.includes_parent_channels and parent_names:
+        clause = f"notify {own_names} and {parent_names} immediately"
+    elif own_names and parent_names:
+        clause = f"notify {own_names} immediately, instead of {parent_names}"
+    elif own_names or parent_names:
+        clause = f"notify {own_names or parent_names} immediately"
+    else:
+        clause = "notify nobody: no channel is chosen"
+    if route.escalate_after and route.escalate_to:
+        escalation_names = _join_names(route.escalate_to, channel_names)
+        delay_text = format_readable(round(route.escalate_after))
+        condition = "" if route.min_severity is Severity.CRITICAL else "if they are critical, "
+        clause += f", and {condition}{escalation_names} after {delay_text} without acknowledgement"
+    return clause
+
+
+def _join_names(channel_ids: Iterable[int], channel_names: Mapping[int, str]) -> str:
+    names = [channel_names[channel] for channel in channel_ids if channel in channel_names]
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)

@@ -1,0 +1,82 @@
+"""Routes as sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import time
+
+import pytest
+
+from fleet.alerts.matchers import parse_matchers
+from fleet.alerts.routes import QuietHours, Route
+from fleet.alerts.wording.route_sentences import CAUSE_KIND_CLAUSES, describe_matcher, describe_route
+from fleet.vocabulary.incidents import CauseKind, Severity
+
+_NAMES = {1: "Slack #ops", 2: "pager", 3: "chief"}
+_CRITICAL = Route("critical", min_severity=Severity.CRITICAL, channel_ids=(2,))
+
+
+@pytest.mark.parametrize(
+    ("route", "parent_channel_ids", "text"),
+    [
+        (Route("all"), (), "Critical incidents and warnings notify nobody: no channel is chosen."),
+        (
+            Route("all", channel_ids=(1, 2, 3)),
+            (),
+            "Critical incidents and warnings notify Slack #ops, pager and chief immediately.",
+        ),
+        (_CRITICAL, (1,), "Critical incidents notify pager immediately, instead of Slack #ops."),
+        (
+            replace(_CRITICAL, includes_parent_channels=True),
+            (1, 2),
+            "Critical incidents notify pager and Slack #ops immediately.",
+        ),
+        (replace(_CRITICAL, channel_ids=()), (1,), "Critical incidents notify Slack #ops immediately."),
+        (
+            Route(
+                "prod",
+                matchers=parse_matchers("kind=proxy cause!=proxy-1", is_for_route=True),
+                cluster="default",
+                min_severity=Severity.INFO,
+                channel_ids=(1,),
+                escalate_after=900.0,
+                escalate_to=(2,),
+                quiet_hours=QuietHours(time(22), time(7), "Europe/Berlin"),
+                should_continue=True,
+            ),
+            (),
+            (
+                "All incidents in cluster default caused by a proxy and not caused by proxy-1 notify Slack #ops "
+                "immediately, and if they are critical, pager after 15 min without acknowledgement. From 22:00 to "
+                "07:00 Europe/Berlin, notifications about incidents that are not critical wait until 07:00. The next "
+                "routes are tried, too."
+            ),
+        ),
+    ],
+)
+def test_a_route_is_a_sentence(route: Route, parent_channel_ids: tuple[int, ...], text: str) -> None:
+    """With its channels, those that it replaces, and its escalation."""
+    assert describe_route(route, _NAMES, parent_channel_ids).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("kind=auth", "caused by an auth"),
+        ("kind!=fleet", "not about the whole fleet"),
+        ("kind=pro*", "caused by something of kind pro*"),
+        ("agent_set=critical", "that affect agents of the set critical"),
+        ("agent_set!=lab", "that affect no agents of the set lab"),
+        ("rule='Agents at risk'", "of rule Agents at risk"),
+        ("severity=critical", "of severity critical"),
+    ],
+)
+def test_a_matcher_is_a_clause(text: str, clause: str) -> None:
+    """Every field of routes."""
+    (matcher,) = parse_matchers(text, is_for_route=True)
+    assert describe_matcher(matcher) == clause
+
+
+def test_every_kind_of_cause_has_a_clause() -> None:
+    """A new kind needs one."""
+    assert set(CAUSE_KIND_CLAUSES) == set(CauseKind)
