@@ -28,7 +28,7 @@ from fleet.alerts.notifications import (
     headline_of,
     subject_of,
 )
-from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
+from fleet.alerts.routing.tree import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_active_silences, find_silence_name
 from fleet.alerts.wording.words import format_remaining

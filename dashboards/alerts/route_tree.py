@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.alerts import store
-from fleet.alerts.routes import Route
-from fleet.alerts.wording.route_sentences import RouteSentence, describe_route
+from fleet.alerts.routing.sentences import RouteSentence, describe_route
+from fleet.alerts.routing.tree import Route
 from fleet.models.alerting import Channel
 
 

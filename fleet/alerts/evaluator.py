@@ -29,7 +29,7 @@ from fleet.alerts.headlines.headline import find_actions
 from fleet.alerts.lifecycle import EvaluationContext, with_notification
 from fleet.alerts.matchers import Matcher, are_agent_matchers, match_names
 from fleet.alerts.notifications import NotificationLinks
-from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
+from fleet.alerts.routing.tree import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE_SECONDS, Silence, find_active_silences
 from fleet.alerts.steady_state import SteadyState, steady_state_of

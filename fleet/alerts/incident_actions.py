@@ -14,7 +14,7 @@ from fleet.alerts import notifications, outbox, store
 from fleet.alerts.channels.registry import KINDS_ACCEPTING_ACKNOWLEDGEMENTS, KINDS_READ_BY_PEOPLE
 from fleet.alerts.matchers import CONFIRMATION_WORD, Matcher, matches_everything, parse_matchers
 from fleet.alerts.notifications import NotificationLinks
-from fleet.alerts.routes import match_routes, plan_receivers
+from fleet.alerts.routing.tree import match_routes, plan_receivers
 from fleet.audit import Attempt, RequestActor, record_outcome
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent

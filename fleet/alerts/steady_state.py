@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fleet.alerts.evaluation import EvaluationOutcome
 from fleet.alerts.facts import ClusterFacts
 from fleet.alerts.lifecycle import EvaluationContext, next_change_at
-from fleet.alerts.routes import Route, escalates_at, match_routes
+from fleet.alerts.routing.tree import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence
 from fleet.alerts.wording.words import find_next_midnight

@@ -19,7 +19,7 @@ from django.db.models import Q, QuerySet
 from fleet.alerts.evaluation import PreviousIncident
 from fleet.alerts.headlines.headline import OpenIncident
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routes import QUIET_HOURS_REASON_PREFIX, QuietHours, Route
+from fleet.alerts.routing.tree import QUIET_HOURS_REASON_PREFIX, QuietHours, Route
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, select_effective_rules
 from fleet.alerts.silences import Silence, Window
 from fleet.models import alerting

@@ -10,8 +10,8 @@ from django import forms
 
 from dashboards.shared import record_reader
 from fleet.alerts import store
-from fleet.alerts.routes import TrialStep, make_trial_incident, try_routes
-from fleet.alerts.wording.route_sentences import CAUSE_KIND_CLAUSES
+from fleet.alerts.routing.sentences import CAUSE_KIND_CLAUSES
+from fleet.alerts.routing.tree import TrialStep, make_trial_incident, try_routes
 from fleet.models.alerting import AgentSet, Channel
 from fleet.monitoring.state import StateError
 from fleet.protocol.durations import format_readable
@@ -101,7 +101,7 @@ def _list_causes(cluster: str, now: float) -> dict[str, tuple[str, Cause]]:
     try:
         views = record_reader.reader().instances(cluster, now)
     except StateError:
-        views = []
+        views = ()
     for view in sorted(views, key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name))):
         kind = CauseKind(view.facts.kind)
         causes[f"{kind}{_SEPARATOR}{view.facts.name}"] = (

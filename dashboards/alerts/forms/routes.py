@@ -14,9 +14,9 @@ from dashboards.shared.owners import OwnedForm
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routes import Route as PureRoute
+from fleet.alerts.routing.sentences import describe_route
+from fleet.alerts.routing.tree import Route as PureRoute
 from fleet.alerts.silences import WindowError, zone_of
-from fleet.alerts.wording.route_sentences import describe_route
 from fleet.models.alerting import Channel, Route, filter_applicable_to
 from fleet.vocabulary.incidents import Severity
 
@@ -97,7 +97,9 @@ class RouteForm(OwnedForm):
         parent_route = Route.objects.filter(pk=parse_row_id(str(self["parent"].value() or ""))).first()
         if parent_route is not None:
             self.fields["includes_parent_channels"].label = f"Also notify the channels of {parent_route.name}"
-            self.fields["channels"].help_text = f"Choose none to notify only the channels of {parent_route.name}."
+            self.fields[
+                "channels"
+            ].help_text = f"Choose none to notify only the channels of {parent_route.name}."
         self.order_fields([*_MAIN_NAMES, "matchers", "name"])
 
     @property

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
 from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routes import Route
+from fleet.alerts.routing.tree import Route
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
 from fleet.alerts.steady_state import SteadyState, steady_state_of

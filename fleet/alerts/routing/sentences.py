@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.alerts.matchers import Matcher
-from fleet.alerts.routes import Route
+from fleet.alerts.routing.tree import Route
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import CauseKind, Severity
 

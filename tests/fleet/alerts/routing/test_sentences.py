@@ -8,8 +8,8 @@ from datetime import time
 import pytest
 
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routes import QuietHours, Route
-from fleet.alerts.wording.route_sentences import CAUSE_KIND_CLAUSES, describe_matcher, describe_route
+from fleet.alerts.routing.sentences import CAUSE_KIND_CLAUSES, describe_matcher, describe_route
+from fleet.alerts.routing.tree import QuietHours, Route
 from fleet.vocabulary.incidents import CauseKind, Severity
 
 _NAMES = {1: "Slack #ops", 2: "pager", 3: "chief"}

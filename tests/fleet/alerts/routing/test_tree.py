@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time
 
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routes import (
+from fleet.alerts.routing.tree import (
     QuietHours,
     Route,
     TrialStep,
