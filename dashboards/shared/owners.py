@@ -27,7 +27,9 @@ class OwnedForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes
         assert isinstance(field, forms.ChoiceField), "declared above"
         field.choices = [(owner, format_owner(owner)) for owner in selectable_owners]
         field.disabled = len(selectable_owners) == 1
-        self.initial["cluster"] = selectable_owners[0]
+        suggested_owner = (kwargs.get("initial") or {}).get("cluster")
+        is_selectable = suggested_owner in selectable_owners
+        self.initial["cluster"] = suggested_owner if is_selectable else selectable_owners[0]
         #: The cluster whose objects this object may refer to, besides those of the installation.
         self.reference_cluster = selectable_owners[-1]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.enum_types import LabelledEnum
 from fleet.vocabulary.incidents import Severity
 
@@ -62,6 +63,55 @@ class Rule:
     def threshold(self, agent_count: int) -> int:
         """Return the minimum number of agents for a cluster of `agent_count` agents."""
         return max(self.min_count, math.ceil(self.min_share * agent_count), 1)
+
+
+#: What a rule of each kind waits for, as the end of `When …`.
+_CONDITIONS: Mapping[RuleKind, str] = {
+    RuleKind.STRANDED: "are stranded by one cause",
+    RuleKind.AT_RISK: "are at risk by one cause",
+    RuleKind.INSTANCE: "an auth or proxy is not responding, unhealthy or expired",
+    RuleKind.BACKEND: "all auths failed at the same time",
+    RuleKind.UNREACHABLE: "no instance responds",
+    RuleKind.RATE: "are lost within one minute",
+    RuleKind.EXCESS: "have excess tunnels",
+    RuleKind.DRIFT: "have an uncommon reconnect mode, or an instance differs from its desired policies",
+    RuleKind.BLIND: "Refloat receives no monitoring data",
+}
+
+
+def describe_condition(rule: Rule) -> str:
+    """Return when a rule fires: `When 5 agents and 0.5 % of the cluster are stranded by one cause for 2 polls`."""
+    condition = _CONDITIONS[rule.kind]
+    if rule.kind in THRESHOLD_KINDS:
+        noun = "agent" if rule.min_count == 1 else "agents"
+        share_clause = f" and {rule.min_share * 100:g} % of the cluster" if rule.min_share else ""
+        set_clause = f" of the set {rule.agent_set}" if rule.agent_set else ""
+        count_clause = f"{rule.min_count} {noun}{set_clause}{share_clause}"
+        if rule.min_count == 1 and rule.min_share:
+            count_clause = f"{rule.min_share * 100:g} % of the agents{set_clause}"
+        condition = f"{count_clause} {condition}"
+        if rule.min_count == 1 and not share_clause:
+            condition = condition.replace(" are ", " is ", 1).replace(" have ", " has ", 1)
+    return f"When {condition}{_describe_pending_time(rule)}"
+
+
+def _describe_pending_time(rule: Rule) -> str:
+    """Return how long a rule must match before it fires: ` for 2 polls and 1 min`; empty without a wait."""
+    parts = (
+        [f"{rule.pending_rounds} poll{'s' if rule.pending_rounds != 1 else ''}"]
+        if rule.pending_rounds
+        else []
+    )
+    parts += [format_readable(round(rule.pending_seconds))] if rule.pending_seconds else []
+    return f" for {' and '.join(parts)}" if parts else ""
+
+
+def describe_notifications(rule: Rule) -> str:
+    """Return when an incident of a rule is notified: `Notify after 30 s, again every 4 h until acknowledged`."""
+    if rule.severity is Severity.INFO:
+        return "Only digests list it"
+    delay = f"after {format_readable(round(rule.group_wait))}" if rule.group_wait else "at once"
+    return f"Notify {delay}, again every {format_readable(round(rule.repeat_seconds))} until acknowledged"
 
 
 _WARNING_REPEAT_SECONDS = 12 * 3600.0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import expect
 
 from fleet.changes.networking import revisions
 from fleet.models.changes import Change
@@ -17,6 +16,7 @@ from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 from tests.browser.conftest import Visiting
+from tests.browser.operator import REASON, Operator, start_operator
 from tests.browser.visits import Visit
 from tests.fakes import rollout_worker
 from tests.fakes.waiting import eventually
@@ -27,46 +27,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="session"),
 ]
-
-REASON = "planned maintenance"
-
-
-@dataclass
-class Operator:
-    """A person with a pointer and a keyboard, who starts on Fleet now."""
-
-    page: Page
-    click_count: int = 0
-
-    async def click(self, target: Locator) -> None:
-        """Click what is visible."""
-        self.click_count += 1
-        await target.click()
-
-    async def open_section(self, name: str) -> None:
-        """Click an entry of the navigation."""
-        await self.click(self.page.get_by_label("Main", exact=True).get_by_role("link", name=name))
-
-    async def type(self, text: str, *, field: str) -> None:
-        """Type into the field that has the focus, which must be the field with this name."""
-        await expect(self.page.locator(f"[name={field}]:focus")).to_be_visible()
-        await self.page.keyboard.type(text)
-
-    async def confirm(self) -> None:
-        """Type the reason, and the name of the cluster where it is asked for, and confirm the plan."""
-        await self.type(REASON, field="reason")
-        if await self.page.locator("#confirmation").count():
-            await self.page.keyboard.press("Tab")
-            await self.type(self.page.url.split("/")[4], field="confirmation")
-        await self.click(self.page.locator("section[aria-labelledby=confirm-title] .button-main"))
-        await expect(self.page.locator("#change-state .tag")).not_to_have_text("planned")
-
-
-async def _start(visit: Visit) -> Operator:
-    page = await visit.open("/")
-    # The script that adds it opens links in it; before, they lead to a page.
-    await expect(page.locator("#dialog")).to_be_attached()
-    return Operator(page)
 
 
 def _last_change(cluster: str) -> tuple[str, str, str]:
@@ -100,7 +60,7 @@ async def test_change_networking_config(visiting: Visiting, control: str, title:
     visit = await visiting()
     await visit.rows(_remember_config, visit.cluster)
     await visit.fleet.begin()
-    operator = await _start(visit)
+    operator = await start_operator(visit)
     await operator.open_section("Networking")
     await operator.click(operator.page.locator(control))
     await operator.click(operator.page.get_by_role("button", name="Preview change"))
@@ -133,7 +93,7 @@ async def _change_without_restarts(visit: Visit) -> None:
 
 
 async def _undo_last_change(visit: Visit) -> None:
-    operator = await _start(visit)
+    operator = await start_operator(visit)
     await operator.open_section("Changes")
     await operator.click(operator.page.get_by_role("button", name="Undo change").first)
     await operator.confirm()
@@ -142,7 +102,7 @@ async def _undo_last_change(visit: Visit) -> None:
 
 
 async def _set_announce_ttl(visit: Visit) -> None:
-    operator = await _start(visit)
+    operator = await start_operator(visit)
     await operator.open_section("Policies")
     await operator.click(operator.page.locator(f"a.cell-edit[href$='/auth/{AUTH_TTL_VARIABLE}/']"))
     await operator.type("30s", field="value")
@@ -153,7 +113,7 @@ async def _set_announce_ttl(visit: Visit) -> None:
 
 
 async def _set_reconnect_mode(visit: Visit) -> None:
-    operator = await _start(visit)
+    operator = await start_operator(visit)
     await operator.open_section("Policies")
     await operator.click(operator.page.get_by_role("button", name="Preview Failover on"))
     await operator.confirm()
@@ -168,7 +128,7 @@ async def test_take_out_of_service(visiting: Visiting, instance: str, moved_to: 
     """Take out of service…, confirm: the instance drains, and its agents move to others."""
     visit = await visiting()
     await visit.fleet.begin()
-    operator = await _start(visit)
+    operator = await start_operator(visit)
     row = operator.page.locator(f"tr[data-instance={instance}]")
     await operator.click(row.get_by_role("link", name="Take out of service…"))
     await expect(operator.page.get_by_role("dialog")).to_contain_text(f"to other {moved_to}")
@@ -191,7 +151,7 @@ async def test_bring_back_into_service(visiting: Visiting) -> None:
     visit = await visiting()
     await visit.fleet.begin()
     await visit.fleet.drain(1)
-    operator = await _start(visit)
+    operator = await start_operator(visit)
     row = operator.page.locator("tr[data-instance=proxy-2]")
     await operator.click(row.get_by_role("link", name="Bring back…"))
     await operator.type(REASON, field="reason")
@@ -210,7 +170,7 @@ async def test_retire_five_agents_with_a_label(visiting: Visiting) -> None:
     visit.fleet.attributes_by_agent = dict.fromkeys(range(10, 15), lab)
     visit.fleet.offline_agents = frozenset(range(10, 15))
     await visit.fleet.begin()
-    operator = await _start(visit)
+    operator = await start_operator(visit)
     await operator.open_section("Agents")
     await operator.click(operator.page.get_by_label("Search", exact=True))
     await operator.page.keyboard.type("label.env:lab")

@@ -21,9 +21,8 @@ class RuleForm(OwnedForm):
     kind = forms.ChoiceField(choices=[(kind.value, kind.label) for kind in RuleKind], label="Condition")
     runbook = forms.URLField(required=False, assume_scheme="https")
     share_percent = forms.FloatField(
-        min_value=0, max_value=100, required=False, initial=0, label="Minimum share of agents (%)",
-        help_text="The rule matches when both the minimum number and the minimum share of agents are reached.",
-    )  # fmt: skip
+        min_value=0, max_value=100, required=False, initial=0, label="Minimum share of agents (%)"
+    )
 
     class Meta:
         model = AlertRule

@@ -82,7 +82,8 @@ def _suggest_values(request: HttpRequest, cluster: str) -> dict[str, Any]:
         values |= {"parent": parent.pk}
     channels = filter_applicable_to(Channel.objects.all(), cluster)
     if channel := channels.filter(pk=parse_row_id(request.GET.get("channel", ""))).first():
-        values |= {"channels": [channel.pk]}
+        # A route of the installation cannot use the channel of a cluster.
+        values |= {"channels": [channel.pk], "cluster": channel.cluster}
     return values
 
 

@@ -11,9 +11,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from dashboards.alerts.backtest_results import backtest_rule
 from dashboards.alerts.forms.rules import AgentSetForm, RuleForm
 from dashboards.alerts.instance_repair import read_repair
-from dashboards.fleet import history as fleet_history
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
@@ -26,21 +26,13 @@ from dashboards.shared.permissions import (
 )
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import parse_row_id
-from fleet.alerts import backtest, rules_yaml, setup_actions, store
-from fleet.alerts.instance_causes import backend_cause_of, cluster_cause_of
-from fleet.alerts.matchers import match_names
-from fleet.alerts.rules import THRESHOLD_KINDS, Rule, RuleKind
+from fleet.alerts import rules_yaml, setup_actions, store
+from fleet.alerts.rules import Rule, RuleKind, describe_condition, describe_notifications
 from fleet.alerts.runbooks import RUNBOOKS
 from fleet.models.access import Permission, has_permission
 from fleet.models.alerting import AgentSet, AlertRule, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.inventory import Agent, Instance
-from fleet.models.moments import to_moment
-from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import Severity
-
-#: Days of history that the backtest uses.
-_BACKTEST_DAYS = 7
 
 
 @requires(Permission.VIEW_FLEET)
@@ -49,9 +41,8 @@ _BACKTEST_DAYS = 7
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List alert rules and agent sets; POST with `do`: add-agent-set, remove-agent-set, import.
 
-    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `is_overridden`, `severity`, `has_threshold`:
-    the rule has a threshold in agents; `pending_time`: polls and duration as text; `group_wait`, `repeat_interval`:
-    durations as text), `agent_sets`, `agent_set_form`, `can_change`.
+    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `is_overridden`, `severity`, `condition` and
+    `notifications` as texts), `agent_sets`, `agent_set_form`, `can_change`.
     """
     form = AgentSetForm()
     if request.method == "POST":
@@ -103,7 +94,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
     """Show one rule (0: a new one) with its backtest; save it, backtest unsaved values (`do=try`) or delete it.
 
     `do=override` copies a rule of the whole installation to this cluster, where the copy replaces it.
-    Template `dashboards/rule.html`: `form`, `rule`, `backtest_summary`, `is_backtested`, `firing_periods`,
+    Template `dashboards/rule.html`: `form`, `rule`, `backtest` (RuleBacktest, or None without valid values),
     `can_change`; `can_override`; `is_deleting`: the deletion is being confirmed.
     """
     row = (
@@ -136,18 +127,14 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
             messages.success(request, f"Rule {row.name} was saved.")
             return redirect(f"{url_prefix_of(cluster)}/alerts/rules/")
     candidate_rule = _build_candidate_rule(form, row)
-    backtest_summary, firing_periods = (
-        _run_backtest(candidate_rule, cluster) if candidate_rule is not None else ("", [])
-    )
+    rule_backtest = None if candidate_rule is None else backtest_rule(candidate_rule, cluster)
     context = {
         "page": "incidents",
         "tab": "rules",
         "form": form,
+        "outside_names": ("name", "enabled", "runbook", "cluster"),
         "rule": row,
-        "backtest_summary": backtest_summary,
-        "is_backtested": candidate_rule is not None
-        and candidate_rule.kind not in backtest.UNSUPPORTED_REASONS,
-        "firing_periods": firing_periods,
+        "backtest": rule_backtest,
         "can_change": row.cluster in writable_owners if rule_id else bool(writable_owners),
         "can_override": bool(rule_id) and not row.cluster and cluster in writable_owners,
         "is_deleting": bool(rule_id)
@@ -215,20 +202,11 @@ def _rule_rows_of(cluster: str) -> list[dict[str, Any]]:
             "owner": format_owner(row.cluster),
             "is_overridden": not row.cluster and row.name in overridden_names,
             "severity": Severity(row.severity),
-            "has_threshold": RuleKind(row.kind) in THRESHOLD_KINDS,
-            "pending_time": _format_pending_time(row.pending_rounds, row.pending_seconds),
-            "group_wait": format_readable(row.group_wait),
-            "repeat_interval": format_readable(row.repeat_seconds),
+            "condition": describe_condition(store.rule_of(row)),
+            "notifications": describe_notifications(store.rule_of(row)),
         }
         for row in rows
     ]
-
-
-def _format_pending_time(round_count: int, seconds: float) -> str:
-    """Return how long a rule must match before it fires, as text: `2 polls and 1 min`; `at once` without a wait."""
-    parts = [f"{round_count} poll{'s' if round_count != 1 else ''}"] if round_count else []
-    parts += [format_readable(seconds)] if seconds else []
-    return " and ".join(parts) or "at once"
 
 
 def _find_import_problem(user: User, rules: list[Rule]) -> str:
@@ -252,45 +230,3 @@ def _build_candidate_rule(form: RuleForm, row: AlertRule) -> Rule | None:
         return None
     rule_row = form.save(commit=False)
     return store.rule_of(rule_row)
-
-
-def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return the result of the backtest as a sentence, and the newest 20 times the rule would have fired."""
-    if rule.kind in backtest.UNSUPPORTED_REASONS:
-        return backtest.UNSUPPORTED_REASONS[rule.kind], []
-    now = record_reader.current_time()
-    history = fleet_history.read_backtest_history(
-        cluster, now, _BACKTEST_DAYS, with_instances=rule.kind in backtest.INSTANCE_RULE_KINDS
-    )
-    if not history.days:
-        return "The history is still empty, so this rule cannot be backtested yet.", []
-    agent_count = Agent.objects.filter(cluster=cluster, is_retired=False).count()
-    firing_periods = backtest.run_backtest(
-        rule,
-        history.agent_changes,
-        agent_count,
-        now,
-        _find_agents_of_set(rule, cluster),
-        history.instance_changes,
-    )
-    names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
-    names |= {cause.key: cause.name for cause in (backend_cause_of(cluster), cluster_cause_of(cluster))}
-    lines = [
-        {
-            "at": to_moment(firing_period.began_at),
-            "duration": format_readable(round(firing_period.duration_seconds)),
-            "peak_count": firing_period.peak_count,
-            "cause": names.get(firing_period.cause, firing_period.cause),
-        }
-        for firing_period in reversed(firing_periods)
-    ]
-    return backtest.summary_of(firing_periods, history.days), lines[:20]
-
-
-def _find_agents_of_set(rule: Rule, cluster: str) -> set[str] | None:
-    if not rule.agent_set:
-        return None
-    patterns = store.read_agent_set_patterns(cluster).get(rule.agent_set, ())
-    agents = list(Agent.objects.filter(cluster=cluster).values_list("agent_id", "name"))
-    mask = match_names([name for _, name in agents], patterns)
-    return {agent_id for (agent_id, _), is_match in zip(agents, mask.tolist(), strict=True) if is_match}

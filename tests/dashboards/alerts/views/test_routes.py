@@ -71,6 +71,15 @@ def test_new_route_adds_a_channel_to_those_of_its_parent(config_admin: Client) -
     assert "<b>Critical incidents</b> notify pager and ops immediately" in page
 
 
+def test_new_route_has_the_scope_of_its_channel(config_admin: Client) -> None:
+    """A route of the whole installation could not use it."""
+    own = _channel("default")
+    page = config_admin.get(f"/alerts/routes/0/?channel={own.pk}").content.decode()
+    assert '<option value="default" selected>' in page
+    page = config_admin.get("/alerts/routes/0/?channel=x&parent=99").content.decode()
+    assert '<option value="" selected>whole installation' in page
+
+
 def test_escalation_needs_a_time_and_a_channel(config_admin: Client) -> None:
     """One without the other is refused at the field that is missing."""
     channel = Channel.objects.create(name="chief", kind="webhook")

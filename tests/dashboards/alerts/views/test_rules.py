@@ -8,6 +8,7 @@ from django.test import Client
 from fleet.models.alerting import AgentSet, AlertRule
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
+from fleet.models.incidents import Incident
 from fleet.models.inventory import Agent, Instance
 from fleet.protocol.durations import format_exact
 from fleet.vocabulary.verdicts import Reason, State
@@ -165,21 +166,41 @@ def test_operator_sees_rules_and_may_not_change_them(
     )
 
 
-def test_pending_time_joins_polls_and_duration(config_admin: Client) -> None:
-    """Both must be reached; a rule without either fires at once."""
+def test_rules_are_listed_as_sentences(config_admin: Client) -> None:
+    """What each waits for, and when it is notified."""
     AlertRule.objects.create(name="slow", kind="stranded", severity=1, pending_rounds=0, pending_seconds=90.0)
-    AlertRule.objects.create(name="quick", kind="stranded", severity=1, pending_rounds=1)
-    page = config_admin.get("/alerts/rules/")
-    texts = {entry["row"].name: entry["pending_time"] for entry in page.context["rules"]}
-    names = ("No monitoring data", "Agents stranded", "Agents at risk", "slow", "quick")
-    assert [texts[name] for name in names] == [
-        "at once",
-        "2 polls",
-        "2 polls and 1 min",
-        "1 min 30 s",
-        "1 poll",
-    ]
-    assert "<td>2 polls and 1 min</td>" in page.content.decode()
+    page = config_admin.get("/alerts/rules/").content.decode()
+    assert "When 1 agent is stranded by one cause for 1 min 30 s." in page
+    assert "When 5 agents and 0.5 % of the cluster are at risk by one cause for 2 polls and 1 min." in page
+    assert "When Refloat receives no monitoring data." in page
+    assert "Notify after 30 s, again every 12 h until acknowledged." in page
+    assert "Only digests list it." in page
+
+
+def test_backtest_links_the_incident_of_that_time(config_admin: Client) -> None:
+    """And says which cause explained it; a time without an incident says so."""
+    cluster, now = ensure_default_cluster(), time.time()
+    _add_old_outages(now)
+    Instance.objects.create(cluster=cluster, instance_id="p1", kind="proxy", name="proxy-1", position=0)
+    for hours, number in ((50, 100), (20, 200)):
+        for later, old, new in ((0, "ok", "silent"), (120, "silent", "ok")):
+            create_instance_change("p1", now - hours * 3600 + later, old, new, number + later)
+    columns = {"cluster": cluster, "generation": 1, "state": "resolved", "severity": 1}
+    Incident.objects.create(
+        key="auth/a1", cause_kind="auth", cause_id="a1", cause_name="auth-1", opened_at=now - 50 * 3600,
+        resolved_at=now, **columns,
+    )  # fmt: skip
+    incident = Incident.objects.create(
+        key="proxy/p1", cause_kind="proxy", cause_id="p1", cause_name="proxy-1", inhibited_by="auth/a1",
+        opened_at=now - 50 * 3600 + 60, resolved_at=now - 49 * 3600, **columns,
+    )  # fmt: skip
+    rule = AlertRule.objects.get(name="Auth or proxy failing")
+    page = config_admin.get(f"/alerts/rules/{rule.pk}/").content.decode()
+    assert "Would have fired 2 times" in page
+    assert f'<a href="/incidents/{incident.pk}/">{incident.pk}: proxy-1</a>' in page
+    assert "explained by auth-1: no notification" in page
+    assert "none: this rule did not fire" in page
+    assert page.count("<rect") == 2
 
 
 def test_every_rule_kind_has_a_runbook(client: Client, person: MakeUser) -> None:
