@@ -32,8 +32,8 @@ SendFunction = Callable[[SendRequest], Receipt | None]
 
 #: Send functions by kind of channel.
 SEND_FUNCTIONS: Mapping[str, SendFunction] = {slug: kind.send for slug, kind in CHANNEL_KINDS.items()}
-#: Lease of a step, seconds. A step is shorter: at most two requests, each of which takes at most 10 s, and 10 s more
-#: until an abandoned lookup of its host ends.
+#: Lease of a step, seconds. A step is shorter: an attempt takes at most 10 s for each of its requests, usually one or
+#: two, and the lookup of a host that it abandoned at most 10 s more.
 LEASE_SECONDS = 60.0
 #: Seconds after which a delivery that still fails is given up.
 GIVE_UP_AFTER_SECONDS = 86400.0

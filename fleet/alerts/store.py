@@ -329,7 +329,7 @@ def plan_update_receivers(
         channel__kind__in=kinds,
         channel__cluster__in=("", row.cluster_id),
     )
-    channel_ids = deliveries.order_by("channel").values_list("channel", flat=True).distinct()
+    channel_ids = deliveries.order_by().values_list("channel", flat=True).distinct()
     return {channel_id: planned_receivers.get(channel_id, (now, "")) for channel_id in channel_ids}
 
 

@@ -55,8 +55,13 @@ def send(request: SendRequest) -> Receipt:
     try:
         _call(request, "chat.postMessage", _thread_entry_of(request) | _address_of(receipt, "thread_ts"))
     except SlackError as error:
+        if error.code == "thread_not_found":
+            return _post_message(request)
         if error.code not in NO_THREAD_CODES:
             raise
+        # Without threads, the message is only updated, unless somebody should act now.
+        if request.kind in _BROADCAST_KINDS:
+            return _post_message(request)
     return receipt
 
 

@@ -28,9 +28,7 @@ MISSING_MESSAGE_CODES = frozenset(
     }
 )
 #: The channel does not allow replies in threads.
-NO_THREAD_CODES = frozenset(
-    {"restricted_action_non_threadable_channel", "cannot_reply_to_message", "thread_not_found"}
-)
+NO_THREAD_CODES = frozenset({"restricted_action_non_threadable_channel", "cannot_reply_to_message"})
 #: Anything else in a response is not shown: a wrong address could be an internal service.
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,79}")
 _SCOPE = re.compile(r"[a-z][a-z.:_,]{0,99}")

@@ -161,13 +161,23 @@ def test_retried_old_notification_does_not_overwrite_a_newer_one(workspace: Slac
     (message,) = workspace.ops.messages
     assert message.edit_count == 0
     assert len(workspace.ops.thread_of(message)) == 1
+    workspace.answers.append(make_refusal("thread_not_found"))
+    slack.send(_request(workspace, NotificationKind.UPDATE, earlier_receipt=receipt, is_outdated=True))
+    assert len(workspace.ops.messages) == 2
 
 
-def test_channel_without_threads_gets_updates_only(workspace: SlackWorkspace) -> None:
+def test_channel_without_threads_gets_updates_and_what_somebody_should_act_on(
+    workspace: SlackWorkspace,
+) -> None:
+    """An escalation that only changes an old message would not be noticed."""
     workspace.ops.allows_threads = False
     receipt = slack.send(_request(workspace))
     assert slack.send(_request(workspace, NotificationKind.UPDATE, earlier_receipt=receipt)) == receipt
-    assert workspace.ops.messages[0].edit_count == 1
+    assert [message.edit_count for message in workspace.ops.messages] == [1]
+    escalation_receipt = slack.send(_request(workspace, NotificationKind.ESCALATED, earlier_receipt=receipt))
+    assert [message.edit_count for message in workspace.ops.messages] == [2, 0]
+    assert escalation_receipt is not None
+    assert escalation_receipt["ts"] == workspace.ops.messages[1].ts
 
 
 def test_errors_that_people_can_fix_are_retried(workspace: SlackWorkspace) -> None:
