@@ -13,6 +13,7 @@ from dashboards.alerts.delivery_rows import HIDDEN_CHANNEL_TEXT
 from dashboards.shared.owners import format_owner
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import setup_actions
+from fleet.alerts.channels import Receipt
 from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.models.access import audit_log_clusters_of
 from fleet.models.alerting import Channel, Delivery
@@ -91,10 +92,21 @@ def _read_outcome(deliveries: QuerySet[Delivery], now: float, *, is_hidden: bool
     return ChannelOutcome(
         "failed" if has_failed else "sent",
         is_test=newest.kind == NotificationKind.TEST.value,
-        detail=newest.last_error if has_failed and not is_hidden else "",
+        detail=""
+        if is_hidden
+        else newest.last_error
+        if has_failed
+        else _describe_receipt(newest.receipt or {}),
         at=to_moment_or_none(newest.attempted_at),
         age_ms=age_ms_of(newest.attempted_at, now),
     )
+
+
+def _describe_receipt(receipt: Receipt) -> str:
+    """Return what the receiver said about an accepted notification; empty if it said nothing."""
+    if "target" in receipt:
+        return f"posted in {receipt['target']}"
+    return receipt.get("response", "")
 
 
 def describe_channel_usage(row: Channel, cluster: str | None = None) -> list[str]:

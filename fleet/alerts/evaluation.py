@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from fleet.alerts.facts import ClusterFacts
 from fleet.alerts.findings import evaluate_rules
@@ -20,13 +21,14 @@ from fleet.alerts.lifecycle import (
     with_notification,
 )
 from fleet.alerts.rules import Rule
-from fleet.alerts.silences import Silence, find_silence_name
+from fleet.alerts.silences import Silence, find_silence
 from fleet.vocabulary.incidents import (
     CauseKind,
     Finding,
     Incident,
     IncidentState,
     Notification,
+    NotificationKind,
     TimelineEntry,
     TimelineKind,
 )
@@ -44,6 +46,8 @@ class EvaluationOutcome:
     dropped_incidents: list[Incident] = field(default_factory=list)
     timeline_entries: list[tuple[Incident, TimelineEntry]] = field(default_factory=list)
     notifications: list[Notification] = field(default_factory=list)
+    #: Changes that only channels that update a notification in place receive.
+    updates_in_place: list[Notification] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,10 @@ def _advance_incident(
         outcome.timeline_entries.append(
             (after, TimelineEntry(evaluation_context.now, TimelineKind.NOTIFICATION, text))
         )
+    elif (update_kind := _find_silence_change(incident, after)) is not None:
+        outcome.updates_in_place.append(
+            Notification(update_kind, after, evaluation_context.now, after.notification_count)
+        )
     outcome.timeline_entries += [(after, entry) for entry in step.timeline_entries]
     if is_new or after != incident:
         outcome.changed_incidents.append(after)
@@ -150,14 +158,36 @@ def _advance_incident(
         outcome.incidents[after.key] = after
 
 
+_silence_fields_of = attrgetter("silenced_by", "silenced_until", "silence_creator")
+
+
+def _find_silence_change(before: Incident, after: Incident) -> NotificationKind | None:
+    """Return whether a silence of a notified incident began, changed or ended; None if not."""
+    if (
+        not after.is_open
+        or not after.notification_count
+        or _silence_fields_of(before) == _silence_fields_of(after)
+    ):
+        return None
+    return NotificationKind.SILENCED if after.silenced_by else NotificationKind.UNSILENCED
+
+
 def _with_inhibition_and_silence(incident: Incident, inputs: _EvaluationInputs) -> Incident:
     """Return the incident with its current inhibition and silence."""
     inhibited_by = inputs.inhibitor_by_key.get(incident.key, "")
-    silenced_by = find_silence_name(incident, inputs.active_silences)
+    silence = find_silence(incident, inputs.active_silences)
+    silence_fields = ("", None, "") if silence is None else (silence.name, silence.ends_at, silence.creator)
     # Avoid copies: copying a thousand incidents takes longer than everything else here.
-    if (inhibited_by, silenced_by) == (incident.inhibited_by, incident.silenced_by):
+    if inhibited_by == incident.inhibited_by and silence_fields == _silence_fields_of(incident):
         return incident
-    updated_incident = replace(incident, inhibited_by=inhibited_by, silenced_by=silenced_by)
+    silenced_by, silenced_until, silence_creator = silence_fields
+    updated_incident = replace(
+        incident,
+        inhibited_by=inhibited_by,
+        silenced_by=silenced_by,
+        silenced_until=silenced_until,
+        silence_creator=silence_creator,
+    )
     if (
         updated_incident.state is IncidentState.FIRING
         and updated_incident.inhibited_by

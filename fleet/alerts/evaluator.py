@@ -16,6 +16,7 @@ import numpy as np
 
 from fleet import lease
 from fleet.alerts import digest, notifications, store
+from fleet.alerts.channels.registry import KINDS_UPDATING_IN_PLACE
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
 from fleet.alerts.evidence.copies import EvidenceCopies
 from fleet.alerts.facts import (
@@ -162,7 +163,8 @@ class Evaluator:
         if facts.is_fresh:
             self._copy_evidence(cluster, outcome.incidents.values(), incident_rows)
         can_escalate = _can_escalate(outcome)
-        routes = store.read_routes(cluster) if outcome.notifications or can_escalate else ()
+        needs_routes = bool(outcome.notifications or outcome.updates_in_place or can_escalate)
+        routes = store.read_routes(cluster) if needs_routes else ()
         _escalate_incidents(outcome, routes, now)
         _mark_unreceived(outcome, incident_rows, routes, now)
         with self._fenced_transaction(cluster, now, started_at):
@@ -177,7 +179,7 @@ class Evaluator:
                 incident for incident in outcome.changed_incidents if incident.state is IncidentState.RESOLVED
             ]
             saved_keys = copies.save((*outcome.incidents.values(), *ended_incidents), incident_rows, now)
-            for notification in outcome.notifications:
+            for notification in (*outcome.notifications, *outcome.updates_in_place):
                 self._enqueue_notification(
                     notification, incident_rows[notification.incident.key], routes, rules, now
                 )
@@ -326,6 +328,10 @@ class Evaluator:
         planned_receivers = plan_receivers(match_routes(routes, incident), incident, notification.kind, now)
         if notification.kind is NotificationKind.RESOLVED:
             planned_receivers = store.plan_resolved_receivers(row, planned_receivers, now)
+        elif notification.kind in (NotificationKind.SILENCED, NotificationKind.UNSILENCED):
+            planned_receivers = store.plan_update_receivers(
+                row, KINDS_UPDATING_IN_PLACE, planned_receivers, now
+            )
         store.enqueue_deliveries(row, notification.kind, notification.key, payload, planned_receivers, now)
 
     def _find_actions(self, incident: Incident, now: float) -> tuple[tuple[str, str], ...]:

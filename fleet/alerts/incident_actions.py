@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
 from fleet.alerts import notifications, outbox, store
-from fleet.alerts.channels.registry import KINDS_ACCEPTING_ACKNOWLEDGEMENTS, KINDS_READ_BY_PEOPLE
+from fleet.alerts.channels.registry import (
+    KINDS_ACCEPTING_ACKNOWLEDGEMENTS,
+    KINDS_READ_BY_PEOPLE,
+    KINDS_UPDATING_IN_PLACE,
+)
 from fleet.alerts.matchers import CONFIRMATION_WORD, Matcher, matches_everything, parse_matchers
 from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routing.tree import match_routes, plan_receivers
@@ -56,28 +61,51 @@ def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "
     planned_receivers = plan_receivers(
         match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now
     )
-    payload = notifications.payload_of(notification, NotificationLinks(console_url, "", row.pk))
     notified_receivers = {
         channel: schedule
         for channel, schedule in planned_receivers.items()
         if channel in notified_channel_ids
     }
-    store.enqueue_deliveries(
-        row, notification.kind, f"{incident.id}/acknowledged-{int(now)}", payload, notified_receivers, now
-    )
+    payload = _payload_of_action(notification, row, console_url)
+    store.enqueue_deliveries(row, notification.kind, notification.key, payload, notified_receivers, now)
     return True
 
 
-def unacknowledge(row: Incident, actor_name: str, now: float) -> None:
+def unacknowledge(row: Incident, actor_name: str, now: float, console_url: str = "") -> None:
     """Remove the acknowledgement of an incident, which then repeats and escalates again."""
     if (
-        Incident.objects.filter(pk=row.pk)
+        not Incident.objects.filter(pk=row.pk)
         .exclude(acknowledged_at=None)
         .update(acknowledged_at=None, acknowledged_by="")
     ):
-        add_timeline_entry(
-            row, TimelineKind.UNACKNOWLEDGED, actor_name, f"{actor_name} removed the acknowledgement.", now
-        )
+        return
+    row.refresh_from_db()
+    add_timeline_entry(
+        row, TimelineKind.UNACKNOWLEDGED, actor_name, f"{actor_name} removed the acknowledgement.", now
+    )
+    if row.state == IncidentState.RESOLVED.value:
+        return
+    incident = store.incident_of(row)
+    notification = Notification(NotificationKind.UNACKNOWLEDGED, incident, now, incident.notification_count)
+    planned_receivers = plan_receivers(
+        match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now
+    )
+    receivers = store.plan_update_receivers(row, KINDS_UPDATING_IN_PLACE, planned_receivers, now)
+    payload = _payload_of_action(notification, row, console_url)
+    store.enqueue_deliveries(row, notification.kind, notification.key, payload, receivers, now)
+
+
+def _payload_of_action(notification: Notification, row: Incident, console_url: str) -> dict[str, Any]:
+    """Return the payload of a notification, with the runbook and the actions of the newest one of its incident.
+
+    Only an evaluation can compute them.
+    """
+    payload = notifications.payload_of(notification, NotificationLinks(console_url, "", row.pk))
+    newest_payload = store.read_newest_payload(row) or {}
+    return payload | {
+        "actions": newest_payload.get("actions", []),
+        "links": dict(newest_payload.get("links", {})) | payload["links"],
+    }
 
 
 def add_note(row: Incident, actor_name: str, text: str, now: float) -> None:
@@ -208,9 +236,7 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
             if kind_by_channel.get(channel) in KINDS_READ_BY_PEOPLE
         }
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
-        payload = notifications.payload_of(
-            notification, NotificationLinks(console_url, "", incident_row.pk)
-        ) | {"key": key}
+        payload = _payload_of_action(notification, incident_row, console_url) | {"key": key}
         with transaction.atomic():
             store.enqueue_deliveries(
                 incident_row, notification.kind, key, payload, receivers_read_by_people, now

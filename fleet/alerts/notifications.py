@@ -58,9 +58,17 @@ def subject_of(notification: Notification) -> str:
         NotificationKind.UPDATE: f"{severity_word} (more agents)",
         NotificationKind.ESCALATED: f"{severity_word} (not acknowledged)",
         NotificationKind.ACKNOWLEDGED: "ACKNOWLEDGED",
+        NotificationKind.UNACKNOWLEDGED: "ACKNOWLEDGEMENT REMOVED",
+        NotificationKind.SILENCED: "SILENCED",
+        NotificationKind.UNSILENCED: "SILENCE ENDED",
         NotificationKind.SILENCE_ENDS: "SILENCE ENDS SOON",
     }.get(notification.kind, severity_word)
-    return f"{lead} {cluster}: {headline_of(incident)}{_format_recovery_suffix(notification)}"
+    suffix = (
+        f" - {describe_silence(incident, notification.at)}"
+        if notification.kind is NotificationKind.SILENCED
+        else _format_recovery_suffix(notification)
+    )
+    return f"{lead} {cluster}: {headline_of(incident)}{suffix}"
 
 
 def headline_of(incident: Incident) -> str:
@@ -84,13 +92,12 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
     ]
     if notification.kind is NotificationKind.RESOLVED:
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
-    elif incident.affected_count:
-        body_lines.append(f"Recovery: {describe_recovery(incident, notification.at)}")
+    elif recovery_sentence := _describe_open_recovery(notification):
+        body_lines.append(f"Recovery: {recovery_sentence}")
+    if notification.kind is not NotificationKind.RESOLVED and incident.affected_count:
         body_lines += [
             f"Action: {label}{f': {url}' if url else ''}" for label, url in _actions_of(incident, links)
         ]
-    elif incident.peak_count:
-        body_lines.append("Recovery: no agents are affected now.")
     if incident.agent_names:
         label = "Affected agents" if incident.affected_count else "Previously affected agents"
         omitted_count = (incident.affected_count or incident.peak_count) - len(incident.agent_names)
@@ -172,6 +179,7 @@ def payload_of(notification: Notification, links: NotificationLinks) -> dict[str
                 "kind": incident.cause.kind.value,
                 "id": incident.cause.id,
                 "name": incident.cause.name,
+                "label": incident.cause.label,
             },
             "state": incident.state.value,
             "severity": incident.severity.slug,
@@ -184,7 +192,12 @@ def payload_of(notification: Notification, links: NotificationLinks) -> dict[str
             "resolved_at": format_iso(incident.resolved_at),
             "duration_seconds": round(incident.duration_seconds(notification.at), 1),
             "recovers_at": format_iso(incident.recovers_at),
+            "recovery": _describe_open_recovery(notification),
             "is_flapping": incident.flapping_since is not None,
+            "acknowledged_by": incident.acknowledged_by,
+            "silenced_by": incident.silenced_by,
+            "silenced_until": format_iso(incident.silenced_until),
+            "silence": describe_silence(incident, notification.at),
         },
         "actions": [{"label": label, "url": url} for label, url in _actions_of(incident, links)],
         "links": _link_urls_of(incident, links),
@@ -208,6 +221,30 @@ def make_test_notification(channel: str, now: float) -> Notification:
 def describe_recovery(incident: Incident, now: float) -> str:
     """Return whether the affected agents recover automatically, and by when, as one sentence."""
     return words.describe_recovery(incident.cause, incident.recovers_at, now, is_stuck=incident.is_stuck)
+
+
+def describe_silence(incident: Incident, now: float) -> str:
+    """Return `silenced until 14:30 UTC by alice: new disks`; empty if nothing silences the incident."""
+    if not incident.silenced_by:
+        return ""
+    creator, reason = incident.silence_creator, incident.silenced_by
+    reason = reason.removesuffix(f" ({creator})") if creator else reason
+    until = (
+        ""
+        if incident.silenced_until is None
+        else f" until {words.format_since(incident.silenced_until, now)}"
+    )
+    return f"silenced{until}{f' by {creator}' if creator else ''}: {reason}"
+
+
+def _describe_open_recovery(notification: Notification) -> str:
+    """Return the recovery of the agents that are affected now; empty if none ever was, or the incident is resolved."""
+    incident = notification.incident
+    if notification.kind is NotificationKind.RESOLVED:
+        return ""
+    if incident.affected_count:
+        return describe_recovery(incident, notification.at)
+    return "no agents are affected now." if incident.peak_count else ""
 
 
 def format_utc(at: float | None) -> str:

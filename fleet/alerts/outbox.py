@@ -18,20 +18,22 @@ from dataclasses import dataclass, field
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from fleet.alerts.channels import SendError, SendRequest
+from fleet.alerts.channels import Receipt, SendError, SendRequest
 from fleet.alerts.channels.registry import CHANNEL_KINDS, REPOST_FUNCTIONS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
 from fleet.models.sealed_secrets import UnsealError, unseal
+from fleet.protocol.durations import format_clock_time
 from fleet.vocabulary.incidents import TimelineKind
 
 logger = logging.getLogger(__name__)
 
-SendFunction = Callable[[SendRequest], None]
+SendFunction = Callable[[SendRequest], Receipt | None]
 
 #: Send functions by kind of channel.
 SEND_FUNCTIONS: Mapping[str, SendFunction] = {slug: kind.send for slug, kind in CHANNEL_KINDS.items()}
-#: Lease of a step, seconds. A step is shorter: an attempt and the lookup of its host take at most 10 s each.
+#: Lease of a step, seconds. A step is shorter: an attempt takes at most 10 s for each of its requests, usually one or
+#: two, and the lookup of a host that it abandoned at most 10 s more.
 LEASE_SECONDS = 60.0
 #: Seconds after which a delivery that still fails is given up.
 GIVE_UP_AFTER_SECONDS = 86400.0
@@ -40,6 +42,8 @@ _FIRST_WAIT_SECONDS = 5.0
 _MAX_WAIT_SECONDS = 900.0
 #: Sending threads per process. Each one waits for one receiver at a time.
 SENDER_THREAD_COUNT = 4
+#: Longest wait that a receiver may demand, seconds: a wrong header must not stop a channel for good.
+MAX_RETRY_AFTER_SECONDS = 3600.0
 _RATE_LIMIT_REASON = "rate limit of the channel reached"
 _CHANNEL_FAILING_REASON = "the channel is failing; an earlier notification is retried first"
 
@@ -92,17 +96,17 @@ class Outbox:
 
     def _send(self, delivery: Delivery) -> None:
         try:
-            self.send_functions[_channel_of(delivery).kind](self._request_of(delivery))
+            receipt = self.send_functions[_channel_of(delivery).kind](self._request_of(delivery))
         except SendError as error:
-            self._record_failure(delivery, str(error), permanent=error.permanent)
+            self._record_failure(delivery, error)
         except UnsealError as error:
-            self._record_failure(delivery, str(error), permanent=False)
+            self._record_failure(delivery, SendError(str(error)))
         except Exception as error:
             # Some senders are third-party code. A bug in one must not block the notifications of the others.
             logger.exception("delivery %s to %s failed unexpectedly", delivery.key, delivery.channel)
-            self._record_failure(delivery, f"{type(error).__name__}: {error}", permanent=False)
+            self._record_failure(delivery, SendError(f"{type(error).__name__}: {error}"))
         else:
-            self._record_sent(delivery)
+            self._record_sent(delivery, receipt)
 
     def _lease_next(self) -> Delivery | None:
         now = self.clock()
@@ -114,11 +118,13 @@ class Outbox:
             if now - delivery.created_at > GIVE_UP_AFTER_SECONDS and delivery.attempts:
                 self._give_up(delivery, now)
                 continue
-            if _is_rate_limited(_channel_of(delivery), now):
-                waiting_deliveries = select_open_deliveries().filter(
-                    channel=delivery.channel, next_attempt_at__lte=now
-                )
-                waiting_deliveries.update(next_attempt_at=now + 5.0, delay_reason=_RATE_LIMIT_REASON)
+            channel = _channel_of(delivery)
+            limited_until = channel.rate_limited_until
+            if limited_until is not None and limited_until > now:
+                _hold_deliveries(channel, limited_until, _receiver_limit_reason_of(limited_until))
+                continue
+            if _is_rate_limited(channel, now):
+                _hold_deliveries(channel, now + 5.0, _RATE_LIMIT_REASON, due_at=now)
                 continue
             is_leased = (
                 select_due_deliveries(now)
@@ -140,14 +146,23 @@ class Outbox:
             unseal(channel.secrets),
             channel.allow_private,
             _read_earlier_severities(delivery),
+            *_read_earlier_receipt(delivery),
         )
 
     @transaction.atomic
-    def _record_sent(self, delivery: Delivery) -> None:
+    def _record_sent(self, delivery: Delivery, receipt: Receipt | None) -> None:
         """Record that a notification was sent, with its timeline entry, in one transaction."""
         now = self.clock()
         if not _leased_row_of(delivery).update(
-            sent_at=now, attempted_at=now, leased_until=None, leased_by="", last_error="", delay_reason=""
+            sent_at=now,
+            # The channel may have been deleted meanwhile.
+            failed_at=None,
+            attempted_at=now,
+            leased_until=None,
+            leased_by="",
+            last_error="",
+            delay_reason="",
+            receipt=receipt,
         ):
             return
         # Release the notifications that waited for this channel to work again.
@@ -157,8 +172,8 @@ class Outbox:
         blocked_deliveries.update(next_attempt_at=now, delay_reason="")
         self._add_timeline_entry(delivery, now, f"Notification ({delivery.kind}) sent to {delivery.channel}.")
 
-    def _record_failure(self, delivery: Delivery, reason: str, *, permanent: bool) -> None:
-        now = self.clock()
+    def _record_failure(self, delivery: Delivery, error: SendError) -> None:
+        now, reason = self.clock(), str(error)
         logger.warning(
             "delivery %s to %s failed, attempt %d: %s",
             delivery.key,
@@ -166,18 +181,33 @@ class Outbox:
             delivery.attempts,
             reason,
         )
-        if permanent:
+        if error.permanent:
             self._give_up(delivery, now, reason)
             return
         next_attempt_at = now + backoff_seconds(delivery.attempts, self.draw_fraction())
-        if not _leased_row_of(delivery).update(
-            next_attempt_at=next_attempt_at,
-            attempted_at=now,
-            leased_until=None,
-            leased_by="",
-            last_error=reason,
-            delay_reason="the last attempt failed",
+        delay_reason, limited_until = "the last attempt failed", None
+        if error.retry_after_seconds is not None:
+            limited_until = now + min(error.retry_after_seconds, MAX_RETRY_AFTER_SECONDS)
+            next_attempt_at = max(next_attempt_at, limited_until)
+            delay_reason = _receiver_limit_reason_of(limited_until)
+        # Not if the channel was deleted meanwhile: that is why the notification failed.
+        if (
+            not _leased_row_of(delivery)
+            .filter(failed_at=None)
+            .update(
+                next_attempt_at=next_attempt_at,
+                attempted_at=now,
+                leased_until=None,
+                leased_by="",
+                last_error=reason,
+                delay_reason=delay_reason,
+            )
         ):
+            return
+        if limited_until is not None:
+            channel = _channel_of(delivery)
+            Channel.objects.filter(pk=channel.pk).update(rate_limited_until=limited_until)
+            _hold_deliveries(channel, limited_until, delay_reason)
             return
         untried_deliveries = select_open_deliveries().filter(
             channel=delivery.channel, attempts=0, next_attempt_at__lt=next_attempt_at
@@ -253,6 +283,27 @@ def _read_earlier_severities(delivery: Delivery) -> frozenset[str]:
     earlier = Delivery.objects.filter(channel=delivery.channel, incident=delivery.incident_id)
     earlier = earlier.exclude(pk=delivery.pk).exclude(sent_at=None).order_by()
     return frozenset(earlier.values_list("payload__incident__severity", flat=True).distinct())
+
+
+def _read_earlier_receipt(delivery: Delivery) -> tuple[Receipt | None, bool]:
+    """Return the newest receipt of the incident, and whether a newer notification was sent than this one."""
+    if delivery.incident_id is None:
+        return None, False
+    earlier = Delivery.objects.filter(channel=delivery.channel, incident=delivery.incident_id)
+    newest = earlier.filter(receipt__isnull=False).exclude(sent_at=None).order_by("-pk").first()
+    return (None, False) if newest is None else (newest.receipt, newest.pk > delivery.pk)
+
+
+def _hold_deliveries(channel: Channel, until: float, reason: str, *, due_at: float | None = None) -> None:
+    """Let the notifications of a channel that are due by `due_at` wait until a time; None: by that time."""
+    waiting_deliveries = select_open_deliveries().filter(
+        channel=channel, next_attempt_at__lte=until if due_at is None else due_at
+    )
+    waiting_deliveries.update(next_attempt_at=until, delay_reason=reason)
+
+
+def _receiver_limit_reason_of(until: float) -> str:
+    return f"the receiver limits the rate of requests: next attempt at {format_clock_time(until)}"
 
 
 def _is_rate_limited(channel: Channel, now: float) -> bool:

@@ -40,6 +40,8 @@ class Silence:
     ends_at: float
     #: Cluster that owns the silence; empty: the whole installation.
     cluster: str = ""
+    #: Name of the user who created it; empty for a maintenance window.
+    creator: str = ""
 
     def is_active(self, cluster: str, now: float) -> bool:
         """Return whether the silence is active in a cluster."""
@@ -178,13 +180,19 @@ def find_active_silences(
     ]
 
 
-def find_silence_name(incident: Incident, active_silences: Sequence[Silence]) -> str:
-    """Return the name of the silence that matches an incident; empty if none does."""
+def find_silence(incident: Incident, active_silences: Sequence[Silence]) -> Silence | None:
+    """Return the silence that matches an incident; None if none does."""
     return next(
         (
-            silence.name
+            silence
             for silence in active_silences
             if not are_agent_matchers(silence.matchers) and matches_incident(silence.matchers, incident)
         ),
-        "",
+        None,
     )
+
+
+def find_silence_name(incident: Incident, active_silences: Sequence[Silence]) -> str:
+    """Return the name of the silence that matches an incident; empty if none does."""
+    silence = find_silence(incident, active_silences)
+    return "" if silence is None else silence.name

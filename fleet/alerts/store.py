@@ -37,7 +37,7 @@ from fleet.vocabulary.incidents import (
 )
 
 #: Fields that identify an incident, and those that people write; an evaluation writes all others.
-_FIXED_COLUMNS = ("generation", "opened_at", "acknowledged_at")
+_FIXED_COLUMNS = ("generation", "opened_at", "acknowledged_at", "acknowledged_by")
 #: Columns of an incident: named like the fields of its value, without cluster and cause.
 _COLUMNS = tuple(
     field.name for field in fields(incident_values.Incident) if field.name not in ("cluster", "cause")
@@ -218,7 +218,7 @@ def silence_of(row: alerting.Silence) -> Silence:
     """Return the value of a silence row."""
     # Incidents store the name in a column of 300 characters.
     name = f"{row.reason} ({row.creator})"[:300]
-    return Silence(name, parse_matchers(row.matchers), row.starts_at, row.ends_at, row.cluster)
+    return Silence(name, parse_matchers(row.matchers), row.starts_at, row.ends_at, row.cluster, row.creator)
 
 
 def read_maintenance_windows() -> list[Window]:
@@ -313,6 +313,31 @@ def plan_resolved_receivers(
         for channel, sends_resolved in sends_resolved_by_channel(row).items()
         if sends_resolved
     }
+
+
+def plan_update_receivers(
+    row: Incident, kinds: Iterable[str], planned_receivers: Mapping[int, tuple[float, str]], now: float
+) -> dict[int, tuple[float, str]]:
+    """Return the channels of these kinds that have a notification of an incident, or will have one.
+
+    `planned_receivers`: the channels of the current routes, for their quiet hours.
+    """
+    deliveries = alerting.Delivery.objects.filter(
+        incident=row,
+        failed_at=None,
+        channel__enabled=True,
+        channel__kind__in=kinds,
+        channel__cluster__in=("", row.cluster_id),
+    )
+    channel_ids = deliveries.order_by().values_list("channel", flat=True).distinct()
+    return {channel_id: planned_receivers.get(channel_id, (now, "")) for channel_id in channel_ids}
+
+
+def read_newest_payload(row: Incident) -> Mapping[str, Any] | None:
+    """Return the payload of the newest notification of an incident; None if there is none."""
+    deliveries = alerting.Delivery.objects.filter(incident=row).order_by("-pk")
+    payload: Mapping[str, Any] | None = deliveries.values_list("payload", flat=True).first()
+    return payload
 
 
 def _build_route_branch(

@@ -164,6 +164,8 @@ class Channel(OwnedModel):
     digest = models.CharField(max_length=8, blank=True, default="")
     #: Rate limit, notifications per minute.
     per_minute = models.PositiveIntegerField(default=10)
+    #: The receiver accepts nothing before this time.
+    rate_limited_until = SecondsField(null=True, blank=True)
 
     class Meta:
         default_permissions = ()
@@ -236,6 +238,8 @@ class Delivery(models.Model):
     #: Time at which the delivery was given up: after 24 h, or after a permanent error.
     failed_at = SecondsField(null=True, blank=True)
     last_error = models.TextField(blank=True, default="")
+    #: What the channel returned: address of the message, for later notifications of the incident.
+    receipt = models.JSONField(null=True, blank=True, default=None)
 
     class Meta:
         default_permissions = ()

@@ -193,9 +193,13 @@ class Incident:
     #: Time of the escalation.
     escalated_at: float | None = None
     acknowledged_at: float | None = None
+    acknowledged_by: str = ""
     #: Key of the inhibiting cause, and name of the silence; with either nothing is sent.
     inhibited_by: str = ""
     silenced_by: str = ""
+    #: End of the silence, and the user who created it; empty for a maintenance window.
+    silenced_until: float | None = None
+    silence_creator: str = ""
     #: Agent sets of all agents that were ever affected, sorted.
     agent_sets: tuple[str, ...] = ()
 
@@ -232,10 +236,25 @@ class NotificationKind(StrEnum):
     REPEAT = "repeat"
     ESCALATED = "escalated"
     ACKNOWLEDGED = "acknowledged"
+    #: Only for channels that update the notification of an incident in place.
+    UNACKNOWLEDGED = "unacknowledged"
+    SILENCED = "silenced"
+    UNSILENCED = "unsilenced"
     RESOLVED = "resolved"
     TEST = "test"
     DIGEST = "digest"
     SILENCE_ENDS = "silence-ends"
+
+
+#: Notifications of an action on an incident. They are not counted, so they have no number of their own.
+_ACTION_KINDS = frozenset(
+    {
+        NotificationKind.ACKNOWLEDGED,
+        NotificationKind.UNACKNOWLEDGED,
+        NotificationKind.SILENCED,
+        NotificationKind.UNSILENCED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +264,14 @@ class Notification:
     kind: NotificationKind
     incident: Incident
     at: float
-    #: Number of the notification of its incident; with the incident id the deduplication key for receivers.
+    #: Number of the notification of its incident.
     number: int
 
     @property
     def key(self) -> str:
         """Deduplication key, the same for every attempt."""
+        if self.kind in _ACTION_KINDS:
+            return f"{self.incident.id}/{self.kind}-{int(self.at * 1000)}"
         return f"{self.incident.id}/{self.number}"
 
 

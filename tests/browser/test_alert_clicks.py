@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
-from fleet.alerts.channels.pagerduty import KIND as PAGERDUTY
 from fleet.models.alerting import Channel, Delivery, Route
 from fleet.vocabulary.incidents import NotificationKind, Severity
 from tests.browser.conftest import Visiting
@@ -41,24 +40,26 @@ def _read_route(cluster: str) -> tuple[int, list[str], bool]:
     return route.min_severity, names, route.includes_parent_channels
 
 
-async def test_add_a_channel(visiting: Visiting) -> None:
-    """Incidents, the channels, the tile, Create channel; its key is typed."""
+async def test_add_slack(visiting: Visiting) -> None:
+    """Incidents, the channels, the tile, Create channel; Slack channel and token are typed."""
     visit = await visiting()
     await visit.fleet.begin()
     operator = await start_operator(visit)
     await operator.open_section("Incidents")
     await operator.click(operator.page.get_by_role("link", name="Notification channels and routes"))
-    await operator.click(operator.page.locator(".kind-tile", has_text=PAGERDUTY.label))
-    await operator.type("0123456789abcdef0123456789abcdef", field="secret")
-    await operator.page.get_by_role("dialog").locator("[name=name]").fill("pager of this test")
+    await operator.click(operator.page.locator(".kind-tile[href$='/new/slack/']"))
+    await operator.type("#ops", field="slack_channel")
+    await operator.page.keyboard.press("Tab")
+    await operator.type("xoxb-1-2-abc", field="secret")
+    await operator.page.get_by_role("dialog").locator("[name=name]").fill("Slack of this test")
     await operator.click(operator.page.get_by_role("button", name="Create channel"))
     await expect(
-        operator.page.get_by_text("Channel pager of this test was created.", exact=False)
+        operator.page.get_by_text("Channel Slack of this test was created.", exact=False)
     ).to_be_visible()
     assert operator.click_count == 4
     # Other tests share the routes of the installation, which send to its first channel.
-    kind, secrets = await visit.rows(_take_channel, "pager of this test")
-    assert kind == "pagerduty"
+    kind, secrets = await visit.rows(_take_channel, "Slack of this test")
+    assert kind == "slack"
     assert secrets
 
 

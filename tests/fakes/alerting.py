@@ -61,6 +61,7 @@ class AlertSimulation:
     previous_incidents: dict[str, PreviousIncident] = field(default_factory=dict)
     #: (seconds since the start, notification).
     notifications: list[tuple[float, Notification]] = field(default_factory=list)
+    updates_in_place: list[Notification] = field(default_factory=list)
     #: The last state of every incident that has fired.
     fired_incidents: dict[str, Incident] = field(default_factory=dict)
     #: The newest evaluation that changed nothing, and the number of evaluations that it allowed to skip.
@@ -105,6 +106,7 @@ class AlertSimulation:
                     self.previous_incidents[incident.key] = PreviousIncident(
                         incident.generation, incident.flap_times
                     )
+            self.updates_in_place += outcome.updates_in_place
             self.notifications += [
                 (self.now - self.started_at, notification) for notification in outcome.notifications
             ]

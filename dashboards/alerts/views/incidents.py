@@ -366,7 +366,7 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
         if form_action == "acknowledge":
             incident_actions.acknowledge(row, username, now, settings.REFLOAT_PUBLIC_URL)
         elif form_action == "let-go":
-            incident_actions.unacknowledge(row, username, now)
+            incident_actions.unacknowledge(row, username, now, settings.REFLOAT_PUBLIC_URL)
         elif form_action == "note":
             incident_actions.add_note(row, username, request.POST.get("text", ""), now)
         elif form_action == "silence":

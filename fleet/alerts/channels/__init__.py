@@ -9,13 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+#: Address of an accepted message at its receiver, in JSON values. It is stored with the delivery.
+Receipt = Mapping[str, Any]
+
+
+def response_receipt_of(response_text: str) -> Receipt | None:
+    """Return a receipt with what the receiver said, for the card of the channel; None if it said nothing."""
+    return {"response": response_text} if response_text else None
+
 
 class SendError(Exception):
-    """A notification was not accepted; the message says why. `permanent`: a retry is useless."""
+    """A notification was not accepted; the message says why.
 
-    def __init__(self, sentence: str, *, permanent: bool = False) -> None:
+    `permanent`: a retry is useless. `retry_after_seconds`: the receiver accepts nothing earlier.
+    """
+
+    def __init__(
+        self, sentence: str, *, permanent: bool = False, retry_after_seconds: float | None = None
+    ) -> None:
         super().__init__(sentence)
         self.permanent = permanent
+        self.retry_after_seconds = retry_after_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,10 @@ class SendRequest:
     allow_private: bool = False
     #: Severities of earlier notifications of the same incident that the channel accepted.
     earlier_severities: frozenset[str] = frozenset()
+    #: Receipt of the newest notification of the same incident that the channel accepted; None if there is none.
+    earlier_receipt: Receipt | None = None
+    #: The channel has accepted a newer notification of the same incident: somebody retried an old one.
+    is_outdated: bool = False
 
     @property
     def kind(self) -> str:

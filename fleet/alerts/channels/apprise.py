@@ -1,4 +1,4 @@
-"""Slack, Teams, Telegram, ntfy and a hundred more services, by Apprise URL.
+"""Telegram, ntfy, Matrix and a hundred more services, by Apprise URL.
 
 docs/reference/alerts.md, "Notification channels".
 """

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -23,14 +26,36 @@ from fleet.alerts.channels.public_addresses import is_public
 
 #: Timeout of an attempt, seconds.
 TIMEOUT_SECONDS = 10.0
-#: Bytes of a response that are read for the error message.
-_MAX_RESPONSE_BYTES = 500
+#: Bytes of a response that are read, and that an error message shows. Slack's responses repeat the message.
+_MAX_RESPONSE_BYTES = 500_000
+_MAX_EXCERPT_BYTES = 500
 #: Status codes that mean the notification itself is wrong; with all others a retry may succeed.
 _PERMANENT_STATUSES = frozenset({400, 413, 422})
 
 
 class PrivateAddressError(SendError):
     """The address is private or loopback."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverResponse:
+    """The response of a receiver, whatever its status."""
+
+    status: int
+    body: bytes
+    #: Seconds that the receiver asks to wait before the next request; None if it does not.
+    retry_after_seconds: float | None = None
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+    @property
+    def excerpt(self) -> str:
+        """Beginning of the body as printable text."""
+        text = self.body[:_MAX_EXCERPT_BYTES].decode("utf-8", "replace").strip()
+        return "".join(character if character.isprintable() else " " for character in text)
 
 
 def parse_host(url: str) -> str:
@@ -67,10 +92,43 @@ def require_public_host(host: str) -> None:
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> str:
     """Send one POST and return the beginning of the response. Raises SendError unless the status is 2xx."""
+    # Do not show responses of internal services to everybody who can read the delivery log.
+    max_bytes = 0 if allow_private else _MAX_EXCERPT_BYTES
+    response = _post_guarded(url, body, headers, allow_private=allow_private, max_bytes=max_bytes)
+    excerpt = response.excerpt
+    if response.is_success:
+        return excerpt
+    raise SendError(
+        f"the receiver responded with status {response.status}{f': {excerpt}' if excerpt else ''}",
+        permanent=response.status in _PERMANENT_STATUSES,
+        retry_after_seconds=response.retry_after_seconds,
+    )
+
+
+def post_for_response(
+    url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool
+) -> ReceiverResponse:
+    """Send one POST and return the response with its whole body. Raises SendError if there is none."""
+    return _post_guarded(
+        url, body, headers, allow_private=allow_private, max_bytes=_MAX_RESPONSE_BYTES, is_whole=True
+    )
+
+
+def _post_guarded(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    allow_private: bool,
+    max_bytes: int,
+    is_whole: bool = False,
+) -> ReceiverResponse:
     host = parse_host(url)
     with nullcontext(ConnectionGuard()) if allow_private else refuse_private_addresses() as guard:
         try:
-            return asyncio.run(_post(url, body, headers, allow_private=allow_private))
+            return asyncio.run(
+                _post(url, body, headers, allow_private=allow_private, max_bytes=max_bytes, is_whole=is_whole)
+            )
         except SendError as error:
             if guard.refused_address:
                 raise _make_private_address_error(host) from error
@@ -100,7 +158,15 @@ class _GuardedResolver(AbstractResolver):
         await self._resolver.close()
 
 
-async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> str:
+async def _post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    allow_private: bool,
+    max_bytes: int,
+    is_whole: bool,
+) -> ReceiverResponse:
     connector = aiohttp.TCPConnector(resolver=_GuardedResolver(allow_private=allow_private), force_close=True)
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     try:
@@ -108,25 +174,34 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
-            # Do not show responses of internal services to everybody who can read the delivery log.
-            excerpt = (
-                "" if allow_private else _to_printable_text(await response.content.read(_MAX_RESPONSE_BYTES))
-            )
-            if 200 <= response.status < 300:
-                return excerpt
-            raise SendError(
-                f"the receiver responded with status {response.status}{f': {excerpt}' if excerpt else ''}",
-                permanent=response.status in _PERMANENT_STATUSES,
-            )
+            retry_after_seconds = parse_retry_after(response.headers.get("Retry-After", ""), time.time())
+            response_body = await _read_body(response, max_bytes, is_whole=is_whole)
+            return ReceiverResponse(response.status, response_body, retry_after_seconds)
     except TimeoutError as error:
         raise SendError(f"no response within {TIMEOUT_SECONDS:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise SendError(f"{type(error).__name__}: {error}") from error
 
 
-def _to_printable_text(content: bytes) -> str:
-    text = content.decode("utf-8", "replace").strip()
-    return "".join(character if character.isprintable() else " " for character in text)
+async def _read_body(response: aiohttp.ClientResponse, max_bytes: int, *, is_whole: bool) -> bytes:
+    """Return the beginning of the body, as soon as there is any; `is_whole`: wait for its end, too."""
+    body = bytearray()
+    while len(body) < max_bytes and (chunk := await response.content.read(max_bytes - len(body))):
+        body += chunk
+        if not is_whole:
+            break
+    return bytes(body)
+
+
+def parse_retry_after(header: str, now: float) -> float | None:
+    """Return the seconds of a Retry-After header, a number or a date (RFC 9110, 10.2.3); None if it is not valid."""
+    if header.strip().isascii() and header.strip().isdecimal():
+        # A longer number would be infinite.
+        return float(header.strip()[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _make_private_address_error(host: str) -> PrivateAddressError:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from fleet.alerts.channels import SendRequest
+from fleet.alerts.channels import Receipt, SendRequest
 
 #: Key in `Channel.config` for the origin of a sealed address.
 _ORIGIN_KEY = "host"
@@ -60,14 +60,16 @@ class ChannelKind:
     #: What a channel of this kind does with an incident, as one short sentence.
     summary: str
     fields: tuple[ChannelField, ...]
-    #: Sends a notification. Raises SendError.
-    send: Callable[[SendRequest], None]
+    #: Sends a notification, and may return a receipt for later ones of the same incident. Raises SendError.
+    send: Callable[[SendRequest], Receipt | None]
     #: Returns what secrets and the permission for private addresses are bound to; empty: the kind has no address.
     origin_of: Callable[[Mapping[str, str]], str]
     #: People read the notifications. Other receivers open an alert for each one, which nothing might resolve.
     is_read_by_people: bool = False
     #: The receiver accepts acknowledgements of incidents.
     accepts_acknowledgements: bool = False
+    #: Later notifications change the first one: the kind is also notified of silences and removed acknowledgements.
+    updates_in_place: bool = False
     #: Where notifications go when no field has an address.
     default_destination: str = ""
     #: Page of the receiver's documentation that says where one gets the values of the fields; empty: none is needed.

@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from fleet.alerts.channels import SendError, SendRequest
+from fleet.alerts.channels import Receipt, SendError, SendRequest, response_receipt_of
 from fleet.alerts.channels.http import check_channel_url, post
 from fleet.alerts.channels.kind import (
     ADDRESS_INPUT,
@@ -28,11 +28,12 @@ _MAX_TEXT_LENGTH = 60_000
 _ACTION_OF_KIND = {"acknowledged": "acknowledge", "resolved": "resolve"}
 
 
-def send(request: SendRequest) -> None:
+def send(request: SendRequest) -> Receipt | None:
     """POST one event; a test notification triggers and resolves an alert. Raises SendError."""
-    _post_event(request, event_of(request))
+    response_text = _post_event(request, event_of(request))
     if request.kind == "test":
-        _post_event(request, event_of(request, "resolve"))
+        response_text = _post_event(request, event_of(request, "resolve"))
+    return response_receipt_of(response_text)
 
 
 def event_of(request: SendRequest, action: str = "") -> dict[str, Any]:
@@ -91,12 +92,12 @@ def _dedup_key(incident: str) -> str:
     return f"{incident[: _MAX_KEY_LENGTH - len(digest) - 1]}/{digest}"
 
 
-def _post_event(request: SendRequest, body: dict[str, Any]) -> None:
+def _post_event(request: SendRequest, body: dict[str, Any]) -> str:
     if not body["routing_key"]:
         raise SendError("the channel has no routing key", permanent=True)
     url = str(request.config.get("url") or _DEFAULT_EVENTS_URL)
     headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
-    post(url, json.dumps(body).encode(), headers, allow_private=request.allow_private)
+    return post(url, json.dumps(body).encode(), headers, allow_private=request.allow_private)
 
 
 KIND = ChannelKind(

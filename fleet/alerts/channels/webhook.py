@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 
-from fleet.alerts.channels import SendRequest
+from fleet.alerts.channels import Receipt, SendRequest, response_receipt_of
 from fleet.alerts.channels.http import check_channel_url, post
 from fleet.alerts.channels.kind import (
     ADDRESS_INPUT,
@@ -20,7 +20,7 @@ from fleet.alerts.channels.kind import (
 )
 
 
-def send(request: SendRequest) -> None:
+def send(request: SendRequest) -> Receipt | None:
     """POST the payload of a notification. Raises SendError."""
     body = json.dumps(request.payload, separators=(",", ":"), sort_keys=True).encode()
     stamp = str(int(request.at))
@@ -33,12 +33,13 @@ def send(request: SendRequest) -> None:
     secret = request.secrets.get("signing_key", "")
     if secret:
         headers["Refloat-Signature"] = f"v1={signature(secret, stamp, body)}"
-    post(
+    response_text = post(
         request.secrets.get("url") or str(request.config["url"]),
         body,
         headers,
         allow_private=request.allow_private,
     )
+    return response_receipt_of(response_text)
 
 
 def signature(secret: str, stamp: str, body: bytes) -> str:

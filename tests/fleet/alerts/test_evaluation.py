@@ -255,6 +255,40 @@ def test_silenced_incident_notifies_after_the_silence_ends() -> None:
     assert simulation.notification_kinds == ["firing"]
 
 
+def test_silence_of_a_notified_incident_is_an_update_in_place() -> None:
+    """Its begin, each change of its end, and its end; no notification."""
+    simulation = AlertSimulation()
+    simulation.run(60, stranded_facts(207))
+    ends_at = simulation.now + 3600
+    silence = Silence("disks (alice)", parse_matchers("cause=proxy-1"), 0.0, ends_at, "", "alice")
+    for silences in ([silence], [replace(silence, ends_at=ends_at + 60)], [silence], []):
+        simulation.silences = silences
+        simulation.run(20, stranded_facts(207))
+    assert simulation.notification_kinds == ["firing"]
+    assert [
+        (update.kind.value, update.incident.silenced_by, update.incident.silenced_until)
+        for update in simulation.updates_in_place
+    ] == [
+        ("silenced", "disks (alice)", ends_at),
+        ("silenced", "disks (alice)", ends_at + 60),
+        ("silenced", "disks (alice)", ends_at),
+        ("unsilenced", "", None),
+    ]
+    assert simulation.updates_in_place[0].incident.silence_creator == "alice"
+    assert len({update.key for update in simulation.updates_in_place}) == 4
+
+
+def test_end_of_a_silence_that_sends_a_notification_is_no_update() -> None:
+    """The notification shows the current state; before the first one there is nothing to update."""
+    simulation = AlertSimulation()
+    simulation.silences = [Silence("disks", parse_matchers("cause=proxy-1"), 0.0, 2_000_000.0)]
+    simulation.run(60, stranded_facts(207))
+    simulation.silences = []
+    simulation.run(60, stranded_facts(207))
+    assert simulation.notification_kinds == ["firing"]
+    assert simulation.updates_in_place == []
+
+
 def test_silent_proxy_is_not_explained_by_a_sick_auth() -> None:
     """A sick auth explains only a proxy that expired."""
     sick = SickInstance(AUTH, "auth-1 is silent.", 100)

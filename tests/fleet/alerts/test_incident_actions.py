@@ -53,6 +53,41 @@ def test_acknowledgement_is_sent_once_to_channels_that_support_it(incident: Inci
         incident_actions.add_note(incident, "ada", "  ", 14.0)
 
 
+def test_removed_acknowledgement_updates_messages_in_place(incident: Incident) -> None:
+    """Only in channels that do so and have a notification of the incident; its links and actions are kept."""
+    root = Route.objects.get(name="Everything")
+    payload = {
+        "links": {"Runbook": "https://wiki.example.com/", "Incident": "https://old.example.com/"},
+        "actions": [{"label": "Drain proxy-1", "url": "https://console.example.com/drain/"}],
+    }
+    for name, kind in (("slack", "slack"), ("hook", "webhook")):
+        channel = Channel.objects.create(name=name, kind=kind)
+        root.channels.add(channel)
+        Delivery.objects.create(
+            channel=channel, incident=incident, key="k", kind="firing", payload=payload, created_at=1.0,
+            next_attempt_at=1.0,
+        )  # fmt: skip
+    root.channels.add(Channel.objects.create(name="new", kind="slack"))
+    assert incident_actions.acknowledge(incident, "ada", 10.0, "https://console.example.com")
+    incident_actions.unacknowledge(incident, "ada", 10.4, "https://console.example.com")
+    assert incident_actions.acknowledge(incident, "bob", 10.8, "https://console.example.com")
+    incident_actions.unacknowledge(incident, "ada", 10.9)
+    incident_actions.unacknowledge(incident, "ada", 11.0)
+    assert list(
+        Delivery.objects.filter(channel__name="slack").order_by("pk").values_list("kind", flat=True)
+    ) == ["firing", "acknowledged", "unacknowledged", "acknowledged", "unacknowledged"]
+    assert set(Delivery.objects.filter(kind="unacknowledged").values_list("channel__name", flat=True)) == {
+        "slack"
+    }
+    assert not Delivery.objects.filter(channel__name="new").exists()
+    acknowledgement = Delivery.objects.filter(channel__name="slack", kind="acknowledged").earliest("pk")
+    assert acknowledgement.payload["key"] == acknowledgement.key
+    assert acknowledgement.payload["actions"] == payload["actions"]
+    assert acknowledgement.payload["links"]["Runbook"] == "https://wiki.example.com/"
+    assert acknowledgement.payload["links"]["Incident"].startswith("https://console.example.com/incidents/")
+    assert acknowledgement.payload["incident"]["acknowledged_by"] == "ada"
+
+
 def test_silence_of_everything_requires_the_typed_word() -> None:
     """Every silence requires a reason and an end."""
     with pytest.raises(ActionError, match=r"such as cause=proxy-1\. Enter the word “everything”"):

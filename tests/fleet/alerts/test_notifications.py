@@ -9,6 +9,7 @@ from fleet.alerts.notifications import (
     NotificationLinks,
     agents_path,
     describe_recovery,
+    describe_silence,
     headline_of,
     make_test_notification,
     payload_of,
@@ -135,3 +136,55 @@ def test_headline_leaves_out_the_error_of_an_instance(error: str) -> None:
         incident, summary=f"proxy-1 does not answer: the last two attempts failed (127.0.0.1:1: {error})."
     )
     assert headline_of(sick) == "proxy-1 does not answer: the last two attempts failed"
+
+
+@pytest.mark.parametrize(
+    ("silenced_by", "creator", "until", "sentence"),
+    [
+        ("", "", None, ""),
+        ("new disks (alice)", "alice", 1_790_001_000.0, "silenced until 14:30 UTC by alice: new disks"),
+        ("Weekly upgrade", "", 1_790_001_000.0, "silenced until 14:30 UTC: Weekly upgrade"),
+        ("x" * 300, "alice", 1_790_001_000.0, f"silenced until 14:30 UTC by alice: {'x' * 300}"),
+        ("new disks (alice)", "", None, "silenced: new disks (alice)"),
+    ],
+    ids=["none", "silence", "window", "cut", "earlier version"],
+)
+def test_silence_is_described_in_one_phrase(
+    silenced_by: str, creator: str, until: float | None, sentence: str
+) -> None:
+    """Until when, by whom and why."""
+    incident = replace(
+        _notifications()[0].incident, silenced_by=silenced_by, silenced_until=until, silence_creator=creator
+    )
+    assert describe_silence(incident, 1_790_000_000.0) == sentence
+
+
+def test_actions_on_an_incident_have_their_own_keys_and_subjects() -> None:
+    """They are not counted: without a key of their own, receivers would drop them as duplicates."""
+    firing = _notifications()[0]
+    silenced_incident = replace(
+        firing.incident, silenced_by="disks (alice)", silenced_until=1_790_001_000.0, silence_creator="alice"
+    )
+    actions = [
+        replace(firing, kind=kind, incident=silenced_incident)
+        for kind in (
+            NotificationKind.ACKNOWLEDGED,
+            NotificationKind.UNACKNOWLEDGED,
+            NotificationKind.SILENCED,
+            NotificationKind.UNSILENCED,
+        )
+    ]
+    assert len({action.key for action in [firing, *actions]}) == 5
+    assert [subject_of(action).partition(" default: ")[0] for action in actions] == [
+        *("ACKNOWLEDGED", "ACKNOWLEDGEMENT REMOVED", "SILENCED", "SILENCE ENDED"),
+    ]
+    assert subject_of(actions[2]).endswith("(proxy-1) - silenced until 14:30 UTC by alice: disks")
+
+
+def test_payload_has_the_recovery_and_who_acted() -> None:
+    firing, resolved_notification = _notifications()
+    acknowledgement = replace(firing, incident=replace(firing.incident, acknowledged_by="alice"))
+    incident = payload_of(acknowledgement, _LINKS)["incident"]
+    assert (incident["acknowledged_by"], incident["recovery"]) == ("alice", "The recovery time is not known.")
+    assert (incident["silenced_by"], incident["silenced_until"], incident["silence"]) == ("", None, "")
+    assert payload_of(resolved_notification, _LINKS)["incident"]["recovery"] == ""

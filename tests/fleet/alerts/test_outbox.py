@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from fleet.alerts.channels import SendError, SendRequest
+from fleet.alerts import incident_actions
+from fleet.alerts.channels import Receipt, SendError, SendRequest
 from fleet.alerts.notifications import NotificationLinks, make_test_notification, payload_of
 from fleet.alerts.outbox import (
     GIVE_UP_AFTER_SECONDS,
     LEASE_SECONDS,
+    MAX_RETRY_AFTER_SECONDS,
     SEND_FUNCTIONS,
     Outbox,
     SenderSlots,
     backoff_seconds,
     prune,
 )
+from fleet.audit import CONSOLE_ACTOR
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident, IncidentEvent
@@ -370,3 +373,122 @@ def test_hanging_receivers_of_a_cluster_do_not_delay_other_clusters() -> None:
     assert outbox.send_next()
     assert scenario.attempted_keys[1].startswith("o/")
     assert +slots.used_count_by_cluster == {}
+
+
+def test_receipt_is_stored_and_handed_to_later_notifications_of_the_incident() -> None:
+    """Of the newest one that has a receipt, per channel and incident."""
+    scenario = OutboxScenario()
+    incident = scenario.create_incident()
+    received_entries: list[tuple[str, Receipt | None, bool]] = []
+
+    def send(request: SendRequest) -> Receipt | None:
+        received_entries.append((request.key, request.earlier_receipt, request.is_outdated))
+        return None if request.key == "1/2" else {"ts": request.key}
+
+    outbox = scenario.make_outbox("one", {"webhook": send})
+    for key in ("1/1", "1/2", "1/3"):
+        scenario.add_delivery(key, incident)
+    scenario.add_delivery("2/1", scenario.create_incident(2))
+    scenario.add_delivery("test")
+    while outbox.send_next():
+        pass
+    assert sorted(received_entries, key=lambda entry: entry[0]) == [
+        ("1/1", None, False), ("1/2", {"ts": "1/1"}, False), ("1/3", {"ts": "1/1"}, False), ("2/1", None, False),
+        ("test", None, False),
+    ]  # fmt: skip
+    assert Delivery.objects.get(key="1/3").receipt == {"ts": "1/3"}
+    assert Delivery.objects.filter(receipt__isnull=True).get().key == "1/2"
+    other_channel = Channel.objects.create(name="other", kind="webhook")
+    Delivery.objects.filter(key="1/1").update(sent_at=None, receipt=None)
+    received_entries.clear()
+    scenario.add_delivery("1/4", incident)
+    Delivery.objects.filter(key="1/4").update(channel=other_channel)
+    while outbox.send_next():
+        pass
+    assert sorted(received_entries, key=lambda entry: entry[0]) == [
+        ("1/1", {"ts": "1/3"}, True),
+        ("1/4", None, False),
+    ]
+
+
+def test_receiver_that_limits_the_rate_is_left_alone_until_then() -> None:
+    """The whole channel waits, with notifications that are created meanwhile, and keeps the order."""
+    scenario = OutboxScenario()
+    incident = scenario.create_incident()
+    attempt_count = 0
+
+    def send(request: SendRequest) -> None:
+        nonlocal attempt_count
+        attempt_count += 1
+        if scenario.now < 1_000_120.0:
+            raise SendError("too many requests", retry_after_seconds=120.0)
+        scenario.send(request)
+
+    scenario.outbox = scenario.make_outbox("one", {"webhook": send})
+    scenario.add_delivery("1/1", incident)
+    scenario.add_delivery("2/1", scenario.create_incident(2))
+    assert scenario.outbox.send_next()
+    scenario.add_delivery("1/2", incident)
+    scenario.add_delivery("3/1", scenario.create_incident(3))
+    scenario.advance_time(115, step=1)
+    assert attempt_count == 1
+    delivery = Delivery.objects.get(key="3/1")
+    assert delivery.delay_reason == "the receiver limits the rate of requests: next attempt at 13:48:40 UTC"
+    assert delivery.next_attempt_at == 1_000_120.0
+    incident_actions.retry_delivery(delivery, scenario.now, CONSOLE_ACTOR)
+    assert not scenario.outbox.send_next()
+    scenario.advance_time(10, step=1)
+    assert scenario.attempted_keys == ["1/1", "2/1", "1/2", "3/1"]
+
+
+def test_receiver_cannot_stop_a_channel_for_more_than_an_hour() -> None:
+    """A wrong header must not lose notifications."""
+    scenario = OutboxScenario()
+
+    def refuse(request: SendRequest) -> None:
+        raise SendError("too many requests", retry_after_seconds=1e9)
+
+    scenario.add_delivery("a/1")
+    scenario.make_outbox("one", {"webhook": refuse}).send_next()
+    assert Delivery.objects.get().next_attempt_at == scenario.now + MAX_RETRY_AFTER_SECONDS
+    assert scenario.make_outbox("two").send_next() is False
+    scenario.now += MAX_RETRY_AFTER_SECONDS
+    assert scenario.outbox.send_next()
+    assert scenario.attempted_keys == ["a/1"]
+
+
+def test_other_channels_do_not_wait_for_a_receiver_that_limits_the_rate() -> None:
+    scenario = OutboxScenario()
+    scenario.add_delivery("a/1")
+    Channel.objects.update(rate_limited_until=scenario.now + 60)
+    other_channel = Channel.objects.create(name="other", kind="webhook")
+    scenario.add_delivery("b/1")
+    Delivery.objects.filter(key="b/1").update(channel=other_channel)
+    assert scenario.outbox.send_next()
+    assert scenario.attempted_keys == ["b/1"]
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["sent", "failed"])
+def test_channel_deleted_during_an_attempt(is_refused: bool) -> None:
+    """The row says what happened: sent, or not sent because the channel was deleted."""
+    scenario = OutboxScenario()
+
+    def delete_channel(request: SendRequest) -> None:
+        incident_actions.delete_channel(
+            Channel.objects.get(pk=scenario.channel.pk), scenario.now, CONSOLE_ACTOR
+        )
+        if is_refused:
+            raise SendError("token revoked", retry_after_seconds=30.0)
+
+    scenario.add_delivery("1/1", scenario.create_incident())
+    scenario.add_delivery("2/1", scenario.create_incident(2))
+    assert scenario.make_outbox("one", {"webhook": delete_channel}).send_next()
+    first, second = Delivery.objects.order_by("pk")
+    assert "deleted before" in second.last_error
+    assert (first.channel_id, first.channel_name) == (None, "ops")
+    if is_refused:
+        assert (first.sent_at, first.failed_at) == (None, scenario.now)
+        assert "deleted before" in first.last_error
+    else:
+        assert (first.sent_at, first.failed_at, first.last_error) == (scenario.now, None, "")
+    assert not scenario.outbox.send_next()

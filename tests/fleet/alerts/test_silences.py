@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.silences import Silence, Window, WindowError, find_active_silences, find_silence_name
+from fleet.alerts.silences import (
+    Silence,
+    Window,
+    WindowError,
+    find_active_silences,
+    find_silence,
+    find_silence_name,
+)
 from fleet.vocabulary.incidents import Incident, IncidentState
 from tests.fakes.alerting import PROXY
 
@@ -102,7 +109,9 @@ def test_active_silences_and_windows_match_incidents() -> None:
         "mine",
         "w",
     ]
-    assert find_silence_name(incident, find_active_silences([own_silence], [], "default", 50.0)) == "mine"
+    active_silences = find_active_silences([own_silence], [], "default", 50.0)
+    assert find_silence_name(incident, active_silences) == "mine"
+    assert find_silence(incident, active_silences) is own_silence
     assert (
         find_silence_name(incident, find_active_silences([own_silence, other_silence], [], "default", 100.0))
         == ""

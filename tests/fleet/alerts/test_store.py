@@ -199,3 +199,31 @@ def test_resolved_notification_is_not_sent_to_another_cluster() -> None:
         own_channel.pk: (9.0, "quiet hours")
     }
     assert set(Delivery.objects.values_list("cluster", flat=True)) == {"default"}
+
+
+def test_update_goes_to_channels_of_its_kinds_that_have_a_notification() -> None:
+    """Not to disabled channels, to those of another cluster, or where all notifications of the incident failed."""
+    row = Incident.objects.create(
+        cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", generation=1, state="firing",
+        severity=2, opened_at=1.0,
+    )  # fmt: skip
+    for name, columns in (
+        ("ops", {}), ("quiet", {}), ("off", {"enabled": False}), ("eu", {"cluster": "eu"}), ("failed", {}),
+        ("hook", {"kind": "webhook"}),
+    ):  # fmt: skip
+        channel = Channel.objects.create(**{"name": name, "kind": "slack"} | columns)
+        for number in (1, 2):
+            store.enqueue_deliveries(
+                row, NotificationKind.FIRING, f"k/{number}", {"number": number}, {channel.pk: (1.0, "")}, 1.0
+            )
+    Channel.objects.create(name="new", kind="slack")
+    Delivery.objects.filter(channel__name="failed").update(failed_at=2.0)
+    Delivery.objects.filter(channel__name="ops").update(sent_at=2.0)
+    ops, quiet = Channel.objects.get(name="ops"), Channel.objects.get(name="quiet")
+    assert store.plan_update_receivers(row, {"slack"}, {quiet.pk: (9.0, "quiet hours")}, 5.0) == {
+        ops.pk: (5.0, ""),
+        quiet.pk: (9.0, "quiet hours"),
+    }
+    assert store.read_newest_payload(row) == {"number": 2}
+    row.deliveries.all().delete()
+    assert store.read_newest_payload(row) is None

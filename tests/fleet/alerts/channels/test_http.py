@@ -4,12 +4,21 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import pytest
 
 from fleet.alerts.channels import SendError, http
-from fleet.alerts.channels.http import PrivateAddressError, post, require_public_host
+from fleet.alerts.channels.http import (
+    PrivateAddressError,
+    ReceiverResponse,
+    parse_retry_after,
+    post,
+    post_for_response,
+    require_public_host,
+)
+from tests.fakes.post_server import PostAnswer, serve_posts
 from tests.fakes.receivers import Receiver, run_receiver
 
 
@@ -111,7 +120,7 @@ def test_response_body_of_a_private_service_is_not_shown() -> None:
             post(receiver.url, b"{}", {}, allow_private=True)
         assert str(error_info.value) == "the receiver responded with status 500"
         assert post(receiver.url, b"{}", {}, allow_private=True) == ""
-    assert http._to_printable_text(b"no\r\nsuch\x1b[2Jhook\xff \n") == "no  such [2Jhook\ufffd"
+    assert ReceiverResponse(500, b"no\r\nsuch\x1b[2Jhook\xff \n").excerpt == "no  such [2Jhook\ufffd"
 
 
 @pytest.mark.parametrize(
@@ -129,3 +138,34 @@ def test_refused_connection_is_a_temporary_error() -> None:
         with pytest.raises(SendError) as error_info:
             post(f"http://127.0.0.1:{port_holder.getsockname()[1]}/", b"", {}, allow_private=True)
     assert not error_info.value.permanent
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("30", 30.0), (" 0 ", 0.0), ("9" * 400, 999_999_999.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 60.0), ("Wed, 21 Oct 2026 07:26:00 GMT", 0.0),
+        ("", None), ("soon", None), ("-5", None), ("1.5", None), ("²", None), ("٣", None),
+        ("Wed, 99 Oct 2026 07:28:00 GMT", None),
+    ],
+)  # fmt: skip
+def test_retry_after_is_a_number_or_a_date(header: str, seconds: float | None) -> None:
+    """RFC 9110; anything else is ignored."""
+    now = datetime(2026, 10, 21, 7, 27, tzinfo=UTC).timestamp()
+    assert parse_retry_after(header, now) == seconds
+
+
+def test_error_carries_the_time_to_wait() -> None:
+    """Of any receiver and kind of channel."""
+    answers = [PostAnswer(429, b"", {"Retry-After": "20"}), PostAnswer(503, b"")]
+    with serve_posts(lambda request: answers.pop(0)) as url:
+        for seconds in (20.0, None):
+            with pytest.raises(SendError) as error_info:
+                post(url, b"{}", {}, allow_private=True)
+            assert error_info.value.retry_after_seconds == seconds
+
+
+def test_whole_response_is_read_up_to_a_limit() -> None:
+    """A receiver may send forever."""
+    with serve_posts(lambda request: PostAnswer(200, b"x" * 600_000)) as url:
+        assert post_for_response(url, b"{}", {}, allow_private=True).body == b"x" * 500_000

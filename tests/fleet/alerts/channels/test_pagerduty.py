@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from fleet.alerts.channels import SendError, pagerduty
-from fleet.vocabulary.incidents import NotificationKind
+from fleet.alerts.channels import SendError, SendRequest, pagerduty
+from fleet.vocabulary.incidents import Cause, CauseKind, NotificationKind
+from tests.fakes.pagerduty_events import ROUTING_KEY, PagerDutyService, run_pagerduty
+from tests.fakes.post_server import PostAnswer
 from tests.fakes.receivers import run_receiver
 from tests.fakes.send_requests import make_send_request
 
@@ -112,3 +114,56 @@ def test_long_texts_are_truncated() -> None:
         _assert_valid_event(event)
     assert events[0]["payload"]["summary"].endswith("…")
     assert events[0]["dedup_key"] != events[1]["dedup_key"]
+
+
+def test_life_of_an_incident_is_one_alert() -> None:
+    """Triggered, more severe, acknowledged and resolved; a test leaves no open alert."""
+    with run_pagerduty() as service:
+        for kind in (
+            NotificationKind.FIRING,
+            NotificationKind.WORSE,
+            NotificationKind.REPEAT,
+            NotificationKind.ESCALATED,
+            NotificationKind.UPDATE,
+            NotificationKind.FLAPPING,
+            NotificationKind.ACKNOWLEDGED,
+        ):
+            pagerduty.send(_request_to(service, kind))
+        (alerts,) = service.alerts.values()
+        assert [(alert.status, alert.severity, alert.trigger_count) for alert in alerts] == [
+            ("acknowledged", "critical", 6)
+        ]
+        pagerduty.send(_request_to(service, NotificationKind.RESOLVED))
+        assert [alert.status for alert in alerts] == ["resolved"]
+        pagerduty.send(_request_to(service, NotificationKind.TEST))
+        assert [alert.status for alert in alerts] == ["resolved", "resolved"]
+
+
+@pytest.mark.parametrize("count", [0, 100_000])
+@pytest.mark.parametrize("name", ["𝄞" * 255, "<!channel> *x*", "\x00\x1b"])
+def test_names_and_numbers_of_any_size_are_accepted(name: str, count: int) -> None:
+    with run_pagerduty() as service:
+        fields = {
+            "cause": Cause(CauseKind.PROXY, name[:100], name),
+            "summary": f"{name * 10} is not responding.",
+            "affected_count": count,
+            "agent_names": (name,) * 10,
+        }
+        pagerduty.send(_request_to(service, NotificationKind.FIRING, incident_fields=fields))
+        pagerduty.send(_request_to(service, NotificationKind.RESOLVED, incident_fields=fields))
+        (alerts,) = service.alerts.values()
+        assert [alert.status for alert in alerts] == ["resolved"]
+
+
+def test_rate_limit_carries_the_time_to_wait() -> None:
+    with run_pagerduty() as service:
+        service.answers.append(PostAnswer(429, b"", {"Retry-After": "120"}))
+        with pytest.raises(SendError) as error_info:
+            pagerduty.send(_request_to(service, NotificationKind.FIRING))
+        assert error_info.value.retry_after_seconds == 120.0
+
+
+def _request_to(service: PagerDutyService, kind: NotificationKind, **fields: Any) -> SendRequest:
+    return make_send_request(
+        kind, config={"url": service.url}, secrets={"routing_key": ROUTING_KEY}, **fields
+    )

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0036_operations_as_changes'),
+        ('fleet', '0037_notification_receipts'),
     ]
 
     operations = [
