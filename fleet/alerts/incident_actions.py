@@ -66,6 +66,8 @@ def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "
         for channel, schedule in planned_receivers.items()
         if channel in notified_channel_ids
     }
+    # A message is updated where it is, whatever the routes are now.
+    notified_receivers |= store.plan_update_receivers(row, KINDS_UPDATING_IN_PLACE, planned_receivers, now)
     payload = _payload_of_action(notification, row, console_url)
     store.enqueue_deliveries(row, notification.kind, notification.key, payload, notified_receivers, now)
     return True
