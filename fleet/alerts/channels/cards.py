@@ -171,7 +171,8 @@ def _incident_buttons_of(payload: Mapping[str, Any]) -> tuple[CardButton, ...]:
     page, is_open = links.get("Incident", ""), incident["state"] != "resolved"
     can_acknowledge = bool(page) and is_open and not incident.get("acknowledged_by")
     can_silence = bool(page) and is_open and not incident.get("silenced_by")
-    action = next(iter(payload["actions"]), {"label": "", "url": ""}) if is_open else {"label": "", "url": ""}
+    no_action = {"label": "", "url": ""}
+    action = next(iter(payload.get("actions", ())), no_action) if is_open else no_action
     return _buttons_of(
         (
             ("acknowledge", "Acknowledge", f"{page}?open=acknowledge" if can_acknowledge else "", True),

@@ -265,6 +265,10 @@ def _delivery(apps: Apps, key: str, payload: dict[str, Any], **columns: Any) -> 
     return create_row(apps, "Delivery", **{**_required_columns(apps, "Delivery", 0), "key": key, "payload": payload}, **columns)
 
 
+#: Fields of newer notifications, without which `cards.card_of` works: tests/fleet/alerts/channels/test_cards.py.
+_LATER_FIELDS = {"recovery", "acknowledged_by", "silenced_by", "silenced_until", "silence"}
+
+
 def test_stored_notifications_have_the_fields_of_today(migrate: Callable[[str], Apps]) -> None:
     """A pending delivery is sent as it is stored, to a channel of any kind; and back."""
     apps = migrate(_OLD)
@@ -283,7 +287,7 @@ def test_stored_notifications_have_the_fields_of_today(migrate: Callable[[str], 
     delivery, other_row = Delivery.objects.order_by("pk")
     assert other_row.payload == {"subject": "x"}
     today = notifications.payload_of(notifications.make_test_notification("c", 1.0), notifications.NotificationLinks())
-    assert delivery.payload["incident"].keys() == today["incident"].keys()
+    assert delivery.payload["incident"].keys() == today["incident"].keys() - _LATER_FIELDS
     assert delivery.payload["incident"]["rules"] == ["Agents stranded", "Auth or proxy failing"]
     assert delivery.payload["incident"]["affected_count"] == 3
     request = SendRequest(delivery.payload, "k", 1.0, {}, {})
