@@ -117,7 +117,7 @@ def test_silence_that_was_changed_meanwhile_is_not_extended() -> None:
     row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     stale_silence = Silence.objects.get()
     incident_actions.end_silence(row, 30.0, CONSOLE_ACTOR)
-    with pytest.raises(ActionError, match="Reload and try again"):
+    with pytest.raises(ActionError, match="Create a new silence instead"):
         incident_actions.extend_silence(stale_silence, 3600.0, 30.0, CONSOLE_ACTOR)
     assert Silence.objects.get().ends_at == 30.0
 
