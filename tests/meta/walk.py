@@ -37,6 +37,7 @@ VALUES: Mapping[str, str] = {
     "kind": "stranded",
     "channel_id": "0",
     "route_id": "0",
+    "window_id": "0",
     "provider_id": "oidc",
     "uidb36": "1",
     "key": "x",
