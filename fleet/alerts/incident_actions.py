@@ -5,7 +5,7 @@ Actions on silences and channels are in the audit log; those on an incident are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -155,19 +155,23 @@ def _find_duplicate_silence(
     """Return a silence of the same owner with the same matchers that overlaps the time range; None if there is none."""
     rows = Silence.objects.filter(cluster=cluster, starts_at__lt=ends_at, ends_at__gt=starts_at)
     matchers_by_row = [(row, parse_matchers(row.matchers)) for row in rows]
-    # The key of a cause and its name are the same condition.
+    # The key of a cause and its name are the same condition, and so are alternatives in another order.
     cause_names = read_cause_names(
         [matchers, *(row_matchers for _, row_matchers in matchers_by_row)], cluster
     )
-    named_matchers = set(name_causes(matchers, cause_names))
+    conditions = _conditions_of(name_causes(matchers, cause_names))
     return next(
         (
             row
             for row, row_matchers in matchers_by_row
-            if set(name_causes(row_matchers, cause_names)) == named_matchers
+            if _conditions_of(name_causes(row_matchers, cause_names)) == conditions
         ),
         None,
     )
+
+
+def _conditions_of(matchers: Iterable[Matcher]) -> set[tuple[str, bool, frozenset[str]]]:
+    return {(matcher.field, matcher.is_negated, frozenset(matcher.patterns)) for matcher in matchers}
 
 
 def check_reason(reason: str) -> None:

@@ -15,8 +15,8 @@ def _make_rows() -> None:
     Instance.objects.create(
         cluster=ensure_default_cluster(), instance_id="90569a4c", kind="auth", name="auth 1", position=0
     )
-    other = Cluster.objects.create(id="other", name="other")
-    Instance.objects.create(cluster=other, instance_id="77", kind="proxy", name="foreign", position=0)
+    other_cluster = Cluster.objects.create(id="other", name="other")
+    Instance.objects.create(cluster=other_cluster, instance_id="77", kind="proxy", name="foreign", position=0)
     Incident.objects.create(
         cluster=ensure_default_cluster(), key="region/eu", cause_kind="region", cause_id="eu", cause_name="region eu",
         generation=1, state="firing", severity=2, opened_at=1.0,

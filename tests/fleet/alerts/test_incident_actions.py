@@ -150,6 +150,9 @@ def test_duplicate_silence_is_refused_while_it_is_active() -> None:
     )
     incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu")
     assert Silence.objects.count() == 4
+    incident_actions.create_silence("agent=a|b", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu")
+    with pytest.raises(AlreadySilencedError):
+        incident_actions.create_silence("agent=b|a", "again", "bob", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu")
 
 
 def test_deliveries_of_a_deleted_channel_are_kept(incident: Incident) -> None:

@@ -50,8 +50,10 @@ def test_windows_are_created_listed_changed_and_deleted(client: Client, operator
     assert window["next_at"] is not None
     assert _list(client, operator) == [window]
     path = f"/{window['number']}"
-    changed = _post(client, path, {"start_time": "23:00", "version": window["version"]}, operator).json()
-    assert (changed["start_time"], changed["duration_seconds"], changed["name"]) == (
+    changed_window = _post(
+        client, path, {"start_time": "23:00", "version": window["version"]}, operator
+    ).json()
+    assert (changed_window["start_time"], changed_window["duration_seconds"], changed_window["name"]) == (
         "23:00:00",
         28800,
         "night",

@@ -26,12 +26,12 @@ def test_matchers_are_split_and_joined(text: str, expected: list[str]) -> None:
     conditions = split_conditions(parse_matchers(text))
     assert conditions is not None
     assert [format_matchers([condition]) for condition in conditions] == expected
-    joined = join_conditions(conditions)
-    assert split_conditions(joined) == conditions
+    joined_matchers = join_conditions(conditions)
+    assert split_conditions(joined_matchers) == conditions
 
 
 def test_matchers_that_must_all_match_are_no_alternatives() -> None:
-    """Two patterns for one name cannot be shown as conditions: these would mean one of them."""
+    """Two patterns for one name cannot be condition_rows as conditions: these would mean one of them."""
     assert split_conditions(parse_matchers("agent=web-* agent=*-eu")) is None
 
 
@@ -51,13 +51,13 @@ def test_conditions_show_the_names_of_causes() -> None:
     matchers = parse_matchers("cause=auth/90569a4c|proxy/2 severity!=info")
     conditions = split_conditions(matchers)
     assert conditions is not None
-    shown = present_conditions(conditions, names)
-    assert [(condition.label, condition.verb, condition.value_label) for condition in shown] == [
+    condition_rows = present_conditions(conditions, names)
+    assert [(condition.label, condition.verb, condition.value_label) for condition in condition_rows] == [
         ("Instance or cause", "is", "auth-1"),
         ("Instance or cause", "is", "proxy web"),
         ("Severity", "is not", "info"),
     ]
-    assert shown[0].text == "cause=auth/90569a4c"
+    assert condition_rows[0].text == "cause=auth/90569a4c"
     assert describe_matchers(matchers, names) == ["auth-1 or proxy web", "severity not info"]
     assert describe_matchers(parse_matchers("agent=a[*]|b agent_set=lab"), {}) == [
         "agent a* or b",

@@ -122,8 +122,8 @@ def test_rows_show_names_and_matches(fake_reader: FakeReader) -> None:
     _silence("cause=proxy/90569a4c severity!=info", 600, "new disks")
     _silence("", 9000, "all")
     scope = read_scope("default", _NOW)
-    everything, row = present_silences(Silence.objects.all(), _NOW, scope, ["default"])
-    assert everything.conditions == ["everything"]
+    widest_row, row = present_silences(Silence.objects.all(), _NOW, scope, ["default"])
+    assert widest_row.conditions == ["everything"]
     assert row.conditions == ["proxy-1", "severity not info"]
     assert (row.until_text, row.ends_soon, row.can_act) == ("12:40 UTC", True, True)
     assert row.matches is not None

@@ -107,6 +107,6 @@ def test_receivers_are_those_that_get_the_resolved_notification() -> None:
         )  # fmt: skip
     receivers = read_receivers(incidents[:1])
     assert receivers == Receivers(1, ("am",), ("am",), 1)
-    planned = store.plan_resolved_receivers(incidents[0], {}, time.time())
-    assert set(planned) == {channels[0].pk}
+    planned_receivers = store.plan_resolved_receivers(incidents[0], {}, time.time())
+    assert set(planned_receivers) == {channels[0].pk}
     assert read_receivers([]) == Receivers()

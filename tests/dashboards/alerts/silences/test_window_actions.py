@@ -77,18 +77,18 @@ def test_window_that_somebody_changed_is_not_overwritten() -> None:
     window_actions.create_window(row, "ada", now, CONSOLE_ACTOR)
     old_version = window_actions.version_of(row)
     window_actions.change_window(_row(pk=row.pk, reason="other backups"), now, CONSOLE_ACTOR)
-    mine = _row(pk=row.pk, start_time=time_of_day(23))
+    my_row = _row(pk=row.pk, start_time=time_of_day(23))
     with pytest.raises(WindowChangedError) as refusal:
-        window_actions.change_window(mine, now, CONSOLE_ACTOR, seen_version=old_version)
+        window_actions.change_window(my_row, now, CONSOLE_ACTOR, seen_version=old_version)
     assert refusal.value.changed_fields == ("start_time", "reason")
     stored_row = MaintenanceWindow.objects.get()
     assert (stored_row.reason, stored_row.start_time) == ("other backups", time_of_day(22))
     version = window_actions.version_of(stored_row)
-    window_actions.change_window(mine, now, CONSOLE_ACTOR, seen_version=version)
+    window_actions.change_window(my_row, now, CONSOLE_ACTOR, seen_version=version)
     assert MaintenanceWindow.objects.get().start_time == time_of_day(23)
     MaintenanceWindow.objects.all().delete()
     with pytest.raises(WindowChangedError, match="somebody deleted"):
-        window_actions.change_window(mine, now, CONSOLE_ACTOR, seen_version=version)
+        window_actions.change_window(my_row, now, CONSOLE_ACTOR, seen_version=version)
 
 
 def test_change_keeps_a_window_disabled() -> None:

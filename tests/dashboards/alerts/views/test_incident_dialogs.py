@@ -127,3 +127,21 @@ def test_viewer_is_refused(
     for dialog in ("silence", "acknowledge"):
         assert client.get(f"/incidents/{incident.pk}/{dialog}/").status_code == 403
         assert client.post(f"/incidents/{incident.pk}/{dialog}/").status_code == 403
+
+
+@pytest.mark.parametrize("dialog", ["silence", "acknowledge"])
+def test_address_opens_a_dialog_and_changes_nothing(
+    client: Client, person: MakeUser, fake_reader: FakeReader, incident: Incident, dialog: str
+) -> None:
+    """A link of a notification; without scripts, it leads to the form. A viewer is told why there is none."""
+    client.force_login(person("operator"))
+    url = f"/incidents/{incident.pk}/"
+    page = client.get(url, {"open": dialog}).content.decode()
+    assert f'id="open-dialog" hidden data-dialog href="{url}{dialog}/"' in page
+    assert "open-dialog" not in client.get(url, {"open": "elsewhere"}).content.decode()
+    client.force_login(person("viewer"))
+    page = client.get(url, {"open": dialog}).content.decode()
+    assert f"Not allowed: to {dialog} an incident, you need the role operator." in page
+    assert "open-dialog" not in page
+    assert not Silence.objects.exists()
+    assert not IncidentEvent.objects.exists()

@@ -440,24 +440,6 @@ def test_silence_applies_at_once_and_is_ended_from_the_page(
     assert f'href="{url}silence/"' in page
 
 
-@pytest.mark.parametrize("dialog", ["silence", "acknowledge"])
-def test_address_opens_a_dialog_and_changes_nothing(
-    client: Client, person: MakeUser, incident: Incident, dialog: str
-) -> None:
-    """A link of a notification; without scripts, it leads to the form. A viewer is told why there is none."""
-    client.force_login(person("operator"))
-    url = f"/incidents/{incident.pk}/"
-    page = client.get(url, {"open": dialog}).content.decode()
-    assert f'id="open-dialog" hidden data-dialog href="{url}{dialog}/"' in page
-    assert "open-dialog" not in client.get(url, {"open": "elsewhere"}).content.decode()
-    client.force_login(person("viewer"))
-    page = client.get(url, {"open": dialog}).content.decode()
-    assert f"Not allowed: to {dialog} an incident, you need the role operator." in page
-    assert "open-dialog" not in page
-    assert not Silence.objects.exists()
-    assert not IncidentEvent.objects.exists()
-
-
 def test_silenced_incident_shows_who_is_notified_of_its_end(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:

@@ -108,8 +108,8 @@ def test_conditions_are_edited_without_scripts(operator: Client) -> None:
     assert "errors" not in page
     assert 'value="up"' in page
     assert "Agent is <b>web &quot;1&quot; o&#x27;clock</b>" in page
-    shown = operator.post("/silences/new/", form | {"condition_value": "web-1"}).context["draft"].text
-    conditions = {"condition": ["agent=web-1"], "matchers": shown, "shown_matchers": shown}
+    text = operator.post("/silences/new/", form | {"condition_value": "web-1"}).context["draft"].text
+    conditions = {"condition": ["agent=web-1"], "matchers": text, "shown_matchers": text}
     page = _post(operator, {"remove": "agent=web-1", "reason": "up"} | conditions)
     assert "Remove the condition" not in page
     page = _post(operator, {"do": "silence", "reason": "upgrade", "period": "7200"} | conditions)

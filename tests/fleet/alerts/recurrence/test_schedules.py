@@ -77,10 +77,10 @@ def test_rule_survives_the_way_to_its_schedule_and_back(rule: str) -> None:
     """Rule to toggles to rule: the same recurrence, and so the same days."""
     schedule = schedule_of(rule)
     if schedule is not None:
-        recurrence, translated = Recurrence.parse(rule), Recurrence.parse(schedule.rule)
-        assert translated == recurrence
+        recurrence, translation = Recurrence.parse(rule), Recurrence.parse(schedule.rule)
+        assert translation == recurrence
         days = [date(2026, 1, 7), date(2026, 1, 1), date(2026, 4, 1)]
-        assert list(translated.iterate_days(*days)) == list(recurrence.iterate_days(*days))
+        assert list(translation.iterate_days(*days)) == list(recurrence.iterate_days(*days))
         assert schedule_of(schedule.rule) == schedule
 
 
