@@ -5,7 +5,16 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards.access import views as tokens
-from dashboards.alerts.views import channels, incidents, routes, rules, silences
+from dashboards.alerts.views import (
+    channels,
+    incident_dialogs,
+    incidents,
+    routes,
+    rules,
+    silence_forms,
+    silences,
+    windows,
+)
 from dashboards.api_v1 import api
 from dashboards.changes.views import audit, changes, networking, policies, policy_edits, reconnect, service
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
@@ -63,8 +72,27 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
             incidents.incident_agents_csv,
             name=f"incident-agents-csv{suffix}",
         ),
+        path(
+            "incidents/<int:incident_id>/silence/",
+            incident_dialogs.silence_incident,
+            name=f"incident-silence{suffix}",
+        ),
+        path(
+            "incidents/<int:incident_id>/acknowledge/",
+            incident_dialogs.acknowledge_incident,
+            name=f"incident-acknowledge{suffix}",
+        ),
         path("silences/", silences.silences, name=f"silences{suffix}"),
-        path("silences/preview", silences.preview, name=f"silence-preview{suffix}"),
+        path("silences/preview", silence_forms.preview, name=f"silence-preview{suffix}"),
+        path("silences/suggestions.json", silence_forms.suggestions, name=f"silence-suggestions{suffix}"),
+        path("silences/new/", silence_forms.new_silence, name=f"silence-new{suffix}"),
+        path("silences/<int:number>/extend/", silence_forms.extend_silence, name=f"silence-extend{suffix}"),
+        path("silences/windows/preview", windows.window_preview, name=f"window-preview{suffix}"),
+        path("silences/windows/new/", windows.new_window, name=f"window-new{suffix}"),
+        path("silences/windows/<int:window_id>/", windows.window, name=f"window{suffix}"),
+        path(
+            "silences/windows/<int:window_id>/delete/", windows.delete_window, name=f"window-delete{suffix}"
+        ),
         path("alerts/rules/", rules.rules, name=f"alert-rules{suffix}"),
         path("alerts/rules.yaml", rules.rules_file, name=f"alert-rules-file{suffix}"),
         path("alerts/rules/<int:rule_id>/", rules.rule, name=f"alert-rule{suffix}"),

@@ -106,7 +106,7 @@ def _describe_receipt(receipt: Receipt) -> str:
     """Return what the receiver said about an accepted notification; empty if it said nothing."""
     if "target" in receipt:
         return f"posted in {receipt['target']}"
-    return receipt.get("response", "")
+    return str(receipt.get("response", ""))
 
 
 def describe_channel_usage(row: Channel, cluster: str | None = None) -> list[str]:

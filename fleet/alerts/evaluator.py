@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from time import perf_counter
 
@@ -438,9 +437,9 @@ def match_agents(
     for matcher in matchers:
         matcher_mask = np.zeros(len(table.names), np.bool_)
         if matcher.field == "agent":
-            matcher_mask = match_names(table.names, [matcher.value])
+            matcher_mask = match_names(table.names, matcher.patterns)
         for agent_set, agent_set_mask in mask_by_agent_set.items():
-            if matcher.field == "agent_set" and fnmatchcase(agent_set, matcher.value):
+            if matcher.field == "agent_set" and matcher.matches_value(agent_set):
                 matcher_mask |= agent_set_mask
         mask &= ~matcher_mask if matcher.is_negated else matcher_mask
     return mask

@@ -5,13 +5,14 @@ Actions on silences and channels are in the audit log; those on an incident are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 
 from fleet.alerts import notifications, outbox, store
+from fleet.alerts.cause_labels import format_named_matchers, name_causes, read_cause_names
 from fleet.alerts.channels.registry import (
     KINDS_ACCEPTING_ACKNOWLEDGEMENTS,
     KINDS_READ_BY_PEOPLE,
@@ -32,6 +33,8 @@ MAX_SILENCE_SECONDS = 30 * 86400.0
 #: How far in the future a silence may start, and how far in the past a typed start counts as now, seconds.
 _MAX_START_DELAY_SECONDS, _START_TOLERANCE_SECONDS = 90 * 86400.0, 60.0
 
+#: Minimum length of the reason of a silence or a maintenance window, characters.
+MIN_REASON_LENGTH = 3
 _CONFIRMATION_HINT = f"Enter the word “{CONFIRMATION_WORD}” as confirmation"
 
 
@@ -40,7 +43,19 @@ class ActionError(RefusalError, ValueError):
 
 
 class AlreadySilencedError(ActionError):
-    """A silence with the same matchers overlaps the new one."""
+    """A silence with the same matchers overlaps the new one; `duplicate` is its row."""
+
+    def __init__(self, message: str, duplicate: Silence) -> None:
+        super().__init__(message)
+        self.duplicate = duplicate
+
+
+class SilenceEndedError(ActionError):
+    """The silence has ended, so it cannot be extended."""
+
+
+class SilenceChangedError(ActionError):
+    """Somebody extended or ended the silence since the user read it."""
 
 
 def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "") -> bool:
@@ -150,21 +165,15 @@ def create_silence(
         ends_at=ends_at,
     )
     with record_outcome(_create_silence_attempt(AuditAction.SILENCE_CREATE, row, actor)):
-        if not row.reason:
-            raise ActionError("enter a reason for the silence")
+        check_reason(row.reason)
         if not 0 < ends_at - starts_at <= MAX_SILENCE_SECONDS:
             raise ActionError("a silence must end after it starts and last 30 days at most")
-        if matches_everything(parsed_matchers) and typed_word.strip().lower() != CONFIRMATION_WORD:
-            raise ActionError(
-                f"these matchers silence everything or almost everything. {_CONFIRMATION_HINT}"
-                if parsed_matchers
-                else "without matchers, everything is silenced. Give at least one matcher, such as cause=proxy-1. "
-                f"{_CONFIRMATION_HINT}"
-            )
+        check_confirmation(parsed_matchers, typed_word)
         if (duplicate := _find_duplicate_silence(parsed_matchers, cluster, starts_at, ends_at)) is not None:
             until = notifications.format_utc(duplicate.ends_at)
             raise AlreadySilencedError(
-                f"silence {duplicate.pk} by {duplicate.creator} covers this until {until}. Extend that silence instead"
+                f"silence {duplicate.pk} by {duplicate.creator} covers this until {until}. Extend that silence instead",
+                duplicate,
             )
         row.save(force_insert=True)
     return row
@@ -175,7 +184,42 @@ def _find_duplicate_silence(
 ) -> Silence | None:
     """Return a silence of the same owner with the same matchers that overlaps the time range; None if there is none."""
     rows = Silence.objects.filter(cluster=cluster, starts_at__lt=ends_at, ends_at__gt=starts_at)
-    return next((row for row in rows if set(parse_matchers(row.matchers)) == set(matchers)), None)
+    matchers_by_row = [(row, parse_matchers(row.matchers)) for row in rows]
+    # The key of a cause and its name are the same condition, and so are alternatives in another order.
+    cause_names = read_cause_names(
+        [matchers, *(row_matchers for _, row_matchers in matchers_by_row)], cluster
+    )
+    conditions = _conditions_of(name_causes(matchers, cause_names))
+    return next(
+        (
+            row
+            for row, row_matchers in matchers_by_row
+            if _conditions_of(name_causes(row_matchers, cause_names)) == conditions
+        ),
+        None,
+    )
+
+
+def _conditions_of(matchers: Iterable[Matcher]) -> set[tuple[str, bool, frozenset[str]]]:
+    return {(matcher.field, matcher.is_negated, frozenset(matcher.patterns)) for matcher in matchers}
+
+
+def check_reason(reason: str) -> None:
+    """Raise ActionError unless a reason is long enough."""
+    if len(reason.strip()) < MIN_REASON_LENGTH:
+        raise ActionError(f"enter a reason of at least {MIN_REASON_LENGTH} characters")
+
+
+def check_confirmation(matchers: Sequence[Matcher], typed_word: str) -> None:
+    """Raise ActionError if matchers match everything and the confirmation was not typed."""
+    if not matches_everything(matchers) or typed_word.strip().lower() == CONFIRMATION_WORD:
+        return
+    raise ActionError(
+        f"these matchers silence everything or almost everything. {_CONFIRMATION_HINT}"
+        if matchers
+        else "without matchers, everything is silenced. Give at least one matcher, such as cause=proxy-1. "
+        f"{_CONFIRMATION_HINT}"
+    )
 
 
 def starts_at_of(requested_start: datetime | None, now: float) -> float:
@@ -187,25 +231,44 @@ def starts_at_of(requested_start: datetime | None, now: float) -> float:
 
 
 def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor) -> None:
-    """Extend a silence by a number of seconds, from its end or from now. Raises ActionError."""
-    ends_at = max(row.ends_at, now) + seconds
-    with record_outcome(_create_silence_attempt(AuditAction.SILENCE_EXTEND, row, actor)):
+    """Move the end of a silence by a number of seconds. Raises ActionError.
+
+    `row.ends_at` is the end that the user has seen: SilenceChangedError if it is another one now.
+    """
+    ends_at = row.ends_at + seconds
+    with record_outcome(_create_silence_attempt(AuditAction.SILENCE_EXTEND, row, actor)) as attempt:
+        attempt.before, attempt.after = _audit_end_of(row.ends_at), _audit_end_of(ends_at)
+        current_end = Silence.objects.filter(pk=row.pk).values_list("ends_at", flat=True).first()
+        if current_end is None or current_end <= now:
+            raise SilenceEndedError(
+                f"this silence ended at {notifications.format_utc(current_end or now)}. Create a new silence instead"
+            )
+        if seconds <= 0:
+            raise ActionError(f"this silence lasts until {notifications.format_utc(row.ends_at)} already")
         if ends_at - now > MAX_SILENCE_SECONDS:
             raise ActionError("a silence must end within the next 30 days")
         if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(
             ends_at=ends_at, expiry_notified=False
         ):
-            raise ActionError("out of date: somebody extended or ended this silence. Reload and try again")
+            raise SilenceChangedError(
+                "out of date: somebody changed this silence, which now ends at "
+                f"{notifications.format_utc(current_end)}. Check the new end, then extend again"
+            )
 
 
-def end_silence(row: Silence, now: float, actor: RequestActor) -> None:
-    """End a silence now. Its row is kept as expired."""
+def end_silence(row: Silence, now: float, actor: RequestActor) -> bool:
+    """End a silence now, or drop it if it has not started. Its row is kept. Return False if it had ended before."""
     with record_outcome(_create_silence_attempt(AuditAction.SILENCE_END, row, actor)):
-        Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
+        return bool(Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now))
+
+
+def _audit_end_of(ends_at: float) -> dict[str, str]:
+    return {"ends_at": notifications.format_utc(ends_at)}
 
 
 def _create_silence_attempt(action: AuditAction, row: Silence, actor: RequestActor) -> Attempt:
-    return actor.create_attempt(action, row.cluster, row.matchers or "everything", reason=row.reason)
+    subject = format_named_matchers(parse_matchers(row.matchers), row.cluster)
+    return actor.create_attempt(action, row.cluster, subject, reason=row.reason)
 
 
 def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:

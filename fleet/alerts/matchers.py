@@ -1,4 +1,4 @@
-"""Matchers of silences and routes: `cause=proxy-1 severity=critical agent=web-*`. Pure.
+"""Matchers of silences and routes: `cause=proxy-1|proxy-2 severity=critical agent=web-*`. Pure.
 
 docs/reference/alerts.md, "Silences".
 """
@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,12 @@ _VALUES_OF_FIELD: Mapping[str, Callable[[Incident], Iterable[str]]] = {
 _ENUM_VALUES = {"kind": tuple(CauseKind), "severity": tuple(severity.slug for severity in Severity)}
 #: `[a-z]` and `[!x]` in a value, as in fnmatch.
 _CHARACTER_SET = re.compile(r"\[!?\]?[^\]]*\]")
+#: `|` between alternatives; not in `[|]`, which stands for the character.
+_ALTERNATIVE_SEPARATOR = re.compile(r"\|(?![^\[]*\])")
+#: Characters that end or quote a term: a value that contains one is written in quotes.
+_NEEDS_QUOTES = re.compile(r"[\s'\"\\]")
+#: Maximum length of matchers, characters.
+MAX_MATCHERS_LENGTH = 2_000
 #: The word to type to confirm matchers that match everything.
 CONFIRMATION_WORD = "everything"
 
@@ -42,19 +49,54 @@ class MatcherError(ValueError):
     """A matcher is not valid; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Matcher:
-    """One condition; its value may contain `*`, `?` and `[...]`."""
+    """One condition; its value has one or several patterns (`a|b`), which may contain `*`, `?` and `[...]`."""
 
     field: str
     value: str
     is_negated: bool = False
 
+    @cached_property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of the value, one of which must match."""
+        return split_patterns(self.value)
+
     def matches(self, field_values: Iterable[str]) -> bool:
         """Return whether one of the values matches, or none of them with `!=`."""
-        return (
-            any(fnmatchcase(field_value, self.value) for field_value in field_values) is not self.is_negated
-        )
+        return any(map(self.matches_value, field_values)) is not self.is_negated
+
+    def matches_value(self, field_value: str) -> bool:
+        """Return whether a value matches a pattern, whether or not the condition is negated."""
+        return any(fnmatchcase(field_value, pattern) for pattern in self.patterns)
+
+
+def split_patterns(value: str) -> tuple[str, ...]:
+    """Return the patterns of a value: `web-*` and `db-1` for `web-*|db-1`."""
+    return tuple(_ALTERNATIVE_SEPARATOR.split(value))
+
+
+def escape_name(name: str) -> str:
+    """Return the pattern that matches exactly this name."""
+    return re.sub(r"[*?\[|]", r"[\g<0>]", name)
+
+
+def unescape_name(pattern: str) -> str:
+    """Return the name that a pattern of `escape_name` matches; other patterns do not change."""
+    return re.sub(r"\[([*?\[|])\]", r"\1", pattern)
+
+
+def format_matchers(matchers: Iterable[Matcher]) -> str:
+    """Return the text of matchers, which `parse_matchers` reads."""
+    return " ".join(
+        f"{matcher.field}{'!=' if matcher.is_negated else '='}{quote_value(matcher.value)}"
+        for matcher in matchers
+    )
+
+
+def quote_value(value: str) -> str:
+    """Return a value, in quotes if it contains blanks, quotes or backslashes."""
+    return shlex.quote(value) if _NEEDS_QUOTES.search(value) else value
 
 
 def parse_matchers(text: str, *, is_for_route: bool = False) -> tuple[Matcher, ...]:
@@ -80,10 +122,10 @@ def matches_everything(matchers: Sequence[Matcher]) -> bool:
 
 def _is_wildcard(matcher: Matcher) -> bool:
     enum_values = _ENUM_VALUES.get(matcher.field, ())
-    matches_all = bool(enum_values) and all(
-        fnmatchcase(enum_value, matcher.value) for enum_value in enum_values
+    matches_all = bool(enum_values) and all(map(matcher.matches_value, enum_values))
+    return matches_all or any(
+        not _CHARACTER_SET.sub("?", pattern.replace("[|]", "|")).strip("*?") for pattern in matcher.patterns
     )
-    return matches_all or not _CHARACTER_SET.sub("?", matcher.value).strip("*?")
 
 
 def are_agent_matchers(matchers: Sequence[Matcher]) -> bool:
@@ -106,6 +148,8 @@ def _parse_term(term: str, field_names: Sequence[str]) -> Matcher:
         raise MatcherError(f"the field label is now agent_set. Use agent_set={value}")
     if field not in field_names:
         raise MatcherError(f"unknown field {field}. Use {', '.join(field_names)}")
+    if not all(split_patterns(value)):
+        raise MatcherError(f"a name is missing beside | in {term}")
     return Matcher(field, value, is_negated)
 
 

@@ -9,8 +9,11 @@ from typing import Any
 
 from django.db import transaction
 
+from fleet.alerts.cause_labels import format_named_matchers
 from fleet.alerts.channels.kind import destination_of
 from fleet.alerts.channels.registry import CHANNEL_KINDS
+from fleet.alerts.matchers import parse_matchers
+from fleet.alerts.recurrence.schedules import describe_schedule
 from fleet.alerts.rules import Rule
 from fleet.alerts.store import rule_of
 from fleet.audit import RequestActor, record_outcome
@@ -25,7 +28,7 @@ _BATCH_SIZE = 200
 _SAVE_ACTIONS: Mapping[type[Setting], tuple[AuditAction, AuditAction]] = {
     AlertRule: (AuditAction.RULE_CREATE, AuditAction.RULE_UPDATE),
     Channel: (AuditAction.CHANNEL_CREATE, AuditAction.CHANNEL_UPDATE),
-    MaintenanceWindow: (AuditAction.WINDOW_CREATE, AuditAction.WINDOW_TOGGLE),
+    MaintenanceWindow: (AuditAction.WINDOW_CREATE, AuditAction.WINDOW_UPDATE),
     Route: (AuditAction.ROUTE_CREATE, AuditAction.ROUTE_UPDATE),
 }
 _DELETE_ACTIONS: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditAction] = {
@@ -42,8 +45,10 @@ def save_setting(row: Setting, save: Callable[[], object], actor: RequestActor) 
     attempt = actor.create_attempt(
         update_action if old_row else create_action, row.cluster, row.name, before=audit_values_of(old_row)
     )
-    if old_row is None and isinstance(row, MaintenanceWindow):
+    if isinstance(row, MaintenanceWindow):
         attempt.reason = row.reason
+        if isinstance(old_row, MaintenanceWindow) and old_row.enabled != row.enabled:
+            attempt.action = AuditAction.WINDOW_TOGGLE
     with record_outcome(attempt):
         save()
         attempt.after = audit_values_of(row)
@@ -123,7 +128,7 @@ def change_agent_set_members(
 
 
 def audit_values_of(row: Setting | None) -> dict[str, Any] | None:
-    """Return the values of a rule or channel for the diff in the audit log, without secrets; None for other types."""
+    """Return the values of a setting for the diff in the audit log, without secrets; None for routes."""
     if isinstance(row, AlertRule):
         rule = rule_of(row)
         return asdict(rule) | {"kind": str(rule.kind), "severity": int(rule.severity)}
@@ -134,6 +139,15 @@ def audit_values_of(row: Setting | None) -> dict[str, Any] | None:
             "target": describe_destination(row),
             "enabled": row.enabled,
             "private": private,
+        }
+    if isinstance(row, MaintenanceWindow):
+        return {
+            "name": row.name,
+            "matchers": format_named_matchers(parse_matchers(row.matchers), row.cluster),
+            "schedule": describe_schedule(row.rule, row.start_time, row.length, row.time_zone),
+            "first_day": f"{row.first_day:%Y-%m-%d}",
+            "reason": row.reason,
+            "enabled": row.enabled,
         }
     return None
 

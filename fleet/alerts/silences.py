@@ -13,7 +13,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fleet.alerts.matchers import Matcher, are_agent_matchers, matches_incident
-from fleet.alerts.recurrence import Recurrence, RecurrenceError
+from fleet.alerts.recurrence.rule import Recurrence, RecurrenceError
 from fleet.vocabulary.incidents import Incident
 
 #: Seconds before the end of a silence at which receivers are notified.
@@ -86,6 +86,24 @@ class Window:
         )
         return list(islice((silence for silence in later if silence.starts_at > now), count))
 
+    def silences_between(self, begin: float, end: float) -> list[Silence]:
+        """Return the occurrences that overlap a time range."""
+        if self.problem:
+            return []
+        current_silence = self.current_silence(begin)
+        silences = [] if current_silence is None else [current_silence]
+        zone = self._load_zone()
+        first, last = (datetime.fromtimestamp(at, zone).replace(tzinfo=None) for at in (begin, end))
+        starts = self._iterate_starts(
+            max(first - timedelta(hours=3), self.first_start), last + timedelta(hours=3)
+        )
+        silences += [
+            silence
+            for start in starts
+            if begin < (silence := self._silence_starting_at(start)).starts_at < end
+        ]
+        return silences
+
     def check(self) -> None:
         """Raise WindowError unless rule, zone and length can be used, and the window begins within five years."""
         if self.problem:
@@ -114,8 +132,8 @@ class Window:
         return Silence(
             self.name,
             self.matchers,
-            _timestamp_of(start, zone),
-            _timestamp_of(start + self.length, zone),
+            timestamp_of(start, zone),
+            timestamp_of(start + self.length, zone),
             self.cluster,
         )
 
@@ -149,7 +167,7 @@ def zone_of(name: str) -> ZoneInfo:
         ) from error
 
 
-def _timestamp_of(wall_time: datetime, zone: ZoneInfo) -> float:
+def timestamp_of(wall_time: datetime, zone: ZoneInfo) -> float:
     """Return the time of a local time: the first one if it occurs twice, the moment of the jump if it is skipped."""
     at = wall_time.replace(tzinfo=zone)
     back = at.astimezone(UTC).astimezone(zone)

@@ -49,6 +49,7 @@ _LIST_COMMANDS = {
     "Cluster": "manage.py cluster list",
     "Incident": "refloat incidents --state all",
     "Instance": "refloat instances",
+    "Maintenance window": "refloat maintenance list",
     "Revision": "refloat config history",
     "Silence": "refloat silence list",
 }
@@ -224,7 +225,7 @@ def _read_demo_account(home: Path) -> dict[str, str]:
 
 def _list_hint_for(detail: str) -> str:
     """Return which command lists the ids and names, if the detail says that one was not found; otherwise empty."""
-    not_found_match = re.match(r"(\w+) \S+ was not found", detail)
+    not_found_match = re.match(r"(\w+(?: window)?) \S+ was not found", detail)
     if not not_found_match or not_found_match[1] not in _LIST_COMMANDS:
         return ""
     return f" `{_LIST_COMMANDS[not_found_match[1]]}` lists all {not_found_match[1].lower()}s."

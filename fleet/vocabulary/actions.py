@@ -44,6 +44,7 @@ class AuditAction(StrEnum):
     SILENCE_EXTEND = "silence.extend"
     SILENCE_END = "silence.end"
     WINDOW_CREATE = "window.create"
+    WINDOW_UPDATE = "window.update"
     WINDOW_TOGGLE = "window.toggle"
     WINDOW_REMOVE = "window.remove"
     DELIVERY_RETRY = "delivery.retry"

@@ -192,7 +192,7 @@ async def test_brush_selects_and_links(visiting: Visiting) -> None:
     await expect(page.locator("#selection [data-number]")).to_have_text("8 agents selected")
     await expect(listing).to_have_attribute("href", f"{visit.prefix}/agents/?q=proxy%3Aproxy-2")
     await expect(page.locator('#selection [data-action="silence"]')).to_have_attribute(
-        "href", f"{visit.prefix}/silences/?matchers=cause%3Dproxy-2"
+        "href", f"{visit.prefix}/silences/new/?matchers=cause%3Dproxy-2"
     )
     await page.reload()
     await expect(page.locator("#selection [data-number]")).to_have_text("8 agents selected")

@@ -104,19 +104,20 @@ def person(console: Console) -> Person:
 def test_alerting_actions_are_logged(person: Person) -> None:
     """Silences, windows, channels, routes, rules and labels are made, changed and deleted."""
     person.post(
-        "/silences/", do="silence", duration="1 h", matchers="cause=x", reason=REASON, cluster="default"
+        "/silences/new/", do="silence", duration="1 h", matchers="cause=x", reason=REASON, cluster="default"
     )
     silence = person.count_rows("silence")
     person.post("/silences/", do="extend", id=silence)
     person.post("/silences/", do="end", id=silence)
-    person.post(
-        "/silences/",
-        do="window", name="mine", matchers="cause=x", rule="FREQ=DAILY", first_day="2026-01-01", start_time="22:00",
-        time_zone="UTC", reason=REASON, duration="2 h", cluster="default",
-    )  # fmt: skip
+    window_form = {
+        "do": "window", "name": "mine", "matchers": "cause=x", "rule": "FREQ=DAILY", "first_day": "2026-01-01",
+        "start_time": "22:00", "time_zone": "UTC", "reason": REASON, "duration": "2 h",
+    }  # fmt: skip
+    person.post("/silences/windows/new/", **window_form)
     window = person.count_rows("maintenancewindow")
+    person.post(f"/silences/windows/{window}/", **window_form | {"start_time": "23:00"})
     person.post("/silences/", do="switch", id=window)
-    person.post("/silences/", do="remove", id=window)
+    person.post(f"/silences/windows/{window}/delete/")
 
     form = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10", "cluster": "default"}
     person.post("/alerts/channels/new/webhook/", **form)
@@ -154,7 +155,7 @@ def test_alerting_actions_are_logged(person: Person) -> None:
         Database(person.console.home),
         actions=(
             *("silence.create", "silence.extend", "silence.end"),
-            *("window.create", "window.toggle", "window.remove"),
+            *("window.create", "window.update", "window.toggle", "window.remove"),
             *("channel.create", "channel.update", "channel.test", "channel.delete", "delivery.retry"),
             *("route.create", "route.update", "route.delete"),
             *("alert-rule.create", "alert-rule.update", "alert-rule.delete", "alert-rule.override"),
@@ -181,7 +182,7 @@ def test_incident_actions_are_logged(person: Person) -> None:
     person.post(page, do="acknowledge")
     person.post(page, do="let-go")
     person.post(page, do="note", text=REASON)
-    person.post(page, do="silence", reason=REASON)
+    person.post(f"{page}silence/", period="3600", reason=REASON)
     produced(
         Database(person.console.home),
         timeline=("acknowledged", "unacknowledged", "note", "silenced"),

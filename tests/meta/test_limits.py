@@ -35,6 +35,7 @@ _OBJECTS = {
     "rule_id": "rule",
     "channel_id": "channel",
     "route_id": "route",
+    "window_id": "window",
 }
 _SECRET_FREE = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10"}
 _RULE: Mapping[str, Any] = {
@@ -80,24 +81,31 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
             {**_RULE, "do": "try"},
         ],
         "silences": [
+            *({"do": do, "id": ids["silence"]} for do in ("extend", "end")),
+            {"do": "switch", "id": ids["window"]},
+        ],
+        "silence-new": [
             {
                 "do": "silence",
                 "duration": "1 h",
                 "matchers": "",
                 "confirmation": CONFIRMATION_WORD,
-                "reason": "x",
+                "reason": _REASON,
                 "cluster": owner,
-            },
-            *({"do": do, "id": ids["silence"]} for do in ("extend", "end")),
-            {"do": "window", **window},
-            *({"do": do, "id": ids["window"]} for do in ("switch", "remove")),
+            }
         ],
+        "silence-extend": [{"period": "3600"}],
+        "window-new": [{"do": "window", **window}],
+        "window": [{"do": "window", **window}],
+        "window-delete": [{}],
         "incident": [
             {"do": "acknowledge"},
             {"do": "let-go"},
-            {"do": "silence", "reason": _REASON},
+            {"do": "end-silence", "id": ids["silence"]},
             {"do": "note", "text": _REASON},
         ],
+        "incident-silence": [{"period": "3600", "reason": _REASON}],
+        "incident-acknowledge": [{}],
         "service": [{"action": "take-out", "reason": _REASON, "sure": "on"}],
         "retire": [{"action": "retire", "reason": _REASON, "sure": "on"}],
         "agent-set": [{"action": "add", "q": "agent", "count": "4", "agent_set": "critical"}],
@@ -121,6 +129,20 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/acknowledge": [{}],
         "/silences": [{"matchers": "", "reason": _REASON, "confirmation": CONFIRMATION_WORD}],
         "/end": [{}],
+        "/maintenance-windows": [
+            {
+                "name": "mine",
+                "matchers": "cause=x",
+                "rule": "FREQ=DAILY",
+                "start_time": "22:00",
+                "end_time": "23:00",
+                "reason": _REASON,
+            }
+        ],
+        "/maintenance-windows/<int:number>": [{"name": "mine"}],
+        "/enable": [{}],
+        "/disable": [{}],
+        "/delete": [{}],
         "/extend": [{"hours": 1}],
         "/agent-sets": [{"agent_set": "critical", "q": "agent"}],
         "/retirements": [{"is_retired": True, "reason": _REASON, "confirm_alive": True, "q": "agent"}],
@@ -248,15 +270,10 @@ def limited_visitors(socket_layer: None) -> list[Visitor]:
 _VIEWERS = frozenset(role for role, permissions in ROLES.items() if Permission.VIEW_FLEET in permissions)
 #: Pages whose forms change alerting.
 _ALERTING = (
-    "channels",
-    "channel",
-    "new-channel",
-    "route",
-    "alert-rules",
-    "alert-rule",
-    "silences",
-    "incident",
-)
+    "channels", "channel", "new-channel", "route", "alert-rules", "alert-rule", "silences", "silence-new",
+    "silence-extend",
+    "window-new", "window", "window-delete", "incident", "incident-silence", "incident-acknowledge",
+)  # fmt: skip
 
 
 def _visits(
@@ -286,7 +303,8 @@ def _is_of_cluster(route: UrlRoute) -> bool:
 
 
 def _values(route: UrlRoute, cluster: str, ids: Ids) -> dict[str, str]:
-    number = ids["incident"] if "/incidents/" in route.path else ids["silence"]
+    parts = (("/incidents/", "incident"), ("/maintenance-windows/", "window"), ("", "silence"))
+    number = ids[next(kind for part, kind in parts if part in route.path)]
     objects = {parameter: str(ids[kind]) for parameter, kind in _OBJECTS.items()}
     return {**VALUES, **objects, "number": str(number), "cluster": cluster}
 

@@ -42,7 +42,8 @@ EXEMPT = {
     "dashboards/alerts/forms/routes.py": "tests/dashboards/alerts/views/test_routes.py fills it in",
     "dashboards/alerts/forms/rules.py": "tests/dashboards/alerts/views/test_rules.py fills it in",
     "dashboards/alerts/forms/shared.py": "its neighbours share it",
-    "dashboards/alerts/forms/silences.py": "tests/dashboards/alerts/views/test_silences.py fills it in",
+    "dashboards/alerts/forms/silences.py": "tests/dashboards/alerts/views/test_silence_forms.py fills it in",
+    "dashboards/alerts/forms/windows.py": "tests/dashboards/alerts/views/test_windows.py fills it in",
     "dashboards/shared/owners.py": (
         "tests/dashboards/alerts/views/test_channels.py and its neighbours fill it in"
     ),

@@ -25,7 +25,14 @@ _OPERATIONS: Mapping[str, str] = {
     "reconnect": "/reconnect/plan",
     "change": "/changes/{change_id}/confirm",
     "incident": "/incidents/{number}/acknowledge",
-    "silences": "/silences",
+    "incident-silence": "/silences",
+    "incident-acknowledge": "/incidents/{number}/acknowledge",
+    "silences": "/silences/{number}/end",
+    "silence-new": "/silences",
+    "silence-extend": "/silences/{number}/extend",
+    "window-new": "/maintenance-windows",
+    "window": "/maintenance-windows/{number}",
+    "window-delete": "/maintenance-windows/{number}/delete",
 }
 #: By forecast that a page shows beside its form: the operation of the API that returns the same.
 _FORECASTS: Mapping[str, str] = {

@@ -38,6 +38,7 @@ VALUES: Mapping[str, str] = {
     "channel_id": "0",
     "channel_kind": "email",
     "route_id": "0",
+    "window_id": "0",
     "provider_id": "oidc",
     "uidb36": "1",
     "key": "x",

@@ -27,7 +27,13 @@ from dashboards.shared.permissions import find_write_refusal
 from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts import incident_actions
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
-from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
+from fleet.alerts.matchers import (
+    CONFIRMATION_WORD,
+    MAX_MATCHERS_LENGTH,
+    MatcherError,
+    matches_everything,
+    parse_matchers,
+)
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, filter_applicable_to
 
@@ -68,10 +74,10 @@ class SilencesResponse(Schema):
 class CreateSilenceRequest(RequestBody):
     """A new silence."""
 
-    matchers: Annotated[str, Field(max_length=500)]
+    matchers: Annotated[str, Field(max_length=MAX_MATCHERS_LENGTH)]
     """Matchers of the incidents to silence: `cause=proxy-1`."""
     reason: Annotated[str, Field(max_length=500)]
-    """Reason, for the audit log and the pages."""
+    """Reason of at least 3 characters, for the audit log and the pages."""
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0
     """Duration in hours."""
     starts_at: AwareDatetime | None = None

@@ -5,23 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts import delivery_rows, incident_evidence, incident_list, prior_changes
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.incident_list import IncidentTab
+from dashboards.alerts.silences.rows import find_active_silences_of
+from dashboards.alerts.views.incident_dialogs import DIALOGS
+from dashboards.alerts.views.silences import change_silence
 from dashboards.fleet import agent_csv, history
 from dashboards.shared import headlines, presenters, record_reader, refusals
 from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
-from dashboards.shared.permissions import requires
-from dashboards.shared.request_actor import signed_in_actor_of
+from dashboards.shared.permissions import require_write, requires, writable_owners_for
 from dashboards.shared.rewind import AT_PARAMETER, answers_moment, open_moment, parse_at
+from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import incident_actions, store
 from fleet.alerts.evaluator import count_open_incidents
 from fleet.alerts.evidence.copies import read_copy_mark, read_evidence
@@ -29,9 +31,8 @@ from fleet.alerts.evidence.evidence import EvidenceError, agent_views_of, instan
 from fleet.alerts.facts import affected_agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import EvaluationContext
-from fleet.alerts.matchers import MatcherError
 from fleet.models.access import Permission, has_cluster_limit, has_permission
-from fleet.models.alerting import AlertClock
+from fleet.models.alerting import AlertClock, Silence, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.inventory import Instance
@@ -119,6 +120,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         ),
         "evaluated_at": presenters.to_moment_or_none(clock.evaluated_at if clock else None),
         "evaluated_age_ms": presenters.age_ms_of(clock.evaluated_at if clock else None, now),
+        "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/incidents.html", context)
 
@@ -181,13 +183,16 @@ def _read_tab_headline(cluster: str, at_text: str) -> dict[str, Any] | None:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
+    """Show one incident, or act on it (POST with `do`: acknowledge, let-go, end-silence with `id`, note).
+
+    `?open=silence` and `?open=acknowledge` open that dialog over the page.
 
     Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
     newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgentsPage), `evidence_choice` (EvidenceChoice
-    or None), `map_links`, `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or
-    `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list affected agents.
+    or None), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of `?open=`, or empty), `map_links`,
+    `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or `reconnect_refusal`:
+    why there is none; `is_fleet_data_stale`: the fleet data is too old to list affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -196,7 +201,11 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         return _handle_post(request, row, cluster)
     now, is_limited_user = record_reader.current_time(), has_cluster_limit(signed_in_user_of(request))
     rules, active_silences = store.read_rules(cluster), alert_presenters.read_active_silences(cluster, now)
-    incident_value = store.incident_of(row)
+    incident_value, can_act = (
+        store.incident_of(row),
+        has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+    )
+    dialog = next((name for name in DIALOGS if name == request.GET.get("open")), "")
     strongest_rule = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(
         incident_value
     )
@@ -218,7 +227,13 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         "rule_names": sorted({*incident_value.marks, *incident_value.fired_rule_names}),
         "runbook": strongest_rule.runbook
         or f"{url_prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
-        "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+        "can_act": can_act,
+        "silences": find_active_silences_of(
+            incident_value, cluster, now,
+            writable_owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster),
+        ),
+        "dialog_path": f"/incidents/{row.pk}/{dialog}/" if dialog and can_act else "",
+        "denied_dialog": "" if can_act else dialog,
         "state_history": history.read_instance_state_changes(
             cluster, _names_in_history_of(row), now, until=incident_value.resolved_at
         ),
@@ -369,14 +384,11 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
             incident_actions.unacknowledge(row, username, now, settings.REFLOAT_PUBLIC_URL)
         elif form_action == "note":
             incident_actions.add_note(row, username, request.POST.get("text", ""), now)
-        elif form_action == "silence":
-            silence_row = incident_actions.create_silence(
-                f"cause={row.key}", request.POST.get("reason", ""), username, now, now + 3600,
-                signed_in_actor_of(request), cluster=cluster,
-            )  # fmt: skip
-            text = f"{username} silenced the incident for 1 h: {silence_row.reason}"
-            incident_actions.add_timeline_entry(row, TimelineKind.SILENCED, username, text, now)
-            messages.success(request, "The incident is silenced for 1 h.")
-    except (ActionError, MatcherError) as error:
+        elif form_action == "end-silence":
+            rows = filter_applicable_to(Silence.objects.all(), cluster)
+            silence_row = get_object_or_404(rows, pk=parse_row_id(request.POST.get("id", "")))
+            require_write(request, Permission.ACT_ON_FLEET, silence_row.cluster)
+            change_silence(request, silence_row, "end")
+    except ActionError as error:
         refusals.record_and_show(request, sentence_of(error))
     return redirect(f"{url_prefix_of(cluster)}/incidents/{row.pk}/")

@@ -40,7 +40,7 @@ def unproven_client(client: Client, person: MakeUser, fake_reader: FakeReader) -
         ("/alerts/routes/0/", {"name": "night", "position": "0", "min_severity": "1"}),
         ("/alerts/rules/0/", {"name": "mine", "do": "save"}),
         ("/alerts/rules/", {"do": "import", "document": "rules: [{name: a, kind: drift, severity: info}]"}),
-        ("/silences/", _EVERYTHING),
+        ("/silences/new/", _EVERYTHING),
         ("/instances/proxy-id-1/service/", {"action": "take-out", "reason": "kernel", "sure": "on"}),
         ("/agents/id-0/retire/", {"action": "retire", "reason": "scrapped", "sure": "on"}),
     ],
@@ -56,7 +56,7 @@ def test_lasting_actions_require_recent_proof(
 
 def test_silences_require_no_recent_proof(unproven_client: Client) -> None:
     """Creating and ending a silence with matchers."""
-    unproven_client.post("/silences/", _EVERYTHING | {"matchers": "cause=proxy-1", "confirmation": ""})
+    unproven_client.post("/silences/new/", _EVERYTHING | {"matchers": "cause=proxy-1", "confirmation": ""})
     silence = Silence.objects.get()
     unproven_client.post("/silences/", {"do": "end", "id": silence.pk})
     silence.refresh_from_db()
@@ -65,7 +65,7 @@ def test_silences_require_no_recent_proof(unproven_client: Client) -> None:
 
 def test_request_is_repeated_after_the_proof(unproven_client: Client) -> None:
     """What was typed is not lost."""
-    answer = unproven_client.post("/silences/", _EVERYTHING)
+    answer = unproven_client.post("/silences/new/", _EVERYTHING)
     unproven_client.post(answer["Location"], {"password": "correct horse"})
     assert Silence.objects.get().reason == "move"
 

@@ -156,7 +156,7 @@ def test_silence_that_was_changed_meanwhile_is_not_extended() -> None:
     row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     stale_silence = Silence.objects.get()
     incident_actions.end_silence(row, 30.0, CONSOLE_ACTOR)
-    with pytest.raises(ActionError, match="Reload and try again"):
+    with pytest.raises(ActionError, match="Create a new silence instead"):
         incident_actions.extend_silence(stale_silence, 3600.0, 30.0, CONSOLE_ACTOR)
     assert Silence.objects.get().ends_at == 30.0
 
@@ -189,6 +189,9 @@ def test_duplicate_silence_is_refused_while_it_is_active() -> None:
     )
     incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu")
     assert Silence.objects.count() == 4
+    incident_actions.create_silence("agent=a|b", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu")
+    with pytest.raises(AlreadySilencedError):
+        incident_actions.create_silence("agent=b|a", "again", "bob", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu")
 
 
 def test_deliveries_of_a_deleted_channel_are_kept(incident: Incident) -> None:

@@ -3,14 +3,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleet.alerts.matchers import (
+    Matcher,
     MatcherError,
     are_agent_matchers,
+    escape_name,
+    format_matchers,
     match_names,
     matches_everything,
     matches_incident,
     parse_matchers,
+    unescape_name,
 )
 from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, RuleMark, Severity
 
@@ -93,3 +99,27 @@ def test_match_names_supports_exact_names_and_globs() -> None:
     names = ["web-1", "web-2", "db-1", "Web-3"]
     assert match_names(names, ["db-1", "web-*"]).tolist() == [True, True, True, False]
     assert not match_names(names, []).any()
+
+
+def test_alternatives_match_one_of_several_names() -> None:
+    """`|` separates them; a negation excludes all of them; a set of characters is no separator."""
+    assert matches_incident(parse_matchers("cause=proxy-2|proxy-1"), _INCIDENT)
+    assert not matches_incident(parse_matchers("cause=proxy-2|proxy-3"), _INCIDENT)
+    assert not matches_incident(parse_matchers("cause!=proxy-2|proxy-1"), _INCIDENT)
+    assert parse_matchers("agent=a[|]b|c")[0].patterns == ("a[|]b", "c")
+    assert matches_everything(parse_matchers("severity=critical|warning|info"))
+    assert matches_everything(parse_matchers("agent=web-1|*"))
+    assert not matches_everything(parse_matchers("severity=critical|warning"))
+    with pytest.raises(MatcherError, match=r"a name is missing beside \|"):
+        parse_matchers("agent=web-1|")
+
+
+@given(st.text(min_size=1, max_size=30).filter(str.strip))
+def test_name_survives_as_a_matcher(name: str) -> None:
+    """Names with blanks, quotes, backslashes, wildcards and bars match themselves alone."""
+    text = format_matchers([Matcher("agent", escape_name(name), is_negated=True)])
+    (matcher,) = parse_matchers(text)
+    assert matcher.patterns == (escape_name(name),)
+    assert matcher.matches_value(name)
+    assert not matcher.matches_value(f"{name}x")
+    assert unescape_name(matcher.value) == name

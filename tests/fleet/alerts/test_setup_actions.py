@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import time, timedelta
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_create_update_and_delete_are_in_the_audit_log() -> None:
 def test_maintenance_window_is_disabled_and_removed() -> None:
     """Only the creation has a reason."""
     window = MaintenanceWindow(
-        name="sunday", rule="FREQ=WEEKLY", start_time="02:00", length=timedelta(hours=2)
+        name="sunday", rule="FREQ=WEEKLY", start_time=time(2), length=timedelta(hours=2)
     )
     window.reason = "backups"
     setup_actions.save_setting(window, window.save, CONSOLE_ACTOR)

@@ -150,3 +150,17 @@ def test_old_window_does_not_slow_down_evaluations() -> None:
         assert window.current_silence(_timestamp("2026-02-28T00:30")) is not None
     assert len(window.upcoming_silences(_timestamp("2026-02-28T00:30"), 3)) == 3
     assert time.process_time() - started_at < 1.0
+
+
+def test_occurrences_of_a_time_range_are_listed_once() -> None:
+    """Those that last at its begin, and those that start before its end; none of a window that is not valid."""
+    window = _window("Europe/Berlin", "2026-01-01T22:00", 8)
+    begin, end = _timestamp("2026-03-28T00:00"), _timestamp("2026-03-30T00:00")
+    spans = [(silence.starts_at, silence.ends_at) for silence in window.silences_between(begin, end)]
+    assert spans == [
+        (_timestamp("2026-03-27T21:00"), _timestamp("2026-03-28T05:00")),
+        (_timestamp("2026-03-28T21:00"), _timestamp("2026-03-29T04:00")),
+        (_timestamp("2026-03-29T20:00"), _timestamp("2026-03-30T04:00")),
+    ]
+    assert window.silences_between(_timestamp("2025-01-01T00:00"), _timestamp("2025-02-01T00:00")) == []
+    assert _window("Mars/Base", "2026-01-01T22:00", 8).silences_between(begin, end) == []

@@ -1,6 +1,9 @@
 /* Keyboard shortcuts of the incident page: a acknowledges, s silences, r plans a reconnect campaign, j and k move
    through the rows, ? lists the shortcuts. */
 
+// Dialogs open by links: their listeners must be there before a link is clicked below.
+import "./dialogs.js";
+
 const acts = document.getElementById("acts");
 const keys = document.getElementById("keys");
 
@@ -22,10 +25,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || keys.open) return;
   if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
   else if (event.key === "Enter" && event.target.matches("tr")) event.target.querySelector("a")?.click();
-  else if (event.key === "s") {
-    document.getElementById("silence-reason")?.focus();
-    event.preventDefault();
-  } else acts.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
+  else acts.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
 });
 
 document.getElementById("show-keys").addEventListener("click", () => keys.showModal());
@@ -33,3 +33,12 @@ document.getElementById("copy-link").addEventListener("click", async (event) => 
   await navigator.clipboard.writeText(location.href);
   event.target.textContent = "Link copied";
 });
+
+// A link in a notification opens a dialog. Reloading the page later must not open it again.
+const dialogLink = document.getElementById("open-dialog");
+if (dialogLink !== null) {
+  const url = new URL(location.href);
+  url.searchParams.delete("open");
+  history.replaceState(history.state, "", url);
+  dialogLink.click();
+}

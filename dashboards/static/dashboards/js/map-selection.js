@@ -57,7 +57,7 @@ export class Selection {
     const addresses = {
       list: query === "" ? "" : addMoment(`${this.prefix}/agents/?${new URLSearchParams({ q: query })}`),
       reconnect: isPast || query === "" ? "" : `${this.prefix}/reconnect/?${new URLSearchParams({ q: query })}`,
-      silence: isPast || matcher === "" ? "" : `${this.prefix}/silences/?${new URLSearchParams({ matchers: matcher })}`,
+      silence: isPast || matcher === "" ? "" : `${this.prefix}/silences/new/?${new URLSearchParams({ matchers: matcher })}`,
     };
     for (const [name, address] of Object.entries(addresses)) {
       const link = this.bar.querySelector(`[data-action="${name}"]`);

@@ -322,7 +322,14 @@ function tellAge() {
   if (ms !== null) document.getElementById("age-text").textContent = `Data is ${ageWords(ms)}`;
 }
 
+/** Name the browser's time zone in a cookie, for forms with local times: dashboards/shared/time_zones.py. */
+function startTimeZone() {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) document.cookie = `refloat_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
+}
+
 startTheme();
+startTimeZone();
 startMenu();
 startNavigation();
 startBanner();

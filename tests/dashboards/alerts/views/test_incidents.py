@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -275,7 +276,7 @@ def test_list_has_silenced_incidents_in_a_tab_of_their_own(
 ) -> None:
     """The badge leaves them out: without that the two figures contradict each other."""
     client.force_login(person("operator"))
-    client.post(f"/incidents/{incident.pk}/", {"do": "silence", "reason": "known"})
+    client.post(f"/incidents/{incident.pk}/silence/", {"reason": "known"})
     page = client.get("/incidents/")
     assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
     assert [(link.tab, link.count) for link in page.context["tab_links"]] == [
@@ -384,12 +385,9 @@ def test_operator_acknowledges_notes_and_silences(
     """Under their own name, on the timeline."""
     client.force_login(person("operator"))
     url = f"/incidents/{incident.pk}/"
-    for form in (
-        {"do": "acknowledge"},
-        {"do": "note", "text": "<b>switch</b>"},
-        {"do": "silence", "reason": "known"},
-    ):
+    for form in ({"do": "acknowledge"}, {"do": "note", "text": "<b>switch</b>"}):
         assert client.post(url, form).status_code == 302
+    assert client.post(f"{url}silence/", {"period": "7200", "reason": "known"}).status_code == 302
     incident.refresh_from_db()
     assert incident.acknowledged_by == "operator"
     page = client.get(url).content.decode()
@@ -419,30 +417,27 @@ def test_page_lives_while_the_record_cannot_be_read(
     assert not AuditEntry.objects.exists()
 
 
-def test_silence_requires_a_reason_and_applies_at_once(
+def test_silence_applies_at_once_and_is_ended_from_the_page(
     client: Client, person: MakeUser, incident: Incident
 ) -> None:
-    """Page, list and badge show the silence before the next evaluation; a second one is refused."""
+    """Page, list and badge show the silence before the next evaluation, and who silenced it why until when."""
     client.force_login(person("operator"))
     url = f"/incidents/{incident.pk}/"
-    assert (
-        'name="reason" maxlength="500" placeholder="Silence reason" required'
-        in client.get(url).content.decode()
-    )
-    page = client.post(url, {"do": "silence", "reason": " "}, follow=True).content.decode()
-    assert "Enter a reason for the silence" in page
-    assert not Silence.objects.exists()
-    client.post(url, {"do": "silence", "reason": "known"})
+    client.post(f"{url}silence/", {"period": "7200", "reason": "new disks"})
     page = client.get(url).content.decode()
-    assert "No notification planned: silenced: known (operator)" in page
+    assert "No notification planned: silenced: new disks (operator)" in page
     assert "Next notification" not in page
-    assert 'name="do" value="silence"' not in page
+    assert re.search(r"<b>Silenced</b> until [\w ]*\d\d:\d\d UTC by operator: new disks", page)
+    assert f'href="{url}silence/"' not in page
     (row,) = client.get("/incidents/?tab=suppressed").context["rows"]
-    assert row.silenced_by == "known (operator)"
+    assert row.silenced_by == "new disks (operator)"
     assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
-    page = client.post(url, {"do": "silence", "reason": "again"}, follow=True).content.decode()
-    assert "Extend that silence instead" in page
-    assert Silence.objects.count() == 1
+    silence = Silence.objects.get()
+    assert f"/silences/{silence.pk}/extend/?incident={incident.pk}" in page
+    client.post(url, {"do": "end-silence", "id": silence.pk})
+    page = client.get(url).content.decode()
+    assert "<b>Silenced</b>" not in page
+    assert f'href="{url}silence/"' in page
 
 
 def test_silenced_incident_shows_who_is_notified_of_its_end(
@@ -456,14 +451,14 @@ def test_silenced_incident_shows_who_is_notified_of_its_end(
     )  # fmt: skip
     client.force_login(person("operator"))
     url = f"/incidents/{incident.pk}/"
-    client.post(url, {"do": "silence", "reason": "known"})
+    client.post(f"{url}silence/", {"reason": "known"})
     page = client.get(url).content.decode()
     assert "Only the resolved notification will be sent, to ops: silenced: known (operator)." in page
     assert "No notification planned" not in page
     Incident.objects.update(state="recovering", recovering_since=time.time())
     page = client.get(url).content.decode()
     assert "(the incident resolves unless a rule fires again) to ops." in page
-    assert "Silenced: known (operator)." in page
+    assert "by operator: known" in page
 
 
 def test_limited_reader_sees_no_installation_actions_or_errors(

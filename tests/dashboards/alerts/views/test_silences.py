@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
@@ -9,7 +9,6 @@ from fleet.models.alerting import MaintenanceWindow, Silence
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
-from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser, reauthenticate
 from tests.fakes.reader import FakeReader
 
@@ -24,139 +23,103 @@ def operator(client: Client, person: MakeUser, fake_reader: FakeReader) -> Clien
     return client
 
 
-def test_preview_shows_matching_incidents(operator: Client) -> None:
-    """Agents by name; everything; and what cannot be read."""
-    previews = [
-        operator.get("/silences/preview", {"matchers": text}).content.decode()
-        for text in ("agent=agent-*", "", "colour=red")
-    ]
-    assert "<b>4</b> agents" in previews[0]
-    assert "Empty matchers match everything:" in previews[1]
-    assert "unknown field colour" in previews[2].lower()
-
-
-def test_preview_counts_an_agent_of_several_incidents_once(operator: Client, fake_reader: FakeReader) -> None:
-    """An incident of the whole fleet counts agents that another one counts as well."""
-    fake_reader.states[:] = [State.EXCESS, State.EXCESS, State.HEALTHY, State.HEALTHY]
-    for kind, identity, affected in (("fleet", "excess", 2), ("cluster", "default", 4)):
-        Incident.objects.create(
-            cluster=ensure_default_cluster(), key=f"{kind}/{identity}", cause_kind=kind, cause_id=identity,
-            cause_name=identity, generation=1, state="firing", severity=2, opened_at=1.0, affected_count=affected,
-        )  # fmt: skip
-    preview = operator.get("/silences/preview", {"matchers": ""}).content.decode()
-    assert "<b>4</b> affected agents and <b>2</b> incidents" in preview
-
-
-def test_silence_is_created_extended_and_ended_by_the_signed_in_user(operator: Client) -> None:
-    """Its creator cannot be forged; each step is in the log."""
-    operator.post(
-        "/silences/",
-        {
-            "do": "silence",
-            "duration": "2 h",
-            "matchers": "kind=proxy",
-            "reason": "upgrade",
-            "creator": "mallory",
-        },
-    )
-    row = Silence.objects.get()
-    assert (row.creator, row.cluster, round(row.ends_at - row.starts_at)) == ("operator", "default", 7200)
-    for do in ("extend", "end"):
-        operator.post("/silences/", {"do": do, "id": row.pk})
-    actions = list(AuditEntry.objects.order_by("pk").values_list("action", "actor_name"))
-    assert actions == [
-        ("silence.create", "operator"),
-        ("silence.extend", "operator"),
-        ("silence.end", "operator"),
-    ]
-    assert "upgrade" in operator.get("/silences/").content.decode()
-
-
-def test_silence_of_an_instance_shows_its_name(operator: Client) -> None:
-    """The matcher keeps the key, which has the id of the instance."""
-    ensure_default_cluster()
-    Incident.objects.create(
-        cluster_id="default", key="proxy/90569a4c", cause_kind="proxy", cause_id="90569a4c", cause_name="proxy-1",
-        generation=1, state="firing", severity=2, opened_at=1.0,
-    )  # fmt: skip
-    form = {
-        "do": "silence",
-        "duration": "2 h",
-        "matchers": "cause=proxy/90569a4c kind=proxy",
-        "reason": "move",
+def _silence(seconds: float = 3600.0, **values: str | float) -> Silence:
+    now = datetime.now(UTC).timestamp()
+    defaults = {
+        "cluster": "default",
+        "matchers": "kind=proxy",
+        "reason": "upgrade",
+        "creator": "ada",
+        "starts_at": now - 60,
     }
-    operator.post("/silences/", form)
-    page = operator.get("/silences/").content.decode()
-    assert Silence.objects.get().matchers == "cause=proxy/90569a4c kind=proxy"
-    assert "<code>cause=proxy-1 kind=proxy</code>" in page
+    return Silence.objects.create(**defaults | {"ends_at": now + seconds} | values)
 
 
-def test_silence_begins_later_and_is_dropped_before(operator: Client) -> None:
-    """A moment in UTC; one that is past is refused with what was typed; what is dropped never was."""
-    form = {"do": "silence", "duration": "2 h", "matchers": "kind=proxy", "reason": "move"}
-    begins = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(days=3)
-    operator.post("/silences/", form | {"starts": begins.strftime("%Y-%m-%dT%H:%M")})
-    row = Silence.objects.get()
-    assert (row.starts_at, row.ends_at) == (begins.timestamp(), begins.timestamp() + 7200)
-    page = operator.get("/silences/").content.decode()
+def test_silences_are_listed_by_their_end(operator: Client) -> None:
+    """Ended ones are folded away; what will be is marked; the resolve notification is explained."""
+    _silence(7200, reason="second")
+    _silence(300, reason="first")
+    _silence(-1, reason="over")
+    _silence(9000, starts_at=datetime.now(UTC).timestamp() + 5000, reason="later")
+    response = operator.get("/silences/")
+    page = response.content.decode()
+    assert [row.reason for row in response.context["active"]] == ["first", "second"]
     assert ">scheduled</b>" in page
-    assert "No silences." in page
-    late = operator.post("/silences/", form | {"starts": "2020-01-01T00:00"}).content.decode()
-    assert "A silence must start now or within the next 90 days." in late
-    assert 'value="2020-01-01T00:00"' in late
+    assert "ends soon</b>" in page
+    assert page.count("Extend by 1 h") == 1
+    assert "Ended silences (1)" in page
+    assert "because some receivers keep an alert open until then" in page
+
+
+def test_cause_is_shown_by_name(operator: Client) -> None:
+    """In the list and in the audit log; the matcher keeps the key, which has the id of the instance."""
+    Incident.objects.create(
+        cluster=ensure_default_cluster(), key="proxy/90569a4c", cause_kind="proxy", cause_id="90569a4c",
+        cause_name="proxy-1", generation=1, state="firing", severity=2, opened_at=1.0,
+    )  # fmt: skip
+    row = _silence(matchers="cause=proxy/90569a4c kind=proxy")
+    assert "90569a4c" not in operator.get("/silences/").content.decode()
+    assert "90569a4c" not in operator.get(f"/silences/{row.pk}/extend/").content.decode()
     operator.post("/silences/", {"do": "end", "id": row.pk})
-    assert ">scheduled</b>" not in operator.get("/silences/").content.decode()
+    assert AuditEntry.objects.latest("pk").subject == "cause=proxy-1 kind=proxy"
+    assert "90569a4c" not in operator.get("/audit/").content.decode()
 
 
-def test_silencing_everything_requires_typed_confirmation(operator: Client) -> None:
-    """Refused with a sentence, then taken. The help texts of both forms say the same as the refusal."""
-    page = operator.get("/silences/").content.decode()
-    assert page.count("Required only if the matchers silence everything or almost everything.") == 2
-    form = {"do": "silence", "duration": "1 h", "matchers": "", "reason": "x"}
-    assert "Enter the word “everything” as confirmation" in operator.post("/silences/", form).content.decode()
-    assert not Silence.objects.exists()
-    operator.post("/silences/", form | {"confirmation": "everything"})
-    assert Silence.objects.count() == 1
+def test_silence_is_extended_and_ended_once(operator: Client) -> None:
+    """The second of two people learns that nothing was left to do."""
+    row = _silence()
+    operator.post("/silences/", {"do": "extend", "id": row.pk})
+    assert Silence.objects.get().ends_at == row.ends_at + 3600
+    page = operator.post("/silences/", {"do": "end", "id": row.pk}, follow=True).content.decode()
+    assert "The silence has ended." in page
+    page = operator.post("/silences/", {"do": "end", "id": row.pk}, follow=True).content.decode()
+    assert "The silence had ended already." in page
+    page = operator.post("/silences/", {"do": "extend", "id": row.pk}, follow=True).content.decode()
+    assert "Create a new silence instead" in page
 
 
-def test_help_of_matchers_marks_what_to_type(operator: Client) -> None:
-    """Without the marks, the asterisk after an example looked like a part of it."""
-    page = operator.get("/silences/").content.decode()
-    assert (
-        page.count("<code>agent=web-* agent_set=lab</code>. The character <code>*</code> matches any text")
-        == 2
-    )
+def test_window_is_switched_to_what_the_button_said(operator: Client) -> None:
+    """Not to the opposite: somebody else may have disabled it meanwhile."""
+    _, window = _rows("default")
+    for _ in range(2):
+        page = operator.post("/silences/", {"do": "switch", "id": window.pk, "enabled": "no"}, follow=True)
+        assert not MaintenanceWindow.objects.get().enabled
+    assert "was disabled already" in page.content.decode()
+    operator.post("/silences/", {"do": "switch", "id": window.pk, "enabled": "yes"})
+    assert MaintenanceWindow.objects.get().enabled
 
 
-def test_window_is_planned_with_its_next_times(operator: Client) -> None:
-    """A rule, a zone, wall-clock time; nonsense is refused."""
-    form = {
-        "do": "window", "name": "night", "matchers": "kind=proxy", "rule": "FREQ=DAILY", "first_day": "2026-01-01",
-        "start_time": "22:00", "time_zone": "Europe/Berlin", "reason": "backups", "duration": "8 h",
-    }  # fmt: skip
-    for wrong in (
-        {"time_zone": "Mars/Base"},
-        {"rule": "FREQ=NEVER"},
-        {"duration": "90 h"},
-        {"matchers": ""},
-        {"rule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"},
-        {"first_day": "0001-01-01"},
-    ):
-        page = operator.post("/silences/", form | wrong).content.decode()
-        assert ("These matchers silence everything or almost everything." in page) == ("matchers" in wrong)
-        assert not MaintenanceWindow.objects.exists()
-    operator.post("/silences/", form)
-    assert MaintenanceWindow.objects.get().creator == "operator"
-    page = operator.get("/silences/").content.decode()
-    assert "22:00 for 8 h, Europe/Berlin" in page
-    assert page.count(" UTC</div>") == 3
+def test_calendar_has_two_weeks_with_text(operator: Client) -> None:
+    """Every bar is written too; in the time zone of the browser; disabled windows are left out."""
+    _rows("default")
+    MaintenanceWindow.objects.create(
+        name="disabled one", matchers="kind=proxy", rule="FREQ=DAILY", start_time="01:00", reason="x", creator="ada",
+        enabled=False,
+    )  # fmt: skip
+    operator.cookies["refloat_zone"] = "Europe%2FBerlin"
+    response = operator.get("/silences/")
+    days = response.context["calendar"]
+    assert len(days) == 14
+    assert all(any(bar.entry.name == "window of default" for bar in day.bars) for day in days[1:])
+    page = response.content.decode()
+    calendar = page.partition('id="calendar"')[2]
+    assert "Times are Europe/Berlin." in calendar
+    assert "disabled one" not in calendar
+    assert "style=" not in calendar
+
+
+def test_old_address_of_the_form_leads_to_the_new_one(operator: Client) -> None:
+    """Links with matchers, as in bookmarks."""
+    answer = operator.get("/silences/", {"matchers": "agent=web 1"})
+    assert answer["Location"] == "/silences/new/?matchers=agent%3Dweb+1"
 
 
 def test_viewer_may_not_silence(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
     """No form, and refused."""
     client.force_login(person("viewer"))
     assert "New silence" not in client.get("/silences/").content.decode()
-    assert client.post("/silences/", {"do": "silence"}).status_code == 403
+    assert client.post("/silences/", {"do": "end"}).status_code == 403
+    assert client.get("/silences/new/").status_code == 403
 
 
 def test_window_that_cannot_be_read_is_listed_with_the_reason(operator: Client) -> None:
@@ -197,26 +160,18 @@ def test_limited_user_reads_effective_silences_and_changes_own_ones(
     assert "whole installation" in page
     assert "reason of other" in page
     assert "of default" not in page
-    assert page.count('value="extend"') == 1
+    assert page.count('/extend/"') == 1
     assert page.count('value="switch"') == 1
     for owner, status in (("", 403), ("default", 404), ("other", 302)):
         silence, window = rows[owner]
-        for do, row in (("extend", silence), ("switch", window), ("remove", window), ("end", silence)):
+        for do, row in (("extend", silence), ("switch", window), ("end", silence)):
             answer = client.post("/c/other/silences/", {"do": do, "id": row.pk})
             assert answer.status_code == status, (owner, do)
+        answer = client.post(f"/c/other/silences/windows/{window.pk}/delete/")
+        assert answer.status_code == status, owner
     assert [row.cluster for row in MaintenanceWindow.objects.order_by("cluster")] == ["", "default"]
     assert (
         not Silence.objects.filter(ends_at__lte=datetime.now(UTC).timestamp())
         .exclude(cluster="other")
         .exists()
     )
-
-
-def test_second_silence_of_the_same_is_refused(operator: Client) -> None:
-    """Refused with a message that says what to do."""
-    form = {"do": "silence", "duration": "2 h", "matchers": "kind=proxy", "reason": "move"}
-    operator.post("/silences/", form)
-    page = operator.post("/silences/", form).content.decode()
-    assert "covers this until" in page
-    assert "Extend that silence instead" in page
-    assert Silence.objects.count() == 1

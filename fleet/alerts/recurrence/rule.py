@@ -16,8 +16,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Self
 
-_WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-_MAX_INTERVAL = 1_000
+WEEKDAY_CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+MAX_INTERVAL = 1_000
 #: Maximum length of a rule, characters.
 MAX_RULE_LENGTH = 500
 
@@ -190,7 +190,7 @@ def _parse_frequency(text: str) -> Frequency:
 
 
 def _parse_interval(text: str) -> int:
-    numbers = sorted(_make_numbers_parser("INTERVAL", 1, _MAX_INTERVAL)(text))
+    numbers = sorted(_make_numbers_parser("INTERVAL", 1, MAX_INTERVAL)(text))
     if len(numbers) > 1:
         raise RecurrenceError(f"INTERVAL takes one number, not {text}")
     return numbers[0]
@@ -217,17 +217,17 @@ def _parse_weekdays(text: str) -> frozenset[tuple[int, int]]:
     weekdays = set()
     for token in text.split(","):
         ordinal, weekday = token[:-2].removeprefix("+"), token[-2:]
-        if weekday not in _WEEKDAYS:
-            raise RecurrenceError(f"BYDAY: {token!r} is not a weekday. Use {', '.join(_WEEKDAYS)}")
+        if weekday not in WEEKDAY_CODES:
+            raise RecurrenceError(f"BYDAY: {token!r} is not a weekday. Use {', '.join(WEEKDAY_CODES)}")
         (number,) = _make_numbers_parser("BYDAY", 1, 53, allows_negative=True)(ordinal) if ordinal else (0,)
-        weekdays.add((number, _WEEKDAYS.index(weekday)))
+        weekdays.add((number, WEEKDAY_CODES.index(weekday)))
     return frozenset(weekdays)
 
 
 def _parse_week_start(text: str) -> int:
-    if text not in _WEEKDAYS:
-        raise RecurrenceError(f"WKST: {text!r} is not a weekday. Use {', '.join(_WEEKDAYS)}")
-    return _WEEKDAYS.index(text)
+    if text not in WEEKDAY_CODES:
+        raise RecurrenceError(f"WKST: {text!r} is not a weekday. Use {', '.join(WEEKDAY_CODES)}")
+    return WEEKDAY_CODES.index(text)
 
 
 #: Field and parser by the name of a part.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from click.testing import CliRunner
@@ -89,13 +90,33 @@ def test_silences_are_created_listed_and_ended() -> None:
         assert run(main, [*add_later, *connection_flags]).exit_code == 0
         console.responses["/api/v1/silences/3/extend"] = (200, _SILENCE)
         extend_outcome = run(main, ["silence", "extend", "3", "--hours", "2", *connection_flags])
+        assert run(main, ["silence", "extend", "3", "--for", "1 h 30 min", *connection_flags]).exit_code == 0
         end_outcome = run(main, ["silence", "end", "3", *connection_flags])
     assert console.posts[0][1] == {
         "matchers": "'rule=Agents stranded'", "reason": "upgrade", "hours": 1.0, "confirmation": "everything",
     }  # fmt: skip
     assert console.posts[1][1]["starts_at"] == "2026-01-02T01:04:05Z"
     assert console.posts[2][1] == {"hours": 2.0}
+    assert console.posts[3][1] == {"hours": 1.5}
     assert "silence 3 ends at" in add_outcome.output
     assert "silence 3 ends at" in extend_outcome.output
     assert "ada" in list_outcome.output
     assert end_outcome.output == "silence 3 ended\n"
+
+
+def test_duration_of_a_silence_is_given_in_one_way() -> None:
+    """`--for 2h` or `--hours 2`; quotes and backslashes in names reach the console."""
+    with run_console() as console:
+        console.responses["/api/v1/silences"] = (200, _SILENCE)
+
+        def add(*flags: str) -> str:
+            command = ["silence", "add", "agent=o'clock \\", "--reason", "upgrade", *flags]
+            return CliRunner().invoke(main, [*command, "--url", console.url, "--token", TOKEN]).output
+
+        assert "silence 3 ends at" in add("--for", "2h")
+        assert console.posts[0][1]["hours"] == 2.0
+        assert shlex.split(console.posts[0][1]["matchers"]) == ["agent=o'clock \\"]
+        assert "not both" in add("--for", "2h", "--hours", "2")
+        assert "Enter a number with its unit" in add("--for", "soon")
+        assert "must be between" in add("--for", "31d")
+    assert len(console.posts) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,9 +13,31 @@ import click
 from fleet.cli import api
 from fleet.cli.console import console_options
 from fleet.cli.output import format_table, json_option, print_json, prints_response
+from fleet.nodes.shared.options import combine
+from fleet.protocol import durations
+from fleet.protocol.durations import DurationError
 
 #: Maximum hours of a silence.
 _MAX_HOURS = 720
+_NEEDS_QUOTES = re.compile(r"[\s'\"\\]")
+
+everything_option = click.option(
+    "--everything",
+    "is_everything",
+    is_flag=True,
+    help="Confirm that this matches all or nearly all incidents or agents.",
+)
+#: Two ways to give a duration.
+_duration_options = combine(
+    click.option(
+        "--hours",
+        type=click.FloatRange(min=0, min_open=True, max=_MAX_HOURS),
+        help="Duration in hours. [default: 1]",
+    ),
+    click.option(
+        "--for", "duration", metavar="DURATION", help="Duration, such as 2h, 90min or '1 h 30 min'."
+    ),
+)
 
 
 @click.command()
@@ -107,28 +132,18 @@ def list_silences(console: api.ConsoleClient, cluster: str) -> Any:
 
 @silence.command()
 @click.argument("matchers", nargs=-1)
-@click.option("--reason", required=True, help="Reason for the silence.")
-@click.option(
-    "--hours",
-    type=click.FloatRange(min=0, min_open=True, max=_MAX_HOURS),
-    default=1.0,
-    show_default=True,
-    help="Duration in hours.",
-)
+@click.option("--reason", required=True, help="Reason for the silence, at least 3 characters.")
+@_duration_options
 @click.option("--starts-at", metavar="TIME", help="Start time, such as 2026-11-22T02:00:00Z. Default: now.")
-@click.option(
-    "--everything",
-    "is_everything",
-    is_flag=True,
-    help="Confirm a silence that matches all or nearly all incidents or agents.",
-)
+@everything_option
 @console_options
 def add(
     console: api.ConsoleClient,
     cluster: str,
     matchers: tuple[str, ...],
     reason: str,
-    hours: float,
+    hours: float | None,
+    duration: str | None,
     starts_at: str | None,
     is_everything: bool,
 ) -> None:
@@ -138,9 +153,9 @@ def add(
     agent=web-*, agent_set=lab; alerts do not count these agents. One silence cannot have both.
     """
     body: dict[str, Any] = {
-        "matchers": " ".join(_quote_matcher(matcher) for matcher in matchers),
+        "matchers": join_matchers(matchers),
         "reason": reason,
-        "hours": hours,
+        "hours": _hours_of(hours, duration),
     }
     if starts_at is not None:
         try:
@@ -160,17 +175,14 @@ def add(
 
 @silence.command()
 @click.argument("number", type=int)
-@click.option(
-    "--hours",
-    type=click.FloatRange(min=0, min_open=True, max=_MAX_HOURS),
-    default=1.0,
-    show_default=True,
-    help="Hours to add.",
-)
+@_duration_options
 @console_options
-def extend(console: api.ConsoleClient, cluster: str, number: int, hours: float) -> None:
+def extend(
+    console: api.ConsoleClient, cluster: str, number: int, hours: float | None, duration: str | None
+) -> None:
     """Extend a silence: move its end time."""
-    response = console.post(f"/silences/{number}/extend", {"hours": hours}, cluster=cluster)
+    body = {"hours": _hours_of(hours, duration)}
+    response = console.post(f"/silences/{number}/extend", body, cluster=cluster)
     click.echo(
         f"silence {response['number']} ends at {response['ends_at']}: {response['matchers'] or 'everything'}"
     )
@@ -185,8 +197,31 @@ def end(console: api.ConsoleClient, cluster: str, number: int) -> None:
     click.echo(f"silence {response['number']} ended")
 
 
-def _quote_matcher(matcher: str) -> str:
-    return f"'{matcher}'" if " " in matcher else matcher
+def join_matchers(matchers: Sequence[str]) -> str:
+    """Return the arguments of a command as matchers of the API."""
+    # The shell has removed the quotes around a matcher with blanks.
+    return " ".join(
+        shlex.quote(matcher) if _NEEDS_QUOTES.search(matcher) else matcher for matcher in matchers
+    )
+
+
+def parse_duration(text: str, flag: str) -> float:
+    """Return the seconds of a duration such as `2h`. Raises BadParameter."""
+    try:
+        return durations.parse_readable(text)
+    except DurationError as error:
+        raise click.BadParameter(str(error), param_hint=flag) from error
+
+
+def _hours_of(hours: float | None, duration: str | None) -> float:
+    if hours is not None and duration is not None:
+        raise click.UsageError("give --hours or --for, not both")
+    if duration is None:
+        return 1.0 if hours is None else hours
+    duration_hours = parse_duration(duration, "--for") / 3600
+    if not 0 < duration_hours <= _MAX_HOURS:
+        raise click.BadParameter(f"must be between 1 min and {_MAX_HOURS} h", param_hint="--for")
+    return duration_hours
 
 
 def _format_next_notification(notification: dict[str, Any]) -> str:

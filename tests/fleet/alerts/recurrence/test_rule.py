@@ -11,7 +11,7 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fleet.alerts.recurrence import Recurrence, RecurrenceError
+from fleet.alerts.recurrence.rule import Recurrence, RecurrenceError
 
 FIVE_YEARS = timedelta(days=5 * 366)
 

@@ -1,0 +1,1 @@
+"""Silences and maintenance windows on pages and in the API: conditions, previews, lists, the calendar."""

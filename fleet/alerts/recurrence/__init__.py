@@ -1,0 +1,1 @@
+"""Recurrence rules of maintenance windows, and the simple schedules among them. Pure."""

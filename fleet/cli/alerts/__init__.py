@@ -1,0 +1,1 @@
+"""Commands on incidents, silences and maintenance windows."""
