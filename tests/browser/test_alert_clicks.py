@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from playwright.async_api import expect
 
-from fleet.models.alerting import Channel, Delivery, Route
+from fleet.models.alerting import Channel, Delivery, Route, Silence
+from fleet.models.incidents import Incident
 from fleet.vocabulary.incidents import NotificationKind, Severity
 from tests.browser.conftest import Visiting
-from tests.browser.operator import start_operator
+from tests.browser.operator import REASON, start_operator
 
 pytestmark = [
     pytest.mark.slow,
@@ -75,6 +78,37 @@ async def test_send_a_test(visiting: Visiting) -> None:
     await expect(operator.page.locator(f"#channel-{channel}")).to_contain_text("Sending a test…")
     assert operator.click_count == 3
     assert await visit.rows(_has_test, channel)
+
+
+def _create_incident(cluster: str) -> None:
+    now = time.time()
+    Incident.objects.create(
+        cluster_id=cluster, key="proxy/p1", cause_kind="proxy", cause_id="p1", cause_name="proxy-1", generation=1,
+        state="firing", severity=int(Severity.CRITICAL), opened_at=now - 60, fired_at=now - 30, summary="down",
+    )  # fmt: skip
+
+
+def _read_silence(cluster: str) -> tuple[str, str, float]:
+    row = Silence.objects.get(cluster=cluster)
+    return row.matchers, row.reason, row.ends_at - row.starts_at
+
+
+async def test_silence_an_incident_for_two_hours(visiting: Visiting) -> None:
+    """Incidents, Silence… of the incident, 2 h, Silence; the reason is typed."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    await visit.rows(_create_incident, visit.cluster)
+    operator = await start_operator(visit)
+    await operator.open_section("Incidents")
+    await operator.click(operator.page.get_by_role("link", name="Silence… proxy-1"))
+    await operator.type(REASON, field="reason")
+    await operator.click(operator.page.get_by_role("dialog").get_by_text("2 h", exact=True))
+    await operator.click(operator.page.get_by_role("button", name="Silence proxy-1"))
+    await expect(operator.page.get_by_role("dialog")).to_have_count(0)
+    assert operator.click_count == 4
+    matchers, reason, seconds = await visit.rows(_read_silence, visit.cluster)
+    assert matchers == "cause=proxy/p1"
+    assert (reason, round(seconds)) == (REASON, 7200)
 
 
 async def test_route_critical_incidents_to_a_second_channel(visiting: Visiting) -> None:
