@@ -46,9 +46,10 @@ def save_setting(row: Setting, save: Callable[[], object], actor: RequestActor) 
         update_action if old_row else create_action, row.cluster, row.name, before=audit_values_of(old_row)
     )
     if isinstance(row, MaintenanceWindow):
-        attempt.reason = row.reason
         if isinstance(old_row, MaintenanceWindow) and old_row.enabled != row.enabled:
             attempt.action = AuditAction.WINDOW_TOGGLE
+        else:
+            attempt.reason = row.reason
     with record_outcome(attempt):
         save()
         attempt.after = audit_values_of(row)

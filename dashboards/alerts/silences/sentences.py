@@ -86,8 +86,8 @@ def describe_incident_silence(cause: str, period: SilencePeriod, receivers: Rece
         describe_resolution(receivers),
         *_describe_exceptions(receivers),
         (
-            f"At {format_moment(period.reminder_at, period.now)}, a reminder that the silence ends goes to e-mail, "
-            "webhook and Apprise channels. If the incident is still firing at the end, its notifications continue."
+            f"At {format_moment(period.reminder_at, period.now)}, a reminder that the silence ends goes to the "
+            "channels that people read. If the incident is still firing at the end, its notifications continue."
         ),
     ]
 

@@ -33,7 +33,7 @@ def test_silence_of_an_incident_says_what_happens() -> None:
             "keep an alert open until then."
         ),
         (
-            "At 14:15 UTC, a reminder that the silence ends goes to e-mail, webhook and Apprise channels. If the "
+            "At 14:15 UTC, a reminder that the silence ends goes to the channels that people read. If the "
             "incident is still firing at the end, its notifications continue."
         ),
     ]
