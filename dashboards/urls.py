@@ -7,7 +7,16 @@ from django.urls import URLPattern, URLResolver, include, path
 from dashboards.access import views as tokens
 from dashboards.alerts.views import channels, incidents, routes, rules, silences
 from dashboards.api_v1 import api
-from dashboards.changes.views import audit, changes, networking, policies, policy_edits, reconnect, service
+from dashboards.changes.views import (
+    aborts,
+    audit,
+    changes,
+    networking,
+    policies,
+    policy_edits,
+    reconnect,
+    service,
+)
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
@@ -51,6 +60,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("reconnect/forecast/", reconnect.forecast, name=f"reconnect-forecast{suffix}"),
         path("changes/", changes.change_list, name=f"changes{suffix}"),
         path("changes/<int:change_id>/", changes.change, name=f"change{suffix}"),
+        path("changes/<int:change_id>/abort/", aborts.abort, name=f"change-abort{suffix}"),
         path("audit/", audit.audit, name=f"audit{suffix}"),
         path("audit/<int:entry_id>/", audit.audit_entry, name=f"audit-entry{suffix}"),
         path("audit.csv", audit.audit_csv, name=f"audit-csv{suffix}"),

@@ -13,6 +13,7 @@ from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
 from fleet.changes.policies.titles import format_policy_value
 from fleet.models.changes import Change
+from fleet.models.moments import to_seconds
 from fleet.protocol import durations
 from fleet.protocol.durations import DurationError
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES, EnvPolicy, PolicyValueKind, of_role
@@ -22,6 +23,13 @@ from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
 
 #: Maximum number of instances to name beside a value.
 _MAX_NAMES = 8
+#: Segments of the progress bar of a rollout, and the field of `desired_state.progress_of` for each.
+_BAR_STATES = (
+    (RolloutStepState.SUCCEEDED, "succeeded_count"),
+    (RolloutStepState.FAILED, "failed_count"),
+    (RolloutStepState.SKIPPED, "skipped_count"),
+    (RolloutStepState.RESTARTING, "in_progress_count"),
+)
 
 
 def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[str, Any]:
@@ -191,8 +199,10 @@ def preset_parts_of(
 
 def rollout_context_of(change: Change) -> dict[str, Any]:
     """Return a rollout for its page: progress, instances, and changed desired values."""
+    counts = desired_state.progress_of(change)
     return {
-        **desired_state.progress_of(change),
+        **counts,
+        "parts": _bar_parts_of(counts),
         "steps": [
             {
                 "row": row,
@@ -201,6 +211,7 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
             }
             for row in change.rollout_steps.all()
         ],
+        "is_followed": change.state == ChangeState.CANCELLED and bool(counts["in_progress_count"]),
         "waiting_for": change.progress.get("waiting_for", "") if change.state == ChangeState.RUNNING else "",
         "diff": diff_rows_of(change),
         "settings": change.parameters,
@@ -211,11 +222,23 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
     }
 
 
+def _bar_parts_of(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the segments of the progress bar: state, and x and width of 100."""
+    offset, bar_parts = 0.0, []
+    for state, name in _BAR_STATES:
+        width = 100 * counts[name] / max(counts["total_count"], 1)
+        bar_parts.append({"name": state.value, "x": round(offset, 3), "w": round(width, 3)})
+        offset += width
+    return bar_parts
+
+
 def _format_actual_duration(change: Change) -> str:
     """Return how long the restarts took; empty while they run, and without restarts."""
     if change.started_at is None or change.ended_at is None or not change.rollout_steps.exists():
         return ""
-    return durations.format_readable(round((change.ended_at - change.started_at).total_seconds()))
+    last_ended_at = max((row.ended_at or 0.0 for row in change.rollout_steps.all()), default=0.0)
+    seconds = max(to_seconds(change.ended_at), last_ended_at) - to_seconds(change.started_at)
+    return durations.format_readable(round(seconds))
 
 
 def _format_gate(settings: RolloutSettings) -> str:

@@ -17,6 +17,7 @@ from dashboards.shared.permissions import require_permission, requires
 from fleet.changes import ChangeRefusedError, engine, kinds
 from fleet.changes.base_kind import ACTIONS
 from fleet.changes.kinds import kind_of
+from fleet.changes.policies import kind as policy_kind
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -78,14 +79,12 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 @never_cache
 @needs_record
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
+    """Show one change; confirm, approve, cancel, pause, resume, stop, abort, finish or undo it (POST with `do`).
 
     Template `dashboards/change.html`: `page`, `change`, `question`, `requirements`, `entries`, `busy_reason`,
     `can_act`, `can_approve`, `can_undo`, `problems`, `reason`, `confirmation`, and those of `presenters.context_of`.
     """
-    row = Change.objects.select_related("cluster", "undoes").filter(cluster=cluster, pk=change_id).first()
-    if row is None:
-        raise Http404(f"Change {change_id} was not found in cluster {cluster}.")
+    row = find_change(cluster, change_id)
     if request.method != "POST":
         return _render_change(request, row)
     require_permission(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
@@ -96,9 +95,17 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
         row.refresh_from_db()
         # The plan of the undo has no fields on this page.
         return _render_change(
-            request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error
+            request, row, ChangeRefusedError(str(error)) if form_action in ("undo", "finish") else error
         )
     return redirect(f"{url_prefix_of(cluster)}/changes/{next_change.pk}/")
+
+
+def find_change(cluster: str, change_id: int) -> Change:
+    """Return a change of a cluster. Raises Http404."""
+    row = Change.objects.select_related("cluster", "undoes").filter(cluster=cluster, pk=change_id).first()
+    if row is None:
+        raise Http404(f"Change {change_id} was not found in cluster {cluster}.")
+    return row
 
 
 def _describe_missing_undo(row: Change) -> str:
@@ -116,6 +123,8 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
     if form_action == "undo":
         # Undoing plans a new change, which must be confirmed.
         return kind_of(row).undo(row, actor, now, record_reader.take_record_snapshot())
+    if form_action == "finish" and row.kind == ChangeKind.POLICY:
+        return policy_kind.plan_completion(row, actor, now, record_reader.take_record_snapshot())
     if form_action == "cancel":
         is_running = row.state in EXCLUSIVE_STATES
         kind_of(row).cancel(row, actor, now)
@@ -147,6 +156,7 @@ def _render_change(
     user = signed_in_user_of(request)
     can_act = has_permission(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
     problems = dict(error.problems) if error else {}
+    kind_context = presenters.context_of(row, request.GET.get("state", ""))
     context = {
         "page": "changes",
         "change": row,
@@ -166,7 +176,7 @@ def _render_change(
         "confirmation": request.POST.get("confirmation", ""),
         "can_undo": can_act and kind_of(row).can_undo(row),
         "needs_operator": PERMISSION_OF[ChangeKind(row.kind)] == Permission.ACT_ON_FLEET,
-        "is_live": row.state in LIVE_STATES,
-        **presenters.context_of(row, request.GET.get("state", "")),
+        "is_live": row.state in LIVE_STATES or bool((kind_context["rollout"] or {}).get("is_followed")),
+        **kind_context,
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)
