@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dashboards.changes import change_rows
-from dashboards.changes.load_bars import load_bars_of
+from dashboards.changes.load_bars import describe_difference, load_bars_of
 from fleet.changes.load_forecast import loads_of_plan
 from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
@@ -200,6 +200,7 @@ def preset_parts_of(
 def rollout_context_of(change: Change) -> dict[str, Any]:
     """Return a rollout for its page: progress, instances, and changed desired values."""
     counts = desired_state.progress_of(change)
+    load_bars = load_bars_of(loads_of_plan(change.plan), change.outcome.get("actual_loads", {}))
     return {
         **counts,
         "parts": _bar_parts_of(counts),
@@ -218,7 +219,8 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         "gate_text": _format_gate(RolloutSettings(**change.parameters)),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
         "actual_text": _format_actual_duration(change),
-        "load_bars": load_bars_of(loads_of_plan(change.plan)),
+        "load_bars": load_bars,
+        "load_sentence": describe_difference(load_bars),
     }
 
 

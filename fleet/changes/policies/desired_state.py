@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
@@ -142,10 +143,10 @@ def describe_abort(change: Change, abort_sentence: str) -> str:
     return f"{abort_sentence}{_ABORT_SEPARATOR}{progress}"
 
 
-def update_aborted_rollout(change: Change) -> None:
-    """Store how far an aborted rollout is, after a step of one of its instances."""
+def update_aborted_rollout(change: Change, loads: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Store how far an aborted rollout is, after a step of one of its instances. `loads`: added to the outcome."""
     abort_sentence = change.detail.partition(_ABORT_SEPARATOR)[0]
-    detail, outcome = describe_abort(change, abort_sentence), progress_of(change)
+    detail, outcome = describe_abort(change, abort_sentence), {**progress_of(change), **loads}
     if (change.detail, change.outcome) != (detail, outcome):
         engine.update_change(change, detail=detail, outcome=outcome)
 

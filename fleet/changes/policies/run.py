@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 from django.db.models import QuerySet
 from typing_extensions import override
@@ -15,6 +16,7 @@ from typing_extensions import override
 from fleet import lease
 from fleet.changes import StaleRevisionError, engine
 from fleet.changes.base_runner import Runner, StepContext
+from fleet.changes.load_forecast import actual_loads_of
 from fleet.changes.policies import desired_state, matrix
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
@@ -71,7 +73,7 @@ class _RolloutStepper:
                 self.moment,
                 detail=detail,
                 reason=self.change.reason,
-                outcome=desired_state.progress_of(self.change),
+                outcome=desired_state.progress_of(self.change) | self._actual_loads(),
             )
             engine.mark_original_undone(self.change, self.moment)
             return
@@ -96,7 +98,11 @@ class _RolloutStepper:
             elif row.state in rollouts.IN_PROGRESS_STATES:
                 self._advance_step(row)
         with lease.fenced_transaction(self.held_lease):
-            desired_state.update_aborted_rollout(self.change)
+            desired_state.update_aborted_rollout(self.change, self._actual_loads())
+
+    def _actual_loads(self) -> dict[str, Any]:
+        """Return the loads after the rollout, to compare with the forecast."""
+        return {"actual_loads": actual_loads_of(self.change.plan, self.views.values())}
 
     def _end_drain(self, row: RolloutStep) -> None:
         """Undrain an instance whose rollout was aborted before its restart."""

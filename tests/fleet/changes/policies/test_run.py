@@ -96,6 +96,7 @@ def test_instances_restart_one_at_a_time(cluster: Cluster, alice: User) -> None:
     assert all(auth.accepted_values == {AUTH_TTL_VARIABLE: "30s"} and auth.run == 2 for auth in auths)
     assert desired_state.desired_values_of(cluster.pk) == {"auth": {AUTH_TTL_VARIABLE: "30s"}}
     assert rollout.change.outcome["finished_count"] == 3
+    assert rollout.change.outcome["actual_loads"] == {"auth-1": 0, "auth-2": 0, "auth-3": 0}
     assert rollout.change.detail == "3 instances restarted"
     end_times = [row.ended_at for row in rollout.rows]
     assert end_times == sorted(end_times)
