@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,11 +18,17 @@ from fleet.protocol import durations
 from fleet.protocol.durations import DurationError
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES, EnvPolicy, PolicyValueKind, of_role
 from fleet.protocol.policies.presets import PRESETS, PolicyPreset
+from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
 
 #: Maximum number of instances to name beside a value.
 _MAX_NAMES = 8
+#: Policies that are the same setting in two formats: by name the other one, and the text where only that one is set.
+_TWINS: Mapping[str, tuple[str, str]] = {
+    RFD_VARIABLE: (UPSTREAM_VARIABLE, "same as Teleport format"),
+    UPSTREAM_VARIABLE: (RFD_VARIABLE, "same as reconnect mode"),
+}
 #: Segments of the progress bar of a rollout, and the field of `desired_state.progress_of` for each.
 _BAR_STATES = (
     (RolloutStepState.SUCCEEDED, "succeeded_count"),
@@ -32,10 +38,13 @@ _BAR_STATES = (
 )
 
 
-def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[str, Any]:
+def cell_context_of(
+    policy_cell: PolicyCell, rollout_state: str = "", instance_cells: Sequence[PolicyCell] = ()
+) -> dict[str, Any]:
     """Return one cell of the matrix for the template.
 
-    `rollout_state`: the state of a rollout that has yet to finish this instance; empty: none.
+    `rollout_state`: the state of a rollout that has yet to finish this instance; empty: none. `instance_cells`: all
+    policies of the instance.
     """
     policy = policy_cell.policy
     is_rolled_out = bool(rollout_state) and policy_cell.state in DIFFERING_STATES
@@ -51,6 +60,7 @@ def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[st
         if policy_cell.current_value is not None
         else "?",
         "current_value": policy_cell.current_value or "",
+        "twin_text": _describe_twin(policy_cell, instance_cells),
         "source": policy_cell.current_source.value if policy_cell.current_source else "",
         "desired_text": format_policy_value(policy, policy_cell.desired_value)
         if policy_cell.desired_value
@@ -63,6 +73,16 @@ def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[st
         if policy_cell.report and policy_cell.report.fallback_value
         else "",
     }
+
+
+def _describe_twin(policy_cell: PolicyCell, instance_cells: Sequence[PolicyCell]) -> str:
+    """Return that the same setting is set in its other format, in place of a default; empty otherwise."""
+    twin = _TWINS.get(policy_cell.policy.name)
+    if twin is None or policy_cell.current_value or policy_cell.desired_value:
+        return ""
+    twin_name, text = twin
+    is_twin_set = any(cell.policy.name == twin_name and cell.current_value for cell in instance_cells)
+    return text if is_twin_set and policy_cell.current_value is not None else ""
 
 
 def values_context_of(
@@ -147,7 +167,9 @@ def role_tables_of(
                         "instance": instance_row,
                         "cells": [
                             cell_context_of(
-                                policy_cell, rollout_state if instance_row.id in unfinished_steps else ""
+                                policy_cell,
+                                rollout_state if instance_row.id in unfinished_steps else "",
+                                instance_row.cells,
                             )
                             for policy_cell in instance_row.cells
                         ],

@@ -152,7 +152,9 @@ def _handle_post(
                 _config_of(base_revision), rules.with_defaults(desired_config), _config_of(current)
             )
             tab = _create_editor_tab(networking_reading, current, tab.name, rebased_config)
-            tab.sentence = "Your change is rebased on the current config. Review it, then preview the change."
+            tab.sentence = (
+                "Your edits are applied to the current config. Review them, then preview the change."
+            )
             return _render_page(request, cluster, networking_reading, tab)
     try:
         change = networking.plan_change(

@@ -332,7 +332,7 @@ def test_outdated_plan_shows_three_versions(
         "web_idle_timeout",
     }
     html = page.content.decode()
-    assert "Rebase change" in html
+    assert "Plan again with current values" in html
     assert 'name="reason"' not in html
     _proven(client, User.objects.get())
     confirm_form = {"do": "confirm", "reason": "of a page from before"}
