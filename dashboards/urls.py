@@ -44,6 +44,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),
         path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
+        path("agent-ids.json", agents.agent_ids, name=f"agent-ids{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),

@@ -11,7 +11,7 @@ from dashboards.changes.load_bars import describe_difference, load_bars_of
 from fleet.changes.load_forecast import loads_of_plan
 from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
-from fleet.changes.policies.titles import format_policy_value
+from fleet.changes.policies.titles import format_policy_value, label_of
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.protocol import durations
@@ -236,7 +236,8 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         ],
         "is_followed": change.state == ChangeState.CANCELLED and bool(counts["in_progress_count"]),
         "waiting_for": change.progress.get("waiting_for", "") if change.state == ChangeState.RUNNING else "",
-        "diff": diff_rows_of(change),
+        "diff": (diff_rows := diff_rows_of(change)),
+        "button_text": _button_text_of(diff_rows, counts["total_count"]),
         "settings": change.parameters,
         "gate_text": _format_gate(RolloutSettings(**change.parameters)),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
@@ -244,6 +245,19 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         "load_bars": load_bars,
         "load_sentence": describe_difference(load_bars),
     }
+
+
+def _button_text_of(diff_rows: Sequence[Mapping[str, Any]], restart_count: int) -> str:
+    """Return what the button that confirms a rollout does: `Set auth announce TTL and restart 3 instances`."""
+    names = {row["name"] for row in diff_rows}
+    restart_text = f"restart {restart_count} instance{'' if restart_count == 1 else 's'}"
+    if not names:
+        return restart_text.capitalize()
+    policy = BY_NAME.get(next(iter(names))) if len(names) == 1 else None
+    is_removal = not any(row["after"]["value"] for row in diff_rows)
+    verb = "Stop managing" if is_removal else "Set"
+    text = f"{verb} {label_of(policy) if policy else f'{len(names)} policies'}"
+    return f"{text} and {restart_text}" if restart_count else text
 
 
 def _bar_parts_of(counts: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ from typing_extensions import override
 from dashboards.changes import aborts, campaign_rows, change_rows, policy_rows
 from dashboards.changes.aborts import AbortedRollout
 from dashboards.shared import record_reader
+from dashboards.shared.instance_loads import spread_query_of
 from dashboards.shared.pages import sentence_of
-from fleet.changes import StaleRevisionError
+from fleet.changes import StaleRevisionError, engine
 from fleet.changes.policies import desired_state
 from fleet.changes.service import plan as service_plan
 from fleet.models.changes import Change
@@ -29,6 +30,7 @@ _DEFAULT_CONTEXT: Mapping[str, Any] = {
     "rollout": None,
     "aborted_rollout": None,
     "campaign": None,
+    "spread_query": "",
 }
 
 
@@ -108,7 +110,14 @@ class ServicePresenter(CampaignPresenter):
 
     @override
     def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
-        return super().details_of(change, agent_state) if service_plan.has_campaign(change) else {}
+        if service_plan.has_campaign(change):
+            return super().details_of(change, agent_state)
+        document = engine.document_of(change)
+        return (
+            {}
+            if document["is_drained"]
+            else {"spread_query": spread_query_of(document["kind"], document["name"])}
+        )
 
 
 class RequestPresenter(ChangePresenter):

@@ -96,6 +96,13 @@ class Change(models.Model):
         """The state as pages name it; see `state_label_of`."""
         return state_label_of(self.state, has_started=self.started_at is not None)
 
+    @property
+    def kind_label(self) -> str:
+        """What pages call the change: a retirement that reinstates agents is a `reinstatement`."""
+        if self.kind == ChangeKind.RETIRE and not (self.after or {}).get("is_retired", True):
+            return "reinstatement"
+        return ChangeKind(self.kind).label
+
 
 class AppendOnlyError(Exception):
     """An attempt to change or delete an append-only row."""

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import presenters
 from dashboards.changes.audit_sentences import describe_entry
-from dashboards.shared import recent_proof, record_reader, request_actor
+from dashboards.shared import recent_proof, record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
 from fleet.changes import ChangeRefusedError, engine, kinds
@@ -23,7 +23,14 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AUDITED_STATES
-from fleet.vocabulary.changes import EXCLUSIVE_STATES, LIVE_STATES, PERMISSION_OF, ChangeKind, ChangeState
+from fleet.vocabulary.changes import (
+    EXCLUSIVE_STATES,
+    LIVE_STATES,
+    PERMISSION_OF,
+    ChangeKind,
+    ChangeState,
+    find_confirmation_problems,
+)
 
 #: Changes on one page, and digits of an id that every database can compare.
 _PAGE_SIZE, _MAX_ID_DIGITS = 50, 16
@@ -112,9 +119,10 @@ def _describe_missing_undo(row: Change) -> str:
     """Return why a change that has ended, and had an effect, cannot be undone; empty when it can, or had none."""
     if row.started_at is None or row.state not in (ChangeState.VERIFIED, ChangeState.CANCELLED):
         return ""
-    if row.kind == ChangeKind.RECONNECT:
-        return "cannot be undone"
-    return "superseded" if kind_of(row).is_superseded(row) else ""
+    kind = kind_of(row)
+    if kind.undo_refusal:
+        return f"cannot be undone: {kind.undo_refusal}"
+    return f"superseded: {kind.superseded_reason}" if kind.is_superseded(row) else ""
 
 
 def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
@@ -144,6 +152,13 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
         engine.approve(row, actor, now=now)
     else:
         reason, typed_name = (request.POST.get(name, "") for name in ("reason", "confirmation"))
+        if not reason.strip():
+            # The form comes back with its errors: nobody has attempted anything yet.
+            refusals.mark_incomplete(request)
+            problems = find_confirmation_problems(
+                engine.requirements_of(row), reason=reason, typed_name=typed_name
+            )
+            raise ChangeRefusedError("; ".join(problems.values()), problems)
         kinds.confirm(row, actor, reason=reason, typed_name=typed_name, now=now)
     if engine.can_start(row):
         request_actor.enqueue_change(row)
@@ -163,10 +178,20 @@ def _render_change(
         "question": row.plan.get("question", row.title),
         "requirements": engine.requirements_of(row),
         "entries": [
-            (entry, describe_entry(entry.action, entry.subject, entry.outcome, document=entry.after))
+            (
+                entry,
+                describe_entry(
+                    entry.action,
+                    entry.subject,
+                    entry.outcome,
+                    document=entry.after,
+                    detail=entry.detail,
+                    noun=row.kind_label,
+                ),
+            )
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
         ],
-        "busy_reason": engine.describe_running_change(row.cluster_id) if row.state not in AUDITED_STATES else "",
+        "busy_reason": engine.describe_running_change(row.cluster_id, row) if row.state not in AUDITED_STATES else "",
         "can_act": can_act,
         "can_approve": can_act and row.state == "confirmed" and row.review_required and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),
@@ -175,6 +200,7 @@ def _render_change(
         "reason": request.POST.get("reason", ""),
         "confirmation": request.POST.get("confirmation", ""),
         "can_undo": can_act and kind_of(row).can_undo(row),
+        "undo_note": _describe_missing_undo(row),
         "needs_operator": PERMISSION_OF[ChangeKind(row.kind)] == Permission.ACT_ON_FLEET,
         "is_live": row.state in LIVE_STATES or bool((kind_context["rollout"] or {}).get("is_followed")),
         **kind_context,

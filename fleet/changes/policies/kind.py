@@ -51,6 +51,8 @@ class PolicyKind(Kind):
         "abort": _abort,
     }
 
+    superseded_reason = "a later change set the same policies"
+
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
         return {

@@ -122,7 +122,7 @@ def test_policy_edit_leads_to_a_plan(page: Client) -> None:
     assert answer.headers["Location"] == f"/changes/{change.pk}/"
     assert [restart["name"] for restart in change.plan["restarts"]] == ["auth-1"]
     html = page.get(f"/changes/{change.pk}/").content.decode()
-    assert "Restart 1 instance<" in html
+    assert "Set auth announce TTL and restart 1 instance<" in html
     assert "auth-1" in html
     desired_state.store_desired_values(change)
     matrix = page.get("/policies/?drift=1").content.decode()

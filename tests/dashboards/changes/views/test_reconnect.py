@@ -69,7 +69,7 @@ def test_agents_that_were_selected_in_the_list(page: Client, fake_reader: FakeRe
     parameters = {"agent": [ids[3]], "agents": f"{ids[0]}\n{ids[1]}", "show": "1"}
     response = getattr(page, method)("/reconnect/", parameters)
     assert response.status_code == 200
-    assert response.context["form_values"]["agents"].split() == [ids[3], ids[0], ids[1]]
+    assert response.context["form_values"]["agents"].split() == ["agent-3", "agent-0", "agent-1"]
     assert not Change.objects.exists()
     assert not AuditEntry.objects.exists()
     page.post("/reconnect/", {"agents": response.context["form_values"]["agents"]})
