@@ -16,7 +16,16 @@ from dashboards.alerts.views import (
     windows,
 )
 from dashboards.api_v1 import api
-from dashboards.changes.views import audit, changes, networking, policies, policy_edits, reconnect, service
+from dashboards.changes.views import (
+    aborts,
+    audit,
+    changes,
+    networking,
+    policies,
+    policy_edits,
+    reconnect,
+    service,
+)
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
@@ -44,6 +53,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),
         path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
+        path("agent-ids.json", agents.agent_ids, name=f"agent-ids{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),
@@ -60,6 +70,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("reconnect/forecast/", reconnect.forecast, name=f"reconnect-forecast{suffix}"),
         path("changes/", changes.change_list, name=f"changes{suffix}"),
         path("changes/<int:change_id>/", changes.change, name=f"change{suffix}"),
+        path("changes/<int:change_id>/abort/", aborts.abort, name=f"change-abort{suffix}"),
         path("audit/", audit.audit, name=f"audit{suffix}"),
         path("audit/<int:entry_id>/", audit.audit_entry, name=f"audit-entry{suffix}"),
         path("audit.csv", audit.audit_csv, name=f"audit-csv{suffix}"),

@@ -71,6 +71,8 @@ _CHANGE_VERBS: Mapping[str, _Verb] = {
     ChangeState.UNDONE: _Verb("marked", "mark", " as undone"),
     "stop": _Verb("stopped", "stop"),
 }
+#: The verb of a change that was cancelled after it had started.
+_ABORT_VERB = _Verb("aborted", "abort")
 #: Verbs of other actions, by their last word.
 _VERBS: Mapping[str, _Verb] = {
     "create": _Verb("created", "create"),
@@ -94,9 +96,19 @@ _CHANGE_WORDS = frozenset(kind.value for kind in ChangeKind)
 
 
 def describe_entry(
-    action: str, subject: str, outcome: str, change_id: int | None = None, document: Any = None
+    action: str,
+    subject: str,
+    outcome: str,
+    change_id: int | None = None,
+    document: Any = None,
+    detail: str = "",
+    noun: str = "",
 ) -> AuditSentence:
-    """Return an entry as a sentence. `document`: the values after the action, or else before it."""
+    """Return an entry as a sentence.
+
+    `document`: the values after the action, or else before it. `detail`: that of the entry. `noun`: that of its change,
+    where known.
+    """
     first, _, last = action.partition(".")
     path = _path_of(first, change_id, document)
     is_refused = outcome != AuditOutcome.SUCCEEDED
@@ -104,9 +116,10 @@ def describe_entry(
         return AuditSentence(
             "tried to" if is_refused else "requested to", describe_action(action), subject, path
         )
-    noun = ""
+    if last == ChangeState.CANCELLED and detail.startswith("aborted"):
+        verb = _ABORT_VERB
+    noun = f"the {noun or describe_subject(first)}" if action not in _OBJECT_VERBS else ""
     if action not in _OBJECT_VERBS:
-        noun = f"the {describe_subject(first)}"
         subject = f"“{subject}”" if first in _CHANGE_WORDS and subject else subject
     return AuditSentence(
         f"tried to {verb.infinitive}" if is_refused else verb.past, noun, subject, path, verb.suffix

@@ -47,6 +47,7 @@ _FORM_ACTION_TEXTS = {
     "reconnect": "preview reconnect campaign",
     "tokens": "create or revoke API token",
     "service": "take instance out of service or bring it back",
+    "change-abort": "abort change",
     "policy-cell": "preview policy change",
     "policy-preset": "preview policy preset",
     "retire": "retire or reinstate agent",

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Count, F, QuerySet
 
 from dashboards.changes import change_rows
-from dashboards.changes.load_bars import load_bars_of
+from dashboards.changes.load_bars import describe_difference, load_bars_of
 from dashboards.changes.pictures.campaign_chart import CampaignChart, campaign_chart_of
 from fleet.changes.campaigns import campaigns
 from fleet.changes.load_forecast import loads_of_plan
@@ -76,6 +76,7 @@ def campaign_context_of(change: Change, agent_state: str, now: float) -> dict[st
         change, agent_state if agent_state in set(map(str, CampaignAgentState)) else ""
     ).order_by(F("ended_at").desc(nulls_last=True), F("requested_at").desc(nulls_last=True))
     settings = campaigns.settings_of(change)
+    load_bars = load_bars_of(loads_of_plan(change.plan), change.outcome.get("actual_loads", {}))
     return {
         **progress,
         "connection": change.parameters.get("connection", campaign_rules.ConnectionKind.TUNNEL.value),
@@ -96,7 +97,8 @@ def campaign_context_of(change: Change, agent_state: str, now: float) -> dict[st
         f"{campaign_rules.format_time_of_day(settings.window_start)} to "
         f"{campaign_rules.format_time_of_day(settings.window_end)} UTC",
         "chart": _chart_of(change, progress, settings, now),
-        "load_bars": load_bars_of(loads_of_plan(change.plan)),
+        "load_bars": load_bars,
+        "load_sentence": describe_difference(load_bars),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
     }  # fmt: skip
 

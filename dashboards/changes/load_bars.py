@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from fleet.changes.load_forecast import InstanceLoadForecast
 from fleet.vocabulary.instances import InstanceKind
@@ -21,12 +22,18 @@ class LoadBar:
     before_percent: float
     after_percent: float
     is_leaving: bool
+    #: The load when the change ended; None: not known, or not ended.
+    actual: int | None = None
+    actual_percent: float = 0.0
 
 
-def load_bars_of(loads: Iterable[InstanceLoadForecast]) -> list[LoadBar]:
-    """Return the bars of a forecast, in its order, on one scale."""
+def load_bars_of(
+    loads: Iterable[InstanceLoadForecast], actual_loads: Mapping[str, int] = MappingProxyType({})
+) -> list[LoadBar]:
+    """Return the bars of a forecast, in its order, on one scale. `actual_loads`: of an ended change, by name."""
     rows = list(loads)
-    largest = max((max(load.before, load.after) for load in rows), default=0) or 1
+    counts = [*actual_loads.values(), *(max(load.before, load.after) for load in rows)]
+    largest = max(counts, default=0) or 1
     return [
         LoadBar(
             load.name,
@@ -36,6 +43,22 @@ def load_bars_of(loads: Iterable[InstanceLoadForecast]) -> list[LoadBar]:
             round(100 * load.before / largest, 1),
             round(100 * load.after / largest, 1),
             load.is_leaving,
+            actual_loads.get(load.name),
+            round(100 * actual_loads.get(load.name, 0) / largest, 1),
         )
         for load in rows
     ]
+
+
+def describe_difference(bars: Sequence[LoadBar]) -> str:
+    """Return how the actual loads differ from the forecast, as a sentence; empty while they are not known."""
+    differences = [(bar.actual - bar.after, bar) for bar in bars if bar.actual is not None]
+    if not differences:
+        return ""
+    difference, bar = max(differences, key=lambda entry: abs(entry[0]))
+    if not difference:
+        return "As forecast."
+    return (
+        f"Largest difference from the forecast: {bar.name} has {abs(difference):,} "
+        f"{bar.unit.removesuffix('s') if abs(difference) == 1 else bar.unit} {'more' if difference > 0 else 'fewer'}."
+    )

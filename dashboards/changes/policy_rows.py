@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from dashboards.changes import change_rows
-from dashboards.changes.load_bars import load_bars_of
+from dashboards.changes.load_bars import describe_difference, load_bars_of
 from fleet.changes.load_forecast import loads_of_plan
 from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
-from fleet.changes.policies.titles import format_policy_value
+from fleet.changes.policies.titles import format_policy_value, label_of
 from fleet.models.changes import Change
+from fleet.models.moments import to_seconds
 from fleet.protocol import durations
 from fleet.protocol.durations import DurationError
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES, EnvPolicy, PolicyValueKind, of_role
 from fleet.protocol.policies.presets import PRESETS, PolicyPreset
+from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.rollouts import RolloutSettings, RolloutStepState
 
 #: Maximum number of instances to name beside a value.
 _MAX_NAMES = 8
+#: Policies that are the same setting in two formats: by name the other one, and the text where only that one is set.
+_TWINS: Mapping[str, tuple[str, str]] = {
+    RFD_VARIABLE: (UPSTREAM_VARIABLE, "same as Teleport format"),
+    UPSTREAM_VARIABLE: (RFD_VARIABLE, "same as reconnect mode"),
+}
+#: Segments of the progress bar of a rollout, and the field of `desired_state.progress_of` for each.
+_BAR_STATES = (
+    (RolloutStepState.SUCCEEDED, "succeeded_count"),
+    (RolloutStepState.FAILED, "failed_count"),
+    (RolloutStepState.SKIPPED, "skipped_count"),
+    (RolloutStepState.RESTARTING, "in_progress_count"),
+)
 
 
-def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[str, Any]:
+def cell_context_of(
+    policy_cell: PolicyCell, rollout_state: str = "", instance_cells: Sequence[PolicyCell] = ()
+) -> dict[str, Any]:
     """Return one cell of the matrix for the template.
 
-    `rollout_state`: the state of a rollout that has yet to finish this instance; empty: none.
+    `rollout_state`: the state of a rollout that has yet to finish this instance; empty: none. `instance_cells`: all
+    policies of the instance.
     """
     policy = policy_cell.policy
     is_rolled_out = bool(rollout_state) and policy_cell.state in DIFFERING_STATES
@@ -43,6 +60,7 @@ def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[st
         if policy_cell.current_value is not None
         else "?",
         "current_value": policy_cell.current_value or "",
+        "twin_text": _describe_twin(policy_cell, instance_cells),
         "source": policy_cell.current_source.value if policy_cell.current_source else "",
         "desired_text": format_policy_value(policy, policy_cell.desired_value)
         if policy_cell.desired_value
@@ -55,6 +73,16 @@ def cell_context_of(policy_cell: PolicyCell, rollout_state: str = "") -> dict[st
         if policy_cell.report and policy_cell.report.fallback_value
         else "",
     }
+
+
+def _describe_twin(policy_cell: PolicyCell, instance_cells: Sequence[PolicyCell]) -> str:
+    """Return that the same setting is set in its other format, in place of a default; empty otherwise."""
+    twin = _TWINS.get(policy_cell.policy.name)
+    if twin is None or policy_cell.current_value or policy_cell.desired_value:
+        return ""
+    twin_name, text = twin
+    is_twin_set = any(cell.policy.name == twin_name and cell.current_value for cell in instance_cells)
+    return text if is_twin_set and policy_cell.current_value is not None else ""
 
 
 def values_context_of(
@@ -139,7 +167,9 @@ def role_tables_of(
                         "instance": instance_row,
                         "cells": [
                             cell_context_of(
-                                policy_cell, rollout_state if instance_row.id in unfinished_steps else ""
+                                policy_cell,
+                                rollout_state if instance_row.id in unfinished_steps else "",
+                                instance_row.cells,
                             )
                             for policy_cell in instance_row.cells
                         ],
@@ -191,8 +221,11 @@ def preset_parts_of(
 
 def rollout_context_of(change: Change) -> dict[str, Any]:
     """Return a rollout for its page: progress, instances, and changed desired values."""
+    counts = desired_state.progress_of(change)
+    load_bars = load_bars_of(loads_of_plan(change.plan), change.outcome.get("actual_loads", {}))
     return {
-        **desired_state.progress_of(change),
+        **counts,
+        "parts": _bar_parts_of(counts),
         "steps": [
             {
                 "row": row,
@@ -201,21 +234,49 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
             }
             for row in change.rollout_steps.all()
         ],
+        "is_followed": change.state == ChangeState.CANCELLED and bool(counts["in_progress_count"]),
         "waiting_for": change.progress.get("waiting_for", "") if change.state == ChangeState.RUNNING else "",
-        "diff": diff_rows_of(change),
+        "diff": (diff_rows := diff_rows_of(change)),
+        "button_text": _button_text_of(diff_rows, counts["total_count"]),
         "settings": change.parameters,
         "gate_text": _format_gate(RolloutSettings(**change.parameters)),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
         "actual_text": _format_actual_duration(change),
-        "load_bars": load_bars_of(loads_of_plan(change.plan)),
+        "load_bars": load_bars,
+        "load_sentence": describe_difference(load_bars),
     }
+
+
+def _button_text_of(diff_rows: Sequence[Mapping[str, Any]], restart_count: int) -> str:
+    """Return what the button that confirms a rollout does: `Set auth announce TTL and restart 3 instances`."""
+    names = {row["name"] for row in diff_rows}
+    restart_text = f"restart {restart_count} instance{'' if restart_count == 1 else 's'}"
+    if not names:
+        return restart_text.capitalize()
+    policy = BY_NAME.get(next(iter(names))) if len(names) == 1 else None
+    is_removal = not any(row["after"]["value"] for row in diff_rows)
+    verb = "Stop managing" if is_removal else "Set"
+    text = f"{verb} {label_of(policy) if policy else f'{len(names)} policies'}"
+    return f"{text} and {restart_text}" if restart_count else text
+
+
+def _bar_parts_of(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the segments of the progress bar: state, and x and width of 100."""
+    offset, bar_parts = 0.0, []
+    for state, name in _BAR_STATES:
+        width = 100 * counts[name] / max(counts["total_count"], 1)
+        bar_parts.append({"name": state.value, "x": round(offset, 3), "w": round(width, 3)})
+        offset += width
+    return bar_parts
 
 
 def _format_actual_duration(change: Change) -> str:
     """Return how long the restarts took; empty while they run, and without restarts."""
     if change.started_at is None or change.ended_at is None or not change.rollout_steps.exists():
         return ""
-    return durations.format_readable(round((change.ended_at - change.started_at).total_seconds()))
+    last_ended_at = max((row.ended_at or 0.0 for row in change.rollout_steps.all()), default=0.0)
+    seconds = max(to_seconds(change.ended_at), last_ended_at) - to_seconds(change.started_at)
+    return durations.format_readable(round(seconds))
 
 
 def _format_gate(settings: RolloutSettings) -> str:

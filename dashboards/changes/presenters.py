@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from dashboards.changes import campaign_rows, change_rows, policy_rows
+from dashboards.changes import aborts, campaign_rows, change_rows, policy_rows
+from dashboards.changes.aborts import AbortedRollout
 from dashboards.shared import record_reader
+from dashboards.shared.instance_loads import spread_query_of
 from dashboards.shared.pages import sentence_of
-from fleet.changes import StaleRevisionError
+from fleet.changes import StaleRevisionError, engine
 from fleet.changes.policies import desired_state
 from fleet.changes.service import plan as service_plan
 from fleet.models.changes import Change
@@ -26,7 +28,9 @@ _DEFAULT_CONTEXT: Mapping[str, Any] = {
     "conflict": None,
     "stale_sentence": "",
     "rollout": None,
+    "aborted_rollout": None,
     "campaign": None,
+    "spread_query": "",
 }
 
 
@@ -64,8 +68,19 @@ class PolicyPresenter(ChangePresenter):
     def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
         return {
             "rollout": policy_rows.rollout_context_of(change),
+            "aborted_rollout": self._find_aborted_rollout(change),
             "stale_sentence": self._stale_sentence_of(change),
         }
+
+    def _find_aborted_rollout(self, change: Change) -> AbortedRollout | None:
+        """Return what an aborted rollout left behind, unless its desired values were changed again since."""
+        if change.state != ChangeState.CANCELLED or change.started_at is None:
+            return None
+        if desired_state.desired_values_of(change.cluster_id) != change.after:
+            return None
+        return aborts.find_aborted_rollout(
+            change, record_reader.policy_report_store().read(change.cluster_id)
+        )
 
     def _stale_sentence_of(self, change: Change) -> str:
         """Return why the plan is out of date, as a sentence; empty when it is not."""
@@ -95,7 +110,14 @@ class ServicePresenter(CampaignPresenter):
 
     @override
     def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
-        return super().details_of(change, agent_state) if service_plan.has_campaign(change) else {}
+        if service_plan.has_campaign(change):
+            return super().details_of(change, agent_state)
+        document = engine.document_of(change)
+        return (
+            {}
+            if document["is_drained"]
+            else {"spread_query": spread_query_of(document["kind"], document["name"])}
+        )
 
 
 class RequestPresenter(ChangePresenter):

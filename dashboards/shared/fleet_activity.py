@@ -120,7 +120,8 @@ def _describe_rollout(row: Change) -> ChangeProgress:
     failed_count = count_by_state[RolloutStepState.FAILED]
     return ChangeProgress(
         **_common_fields_of(row),
-        total_count=len(steps) - count_by_state[RolloutStepState.SKIPPED],
+        total_count=len(steps),
+        skipped_count=count_by_state[RolloutStepState.SKIPPED],
         finished_count=count_by_state[RolloutStepState.SUCCEEDED] + failed_count,
         failed_count=failed_count,
         steps=tuple((name, state) for name, state, _ in steps if state in IN_PROGRESS_STATES),

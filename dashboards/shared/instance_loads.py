@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from fleet.monitoring.views import InstanceView
 from fleet.vocabulary.instances import InstanceKind, InstanceState
@@ -25,6 +26,8 @@ class InstanceLoad:
     #: Difference to the mean of its peers as a share of it, in hundredths: 0.6 for 60 % above; None if small, or
     #: without peers. All pages show whole percents of this number.
     imbalance: float | None = None
+    #: Query of the campaign that spreads agents, where the instance has too few; empty otherwise.
+    spread_query: str = ""
 
     @property
     def imbalance_text(self) -> str:
@@ -33,6 +36,12 @@ class InstanceLoad:
             return ""
         comparative = "more" if self.imbalance > 0 else "fewer"
         return f"{round(100 * abs(self.imbalance))} % {comparative} than the average {self.kind}"
+
+
+def spread_query_of(kind: str, name: str) -> str:
+    """Return the query of a campaign that moves agents of the other instances, some of them to this one."""
+    connection = "auth" if kind == InstanceKind.AUTH else "tunnel"
+    return urlencode({"connection": connection, "q": f"-{kind}:{name}"})
 
 
 def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
@@ -52,7 +61,8 @@ def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
                 kind,
                 view.agent_count,
                 round(100 * view.agent_count / largest) if largest else 0,
-                _find_imbalance(view.agent_count, mean) if _is_balanced(view) else None,
+                imbalance := _find_imbalance(view.agent_count, mean) if _is_balanced(view) else None,
+                spread_query_of(kind, view.facts.name) if imbalance is not None and imbalance < 0 else "",
             )
     return loads
 

@@ -80,6 +80,8 @@ def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[Audit
         return AuditOutcome.REFUSED, reason
     if status >= 300 or request.path.startswith("/api/"):
         return AuditOutcome.SUCCEEDED, ""
+    if refusals.is_incomplete(request):
+        return None
     if request.POST.get("do") in _PREVIEW_ACTIONS or any(name in request.POST for name in _PREVIEW_FIELDS):
         return None
     return AuditOutcome.REFUSED, "the form had invalid values"

@@ -57,6 +57,10 @@ class Kind(Protocol):
     start_task: str = ""
     #: The ACTIONS that this kind supports.
     actions: Mapping[str, ChangeAction] = {}
+    #: Why no change of this kind can be undone; empty: it can.
+    undo_refusal: str = ""
+    #: What something later did to a change that is superseded.
+    superseded_reason: str = "a later change set other values"
 
     @abstractmethod
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:

@@ -345,10 +345,13 @@ def find_verifying_change(cluster: str) -> Change | None:
     return Change.objects.filter(cluster=cluster, state=ChangeState.VERIFYING.value).order_by("-pk").first()
 
 
-def describe_running_change(cluster: str) -> str:
-    """Return a sentence about the change that is running or paused in a cluster; empty when there is none."""
+def describe_running_change(cluster: str, excluded_change: Change | None = None) -> str:
+    """Return a sentence about the change that is running or paused in a cluster; empty when there is none.
+
+    Also empty when that is `excluded_change`, which may have started since it was read.
+    """
     running_change = find_running_change(cluster)
-    if running_change is None:
+    if running_change is None or running_change == excluded_change:
         return ""
     return (
         f"change {running_change.pk} by {running_change.actor_name} is {running_change.state} in cluster {cluster} "

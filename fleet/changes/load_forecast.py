@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fleet.monitoring.views import InstanceView
 from fleet.vocabulary.instances import InstanceKind
 
 
@@ -31,6 +32,16 @@ def loads_of_plan(plan: Mapping[str, Any]) -> list[InstanceLoadForecast]:
     return [
         InstanceLoadForecast(**{**load, "kind": InstanceKind(load["kind"])}) for load in plan.get("loads", ())
     ]
+
+
+def actual_loads_of(plan: Mapping[str, Any], views: Iterable[InstanceView]) -> dict[str, int]:
+    """Return the present load of each instance in `loads` of a plan, by name; without those that are not known."""
+    names = {load["name"] for load in plan.get("loads", ())}
+    return {
+        view.facts.name: view.agent_count
+        for view in views
+        if view.facts.name in names and view.state.has_current_counts
+    }
 
 
 def round_shares(shares: Mapping[str, float]) -> dict[str, int]:

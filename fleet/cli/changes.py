@@ -22,9 +22,20 @@ def changes() -> None:
     """
 
 
+def _state_of(change: dict[str, Any]) -> str:
+    """Return the state as pages name it; a console of an earlier version has only the stored one."""
+    return str(change.get("state_label", change["state"]))
+
+
 def _format_changes(response: dict[str, Any]) -> str:
     rows = [
-        (str(change["id"]), change["kind"], change["state"], change["actor_name"], change["title"])
+        (
+            str(change["id"]),
+            change["kind"],
+            _state_of(change),
+            change["actor_name"],
+            change["title"],
+        )
         for change in response["changes"]
     ]
     text = format_table(("change", "kind", "state", "author", "title"), rows) if rows else "no changes"
@@ -53,7 +64,7 @@ def confirm_command(console: api.ConsoleClient, cluster: str, change_id: int, **
 
 
 def _format_change_state(change: dict[str, Any]) -> str:
-    return f"{change['title']}: {change['state']}"
+    return f"{change['title']}: {_state_of(change)}"
 
 
 @changes.command("approve")

@@ -29,7 +29,7 @@ _UNDO_COMMANDS = {
 #: What the progress of a change counts, by its kind.
 _COUNT_UNITS = {
     "networking-config": "tunnels",
-    "policy": "instances",
+    "policy": "instances restarted",
     "reconnect": "agents finished",
     "degrade": "instances",
     "retire": "agents",
@@ -177,14 +177,16 @@ def watch(console: api.ConsoleClient, cluster: str, change_path: str, *, verify:
 
 def format_progress(progress: Mapping[str, Any]) -> str:
     """Return the progress of a change as one line: `running: 3 of 9 agents (33 %) · 1 failed`."""
-    parts = [progress["state"]]
+    parts = [progress.get("state_label", progress["state"])]
     if progress["total_count"]:
         share = min(100 * progress["finished_count"] // progress["total_count"], 100)
         unit = _COUNT_UNITS.get(progress["kind"], "steps")
         parts = [
             f"{parts[0]}: {progress['finished_count']:,} of {progress['total_count']:,} {unit} ({share} %)"
         ]
-    counts = [f"{progress[name]:,} {label}" for name, label in _RESULT_LABELS.items() if progress.get(name)]
+    # Of a rollout, the first part says how many succeeded.
+    labels = _RESULT_LABELS if progress["kind"] != "policy" else {**_RESULT_LABELS, "succeeded_count": ""}
+    counts = [f"{progress[name]:,} {label}" for name, label in labels.items() if label and progress.get(name)]
     parts += [count for count in counts if count not in progress.get("detail", "")]
     if progress.get("eta_seconds"):
         parts.append(f"about {format_readable(round(progress['eta_seconds']))} left")

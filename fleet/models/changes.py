@@ -14,7 +14,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.changes import EXCLUSIVE_STATES, ActorKind, ChangeKind, ChangeState
+from fleet.vocabulary.changes import EXCLUSIVE_STATES, ActorKind, ChangeKind, ChangeState, state_label_of
 
 _KINDS = [(kind.value, kind.label) for kind in ChangeKind]
 _STATES = [(state.value, state.value) for state in ChangeState]
@@ -90,6 +90,18 @@ class Change(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}: {self.title}"
+
+    @property
+    def state_label(self) -> str:
+        """The state as pages name it; see `state_label_of`."""
+        return state_label_of(self.state, has_started=self.started_at is not None)
+
+    @property
+    def kind_label(self) -> str:
+        """What pages call the change: a retirement that reinstates agents is a `reinstatement`."""
+        if self.kind == ChangeKind.RETIRE and not (self.after or {}).get("is_retired", True):
+            return "reinstatement"
+        return ChangeKind(self.kind).label
 
 
 class AppendOnlyError(Exception):

@@ -104,6 +104,15 @@ TRANSITIONS: Mapping[ChangeState, frozenset[ChangeState]] = {
     ChangeState.CANCELLED: frozenset({ChangeState.UNDONE}),
     ChangeState.UNDONE: frozenset(),
 }
+#: What pages call a change that was cancelled after it had started.
+ABORTED_LABEL = "aborted"
+
+
+def state_label_of(state: str, *, has_started: bool) -> str:
+    """Return the state of a change as pages name it: a cancelled change that had started is `aborted`."""
+    return ABORTED_LABEL if state == ChangeState.CANCELLED and has_started else ChangeState(state).label
+
+
 #: States in which a change may move on at any moment.
 LIVE_STATES = frozenset(state for state in ChangeState if not state.is_final) - {ChangeState.PLANNED}
 #: States in which a change blocks the other changes of its cluster.

@@ -7,7 +7,8 @@ Times are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -50,6 +51,36 @@ SETTING_RANGES = ranges_of(RolloutSettings)
 #: Seconds from the end of the drain time until a restarted instance is healthy, with the steps of the rollout: what a
 #: local test fleet needs.
 DEFAULT_RESTART_SECONDS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutCounts:
+    """The number of instances of a rollout in each state."""
+
+    pending_count: int = 0
+    #: Draining, restarting, or verified to be healthy.
+    in_progress_count: int = 0
+    #: Restarted, and running with the desired values.
+    succeeded_count: int = 0
+    failed_count: int = 0
+    #: Not restarted: the rollout was aborted, or the instance needed no restart.
+    skipped_count: int = 0
+
+    @property
+    def total_count(self) -> int:
+        """The number of all instances."""
+        return (
+            self.pending_count
+            + self.in_progress_count
+            + self.succeeded_count
+            + self.failed_count
+            + self.skipped_count
+        )
+
+    @property
+    def percent(self) -> int:
+        """The percentage of all instances that have restarted."""
+        return 100 * self.succeeded_count // self.total_count if self.total_count else 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +203,33 @@ def estimate_rollout_seconds(
     """Return the seconds until all instances have restarted: groups of `concurrency`, one after the other."""
     group_count = -(-instance_count // settings.concurrency)
     return group_count * (settings.drain_seconds + restart_seconds + settings.soak_seconds)
+
+
+def count_steps(states: Iterable[RolloutStepState]) -> RolloutCounts:
+    """Return the number of instances in each state."""
+    count_by_state = Counter(states)
+    return RolloutCounts(
+        pending_count=count_by_state[RolloutStepState.PENDING],
+        in_progress_count=sum(count_by_state[state] for state in IN_PROGRESS_STATES),
+        succeeded_count=count_by_state[RolloutStepState.SUCCEEDED],
+        failed_count=count_by_state[RolloutStepState.FAILED],
+        skipped_count=count_by_state[RolloutStepState.SKIPPED],
+    )
+
+
+def describe_progress(states_by_name: Mapping[str, RolloutStepState]) -> str:
+    """Return how far an aborted rollout came: `restarted 1 of 3 instances, 1 skipped; auth-2 is restarting`."""
+    counts = count_steps(states_by_name.values())
+    noun = "instance" if counts.total_count == 1 else "instances"
+    parts = [f"restarted {counts.succeeded_count} of {counts.total_count} {noun}"]
+    parts += [f"{counts.skipped_count} skipped"] if counts.skipped_count else []
+    parts += [f"{counts.failed_count} failed"] if counts.failed_count else []
+    active_parts = [
+        f"{name} is {'being verified' if state is RolloutStepState.VERIFYING else state.label}"
+        for name, state in states_by_name.items()
+        if state in IN_PROGRESS_STATES
+    ]
+    return "; ".join([", ".join(parts), *active_parts])
 
 
 def describe_result(states: Sequence[RolloutStepState]) -> str:

@@ -127,8 +127,13 @@ async def _watch(page: Page, visit: Visit) -> None:
     )
     await page.click("button[value=pause]")
     await expect(page.locator("#change-state")).to_contain_text(f"paused by {USERNAME}")
-    await page.click("button[value=abort]")
-    await expect(page.locator("#change-state .tag")).to_have_text("cancelled")
+    await page.click("text=Abort campaign…")
+    await expect(page.locator("#dialog #dialog-consequences, #dialog #consequences")).to_contain_text(
+        "do not move"
+    )
+    await accessible(page)
+    await page.click("#dialog .button-main")
+    await expect(page.locator("#change-state .tag")).to_have_text("aborted")
     await expect(page.locator("#campaign .status-line")).to_contain_text(f"of {AGENTS} agents moved")
     await expect(page.locator("button[value=resume]")).to_have_count(0)
     await accessible(page)

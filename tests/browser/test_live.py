@@ -109,6 +109,20 @@ async def test_backend_is_named_as_the_only_cause(visiting: Visiting) -> None:
     )
 
 
+async def test_instances_are_refreshed_within_their_ttl(visiting: Visiting) -> None:
+    """Else a heartbeat looks expired between two requests, also behind a dialog."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/")
+    await wait_live(page)
+    await page.evaluate(
+        "() => document.querySelectorAll('[data-ttl-ms]').forEach((beat) => (beat.dataset.ttlMs = '10000'))"
+    )
+    await page.evaluate("() => document.getElementById('dialog').showModal()")
+    async with page.expect_request(re.compile("part=instances"), timeout=6_000):
+        pass
+
+
 async def test_clocks_that_differ_are_named(visiting: Visiting) -> None:
     """A heartbeat, and a round, dated three minutes ahead: neither a negative bar nor an age of nothing."""
     visit = await visiting()

@@ -88,7 +88,7 @@ async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:
     await page.click("text=Preview change")
     await expect(page.locator("#three-way tbody tr")).to_have_count(2)
     await accessible(page)
-    await page.click("text=Rebase change")
+    await page.click("text=Plan again with current values")
     await expect(page.locator("#id_web_idle_timeout")).to_have_value("1 min")
     await expect(page.locator("#id_keep_alive_interval")).to_have_value("30 s")
     await page.click("button[value=yaml]")

@@ -96,7 +96,7 @@ async def test_edit_preview_plan_and_rollout(visit: Visit, visitor: Visitor) -> 
     await page.click("text=Preview change")
     await expect(page.locator("#three-way tbody tr")).to_have_count(3)
     await accessible(page)
-    await page.click("text=Rebase change")
+    await page.click("text=Plan again with current values")
     await expect(page.locator(f"#{HTTP_CLOSE_VARIABLE}")).to_have_value("true")
     await expect(page.locator(f"#{AUTH_TTL_VARIABLE}")).to_have_value("30 s")
     await page.click("text=Preview change")

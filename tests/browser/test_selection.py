@@ -97,14 +97,19 @@ async def test_agents_to_move_include_those_of_other_pages(visiting: Visiting) -
 
 
 async def test_all_matching_agents_last_as_long_as_the_filter(visiting: Visiting) -> None:
-    """On its other pages and in another order; another filter begins a new selection, also of single agents."""
+    """On its other pages and in another order; of single agents, another filter keeps those that match it."""
     visit = await visiting()
     await visit.fleet.begin({0: State.STRANDED})
     page = await visit.open("/agents/")
-    await _check(page, "agent-1")
+    await _check(page, "agent-0", "agent-1")
     await page.goto(f"{visit.url}/agents/?state=healthy")
-    await expect(page.locator(COUNT)).to_have_text("Select agents")
+    await expect(page.locator("#selection-dropped")).to_have_text(
+        "1 of 2 selected agents does not match the filter and is no longer selected."
+    )
+    await expect(page.locator(COUNT)).to_contain_text("1 selected")
+    await accessible_everywhere(page)
     await _check(page, "agent-2")
+    await expect(page.locator("#selection-dropped")).to_have_text("")
     await page.get_by_role("button", name="Select all 199 matching agents").click()
     await page.get_by_role("link", name="Next page").click()
     await expect(page.locator(COUNT)).to_have_text("199 selected, 100 of them not on this page")

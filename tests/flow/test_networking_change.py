@@ -202,7 +202,7 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
     bob.click("text=Preview change")
     row = bob.locator("#three-way tr", has_text="graceful_tunnel_closing")
     expect(row).to_contain_text("on")
-    bob.click("text=Rebase change")
+    bob.click("text=Plan again with current values")
     expect(bob.locator("#id_graceful_tunnel_closing")).to_be_checked()
     expect(bob.locator("#id_keep_alive_count_max")).to_have_value("5")
     bob.click("text=Preview change")

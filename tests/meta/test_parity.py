@@ -23,6 +23,7 @@ _OPERATIONS: Mapping[str, str] = {
     "policy-cell": "/policies/plan",
     "policy-preset": "/policies/plan",
     "reconnect": "/reconnect/plan",
+    "change-abort": "/changes/{change_id}/actions",
     "change": "/changes/{change_id}/confirm",
     "incident": "/incidents/{number}/acknowledge",
     "incident-silence": "/silences",

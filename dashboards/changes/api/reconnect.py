@@ -109,26 +109,28 @@ class ChangeProgressResponse(Schema):
     """Kind of the change."""
     state: str
     """State of the change."""
+    state_label: str
+    """State as pages name it: `aborted` for a change that was cancelled after it had started, otherwise the state."""
     detail: str
     """Progress in one sentence."""
     total_count: int
     """Number of agents, instances or tunnels."""
     finished_count: int
-    """How many of them are finished."""
+    """How many of them are finished; of a rollout, the instances that have restarted."""
     percent: int
     """Percentage that is finished."""
     failed_count: int
     """How many of them failed."""
     pending_count: int | None = None
-    """Campaigns: number of pending agents; otherwise null."""
+    """Campaigns and rollouts: number of pending agents or instances; otherwise null."""
     scheduled_count: int | None = None
     """Campaigns: number of agents that Refloat asks to reconnect within seconds; otherwise null."""
     in_progress_count: int | None = None
-    """Campaigns: number of agents in progress; otherwise null."""
+    """Campaigns and rollouts: number of agents or instances in progress; otherwise null."""
     succeeded_count: int | None = None
-    """Campaigns: number of agents that succeeded; otherwise null."""
+    """Campaigns and rollouts: number of agents or instances that succeeded; otherwise null."""
     skipped_count: int | None = None
-    """Campaigns: number of skipped agents; otherwise null."""
+    """Campaigns and rollouts: number of skipped agents or instances; otherwise null."""
     eta_seconds: float | None = None
     """Campaigns: estimated seconds to the end; otherwise null."""
     waiting_for: str = ""
@@ -300,6 +302,7 @@ def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProg
         "revision": revision_of(row),
         "kind": row.kind,
         "state": row.state,
+        "state_label": row.state_label,
         "detail": row.detail,
     }
     return ChangeProgressResponse(**common, **kind_of(row).progress_of(row, to_seconds(timezone.now())))

@@ -153,7 +153,9 @@ def _row_of(entry: AuditEntry) -> dict[str, Any]:
     document = entry.after if entry.after is not None else entry.before
     return {
         "entry": entry,
-        "sentence": describe_entry(entry.action, entry.subject, entry.outcome, entry.change_id, document),
+        "sentence": describe_entry(
+            entry.action, entry.subject, entry.outcome, entry.change_id, document, entry.detail
+        ),
         "differences": find_differences(entry.before, entry.after),
     }
 

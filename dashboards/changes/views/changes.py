@@ -11,18 +11,26 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import presenters
 from dashboards.changes.audit_sentences import describe_entry
-from dashboards.shared import recent_proof, record_reader, request_actor
+from dashboards.shared import recent_proof, record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
 from fleet.changes import ChangeRefusedError, engine, kinds
 from fleet.changes.base_kind import ACTIONS
 from fleet.changes.kinds import kind_of
+from fleet.changes.policies import kind as policy_kind
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AUDITED_STATES
-from fleet.vocabulary.changes import EXCLUSIVE_STATES, LIVE_STATES, PERMISSION_OF, ChangeKind, ChangeState
+from fleet.vocabulary.changes import (
+    EXCLUSIVE_STATES,
+    LIVE_STATES,
+    PERMISSION_OF,
+    ChangeKind,
+    ChangeState,
+    find_confirmation_problems,
+)
 
 #: Changes on one page, and digits of an id that every database can compare.
 _PAGE_SIZE, _MAX_ID_DIGITS = 50, 16
@@ -78,14 +86,12 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
 @never_cache
 @needs_record
 def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one change; confirm, approve, cancel, pause, resume, stop, abort or undo it (POST with `do`).
+    """Show one change; confirm, approve, cancel, pause, resume, stop, abort, finish or undo it (POST with `do`).
 
     Template `dashboards/change.html`: `page`, `change`, `question`, `requirements`, `entries`, `busy_reason`,
     `can_act`, `can_approve`, `can_undo`, `problems`, `reason`, `confirmation`, and those of `presenters.context_of`.
     """
-    row = Change.objects.select_related("cluster", "undoes").filter(cluster=cluster, pk=change_id).first()
-    if row is None:
-        raise Http404(f"Change {change_id} was not found in cluster {cluster}.")
+    row = find_change(cluster, change_id)
     if request.method != "POST":
         return _render_change(request, row)
     require_permission(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
@@ -96,18 +102,27 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
         row.refresh_from_db()
         # The plan of the undo has no fields on this page.
         return _render_change(
-            request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error
+            request, row, ChangeRefusedError(str(error)) if form_action in ("undo", "finish") else error
         )
     return redirect(f"{url_prefix_of(cluster)}/changes/{next_change.pk}/")
+
+
+def find_change(cluster: str, change_id: int) -> Change:
+    """Return a change of a cluster. Raises Http404."""
+    row = Change.objects.select_related("cluster", "undoes").filter(cluster=cluster, pk=change_id).first()
+    if row is None:
+        raise Http404(f"Change {change_id} was not found in cluster {cluster}.")
+    return row
 
 
 def _describe_missing_undo(row: Change) -> str:
     """Return why a change that has ended, and had an effect, cannot be undone; empty when it can, or had none."""
     if row.started_at is None or row.state not in (ChangeState.VERIFIED, ChangeState.CANCELLED):
         return ""
-    if row.kind == ChangeKind.RECONNECT:
-        return "cannot be undone"
-    return "superseded" if kind_of(row).is_superseded(row) else ""
+    kind = kind_of(row)
+    if kind.undo_refusal:
+        return f"cannot be undone: {kind.undo_refusal}"
+    return f"superseded: {kind.superseded_reason}" if kind.is_superseded(row) else ""
 
 
 def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
@@ -116,6 +131,8 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
     if form_action == "undo":
         # Undoing plans a new change, which must be confirmed.
         return kind_of(row).undo(row, actor, now, record_reader.take_record_snapshot())
+    if form_action == "finish" and row.kind == ChangeKind.POLICY:
+        return policy_kind.plan_completion(row, actor, now, record_reader.take_record_snapshot())
     if form_action == "cancel":
         is_running = row.state in EXCLUSIVE_STATES
         kind_of(row).cancel(row, actor, now)
@@ -135,6 +152,13 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
         engine.approve(row, actor, now=now)
     else:
         reason, typed_name = (request.POST.get(name, "") for name in ("reason", "confirmation"))
+        if not reason.strip():
+            # The form comes back with its errors: nobody has attempted anything yet.
+            refusals.mark_incomplete(request)
+            problems = find_confirmation_problems(
+                engine.requirements_of(row), reason=reason, typed_name=typed_name
+            )
+            raise ChangeRefusedError("; ".join(problems.values()), problems)
         kinds.confirm(row, actor, reason=reason, typed_name=typed_name, now=now)
     if engine.can_start(row):
         request_actor.enqueue_change(row)
@@ -147,16 +171,27 @@ def _render_change(
     user = signed_in_user_of(request)
     can_act = has_permission(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
     problems = dict(error.problems) if error else {}
+    kind_context = presenters.context_of(row, request.GET.get("state", ""))
     context = {
         "page": "changes",
         "change": row,
         "question": row.plan.get("question", row.title),
         "requirements": engine.requirements_of(row),
         "entries": [
-            (entry, describe_entry(entry.action, entry.subject, entry.outcome, document=entry.after))
+            (
+                entry,
+                describe_entry(
+                    entry.action,
+                    entry.subject,
+                    entry.outcome,
+                    document=entry.after,
+                    detail=entry.detail,
+                    noun=row.kind_label,
+                ),
+            )
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
         ],
-        "busy_reason": engine.describe_running_change(row.cluster_id) if row.state not in AUDITED_STATES else "",
+        "busy_reason": engine.describe_running_change(row.cluster_id, row) if row.state not in AUDITED_STATES else "",
         "can_act": can_act,
         "can_approve": can_act and row.state == "confirmed" and row.review_required and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),
@@ -165,8 +200,9 @@ def _render_change(
         "reason": request.POST.get("reason", ""),
         "confirmation": request.POST.get("confirmation", ""),
         "can_undo": can_act and kind_of(row).can_undo(row),
+        "undo_note": _describe_missing_undo(row),
         "needs_operator": PERMISSION_OF[ChangeKind(row.kind)] == Permission.ACT_ON_FLEET,
-        "is_live": row.state in LIVE_STATES,
-        **presenters.context_of(row, request.GET.get("state", "")),
+        "is_live": row.state in LIVE_STATES or bool((kind_context["rollout"] or {}).get("is_followed")),
+        **kind_context,
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)

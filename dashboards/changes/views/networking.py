@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from dashboards.shared import record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
 from dashboards.shared.row_ids import parse_row_id
-from fleet.changes import ChangeRefusedError
+from fleet.changes import ChangeRefusedError, WrongStateError, engine
 from fleet.changes.networking import revisions as networking
 from fleet.changes.networking.revisions import NetworkingConflictError
 from fleet.models.access import Permission, has_permission
@@ -33,7 +34,7 @@ from fleet.protocol.networking.config import (
     NetworkingResource,
     Origin,
 )
-from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 _MAX_REVISIONS = 30
 
@@ -152,7 +153,9 @@ def _handle_post(
                 _config_of(base_revision), rules.with_defaults(desired_config), _config_of(current)
             )
             tab = _create_editor_tab(networking_reading, current, tab.name, rebased_config)
-            tab.sentence = "Your change is rebased on the current config. Review it, then preview the change."
+            tab.sentence = (
+                "Your edits are applied to the current config. Review them, then preview the change."
+            )
             return _render_page(request, cluster, networking_reading, tab)
     try:
         change = networking.plan_change(
@@ -164,6 +167,7 @@ def _handle_post(
             record_reader.take_record_snapshot(),
             undone_change_id=undone_change_id,
         )
+        _cancel_edited_plan(request, change)
         return redirect(f"{url_prefix_of(cluster)}/changes/{change.pk}/")
     except NetworkingConflictError as conflict:
         rows = change_rows.three_way_rows_of(
@@ -176,6 +180,21 @@ def _handle_post(
         else:
             tab.sentence = sentence_of(error)
     return _render_page(request, cluster, networking.last_reading_of(cluster) or networking_reading, tab)
+
+
+def _cancel_edited_plan(request: HttpRequest, successor: Change) -> None:
+    """Cancel the plan that was edited into another one, unless somebody confirmed or cancelled it meanwhile."""
+    edited_plan = Change.objects.filter(
+        cluster=successor.cluster_id,
+        kind=ChangeKind.NETWORKING_CONFIG.value,
+        state=ChangeState.PLANNED.value,
+        pk=parse_row_id(request.POST.get("edited_change", "")),
+    ).first()
+    if edited_plan is None or edited_plan == successor:
+        return
+    actor, detail = request_actor.signed_in_actor_of(request), f"replaced by change {successor.pk}"
+    with contextlib.suppress(WrongStateError):
+        engine.transition(edited_plan, ChangeState.CANCELLED, timezone.now(), actor, detail=detail)
 
 
 def _read_posted_tab(
@@ -303,6 +322,8 @@ def _render_page(
         # The spec as YAML, for the config file of the auths.
         "spec_yaml": text[text.index("spec:") :] if text else "",
         "tab": tab,
+        # The plan that the edits began with: the next plan replaces it.
+        "edited_change": parse_row_id(request.POST.get("edited_change", "") or request.GET.get("change", "")),
         **(_state_context_of(cluster, current, tab) if current and tab else {}),
         "revisions": [
             {

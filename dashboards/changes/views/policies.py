@@ -208,7 +208,7 @@ def _handle_post(
         )
         edit.is_notice = True
         edit.sentence = (
-            "Your change is rebased on the current desired values. Review it, then preview the change."
+            "Your edits are applied to the current desired values. Review them, then preview the change."
         )
         return None
     try:

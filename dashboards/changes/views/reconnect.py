@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +26,7 @@ from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.campaigns.forecast import CampaignForecast
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.monitoring.views import FleetTable
 from fleet.protocol import durations
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS, PRESETS_BY_SLUG
@@ -54,10 +57,10 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     `presets`, `selected_preset`, `has_filters`, `has_settings`, `problems`, `sentence`, `busy_reason`, and those of
     `_forecast_context_of`.
     """
-    form_values = _read_form_values(request)
+    table = record_reader.reader().table(cluster, record_reader.current_time())
+    form_values = _read_form_values(request, table)
     problems: dict[str, str] = {}
     sentence = ""
-    table = record_reader.reader().table(cluster, record_reader.current_time())
     if is_form_submitted(request):
         raw_settings = read_typed_settings(CampaignSettings, campaigns.CAMPAIGN_SETTING_NAMES, form_values)
         # An empty field keeps the value of the preset.
@@ -116,12 +119,19 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     return render(request, "dashboards/reconnect.html", context, status=400 if problems or sentence else 200)
 
 
-def _read_form_values(request: HttpRequest) -> dict[str, str]:
+def _read_form_values(request: HttpRequest, table: FleetTable) -> dict[str, str]:
     query = request.POST if request.method == "POST" else request.GET
     form_values = {name: str(query.get(name, "")) for name in query}
     if not is_form_submitted(request) and (agent_ids := read_agent_ids(query)):
         # Agents that were selected in the list.
-        form_values["agents"] = "\n".join(agent_ids)
+        name_counts, names_by_id = Counter(table.names), dict(zip(table.ids, table.names, strict=True))
+        form_values["agents"] = "\n".join(
+            # A name that several agents have, or that the form would split, names no agent.
+            name
+            if name_counts[name := names_by_id.get(agent_id, "")] == 1 and not re.search(r"[\s,;]", name)
+            else agent_id
+            for agent_id in agent_ids
+        )
     return form_values
 
 

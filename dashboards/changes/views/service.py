@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -17,7 +16,7 @@ from dashboards.changes.service import (
     take_out_of_service,
 )
 from dashboards.fleet import history
-from dashboards.shared import presenters, recent_proof, record_reader, request_actor
+from dashboards.shared import presenters, recent_proof, record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
@@ -62,6 +61,7 @@ def service(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUST
         response = _carry_out(request, target_instance, form, should_drain=form_action == "take-out")
         if response is not None:
             return response
+    refusals.mark_if_incomplete(request, form)
     is_proxy = view.facts.kind is InstanceKind.PROXY
     context = {
         "card": presenters.instance_card_of(
@@ -110,13 +110,6 @@ def _carry_out(
             return None
         return redirect(f"{prefix}/changes/{change.pk}/")
     change, _ = request_drain(target_instance, actor, should_drain=should_drain, reason=reason)
-    effect_text = "accept no new connections" if should_drain else "accept connections again"
-    delay_text = (
-        "when it responds again" if target_instance.view.state in CUT_OFF_STATES else "within seconds"
-    )
-    messages.success(
-        request, f"Request sent: {target_instance.view.facts.name} will {effect_text} {delay_text}."
-    )
     return redirect(f"{prefix}/changes/{change.pk}/")
 
 

@@ -5,8 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
+import numpy as np
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    JsonResponse,
+    QueryDict,
+    StreamingHttpResponse,
+)
 from django.shortcuts import render
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet import agent_csv, agent_groups, agent_query
@@ -18,11 +28,13 @@ from dashboards.fleet.retire import retirement_of
 from dashboards.shared import presenters
 from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
+from dashboards.shared.presenters import Counts
 from dashboards.shared.rewind import moment_of, shows_moment
 from dashboards.shared.streaming import iterate_in_thread
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.verdicts import State
 
 #: Maximum number of changes on the page of an agent.
 _CHANGE_LIMIT = 50
@@ -72,7 +84,26 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         request.user, Permission.ACT_ON_FLEET, cluster
     )
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
+    context["counts"] = _count_matches_by_state(table, request.GET) or page_context["counts"]
     return render(request, "dashboards/agents.html", page_context | context, status=400 if error else 200)
+
+
+@requires(Permission.VIEW_FLEET)
+@require_safe
+@never_cache
+@needs_record
+def agent_ids(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Send the ids of all agents that match the filters of the list: a page keeps those of them that are selected.
+
+    Responds with 400 and `detail` if a filter is invalid.
+    """
+    moment = moment_of(request, cluster)
+    table = moment.reader.table(cluster, moment.now)
+    try:
+        indices = agent_query.select(table, read_list_query(request.GET))
+    except QueryError as error:
+        return JsonResponse({"detail": str(error)}, status=400)
+    return JsonResponse({"ids": [table.ids[index] for index in indices.tolist()]})
 
 
 @requires(Permission.VIEW_FLEET)
@@ -155,6 +186,21 @@ def _select_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
         ), ""
     except QueryError as error:
         return Page(indices=(), total_count=0, next_cursor=None), str(error)
+
+
+def _count_matches_by_state(table: FleetTable, params: QueryDict) -> Counts | None:
+    """Return the number of agents in each state that match the other filters; None without valid ones."""
+    other_params = params.copy()
+    other_params.setlist("state", [])
+    try:
+        query = read_list_query(other_params)
+        if query == read_list_query(QueryDict()):
+            return None
+        states = table.verdicts["state"][agent_query.select(table, query)]
+    except QueryError:
+        return None
+    counts = np.bincount(states, minlength=len(State))
+    return presenters.order_counts({state: int(counts[int(state)]) for state in State})
 
 
 def _sort_head_of(params: QueryDict, column: str) -> dict[str, str]:

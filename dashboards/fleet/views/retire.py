@@ -18,7 +18,7 @@ from dashboards.fleet.retire import (
     request_retirements,
     retirement_of,
 )
-from dashboards.shared import presenters, recent_proof, record_reader, request_actor
+from dashboards.shared import presenters, recent_proof, record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
@@ -59,6 +59,7 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         outcome = "will be retired" if form_action == "retire" else "will be reinstated"
         messages.success(request, f"{explanation.view.name} {outcome} with the next poll.")
         return redirect(f"{url_prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
+    refusals.mark_if_incomplete(request, form)
     context = presenters.agent_context_of(explanation, now) | {
         "is_retired": is_retired, "retirement": retirement, "is_alive": agent_is_alive, "form": form,
     }  # fmt: skip
@@ -109,9 +110,9 @@ def retire_selected(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> Htt
         if change is None:
             messages.success(request, f"No change: {selection.subject} already {verb}.")
             return redirect(f"{prefix}/agents/")
-        subject = _subject_of(selection, change.affected_count)
-        messages.success(request, f"{subject} will be {verb} with the next poll.")
+        # The page of the change says how far it is; a message would stay above its result.
         return redirect(f"{prefix}/changes/{change.pk}/")
+    refusals.mark_if_incomplete(request, form)
     context = {
         "selection": selection,
         "sentence": sentence,

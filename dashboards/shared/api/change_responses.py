@@ -72,6 +72,8 @@ class ChangeItem(Schema):
     """State of the change: `planned`, `confirmed`, `running`, `paused`, `verifying`, `verified`, `failed`,
     `cancelled` or `undone`.
     """
+    state_label: str
+    """State as pages name it: `aborted` for a change that was cancelled after it had started, otherwise the state."""
     title: str
     """Title of the change."""
     actor_name: str

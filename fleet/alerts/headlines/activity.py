@@ -66,6 +66,8 @@ class ChangeProgress:
     total_count: int = 0
     finished_count: int = 0
     failed_count: int = 0
+    #: Of a rollout: instances that are not restarted. They are part of `total_count`.
+    skipped_count: int = 0
     #: Of a campaign: the connection that moves, and the names of the instances that the agents leave.
     connection: ConnectionKind = ConnectionKind.TUNNEL
     instances_to_leave: tuple[str, ...] = ()
@@ -164,7 +166,7 @@ def find_restarting_instances(activity: Activity) -> frozenset[str]:
     return frozenset(
         name
         for change in activity.changes
-        if change.kind is ChangeKind.POLICY and change.state is ChangeState.RUNNING
+        if change.kind is ChangeKind.POLICY and change.state in (ChangeState.RUNNING, ChangeState.CANCELLED)
         for name, _ in change.steps
     )
 
@@ -199,7 +201,7 @@ def _describe_change(change: ChangeProgress, now: float, empty_proxy_names: Sequ
         return f"{subject} was applied{at} and is being verified: {change.title}."
     if change.state is ChangeState.FAILED:
         return f"{subject} failed{at}: {change.detail.rstrip('.') or change.title}."
-    verb = "was cancelled" if change.state is ChangeState.CANCELLED else "ended"
+    verb = "was aborted" if change.state is ChangeState.CANCELLED else "ended"
     sentence = f"{subject} {verb}{at}: {_describe_result(change)}."
     if change.kind is not ChangeKind.POLICY or not change.finished_count or not empty_proxy_names:
         return sentence
@@ -244,6 +246,8 @@ def _describe_progress(change: ChangeProgress) -> str:
     parts.append(f"{succeeded_count:,} of {change.total_count:,} {verb}")
     if change.failed_count:
         parts.append(f"{change.failed_count:,} failed")
+    if change.skipped_count:
+        parts.append(f"{change.skipped_count:,} skipped")
     return ", ".join(parts)
 
 
@@ -261,7 +265,11 @@ def _describe_result(change: ChangeProgress) -> str:
         case ChangeKind.RECONNECT | ChangeKind.SERVICE:
             return f"{succeeded} agents moved {_destination_of(change)}"
         case ChangeKind.POLICY:
-            return f"{succeeded} {change.instances_noun} restarted"
+            skipped_text = f", {change.skipped_count:,} skipped" if change.skipped_count else ""
+            return "; ".join(
+                [f"{succeeded} {change.instances_noun} restarted{skipped_text}"]
+                + [f"{name} {_predicate_of(state, change)}" for name, state in change.steps[:_MAX_NAMES]]
+            )
         case _:
             return change.title
 
@@ -282,8 +290,6 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _instances_of(change: ChangeProgress) -> dict[str, str]:
-    if not change.is_running:
-        return {}
     if change.kind in _CAMPAIGN_KINDS:
-        return dict.fromkeys(change.instances_to_leave, _LEAVING_WORDS)
+        return dict.fromkeys(change.instances_to_leave, _LEAVING_WORDS) if change.is_running else {}
     return {name: _STEP_WORDS[state] for name, state in change.steps}

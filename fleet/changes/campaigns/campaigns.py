@@ -5,9 +5,10 @@ The actions of operators are in `kind.py`; the steps of a running campaign are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from django.db.models import Count
@@ -151,15 +152,20 @@ def advisory_id_of(change: Change) -> str:
     return f"campaign-{change.pk}-{int(to_seconds(change.created_at))}"
 
 
-def close_campaign(change: Change, reason: str, now: float) -> Change:
-    """Skip every agent that has no result yet, and store the totals."""
+def close_campaign(
+    change: Change, reason: str, now: float, actual_loads: Mapping[str, int] = MappingProxyType({})
+) -> Change:
+    """Skip every agent that has no result yet, and store the totals, with the loads of the instances where known."""
     skip_pending_agents(change, reason, now)
     change.campaign_agents.filter(state=CampaignAgentState.IN_PROGRESS.value).update(
         state=CampaignAgentState.SKIPPED.value,
         reason=f"result unknown: {reason} while the agent was in progress"[:255],
         ended_at=now,
     )
-    return engine.update_change(change, outcome={**asdict(counts_of(change)), "end_reason": reason})
+    outcome: dict[str, Any] = {**asdict(counts_of(change)), "end_reason": reason}
+    if actual_loads:
+        outcome["actual_loads"] = dict(actual_loads)
+    return engine.update_change(change, outcome=outcome)
 
 
 def skip_pending_agents(change: Change, reason: str, now: float) -> None:

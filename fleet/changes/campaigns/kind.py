@@ -65,6 +65,8 @@ def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:
 class ReconnectKind(Kind):
     """A reconnect campaign. The list of target agents is fixed with the plan."""
 
+    undo_refusal = "agents chose their new instance. Start another campaign to move them again"
+
     actions: Mapping[str, ChangeAction] = {
         "pause": engine.pause,
         "resume": _resume,

@@ -18,6 +18,7 @@ from fleet.changes import engine
 from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.campaigns import campaigns, working_agents
 from fleet.changes.campaigns.move_strategies import CampaignSnapshot
+from fleet.changes.load_forecast import actual_loads_of
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
@@ -197,12 +198,13 @@ class CampaignStepper:
         return False
 
     def _close(self, state: ChangeState, detail: str) -> None:
+        actual_loads = actual_loads_of(self.change.plan, self.table.instances.values())
         engine.transition(
             self.change,
             state,
             self.moment,
             detail=detail,
-            write_related_rows=lambda row: campaigns.close_campaign(row, detail, self.now),
+            write_related_rows=lambda row: campaigns.close_campaign(row, detail, self.now, actual_loads),
         )
 
     def _schedule_agents(self) -> str:

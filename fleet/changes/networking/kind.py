@@ -41,6 +41,8 @@ class NetworkingKind(Kind):
             "percent": percent,
         }
 
+    superseded_reason = "the config was changed again, or is as it was before"
+
     @override
     def require_current_plan(self, change: Change) -> None:
         """Raise NetworkingConflictError when the present revision is not the one that the plan is based on."""

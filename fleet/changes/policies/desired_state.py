@@ -8,22 +8,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
 
-from fleet.changes import StaleRevisionError
+from fleet.changes import StaleRevisionError, engine
 from fleet.changes.policies.matrix import DesiredValues, resolve_desired_values
-from fleet.models.actions import DesiredPolicy
+from fleet.models.actions import DesiredPolicy, RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import BY_NAME, ROLES, PolicyValueKind
-from fleet.vocabulary.changes import ChangeKind
-from fleet.vocabulary.rollouts import IN_PROGRESS_STATES, RolloutStepState
+from fleet.vocabulary.changes import ChangeKind, ChangeState
+from fleet.vocabulary.rollouts import (
+    IN_PROGRESS_STATES,
+    RolloutStepState,
+    count_steps,
+    describe_progress,
+)
 
 #: Number of the newest changes to search for an earlier revision.
 _MAX_SEARCHED_CHANGES = 200
+#: Between who aborted a rollout and how far it came, in the detail of its change.
+_ABORT_SEPARATOR = ": "
 
 
 def desired_values_of(cluster: str) -> dict[str, dict[str, str]]:
@@ -114,15 +123,42 @@ def check_desired_values(
 
 
 def progress_of(change: Change) -> dict[str, Any]:
-    """Return the progress of a rollout, for the page and the API."""
-    states = [RolloutStepState(state) for state in change.rollout_steps.values_list("state", flat=True)]
-    finished_count = sum(state in (RolloutStepState.SUCCEEDED, RolloutStepState.SKIPPED) for state in states)
+    """Return the progress of a rollout, for the page and the API. Only instances that restarted are finished."""
+    states = change.rollout_steps.values_list("state", flat=True)
+    counts = count_steps(RolloutStepState(state) for state in states)
     return {
-        "total_count": len(states),
-        "finished_count": finished_count,
-        "failed_count": sum(state is RolloutStepState.FAILED for state in states),
-        "percent": 100 * finished_count // len(states) if states else 100,
+        **asdict(counts),
+        "total_count": counts.total_count,
+        "finished_count": counts.succeeded_count,
+        "percent": counts.percent,
     }
+
+
+def describe_abort(change: Change, abort_sentence: str) -> str:
+    """Return the detail of an aborted rollout: `aborted by demo: restarted 1 of 3 instances, 2 skipped`."""
+    steps = change.rollout_steps.values_list("name", "state")
+    if not steps:
+        return abort_sentence
+    progress = describe_progress({str(name): RolloutStepState(state) for name, state in steps})
+    return f"{abort_sentence}{_ABORT_SEPARATOR}{progress}"
+
+
+def update_aborted_rollout(change: Change, loads: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Store how far an aborted rollout is, after a step of one of its instances. `loads`: added to the outcome."""
+    abort_sentence = change.detail.partition(_ABORT_SEPARATOR)[0]
+    detail, outcome = describe_abort(change, abort_sentence), {**progress_of(change), **loads}
+    if (change.detail, change.outcome) != (detail, outcome):
+        engine.update_change(change, detail=detail, outcome=outcome)
+
+
+def find_followed_steps(cluster: str, excluded_change: Change) -> dict[str, int]:
+    """Return the instances on which aborted rollouts still act, and the number of each rollout's change."""
+    steps = RolloutStep.objects.filter(
+        change__cluster=cluster,
+        change__state=ChangeState.CANCELLED.value,
+        state__in=[state.value for state in IN_PROGRESS_STATES],
+    ).exclude(change=excluded_change)
+    return dict(steps.values_list("instance_id", "change_id"))
 
 
 def find_unfinished_steps(change: Change | None) -> dict[str, RolloutStepState]:

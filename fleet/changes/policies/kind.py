@@ -30,17 +30,15 @@ def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
 
 
 def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:
-    """End a rollout, and skip its pending instances. An instance that is restarting finishes by itself."""
-    reason = f"cancelled by {actor.identity.name}; instances that are already restarting finish by themselves"
+    """End a rollout, and skip its pending instances. A worker follows those in progress to their end (`run.py`)."""
+    reason = f"aborted by {actor.identity.name}"
     skipped_columns = {"state": RolloutStepState.SKIPPED.value, "detail": reason, "ended_at": to_seconds(now)}
-    pending_filter = {"state": RolloutStepState.PENDING.value}
-    return engine.abort(
-        change,
-        actor,
-        now,
-        reason,
-        lambda row: row.rollout_steps.filter(**pending_filter).update(**skipped_columns),
-    )
+
+    def skip(row: Change) -> None:
+        row.rollout_steps.filter(state=RolloutStepState.PENDING.value).update(**skipped_columns)
+        desired_state.update_aborted_rollout(row)
+
+    return engine.abort(change, actor, now, reason, skip)
 
 
 class PolicyKind(Kind):
@@ -52,6 +50,8 @@ class PolicyKind(Kind):
         "stop": _abort,
         "abort": _abort,
     }
+
+    superseded_reason = "a later change set the same policies"
 
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
@@ -110,3 +110,21 @@ class PolicyKind(Kind):
             now=now,
             undone_change_id=change.pk,
         )
+
+
+def plan_completion(change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
+    """Plan the rollout of the present desired values to the instances that differ, with the settings of the change.
+
+    Raises ChangeRefusedError when none differs, NoEvidenceError and StateError.
+    """
+    desired_values = desired_state.desired_values_of(change.cluster_id)
+    return planner.plan_change(
+        change.cluster_id,
+        desired_values,
+        record,
+        revision=desired_state.revision_of(desired_values),
+        rollout_settings=change.parameters,
+        should_roll_out=True,
+        actor=actor,
+        now=now,
+    )

@@ -7,12 +7,16 @@ worker that died can be repeated. docs/reference/policies.md, "Rollouts".
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from typing import Any
 
+from django.db.models import QuerySet
 from typing_extensions import override
 
 from fleet import lease
 from fleet.changes import StaleRevisionError, engine
 from fleet.changes.base_runner import Runner, StepContext
+from fleet.changes.load_forecast import actual_loads_of
 from fleet.changes.policies import desired_state, matrix
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
@@ -69,19 +73,64 @@ class _RolloutStepper:
                 self.moment,
                 detail=detail,
                 reason=self.change.reason,
-                outcome=desired_state.progress_of(self.change),
+                outcome=desired_state.progress_of(self.change) | self._actual_loads(),
             )
             engine.mark_original_undone(self.change, self.moment)
             return
-        indices, wait_reason = rollouts.choose_steps_to_start(
-            [RolloutStepState(row.state) for row in self.rollout_steps],
-            self.settings,
-            self._find_unhealthy_names(),
-        )
+        indices: tuple[int, ...] = ()
+        wait_reason = self._describe_followed_steps()
+        if not wait_reason:
+            indices, wait_reason = rollouts.choose_steps_to_start(
+                [RolloutStepState(row.state) for row in self.rollout_steps],
+                self.settings,
+                self._find_unhealthy_names(),
+            )
         for index in indices:
             self._start_step(self.rollout_steps[index])
         with lease.fenced_transaction(self.held_lease):
             engine.update_change(self.change, progress={"stepped_at": self.now, "waiting_for": wait_reason})
+
+    def follow(self) -> None:
+        """Follow the instances that were in progress when the rollout was aborted, until each has a result."""
+        for row in self.rollout_steps:
+            if row.state == RolloutStepState.DRAINING:
+                self._end_drain(row)
+            elif row.state in rollouts.IN_PROGRESS_STATES:
+                self._advance_step(row)
+        with lease.fenced_transaction(self.held_lease):
+            desired_state.update_aborted_rollout(self.change, self._actual_loads())
+
+    def _actual_loads(self) -> dict[str, Any]:
+        """Return the loads after the rollout, to compare with the forecast."""
+        return {"actual_loads": actual_loads_of(self.change.plan, self.views.values())}
+
+    def _end_drain(self, row: RolloutStep) -> None:
+        """Undrain an instance whose rollout was aborted before its restart."""
+        if (run_id := self._probe_instance(row).run_id) and run_id != row.run_id:
+            # A step whose worker died requested the restart.
+            self._set_state(row, RolloutStepState.RESTARTING, "restarting")
+            return
+        try:
+            self.dialer.undrain(row.instance_id)
+        except AdminError as error:
+            if self.now - (row.since or 0.0) >= self.settings.timeout_seconds:
+                self._set_state(row, RolloutStepState.FAILED, f"could not be undrained: {error}")
+            return
+        self._set_state(
+            row,
+            RolloutStepState.SKIPPED,
+            "aborted before its restart; the next restart applies the new values",
+        )
+
+    def _describe_followed_steps(self) -> str:
+        """Return which instances of this rollout an aborted rollout still restarts; empty: none."""
+        change_ids = desired_state.find_followed_steps(self.change.cluster_id, self.change)
+        texts = [
+            f"{row.name}, which change {change_ids[row.instance_id]} is still restarting"
+            for row in self.rollout_steps
+            if row.instance_id in change_ids and row.state == RolloutStepState.PENDING
+        ]
+        return f"waiting for {' and '.join(texts)}" if texts else ""
 
     def _find_unhealthy_names(self) -> list[str]:
         """Return the names of instances of the same roles, not in progress, that are unhealthy or unknown.
@@ -231,7 +280,14 @@ class _RolloutStepper:
 
 
 class RolloutRunner(Runner):
-    """Makes the steps of rollouts."""
+    """Makes the steps of rollouts, and follows the instances that aborted ones still restart."""
+
+    @override
+    def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:
+        yield from super().find_due(changes)
+        states = [state.value for state in rollouts.IN_PROGRESS_STATES]
+        aborted_changes = changes.filter(state=ChangeState.CANCELLED.value, rollout_steps__state__in=states)
+        yield from aborted_changes.distinct()
 
     @override
     def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
@@ -245,3 +301,5 @@ class RolloutRunner(Runner):
                 )
         if change.state == ChangeState.RUNNING:
             _RolloutStepper(change, context, held_lease).run()
+        elif change.state == ChangeState.CANCELLED:
+            _RolloutStepper(change, context, held_lease).follow()

@@ -22,6 +22,8 @@ class ServiceKind(ReconnectKind):
     """An instance is drained, its agents move, or it comes back into service. Its campaign can be paused and ended."""
 
     start_task = "fleet.tasks.run_change"
+    undo_refusal = ""
+    superseded_reason = "a later request drained the instance or brought it back"
 
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:

@@ -234,8 +234,8 @@ def _effect_of(view: InstanceView, *, is_drained: bool) -> str:
     name = view.facts.name
     if not is_drained:
         return (
-            f"{name} accepts new connections again. No agents move back by themselves until they reconnect; a "
-            "reconnect campaign moves some of them now."
+            f"{name} accepts new connections again. Agents move there only when they reconnect. To move some of them "
+            "now, spread the agents with a campaign."
         )
     if view.facts.kind is InstanceKind.AUTH:
         return f"{name} accepts no new connections. Its agents connect to another auth with their next heartbeat."

@@ -69,14 +69,15 @@ class EnvPolicy:
 
 POLICIES: tuple[EnvPolicy, ...] = (
     EnvPolicy(
-        service_config.RFD_VARIABLE, "auth", PolicyValueKind.JSON, "Agent reconnect mode (RFD 226)",
-        "Decides whether agents leave an unhealthy auth. JSON object with the key grpc_client_lb_policy.", "",
+        service_config.RFD_VARIABLE, "auth", PolicyValueKind.JSON, "Agent reconnect mode",
+        "Decides whether agents leave an unhealthy auth. Refloat's presets set it. JSON object with the key "
+        "grpc_client_lb_policy.", "",
         read=service_config.from_environment, is_read_at_connect=True,
     ),
     EnvPolicy(
-        service_config.UPSTREAM_VARIABLE, "auth", PolicyValueKind.JSON, "Agent reconnect mode (Teleport)",
-        "The same setting in Teleport's format: JSON without the key grpc_client_lb_policy. "
-        "If both settings are set, they must agree.", "",
+        service_config.UPSTREAM_VARIABLE, "auth", PolicyValueKind.JSON, "Agent reconnect mode (Teleport format)",
+        "The same setting as the agent reconnect mode, in Teleport's format: JSON without the key "
+        "grpc_client_lb_policy. Set it only for auths that are not Refloat's. If both are set, they must agree.", "",
         read=service_config.from_environment, is_read_at_connect=True,
     ),
     EnvPolicy(

@@ -73,3 +73,13 @@ def test_every_step_of_a_change_has_a_verb(kind: ChangeKind) -> None:
 def test_object_leads_to_its_page(action: str, document: object, change_id: int | None, path: str) -> None:
     """Below the prefix of the cluster."""
     assert describe_entry(action, "x", "succeeded", change_id, document).path == path
+
+
+def test_abort_has_a_verb_of_its_own() -> None:
+    """Its action is that of a cancelled change; `noun` is what pages call the change."""
+    sentence = describe_entry("policy.cancelled", "", "succeeded", detail="aborted by demo")
+    assert sentence.text == "aborted the policy change"
+    assert describe_entry("policy.cancelled", "", "succeeded").text == "cancelled the policy change"
+    assert describe_entry("retire.verified", "", "succeeded", noun="reinstatement").text == (
+        "verified the reinstatement"
+    )

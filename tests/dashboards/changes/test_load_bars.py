@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.changes.load_bars import load_bars_of
+from dashboards.changes.load_bars import describe_difference, load_bars_of
 from fleet.changes.load_forecast import InstanceLoadForecast
 from fleet.vocabulary.instances import InstanceKind
 
@@ -17,6 +17,21 @@ def test_bars_have_one_scale() -> None:
     )
     assert (first_bar.before_percent, first_bar.after_percent) == (25.0, 0.0)
     assert (second_bar.before_percent, second_bar.after_percent, second_bar.unit) == (75.0, 100.0, "tunnels")
+
+
+def test_actual_loads_are_compared_with_the_forecast() -> None:
+    """The sentence names the instance that differs most."""
+    loads = [
+        InstanceLoadForecast("auth-1", InstanceKind.AUTH, 8, 0, is_leaving=True),
+        InstanceLoadForecast("auth-2", InstanceKind.AUTH, 8, 16, is_leaving=False),
+    ]
+    bars = load_bars_of(loads, {"auth-1": 1, "auth-2": 20})
+    assert [(bar.actual, bar.actual_percent) for bar in bars] == [(1, 5.0), (20, 100.0)]
+    assert describe_difference(bars) == "Largest difference from the forecast: auth-2 has 4 agents more."
+    assert describe_difference(load_bars_of(loads, {"auth-1": 0})) == "As forecast."
+    one_less = load_bars_of(loads, {"auth-2": 15})
+    assert describe_difference(one_less) == "Largest difference from the forecast: auth-2 has 1 agent fewer."
+    assert describe_difference(load_bars_of(loads)) == ""
 
 
 def test_empty_fleet_has_no_scale() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
+from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of, spread_query_of
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.destination.health import DrainRequest
 from fleet.vocabulary.instances import InstanceKind, InstanceState
@@ -56,6 +56,13 @@ def test_a_failing_or_draining_proxy_is_no_peer() -> None:
     loads = instance_loads_of(views)
     assert {load.imbalance for load in loads.values()} == {None}
     assert [loads[index].percent_of_largest for index in range(1, 5)] == [0, 10, 100, 100]
+
+
+def test_only_an_instance_with_too_few_agents_offers_to_spread_them() -> None:
+    loads = instance_loads_of(proxies_with(0, 20, 20))
+    assert loads[1].spread_query == "connection=tunnel&q=-proxy%3Aproxy-1"
+    assert loads[2].spread_query == ""
+    assert spread_query_of("auth", "auth-1") == "connection=auth&q=-auth%3Aauth-1"
 
 
 def test_no_agents_at_all() -> None:

@@ -200,3 +200,12 @@ def test_refused_plan_is_one_row(cluster: Cluster, alice: User) -> None:
     ):
         raise ChangeRefusedError("no")
     assert _audit_actions() == [("policy.plan", "refused")]
+
+
+def test_change_that_runs_does_not_wait_for_itself(cluster: Cluster, alice: User) -> None:
+    """A page may have read it before it started."""
+    change = engine.create_change(cluster.pk, make_draft(), actor_of(alice), NOW)
+    engine.confirm(change, actor_of(alice), reason="to try", typed_name="", now=NOW)
+    engine.start(change, NOW)
+    assert f"change {change.pk} by alice is running" in engine.describe_running_change(cluster.pk)
+    assert engine.describe_running_change(cluster.pk, change) == ""

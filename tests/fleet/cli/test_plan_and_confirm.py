@@ -36,3 +36,20 @@ def test_counts_are_not_repeated_before_a_detail_that_has_them() -> None:
     assert plan_and_confirm.format_progress(progress) == (
         "verified: 6 of 6 agents finished (100 %) · no agent moved; 6 skipped: the agent is retired"
     )
+
+
+def test_aborted_rollout_counts_the_instances_that_restarted() -> None:
+    """Skipped ones are not finished, and the count of the succeeded ones is not repeated."""
+    progress = {
+        "kind": "policy",
+        "state": "cancelled",
+        "state_label": "aborted",
+        "finished_count": 1,
+        "succeeded_count": 1,
+        "skipped_count": 2,
+        "total_count": 3,
+        "detail": "aborted by demo: restarted 1 of 3 instances, 2 skipped",
+    }
+    assert plan_and_confirm.format_progress(progress) == (
+        "aborted: 1 of 3 instances restarted (33 %) · aborted by demo: restarted 1 of 3 instances, 2 skipped"
+    )

@@ -8,7 +8,15 @@ from fleet.vocabulary.changes import (
     ChangeState,
     confirmation_requirements_of,
     find_confirmation_problems,
+    state_label_of,
 )
+
+
+def test_cancelled_change_that_had_started_is_aborted() -> None:
+    """One word for the abort of a rollout, a campaign and a service change."""
+    assert state_label_of("cancelled", has_started=True) == "aborted"
+    assert state_label_of("cancelled", has_started=False) == "cancelled"
+    assert state_label_of("verified", has_started=True) == "verified"
 
 
 def test_final_states_can_only_become_undone() -> None:

@@ -8,6 +8,23 @@ from fleet.vocabulary import rollouts
 from fleet.vocabulary.rollouts import InstanceProbe, RolloutSettings, RolloutStepState, StepAction
 
 
+def test_skipped_instances_are_not_restarted() -> None:
+    """An abort must not look like progress."""
+    counts = rollouts.count_steps(
+        [RolloutStepState.SKIPPED, RolloutStepState.SKIPPED, RolloutStepState.DRAINING]
+    )
+    assert (counts.total_count, counts.succeeded_count, counts.skipped_count, counts.percent) == (3, 0, 2, 0)
+    assert rollouts.count_steps([]).percent == 100
+
+
+def test_progress_names_the_instances_that_are_followed() -> None:
+    states = {"auth-1": RolloutStepState.VERIFYING, "auth-2": RolloutStepState.FAILED}
+    assert (
+        rollouts.describe_progress(states) == "restarted 0 of 2 instances, 1 failed; auth-1 is being verified"
+    )
+    assert rollouts.describe_progress({"auth-1": RolloutStepState.SUCCEEDED}) == "restarted 1 of 1 instance"
+
+
 @pytest.mark.parametrize("name", list(rollouts.SETTING_RANGES))
 @pytest.mark.parametrize("invalid_value", ["", "x", "-1", "1.5", "99999999999"])
 def test_invalid_setting_is_a_problem(name: str, invalid_value: str) -> None:

@@ -1,6 +1,7 @@
 /* Selected agents of the list. The selection outlives refreshes, and is kept per cluster while the tab is open: other pages
-   of the list and another order do not change it. It ends with the filter, and when an action has used it: an agent that
-   nobody sees any more must not be part of the next action.
+   of the list and another order do not change it. Another filter keeps the agents that match it, and the bar says how
+   many do not: an agent that nobody sees any more must not be part of the next action. The selection of all matching
+   agents ends with the filter. Both end when an action has used them.
 
    Shift selects ranges: with a click, with Space, and with the arrow keys. */
 
@@ -17,6 +18,7 @@ const count = document.getElementById("selected-count");
 const elsewhere = document.getElementById("selected-elsewhere");
 const matching = document.getElementById("select-matching");
 const clear = document.getElementById("clear-selection");
+const droppedNote = document.getElementById("selection-dropped");
 const filterFields = [...bar.querySelectorAll("[data-filter]")];
 const filter = filterFields.map(({ name, value }) => `${name}=${value}`).join("&");
 
@@ -24,6 +26,8 @@ const filter = filterFields.map(({ name, value }) => `${name}=${value}`).join("&
 const selected = new Set();
 /** All agents that match the filter are selected. */
 let isEverything = false;
+/** The console is asked which of the agents match a new filter: until then, the stored selection stays. */
+let isMatching = false;
 /** Ids of the agents where a range begins, and where the arrow keys have extended it to. */
 let rangeStart = null;
 let rangeEnd = null;
@@ -39,7 +43,10 @@ function load() {
   isEverything = false;
   try {
     const stored = JSON.parse(sessionStorage.getItem(STORE) ?? "{}");
-    if (stored.filter !== filter) return;
+    if (stored.filter !== filter) {
+      if (stored.ids !== undefined) keepMatching(stored.ids);
+      return;
+    }
     for (const id of stored.ids ?? []) selected.add(id);
     isEverything = stored.ids === undefined;
   } catch {
@@ -47,7 +54,29 @@ function load() {
   }
 }
 
+/** Keep those of the agents that match the filter of this page; on an error none. */
+async function keepMatching(ids) {
+  isMatching = true;
+  const query = new URLSearchParams(filterFields.filter(({ value }) => value !== "").map(({ name, value }) => [name, value]));
+  let matches = new Set();
+  try {
+    const answer = await fetch(`${bar.dataset.ids}?${query}`);
+    if (answer.ok) matches = new Set((await answer.json()).ids);
+  } catch {
+    // The console is unreachable: the next refresh says so.
+  }
+  const kept = ids.filter((id) => matches.has(id));
+  for (const id of kept) selected.add(id);
+  isMatching = false;
+  change();
+  const dropped = ids.length - kept.length;
+  if (dropped === 0) return;
+  const [verb, rest] = dropped === 1 ? ["does", "is"] : ["do", "are"];
+  droppedNote.textContent = `${formatCount(dropped)} of ${formatCount(ids.length)} selected agents ${verb} not match the filter and ${rest} no longer selected.`;
+}
+
 function save() {
+  if (isMatching) return;
   try {
     if (!isEverything && selected.size === 0) sessionStorage.removeItem(STORE);
     else sessionStorage.setItem(STORE, JSON.stringify(isEverything ? { filter } : { filter, ids: [...selected] }));
@@ -99,6 +128,7 @@ function setBox(box, isChecked) {
 }
 
 function change() {
+  droppedNote.textContent = "";
   save();
   paint();
 }

@@ -7,6 +7,8 @@ import { CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, showFreshness, swa
 
 /** Interval of requests for the instances without a hint: their ages come from the server. */
 const INSTANCES_EVERY_MS = 10_000;
+/** Heartbeats are sent after about half the TTL: rows that are newer than this share of it never look expired. */
+const INSTANCES_TTL_SHARE = 0.3;
 /** Minimum time between two requests for the instances: the hints of one incident arrive in a burst. */
 const INSTANCES_AT_MOST_EVERY_MS = 1_000;
 /** Interval of requests for the chart: the server adds one minute at a time. */
@@ -92,6 +94,12 @@ function paintBeats() {
   }
 }
 
+/** Return the interval of requests for the instances: the ages between two requests grow without new heartbeats. */
+function instancesEveryMs() {
+  const ttls = [...document.querySelectorAll("[data-heartbeat-ms]")].map((beat) => Number(beat.dataset.ttlMs));
+  return Math.max(INSTANCES_AT_MOST_EVERY_MS, Math.min(INSTANCES_EVERY_MS, INSTANCES_TTL_SHARE * Math.min(...ttls)));
+}
+
 let fetchedAt = performance.now();
 let fetchTimer = null;
 
@@ -141,7 +149,7 @@ setInterval(() => {
   if (document.hidden) return;
   paintBeats();
   paintFoot();
-  if (performance.now() - fetchedAt > INSTANCES_EVERY_MS) requestInstances();
+  if (performance.now() - fetchedAt > instancesEveryMs()) requestInstances();
   if (performance.now() - chartFetchedAt > CHART_EVERY_MS) fetchChart();
 }, 500);
 showFreshness(live);

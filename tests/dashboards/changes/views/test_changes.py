@@ -16,7 +16,7 @@ from fleet.audit import RequestActor
 from fleet.changes import engine
 from fleet.changes.engine import ChangeDraft
 from fleet.models.actions import DesiredPolicy
-from fleet.models.changes import Change
+from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
@@ -332,7 +332,7 @@ def test_outdated_plan_shows_three_versions(
         "web_idle_timeout",
     }
     html = page.content.decode()
-    assert "Rebase change" in html
+    assert "Plan again with current values" in html
     assert 'name="reason"' not in html
     _proven(client, User.objects.get())
     confirm_form = {"do": "confirm", "reason": "of a page from before"}
@@ -348,3 +348,56 @@ def test_outdated_plan_shows_three_versions(
     ).context["tab"]
     assert "keep_alive_count_max: 7" in form.yaml
     assert "web_idle_timeout: 1m0s" in form.yaml
+
+
+def test_missing_reason_leaves_no_audit_entry(client: Client, person: MakeUser) -> None:
+    """The form comes back with its error; a reason that is too short is an attempt."""
+    user = person("config admin")
+    client.force_login(user)
+    client.post("/accounts/reauthenticate/", {"password": "correct horse"})
+    change = make_plan(user)
+    entry_count = AuditEntry.objects.count()
+    assert 'id="reason-error"' in client.post(f"/changes/{change.pk}/", {"do": "confirm"}).content.decode()
+    assert AuditEntry.objects.count() == entry_count
+    client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "x"})
+    assert AuditEntry.objects.count() == entry_count + 1
+
+
+def test_change_that_cannot_be_undone_says_why(client: Client, person: MakeUser) -> None:
+    """In the list and on its page."""
+    client.force_login(person("config admin"))
+    ensure_default_cluster()
+    change = Change.objects.create(
+        cluster_id="default",
+        kind="retire",
+        title="Retire agent-1",
+        actor_name="a",
+        actor_kind="person",
+        state="verified",
+        started_at=timezone.now(),
+        after={"is_retired": True},
+        before={},
+        parameters={"agents": {"id-1": ["agent-1", 0]}},
+    )
+    for path in ("/changes/", f"/changes/{change.pk}/"):
+        html = client.get(path).content.decode().lower()
+        assert "superseded: later requests reversed it for all its agents" in html
+
+
+def test_instance_back_in_service_offers_to_spread_agents(client: Client, person: MakeUser) -> None:
+    client.force_login(person("operator"))
+    ensure_default_cluster()
+    change = Change.objects.create(
+        cluster_id="default",
+        kind="service",
+        title="Bring auth-1 back into service",
+        actor_name="a",
+        actor_kind="person",
+        state="verifying",
+        started_at=timezone.now(),
+        before={},
+        after={"instance": "1", "name": "auth-1", "kind": "auth", "is_drained": False},
+        plan={"notes": ["Agents move there only when they reconnect."]},
+    )
+    html = client.get(f"/changes/{change.pk}/").content.decode()
+    assert 'href="/reconnect/?connection=auth&amp;q=-auth%3Aauth-1">Spread agents…' in html

@@ -389,3 +389,19 @@ def test_plan_can_be_edited_again(editor: Client) -> None:
     assert form["agent_connection_count"].value() == 3
     assert form["keep_alive_count_max"].value() == 9
     assert editor.get("/networking/?change=999").context["tab"].form["agent_connection_count"].value() == 1
+
+
+def test_plan_that_was_edited_is_cancelled_by_its_successor(editor: Client) -> None:
+    """Only one of two plans of the same edits is left; a plan that somebody confirmed stays."""
+    editor.post("/networking/", form_data(keep_alive_count_max="5"))
+    first = Change.objects.get()
+    html = editor.get(f"/networking/?change={first.pk}").content.decode()
+    assert f'name="edited_change" value="{first.pk}"' in html
+    editor.post("/networking/", form_data(keep_alive_count_max="6", edited_change=first.pk))
+    first.refresh_from_db()
+    second = Change.objects.latest("pk")
+    assert (first.state, first.detail) == ("cancelled", f"replaced by change {second.pk}")
+    Change.objects.filter(pk=second.pk).update(state="confirmed")
+    editor.post("/networking/", form_data(keep_alive_count_max="7", edited_change=second.pk))
+    second.refresh_from_db()
+    assert second.state == "confirmed"

@@ -81,8 +81,8 @@ def test_matrix_shows_the_rollout_of_unfinished_instances(
     change = Change.objects.get()
     desired_state.store_desired_values(change)
     drift = page.get("/policies/").content.decode()
-    assert drift.count('<span class="tag tag-drift">drift</span>') == 2
-    assert "desired: 20 s; after a restart without a rollout: 10 min" in drift
+    assert drift.count('<div><span class="tag tag-drift">drift</span>') == 2
+    assert "desired: 20 s; needs a rollout: a restart alone gives 10 min" in drift
     engine.transition(change, ChangeState.CONFIRMED, timezone.now())
     engine.start(change, timezone.now())
     change.rollout_steps.filter(name="auth-1").update(state="restarting")
@@ -100,11 +100,11 @@ def test_matrix_shows_the_rollout_of_unfinished_instances(
         assert "auth-1</a>" in html
         assert "rollout: restarting" in html
         assert html.count('<span class="tag tag-running">rollout running</span>') == 2
-        assert "after a restart without a rollout" not in html
+        assert "needs a rollout" not in html
     change.rollout_steps.update(state="failed")
     engine.transition(change, ChangeState.PAUSED, timezone.now())
     html = page.get("/policies/").content.decode()
-    assert html.count('<span class="tag tag-drift">drift</span>') == 1
+    assert html.count('<div><span class="tag tag-drift">drift</span>') == 1
     assert "auth-1</a>" not in html
 
 
@@ -122,7 +122,7 @@ def test_policy_edit_leads_to_a_plan(page: Client) -> None:
     assert answer.headers["Location"] == f"/changes/{change.pk}/"
     assert [restart["name"] for restart in change.plan["restarts"]] == ["auth-1"]
     html = page.get(f"/changes/{change.pk}/").content.decode()
-    assert "Restart 1 instance<" in html
+    assert "Set auth announce TTL and restart 1 instance<" in html
     assert "auth-1" in html
     desired_state.store_desired_values(change)
     matrix = page.get("/policies/?drift=1").content.decode()

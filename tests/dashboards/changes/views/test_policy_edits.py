@@ -129,7 +129,7 @@ def test_json_is_chosen_by_what_it_does(page: Client) -> None:
     assert change.title == "Set agent reconnect mode of all auths to reconnect, health check"
     assert change.after == {"auth": {RFD_VARIABLE: policy_json.canonical(text)}}
     plan = page.get(f"/changes/{change.pk}/").content.decode()
-    assert 'Agent reconnect mode (RFD 226)<div class="quiet">' in plan
+    assert 'Agent reconnect mode<div class="quiet">' in plan
     assert "<del>not managed</del></td>" in plan
     assert "<ins>reconnect, health check</ins><details" in plan
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from dashboards.changes.campaign_rows import campaign_context_of
 from fleet.models.actions import CampaignAgent
@@ -44,14 +45,16 @@ def test_from_filter_to_result(page: Client) -> None:
     page.post(path, {"do": "confirm", "reason": "proxy-1 is full"})
     change.refresh_from_db()
     assert change.state == "confirmed"
-    Change.objects.filter(pk=change.pk).update(state="running")
+    Change.objects.filter(pk=change.pk).update(state="running", started_at=timezone.now())
     for action, state in (("pause", "paused"), ("resume", "running"), ("abort", "cancelled")):
-        assert f'value="{action}"' in page.get(path).content.decode()
-        page.post(path, {"do": action})
+        html = page.get(path).content.decode()
+        assert f'value="{action}"' in html or f'data-dialog href="{path}{action}/"' in html
+        page.post(f"{path}abort/" if action == "abort" else path, {"do": action})
         change.refresh_from_db()
         assert change.state == state
     html = page.get(f"{path}?state=skipped").content.decode()
     assert "aborted by operator" in html
+    assert '<span class="tag tag-cancelled">aborted</span>' in html
     assert "<b>0</b> of 2 agents moved, 2 did not" in html
     assert CampaignAgent.objects.filter(state="skipped").count() == 2
     assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
@@ -66,7 +69,7 @@ def test_agents_that_were_selected_in_the_list(page: Client, fake_reader: FakeRe
     parameters = {"agent": [ids[3]], "agents": f"{ids[0]}\n{ids[1]}", "show": "1"}
     response = getattr(page, method)("/reconnect/", parameters)
     assert response.status_code == 200
-    assert response.context["form_values"]["agents"].split() == [ids[3], ids[0], ids[1]]
+    assert response.context["form_values"]["agents"].split() == ["agent-3", "agent-0", "agent-1"]
     assert not Change.objects.exists()
     assert not AuditEntry.objects.exists()
     page.post("/reconnect/", {"agents": response.context["form_values"]["agents"]})

@@ -103,7 +103,7 @@ def _sentence(change: ChangeProgress) -> str:
         ),
         (
             replace(CAMPAIGN, state=ChangeState.CANCELLED, ended_at=NOW),
-            "Campaign 3 was cancelled at 13:46 UTC: 5 of 15 agents moved off proxy-1.",
+            "Campaign 3 was aborted at 13:46 UTC: 5 of 15 agents moved off proxy-1.",
         ),
         (
             replace(CAMPAIGN, state=ChangeState.FAILED, ended_at=NOW, detail="3 of 20 agents failed."),
@@ -133,6 +133,12 @@ def _sentence(change: ChangeProgress) -> str:
         (
             replace(ROLLOUT, state=ChangeState.VERIFIED, ended_at=NOW, finished_count=4, steps=()),
             "Rollout 4 ended at 13:46 UTC: 4 of 4 proxies restarted.",
+        ),
+        (
+            replace(ROLLOUT, state=ChangeState.CANCELLED, ended_at=NOW, finished_count=0, skipped_count=3),
+            (
+                "Rollout 4 was aborted at 13:46 UTC: 0 of 4 proxies restarted, 3 skipped; proxy-2 is restarting."
+            ),
         ),
         (
             CONFIG_CHANGE,
@@ -232,11 +238,14 @@ def test_change_of_a_past_moment_has_no_progress() -> None:
 
 
 def test_running_changes_come_first_and_name_the_instances_they_act_on() -> None:
-    ended_change = replace(ROLLOUT, state=ChangeState.VERIFIED, ended_at=NOW)
+    ended_change = replace(ROLLOUT, state=ChangeState.VERIFIED, ended_at=NOW, steps=())
     changes = describe_changes(Activity((ended_change, CAMPAIGN)), NOW)
     assert [(change.number, change.is_running) for change in changes] == [(3, True), (4, False)]
     assert [dict(change.instances) for change in changes] == [{"proxy-1": "agents moving away"}, {}]
     (rollout,) = describe_changes(Activity((ROLLOUT,)), NOW)
+    assert dict(rollout.instances) == {"proxy-2": "restarting"}
+    aborted_rollout = replace(ROLLOUT, state=ChangeState.CANCELLED, ended_at=NOW)
+    (rollout,) = describe_changes(Activity((aborted_rollout,)), NOW)
     assert dict(rollout.instances) == {"proxy-2": "restarting"}
 
 

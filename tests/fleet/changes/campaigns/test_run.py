@@ -38,6 +38,8 @@ def test_every_agent_moves_once(cluster: Cluster, alice: User) -> None:
     assert row.new_proxy
     assert row.new_proxy != row.from_instance
     assert campaign.change.outcome["succeeded_count"] == 200
+    names = {load["name"] for load in campaign.change.plan["loads"]}
+    assert set(campaign.change.outcome["actual_loads"]) == names
 
 
 def test_rate_limit_and_concurrency_are_respected(cluster: Cluster, alice: User) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.models import User
 
 from fleet.changes import kinds
+from fleet.changes.policies.kind import plan_completion
 from fleet.models.actions import DesiredPolicy
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.rollouts import RolloutStepState
@@ -23,6 +24,32 @@ def test_pending_steps_are_skipped_when_aborted(cluster: Cluster, alice: User) -
         RolloutStepState.SKIPPED,
         RolloutStepState.SKIPPED,
     ]
+
+
+def test_aborted_rollout_counts_skipped_instances_as_not_restarted(cluster: Cluster, alice: User) -> None:
+    """Neither the bar nor a sentence says that they are finished."""
+    rollout = Rollout(cluster, alice, *make_auths(3))
+    rollout.step(4)
+    change = kinds.run_action(rollout.change, "abort", actor_of(alice), NOW)
+    assert change.detail == (
+        "aborted by alice: restarted 0 of 3 instances, 2 skipped; auth-1 is being verified"
+    )
+    progress = kinds.kind_of(change).progress_of(change, 0.0)
+    assert (progress["total_count"], progress["finished_count"], progress["skipped_count"]) == (3, 0, 2)
+    assert (progress["percent"], progress["in_progress_count"]) == (0, 1)
+    assert change.state_label == "aborted"
+
+
+def test_completion_restarts_the_instances_that_the_abort_left_out(cluster: Cluster, alice: User) -> None:
+    rollout = Rollout(cluster, alice, *make_auths(3))
+    rollout.step(4)
+    kinds.run_action(rollout.change, "abort", actor_of(alice), NOW)
+    for _ in range(5):
+        rollout.step()
+    plan = plan_completion(rollout.change, actor_of(alice), NOW, rollout.nodes.record(rollout.now))
+    assert plan.title == "Roll out the present desired values"
+    assert [row.name for row in plan.rollout_steps.all()] == ["auth-2", "auth-3"]
+    assert plan.before == plan.after == rollout.change.after
 
 
 def test_resume_retries_failed_steps_only(cluster: Cluster, alice: User) -> None:

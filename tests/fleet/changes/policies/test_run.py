@@ -96,6 +96,7 @@ def test_instances_restart_one_at_a_time(cluster: Cluster, alice: User) -> None:
     assert all(auth.accepted_values == {AUTH_TTL_VARIABLE: "30s"} and auth.run == 2 for auth in auths)
     assert desired_state.desired_values_of(cluster.pk) == {"auth": {AUTH_TTL_VARIABLE: "30s"}}
     assert rollout.change.outcome["finished_count"] == 3
+    assert rollout.change.outcome["actual_loads"] == {"auth-1": 0, "auth-2": 0, "auth-3": 0}
     assert rollout.change.detail == "3 instances restarted"
     end_times = [row.ended_at for row in rollout.rows]
     assert end_times == sorted(end_times)
@@ -263,6 +264,107 @@ def test_deregistered_instance_is_skipped(cluster: Cluster, alice: User) -> None
     )
     assert rollout.change.detail == "2 instances restarted, 1 skipped"
     assert auths[1].run == 1
+
+
+def _abort(rollout: Rollout) -> None:
+    kinds.run_action(rollout.change, "abort", actor_of(rollout.user), rollout.context.now())
+
+
+def _find_due(rollout: Rollout) -> list[Change]:
+    return list(RolloutRunner().find_due(Change.objects.filter(kind="policy")))
+
+
+def test_restart_in_progress_is_followed_after_the_abort(cluster: Cluster, alice: User) -> None:
+    """By any worker, to its end; then nothing is due."""
+    auths = make_auths()
+    rollout = Rollout(cluster, alice, *auths)
+    auths[0].comes_back = False
+    rollout.step(4)
+    _abort(rollout)
+    assert [row.state for row in rollout.rows] == ["restarting", "skipped", "skipped"]
+    assert _find_due(rollout) == [rollout.change]
+    rollout.step()
+    assert "auth-1 is restarting" in rollout.change.detail
+    auths[0].is_down, auths[0].serving = False, True
+    rollout.step(6)
+    assert [row.state for row in rollout.rows] == ["succeeded", "skipped", "skipped"]
+    assert rollout.change.state == ChangeState.CANCELLED
+    assert rollout.change.detail == "aborted by alice: restarted 1 of 3 instances, 2 skipped"
+    assert rollout.change.outcome["succeeded_count"] == 1
+    assert _find_due(rollout) == []
+    assert [auth.run for auth in auths] == [2, 1, 1]
+
+
+def test_restart_that_times_out_after_the_abort_fails(cluster: Cluster, alice: User) -> None:
+    auths = make_auths()
+    auths[0].comes_back = False
+    rollout = Rollout(cluster, alice, *auths)
+    rollout.step(4)
+    _abort(rollout)
+    rollout.step(25)
+    assert rollout.rows[0].state == "failed"
+    assert "timed out" in rollout.rows[0].detail
+    assert rollout.change.detail == "aborted by alice: restarted 0 of 3 instances, 2 skipped, 1 failed"
+
+
+def test_drain_ends_with_the_abort(cluster: Cluster, alice: User) -> None:
+    """The instance accepts connections again, and does not restart."""
+    auths = make_auths()
+    rollout = Rollout(cluster, alice, *auths)
+    rollout.step(2)
+    assert rollout.rows[0].state == "draining"
+    _abort(rollout)
+    auths[0].is_down = True
+    rollout.step()
+    assert rollout.rows[0].state == "draining"
+    auths[0].is_down = False
+    rollout.step()
+    assert rollout.rows[0].state == "skipped"
+    assert auths[0].requests == ["send_policies", "drain", "undrain"]
+    assert auths[0].run == 1
+
+
+def test_drain_that_cannot_be_ended_fails_after_the_timeout(cluster: Cluster, alice: User) -> None:
+    auths = make_auths()
+    rollout = Rollout(cluster, alice, *auths)
+    rollout.step(2)
+    _abort(rollout)
+    auths[0].is_down = True
+    rollout.step(25)
+    assert rollout.rows[0].state == "failed"
+
+
+def test_restart_requested_before_the_abort_is_followed(
+    cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker died before it stored the restart."""
+    auths = make_auths()
+    rollout = Rollout(cluster, alice, *auths)
+    rollout.step(2)
+    auths[0].restart()
+    _abort(rollout)
+    rollout.step(8)
+    assert rollout.rows[0].state == "succeeded"
+
+
+def test_later_rollout_waits_for_the_restart_of_an_aborted_one(cluster: Cluster, alice: User) -> None:
+    """It would fail at the instance that does not respond yet."""
+    auths = make_auths()
+    auths[0].comes_back = False
+    first = Rollout(cluster, alice, *auths)
+    first.step(4)
+    _abort(first)
+    auths[0].is_down = False
+    second = Rollout(cluster, alice, *auths, desired_values={"auth": {AUTH_TTL_VARIABLE: "45s"}})
+    auths[0].is_down, auths[0].serving = True, False
+    second.now = first.now
+    second.step(2)
+    wait_reason = f"waiting for auth-1, which change {first.change.pk} is still restarting"
+    assert second.change.progress["waiting_for"] == wait_reason
+    auths[0].is_down, auths[0].serving, auths[0].comes_back = False, True, True
+    first.step(6)
+    second.now = first.now
+    assert second.run_until_ended().state == ChangeState.VERIFIED
 
 
 def test_rollout_waits_for_unknown_instances(cluster: Cluster, alice: User) -> None:

@@ -1,0 +1,92 @@
+"""The page that asks before a change in progress is aborted."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from dashboards.shared import record_reader
+from fleet.changes import engine
+from fleet.changes.policies import desired_state
+from fleet.models.changes import Change
+from fleet.models.clusters import ensure_default_cluster
+from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.vocabulary.changes import ChangeState
+from tests.dashboards.conftest import MakeUser
+from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
+from tests.fakes.reader import FakeReader
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def page(
+    client: Client, person: MakeUser, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> Client:
+    """A browser of a config admin; two auths that report."""
+    ensure_default_cluster()
+    book = FakePolicyBook(auth_id_1=PolicyNode("auth-1"), auth_id_2=PolicyNode("auth-2"))
+    monkeypatch.setattr(record_reader, "policy_report_store", lambda: book)
+    client.force_login(person("config admin"))
+    client.post("/accounts/reauthenticate/", {"password": "correct horse"})
+    return client
+
+
+@pytest.fixture
+def rollout(page: Client) -> Change:
+    """A running rollout, of which the first auth restarts."""
+    form = {AUTH_TTL_VARIABLE: "20s", "roll_out": "on"}
+    page.post("/policies/auth/", {"revision": desired_state.revision_of({}), **form})
+    change = Change.objects.get()
+    desired_state.store_desired_values(change)
+    engine.transition(change, ChangeState.CONFIRMED, timezone.now())
+    engine.start(change, timezone.now())
+    change.rollout_steps.filter(name="auth-1").update(state="restarting")
+    return change
+
+
+def test_page_says_what_stays_and_aborts(page: Client, rollout: Change) -> None:
+    path = f"/changes/{rollout.pk}/abort/"
+    assert f'data-dialog href="{path}"' in page.get(f"/changes/{rollout.pk}/").content.decode()
+    html = page.get(path).content.decode()
+    assert "auth-1 keeps restarting with auth announce TTL 20 s." in html
+    assert (
+        "auth-2 keeps 10 min, also after a restart: only a rollout gives it auth announce TTL 20 s." in html
+    )
+    response = page.post(path)
+    assert response.headers["Location"] == f"/changes/{rollout.pk}/"
+    rollout.refresh_from_db()
+    assert rollout.state_label == "aborted"
+    html = page.get(f"/changes/{rollout.pk}/").content.decode()
+    assert "Restarted <b>0</b> of 2 instances" in html
+    assert "<b>1</b> not restarted (skipped)" in html
+    assert '<rect class="part tag-skipped" x="0.0" width="50.0"' in html
+    assert "Refloat still follows the restart in progress to its end." in html
+    assert 'id="rollout" aria-labelledby="rollout-title" data-refresh' in html
+    assert 'value="undo"' in html
+    assert 'value="finish"' not in html
+    assert page.get(path).status_code == 302
+
+
+def test_aborted_rollout_can_be_finished(page: Client, rollout: Change) -> None:
+    page.post(f"/changes/{rollout.pk}/abort/")
+    rollout.rollout_steps.filter(name="auth-1").update(state="failed")
+    html = page.get(f"/changes/{rollout.pk}/").content.decode()
+    assert 'value="finish"' in html
+    response = page.post(f"/changes/{rollout.pk}/", {"do": "finish"})
+    plan = Change.objects.get(state="planned")
+    assert response.headers["Location"] == f"/changes/{plan.pk}/"
+    assert [row.name for row in plan.rollout_steps.all()] == ["auth-1", "auth-2"]
+
+
+def test_second_abort_is_refused_with_a_sentence(page: Client, rollout: Change) -> None:
+    path = f"/changes/{rollout.pk}/abort/"
+    page.post(path)
+    assert "already cancelled" in page.post(path).content.decode()
+
+
+def test_abort_needs_the_permission_of_the_change(client: Client, person: MakeUser, rollout: Change) -> None:
+    client.force_login(person("operator"))
+    assert client.get(f"/changes/{rollout.pk}/abort/").status_code == 302
+    assert client.post(f"/changes/{rollout.pk}/abort/").status_code == 403
