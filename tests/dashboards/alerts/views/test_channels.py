@@ -64,7 +64,8 @@ def test_form_of_a_kind_has_its_fields_only(config_admin: Client, kind: ChannelK
     for field in kind.fields:
         assert f'name="{field.input.name}"' in (options if field.is_advanced else head)
         assert (field.label or field.input.label) in page
-    other_names = {field.input.name for other in CHANNEL_KINDS.values() for field in other.fields}
+    all_fields = [field for channel_kind in CHANNEL_KINDS.values() for field in channel_kind.fields]
+    other_names = {field.input.name for field in all_fields}
     other_names -= {field.input.name for field in kind.fields}
     assert not [name for name in other_names if f'name="{name}"' in page]
     assert kind.setup_url in page
