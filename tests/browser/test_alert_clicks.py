@@ -102,7 +102,7 @@ async def test_silence_an_incident_for_two_hours(visiting: Visiting) -> None:
     await operator.open_section("Incidents")
     await operator.click(operator.page.get_by_role("link", name="Silence… proxy-1"))
     await operator.type(REASON, field="reason")
-    await operator.click(operator.page.get_by_role("dialog").get_by_text("2 h", exact=True))
+    await operator.click(operator.page.get_by_role("dialog").get_by_role("radio", name="2 h", exact=True))
     await operator.click(operator.page.get_by_role("button", name="Silence proxy-1"))
     await expect(operator.page.get_by_role("dialog")).to_have_count(0)
     assert operator.click_count == 4

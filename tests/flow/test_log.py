@@ -119,8 +119,8 @@ def test_alerting_actions_are_logged(person: Person) -> None:
     person.post("/silences/", do="switch", id=window)
     person.post(f"/silences/windows/{window}/delete/")
 
-    form = {"name": "mine", "kind": "email", "to": "me@example.com", "per_minute": "10", "cluster": "default"}
-    person.post("/alerts/channels/new/webhook/", **form)
+    form = {"name": "mine", "to": "me@example.com", "per_minute": "10", "cluster": "default"}
+    person.post("/alerts/channels/new/email/", **form)
     channel = f"/alerts/channels/{person.count_rows('channel')}/"
     person.post(channel, **form)
     person.post(channel, do="test")
