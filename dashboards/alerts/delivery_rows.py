@@ -34,6 +34,7 @@ def delivery_row_of(row: Delivery, now: float, *, is_limited_user: bool) -> dict
         "subject": row.payload.get("subject", ""),
         "channel": f"{row.channel_name} (deleted)" if channel is None else channel.name,
         "state": state,
+        "can_resend": state == "failed" and channel is not None,
         "at": to_moment_or_none(at),
         "age_ms": age_ms_of(at, now),
         "attempts": row.attempts,

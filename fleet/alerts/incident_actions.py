@@ -259,7 +259,13 @@ def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor
 def end_silence(row: Silence, now: float, actor: RequestActor) -> bool:
     """End a silence now, or drop it if it has not started. Its row is kept. Return False if it had ended before."""
     with record_outcome(_create_silence_attempt(AuditAction.SILENCE_END, row, actor)):
-        return bool(Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now))
+        return bool(
+            Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(
+                # Nobody needs a reminder of an end that somebody chose.
+                ends_at=now,
+                expiry_notified=True,
+            )
+        )
 
 
 def _audit_end_of(ends_at: float) -> dict[str, str]:

@@ -24,7 +24,7 @@ from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
 from fleet.models.sealed_secrets import UnsealError, unseal
 from fleet.protocol.durations import format_clock_time
-from fleet.vocabulary.incidents import TimelineKind
+from fleet.vocabulary.incidents import NotificationKind, TimelineKind
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +181,8 @@ class Outbox:
             delivery.attempts,
             reason,
         )
-        if error.permanent:
+        # A test is one attempt: it answers a question now, and must not hold back notifications.
+        if error.permanent or delivery.kind == NotificationKind.TEST.value:
             self._give_up(delivery, now, reason)
             return
         next_attempt_at = now + backoff_seconds(delivery.attempts, self.draw_fraction())

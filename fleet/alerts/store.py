@@ -6,7 +6,7 @@ The results of one evaluation and its notifications are written in one transacti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from enum import Enum
 from operator import attrgetter
@@ -341,10 +341,19 @@ def read_newest_payload(row: Incident) -> Mapping[str, Any] | None:
 
 
 def _build_route_branch(
-    parent: int | None, children: Mapping[int | None, Sequence[alerting.Route]], cluster: str
+    parent: int | None,
+    children: Mapping[int | None, Sequence[alerting.Route]],
+    cluster: str,
+    inherited_escalation: tuple[float | None, tuple[int, ...]] = (None, ()),
 ) -> tuple[Route, ...]:
-    rows = children.get(parent, ())
-    return tuple(_route_of(row, _build_route_branch(row.pk, children, cluster), cluster) for row in rows)
+    """Return the routes below one. A route without an escalation of its own has that of its parent."""
+    routes = []
+    for row in children.get(parent, ()):
+        escalate_to = _enabled_channel_ids(row.escalate_to.all(), cluster)
+        escalation = (row.escalate_after, escalate_to) if escalate_to else inherited_escalation
+        route = _route_of(row, _build_route_branch(row.pk, children, cluster, escalation), cluster)
+        routes.append(replace(route, escalate_after=escalation[0], escalate_to=escalation[1]))
+    return tuple(routes)
 
 
 def _enabled_channel_ids(rows: Iterable[alerting.Channel], cluster: str) -> tuple[int, ...]:
@@ -361,8 +370,6 @@ def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) ->
         cluster=row.cluster,
         min_severity=Severity(row.min_severity),
         channel_ids=_enabled_channel_ids(row.channels.all(), cluster),
-        escalate_after=row.escalate_after,
-        escalate_to=_enabled_channel_ids(row.escalate_to.all(), cluster),
         quiet_hours=quiet_hours,
         should_continue=row.continue_matching,
         children=children,

@@ -48,7 +48,8 @@ class RouteForm(OwnedForm):
         required=False,
         minimum=60.0,
         label="Escalate after",
-        help_text="Time without acknowledgement, for example 15 min. Empty: no escalation.",
+        help_text="Time without acknowledgement, for example 15 min. Only critical incidents escalate. "
+        "Empty: the escalation of the parent route, if it has one.",
     )
 
     class Meta:
@@ -134,6 +135,12 @@ class RouteForm(OwnedForm):
             )
             if name not in self.errors:
                 self.add_error(name, problem)
+        escalation_channels = set(cleaned_data.get("escalate_to") or ())
+        if escalation_channels and escalation_channels <= set(cleaned_data.get("channels") or ()):
+            self.add_error(
+                "escalate_to",
+                "This channel is already notified at once. Choose one that is not, or add one first.",
+            )
         try:
             zone_of(cleaned_data.get("quiet_zone") or "UTC")
         except WindowError as error:

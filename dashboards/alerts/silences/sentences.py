@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dashboards.shared.time_zones import format_moment
 from fleet.alerts import store
-from fleet.alerts.channels.registry import REPOST_FUNCTIONS
+from fleet.alerts.channels.registry import KINDS_UPDATING_IN_PLACE, REPOST_FUNCTIONS
 from fleet.alerts.silences import WARN_BEFORE_SECONDS
 from fleet.models.alerting import Delivery
 from fleet.models.incidents import Incident
@@ -26,6 +26,8 @@ class Receivers:
     reposted_names: tuple[str, ...] = ()
     #: Notifications that wait in the outbox.
     queued_count: int = 0
+    #: Channels whose message about an incident shows the silence.
+    updated_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
         notified_count=sum(bool(store.incident_of(row).notification_count) for row in rows),
         resolved_names=tuple(sorted({name for name, _, sends_resolved in channels if sends_resolved})),
         reposted_names=tuple(sorted({name for name, kind, _ in channels if kind in REPOST_FUNCTIONS})),
+        updated_names=tuple(sorted({name for name, kind, _ in channels if kind in KINDS_UPDATING_IN_PLACE})),
         queued_count=sum(incident_id in incident_ids for incident_id in queued_ids),
     )
 
@@ -133,6 +136,8 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def _describe_exceptions(receivers: Receivers) -> Iterable[str]:
+    if receivers.updated_names:
+        yield f"The message in {join_names(receivers.updated_names)} is updated to show the silence."
     if receivers.queued_count:
         is_single = receivers.queued_count == 1
         noun = (

@@ -56,6 +56,7 @@ class Route:
     #: The channels of the parent are notified, too.
     includes_parent_channels: bool = False
     #: Seconds without acknowledgement after which a critical incident escalates; None: never. And the channels then.
+    #: A stored route without an escalation has that of its parent.
     escalate_after: float | None = None
     escalate_to: tuple[int, ...] = ()
     quiet_hours: QuietHours | None = None

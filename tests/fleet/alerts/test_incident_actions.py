@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from fleet.alerts import incident_actions, outbox
+from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
+from fleet.alerts.outbox import Outbox
 from fleet.audit import CONSOLE_ACTOR
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Route, Silence
@@ -51,6 +53,26 @@ def test_acknowledgement_is_sent_once_to_channels_that_support_it(incident: Inci
     ]  # fmt: skip
     with pytest.raises(ActionError):
         incident_actions.add_note(incident, "ada", "  ", 14.0)
+
+
+def test_test_notification_is_sent_once_and_holds_back_nothing() -> None:
+    """A failed test is over: later notifications of the channel are not delayed by it."""
+    channel = Channel.objects.create(name="ops", kind="webhook")
+    incident_actions.enqueue_test_notification(channel, 10.0, CONSOLE_ACTOR)
+
+    def refuse(request: SendRequest) -> None:
+        raise SendError("connection refused")
+
+    sender = Outbox("one", lambda: 11.0, lambda: 0.5, {"webhook": refuse})
+    waiting = Delivery.objects.create(
+        channel=channel, key="k", kind="firing", payload={}, created_at=10.0, next_attempt_at=99.0
+    )
+    assert sender.send_next()
+    assert not sender.send_next()
+    test = Delivery.objects.get(kind="test")
+    assert (test.failed_at, test.last_error) == (11.0, "connection refused")
+    waiting.refresh_from_db()
+    assert (waiting.next_attempt_at, waiting.delay_reason) == (99.0, "")
 
 
 def test_removed_acknowledgement_updates_messages_in_place(incident: Incident) -> None:
@@ -118,6 +140,8 @@ def test_actions_on_silences_and_channels_are_in_the_audit_log() -> None:
         incident_actions.create_silence("kind=proxy", "again", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     incident_actions.extend_silence(row, 3600.0, 30.0, CONSOLE_ACTOR)
     incident_actions.end_silence(row, 100.0, CONSOLE_ACTOR)
+    # Nobody is reminded of an end that somebody chose.
+    assert Silence.objects.get(pk=row.pk).expiry_notified
     channel = Channel.objects.create(name="hook", kind="webhook")
     incident_actions.retry_delivery(
         incident_actions.enqueue_test_notification(channel, 5.0, CONSOLE_ACTOR), 7.0, CONSOLE_ACTOR

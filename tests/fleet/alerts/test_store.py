@@ -227,3 +227,20 @@ def test_update_goes_to_channels_of_its_kinds_that_have_a_notification() -> None
     assert store.read_newest_payload(row) == {"number": 2}
     row.deliveries.all().delete()
     assert store.read_newest_payload(row) is None
+
+
+def test_route_without_an_escalation_has_that_of_its_parent() -> None:
+    """Otherwise the incidents of a new route below would never escalate."""
+    chief, boss = (Channel.objects.create(name=name, kind="webhook") for name in ("chief", "boss"))
+    root = Route.objects.get()
+    root.escalate_after = 900.0
+    root.save()
+    root.escalate_to.add(chief)
+    Route.objects.create(name="inherits", parent=root)
+    own = Route.objects.create(name="own", parent=root, escalate_after=60.0)
+    own.escalate_to.add(boss)
+    (tree,) = store.read_routes("default")
+    assert [(route.escalate_after, route.escalate_to) for route in tree.children] == [
+        (900.0, (chief.pk,)),
+        (60.0, (boss.pk,)),
+    ]

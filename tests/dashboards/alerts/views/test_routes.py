@@ -89,6 +89,14 @@ def test_escalation_needs_a_time_and_a_channel(config_admin: Client) -> None:
     ):
         page = config_admin.post("/alerts/routes/0/", {"min_severity": 2} | form).content.decode()
         assert f'id="id_{name}_error"' in page
+    form = {
+        "min_severity": 2,
+        "channels": [channel.pk],
+        "escalate_after": "15 min",
+        "escalate_to": [channel.pk],
+    }
+    page = config_admin.post("/alerts/routes/0/", form).content.decode()
+    assert "This channel is already notified at once." in page
     assert Route.objects.count() == 1
 
 
