@@ -64,15 +64,15 @@ def test_test_notification_is_sent_once_and_holds_back_nothing() -> None:
         raise SendError("connection refused")
 
     sender = Outbox("one", lambda: 11.0, lambda: 0.5, {"webhook": refuse})
-    waiting = Delivery.objects.create(
+    later_delivery = Delivery.objects.create(
         channel=channel, key="k", kind="firing", payload={}, created_at=10.0, next_attempt_at=99.0
     )
     assert sender.send_next()
     assert not sender.send_next()
     test = Delivery.objects.get(kind="test")
     assert (test.failed_at, test.last_error) == (11.0, "connection refused")
-    waiting.refresh_from_db()
-    assert (waiting.next_attempt_at, waiting.delay_reason) == (99.0, "")
+    later_delivery.refresh_from_db()
+    assert (later_delivery.next_attempt_at, later_delivery.delay_reason) == (99.0, "")
 
 
 def test_removed_acknowledgement_updates_messages_in_place(incident: Incident) -> None:

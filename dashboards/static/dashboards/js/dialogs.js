@@ -4,6 +4,7 @@
    data-dialog-body="wide"   a wider dialog
    data-dialog-close         closes the dialog: a link or a button in it
    data-busy="Retiring…"     text of a submit button while its request runs
+   data-dialog-refresh       a part of the dialog, with an id, that is fetched again while the dialog is open
    autofocus                 the element that gets the focus
 
    When a form of a dialog has done its work, the document gets the event "dialog-done". */
@@ -16,6 +17,7 @@ const LOCATION_HEADER = "X-Refloat-Location";
 /** After this time, an empty dialog says that it is loading; a running request, that it may be left. */
 const SLOW_MS = 250;
 const LONG_MS = 4_000;
+const REFRESH_MS = 1_500;
 /** Attributes with ids of other elements. */
 const ID_REFERENCES = ["for", "aria-labelledby", "aria-describedby", "aria-controls", "aria-errormessage", "form", "list"];
 /** Pages that ask to sign in again: a form that leads there has not done its work yet. */
@@ -31,6 +33,8 @@ dialog.setAttribute("aria-labelledby", "dialog-title");
 let opener = null;
 /** Number of the request whose answer the dialog waits for: answers to older ones are dropped. */
 let requestNumber = 0;
+/** Address of the page that the dialog shows. */
+let shownUrl = "";
 /** The dialog is closed, and a page for it was requested. */
 let isOpening = false;
 /** A pointer went down on the backdrop: a drag that only ends there, as when text is selected, closes nothing. */
@@ -153,11 +157,24 @@ async function open(url, title, options) {
     // The page is no form for a dialog: it opens as itself.
     if (content === null) return goTo(new URL(url));
     clearTimeout(slow);
+    shownUrl = url;
     show(content);
   } catch {
     if (number === requestNumber) showUnreachable(title, () => open(url, title, options));
   } finally {
     clearTimeout(slow);
+  }
+}
+
+/** Fetch the parts of the dialog again that change while somebody reads them: what they say must still be true. */
+async function refreshParts() {
+  const number = requestNumber;
+  if (!dialog.open || dialog.hasAttribute("aria-busy") || dialog.querySelector("[data-dialog-refresh]") === null) return;
+  const answer = await request(shownUrl).catch(() => null);
+  if (answer?.page === undefined || number !== requestNumber || dialog.hasAttribute("aria-busy")) return;
+  for (const part of dialog.querySelectorAll("[data-dialog-refresh]")) {
+    const fresh = answer.page.getElementById(part.id.replace(/^dialog-/, ""));
+    if (fresh !== null) part.replaceChildren(...[...fresh.childNodes].map((node) => document.importNode(node, true)));
   }
 }
 
@@ -287,5 +304,7 @@ dialog.addEventListener("close", () => {
 });
 // A page from the browser's cache must not show the dialog that led away from it.
 window.addEventListener("pageshow", (event) => event.persisted && dialog.open && dialog.close());
+
+setInterval(refreshParts, REFRESH_MS);
 
 document.body.append(dialog);
