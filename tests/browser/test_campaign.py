@@ -145,11 +145,12 @@ async def _log(page: Page, visit: Visit) -> None:
     await page.fill("input[name=q]", "reconnect")
     await page.select_option("select[name=outcome]", "refused")
     await page.click("text=Apply filters")
-    await expect(page.locator("tbody tr")).to_have_count(2)
+    # The confirmation without a reason was no attempt.
+    await expect(page.locator("tbody tr")).to_have_count(1)
     await accessible(page)
     await page.select_option("select[name=outcome]", "")
     await page.click("text=Apply filters")
-    await expect(page.locator("tbody tr").first).to_contain_text("cancelled the reconnect campaign")
+    await expect(page.locator("tbody tr").first).to_contain_text("aborted the reconnect campaign")
     row_count = await page.locator("tbody tr").count()
     async with page.expect_download() as download_info:
         await page.click("text=JSON")
