@@ -132,6 +132,11 @@ async def _watch(page: Page, visit: Visit) -> None:
         "do not move"
     )
     await accessible(page)
+    # What stays changes while somebody reads it.
+    consequences = page.locator("#dialog [data-dialog-refresh]")
+    await consequences.evaluate("list => (list.textContent = 'of a moment ago')")
+    await expect(consequences).not_to_have_text("of a moment ago")
+    await expect(consequences).to_contain_text("move")
     await page.click("#dialog .button-main")
     await expect(page.locator("#change-state .tag")).to_have_text("aborted")
     await expect(page.locator("#campaign .status-line")).to_contain_text(f"of {AGENTS} agents moved")

@@ -236,6 +236,6 @@ async def test_row_of_an_instance_opens_its_form(visiting: Visiting) -> None:
     await visit.fleet.begin()
     page = await visit.open("/")
     await expect(page.locator("#dialog")).to_be_attached()
-    await page.get_by_role("link", name="proxy-1").filter(has_text="…").first.click()
+    await page.get_by_role("link", name="proxy-1").filter(has_text="service…").first.click()
     await expect(page.get_by_role("dialog")).to_contain_text("proxy-1")
     await expect(page.get_by_role("dialog").locator("form").first).to_be_visible()

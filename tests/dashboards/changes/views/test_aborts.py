@@ -90,3 +90,18 @@ def test_abort_needs_the_permission_of_the_change(client: Client, person: MakeUs
     client.force_login(person("operator"))
     assert client.get(f"/changes/{rollout.pk}/abort/").status_code == 302
     assert client.post(f"/changes/{rollout.pk}/abort/").status_code == 403
+
+
+def test_undo_that_was_cancelled_undid_nothing(page: Client, rollout: Change) -> None:
+    """The page names a change that undoes this one only when that has started."""
+    page.post(f"/changes/{rollout.pk}/abort/")
+    page.post(f"/changes/{rollout.pk}/", {"do": "undo"})
+    undo = Change.objects.get(undoes=rollout)
+    assert "ndone by" not in page.get(f"/changes/{rollout.pk}/").content.decode()
+    engine.transition(undo, ChangeState.CANCELLED, timezone.now())
+    assert "ndone by" not in page.get(f"/changes/{rollout.pk}/").content.decode()
+    Change.objects.filter(pk=undo.pk).update(started_at=timezone.now(), ended_at=None)
+    assert (
+        f'Being undone by <a href="/changes/{undo.pk}/">'
+        in page.get(f"/changes/{rollout.pk}/").content.decode()
+    )
