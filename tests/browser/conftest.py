@@ -36,7 +36,8 @@ async def chromium(chromium_path: str) -> AsyncIterator[Browser]:
 def console(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """The console that all browser tests of this process share, where there is a browser.
 
-    A test writes into a cluster of its own. Channels and routes belong to all clusters: only test_alerts writes any.
+    A test writes into a cluster of its own. Channels and routes belong to all clusters: tests of alerting share those
+    of incident_rows.
     """
     with web_console(tmp_path_factory.mktemp("console")) as started_console:
         yield started_console

@@ -27,7 +27,7 @@ _AGENTS, _STRANDED = 20, 8
 
 
 def write(cluster_id: str) -> None:
-    """Write all rows of a cluster. Channels and routes belong to the installation: call it once per console."""
+    """Write all rows of a cluster. Channels and routes belong to the installation: only the first call writes them."""
     cluster, now = Cluster.objects.get(pk=cluster_id), time.time()
     firing = _write_incidents(cluster, now)
     for at, kind, text in (
@@ -140,6 +140,8 @@ def write_copy(incident: Incident, taken_at: float) -> None:
 
 def _write_channels() -> Channel:
     """Write two channels and a route with an escalation and quiet hours, and return the channel of the root route."""
+    if (existing_hook := Channel.objects.filter(name="ops").first()) is not None:
+        return existing_hook
     hook = Channel.objects.create(
         name="ops", kind="webhook", config={"url": "https://hooks.example.com/T0/secret"}
     )
@@ -184,7 +186,7 @@ def _write_deliveries(incident: Incident, channel: Channel, now: float) -> None:
             channel=channel,
             cluster=incident.cluster_id,
             incident=incident,
-            key=f"k/{number}",
+            key=f"k/{incident.pk}/{number}",
             kind="firing",
             payload=text,
             created_at=now - 200,
