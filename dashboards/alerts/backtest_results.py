@@ -17,7 +17,7 @@ from fleet.alerts import backtest, store
 from fleet.alerts.backtest import FiringPeriod
 from fleet.alerts.instance_causes import backend_cause_of, cluster_cause_of
 from fleet.alerts.matchers import match_names
-from fleet.alerts.rules import Rule
+from fleet.alerts.rules import Rule, describe_condition
 from fleet.models.incidents import Incident
 from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment
@@ -82,6 +82,8 @@ class RuleBacktest:
     """The result of a backtest."""
 
     summary: str
+    #: The condition that was tried, as a sentence.
+    condition: str = ""
     #: The rule can be backtested.
     is_supported: bool = True
     rows: tuple[BacktestRow, ...] = ()
@@ -113,6 +115,7 @@ def backtest_rule(rule: Rule, cluster: str) -> RuleBacktest:
     newest_periods = firing_periods[::-1][:_MAX_ROWS]
     return RuleBacktest(
         backtest.summary_of(firing_periods, history.days),
+        condition=f"{describe_condition(rule)}.",
         rows=_make_rows(rule, cluster, newest_periods, names),
         omitted_count=len(firing_periods) - len(newest_periods),
         picture=draw_backtest(firing_periods, names, now - _BACKTEST_DAYS * 86400.0, now),

@@ -99,8 +99,16 @@ def campaign_context_of(change: Change, agent_state: str, now: float) -> dict[st
         "chart": _chart_of(change, progress, settings, now),
         "load_bars": load_bars,
         "load_sentence": describe_difference(load_bars),
+        "actual_duration_text": _format_actual_duration(change),
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
     }  # fmt: skip
+
+
+def _format_actual_duration(change: Change) -> str:
+    """Return how long a campaign took; empty while it runs."""
+    if change.started_at is None or change.ended_at is None:
+        return ""
+    return durations.format_readable(round(to_seconds(change.ended_at) - to_seconds(change.started_at)))
 
 
 def _chart_of(

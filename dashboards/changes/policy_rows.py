@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dashboards.changes import change_rows
-from dashboards.changes.load_bars import describe_difference, load_bars_of
+from dashboards.changes.load_bars import LoadBar, describe_difference, load_bars_of
 from fleet.changes.load_forecast import loads_of_plan
 from fleet.changes.policies import desired_state
 from fleet.changes.policies.matrix import DIFFERING_STATES, InstanceRow, PolicyCell
@@ -243,8 +243,16 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         "duration_text": durations.format_readable(round(change.plan.get("duration_seconds", 0))),
         "actual_text": _format_actual_duration(change),
         "load_bars": load_bars,
-        "load_sentence": describe_difference(load_bars),
+        "load_sentence": _describe_loads(change, load_bars),
     }
+
+
+def _describe_loads(change: Change, load_bars: Sequence[LoadBar]) -> str:
+    """Return how the loads differ from the forecast, which was for all restarts: not comparable after an abort."""
+    difference = describe_difference(load_bars)
+    if difference and change.state == ChangeState.CANCELLED:
+        return "The forecast was for the whole rollout, which was aborted."
+    return difference
 
 
 def _button_text_of(diff_rows: Sequence[Mapping[str, Any]], restart_count: int) -> str:

@@ -98,7 +98,7 @@ async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:
     await page.check("#id_graceful_tunnel_closing")
     await visit.fill([State.HEALTHY] * 4)
     await page.click("text=Preview change")
-    await expect(page.locator("h1")).to_contain_text("No tunnels close.")
+    await expect(page.locator("h1")).to_contain_text("No tunnels close now.")
     await accessible(page)
     await page.goto(f"{visit.url}/audit/?outcome=refused")
     await expect(page.locator("tbody tr")).to_have_count(2)

@@ -121,6 +121,8 @@ class ChannelForm(OwnedForm):
 
 def _create_input(field: ChannelField) -> forms.CharField:
     label, help_text = field.label or field.input.label, f"{field.help[:1].upper()}{field.help[1:]}."
+    if not field.is_required and not field.is_advanced:
+        label = f"{label} (optional)"
     if not field.input.is_hidden:
         return forms.CharField(required=False, label=label, help_text=help_text)
     widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})

@@ -96,7 +96,9 @@ class RouteForm(OwnedForm):
             field.queryset = filter_applicable_to(rows, self.reference_cluster)
         self.fields["position"].required = False
         parent_route = Route.objects.filter(pk=parse_row_id(str(self["parent"].value() or ""))).first()
-        if parent_route is not None:
+        if parent_route is None:
+            self.fields["channels"].help_text = "Choose none to notify nobody."
+        else:
             self.fields["includes_parent_channels"].label = f"Also notify the channels of {parent_route.name}"
             self.fields[
                 "channels"

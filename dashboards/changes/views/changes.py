@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.contrib import messages
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -30,10 +33,20 @@ from fleet.vocabulary.changes import (
     ChangeKind,
     ChangeState,
     find_confirmation_problems,
+    state_label_of,
 )
 
 #: Changes on one page, and digits of an id that every database can compare.
 _PAGE_SIZE, _MAX_ID_DIGITS = 50, 16
+
+#: By label of a state: the changes in it. An aborted change is one that was cancelled after it had started.
+_STATE_FILTERS: Mapping[str, Q] = {
+    **{state.value: Q(state=state.value) for state in ChangeState},
+    ChangeState.CANCELLED.value: Q(state=ChangeState.CANCELLED.value, started_at=None),
+    state_label_of(ChangeState.CANCELLED, has_started=True): Q(
+        state=ChangeState.CANCELLED.value, started_at__isnull=False
+    ),
+}
 
 
 @requires(Permission.VIEW_FLEET)
@@ -43,14 +56,14 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
     """List changes, newest first; `?kind=`, `?state=` and `?before=` (a change id) select some.
 
     Template `dashboards/changes.html`: `page`, `rows` (change, progress, can_undo, undo_note), `running_change`,
-    `kinds`, `states`, `selected_kind`, `selected_state`, `older_query`.
+    `kinds`, `states` (labels), `selected_kind`, `selected_state`, `older_query`.
     """
     kind, state, before = (request.GET.get(name, "") for name in ("kind", "state", "before"))
     changes = Change.objects.filter(cluster=cluster).defer("plan")
     if kind in set(ChangeKind):
         changes = changes.filter(kind=kind)
-    if state in set(ChangeState):
-        changes = changes.filter(state=state)
+    if state in _STATE_FILTERS:
+        changes = changes.filter(_STATE_FILTERS[state])
     if before.isdecimal() and len(before) < _MAX_ID_DIGITS:
         changes = changes.filter(pk__lt=int(before))
     rows = list(changes.order_by("-pk")[: _PAGE_SIZE + 1])
@@ -73,7 +86,7 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
         ],
         "running_change": engine.find_running_change(cluster) or engine.find_verifying_change(cluster),
         "kinds": tuple(ChangeKind),
-        "states": tuple(ChangeState),
+        "states": tuple(_STATE_FILTERS),
         "selected_kind": kind,
         "selected_state": state,
         "older_query": f"?{parameters.urlencode()}" if parameters["before"] else "",

@@ -196,7 +196,10 @@ def _draft_change(
         fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)
     plan = networking_plan.plan_of(before, desired_config, fleet)
     title = _title_of(differences, undone_change_id)[:200]
-    no_closing_note = " No tunnels close." if "closing" in plan else ""
+    no_closing_note = ""
+    if "closing" in plan:
+        is_turned_off = before.graceful_tunnel_closing and not desired_config.graceful_tunnel_closing
+        no_closing_note = " Excess tunnels then stay open." if is_turned_off else " No tunnels close now."
     plan["question"] = plan["question"] or f"{title}?{no_closing_note}"
     return ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,

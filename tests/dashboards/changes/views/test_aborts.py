@@ -105,3 +105,23 @@ def test_undo_that_was_cancelled_undid_nothing(page: Client, rollout: Change) ->
         f'Being undone by <a href="/changes/{undo.pk}/">'
         in page.get(f"/changes/{rollout.pk}/").content.decode()
     )
+
+
+def test_aborted_changes_have_a_filter_of_their_own(page: Client, rollout: Change) -> None:
+    """A plan that was cancelled never ran."""
+    page.post(f"/changes/{rollout.pk}/abort/")
+    page.post(f"/changes/{rollout.pk}/", {"do": "undo"})
+    engine.transition(Change.objects.get(undoes=rollout), ChangeState.CANCELLED, timezone.now())
+    for state, numbers in (("aborted", [rollout.pk]), ("cancelled", [rollout.pk + 1])):
+        response = page.get("/changes/", {"state": state})
+        assert [row["change"].pk for row in response.context["rows"]] == numbers
+    assert '<option value="aborted">aborted</option>' in page.get("/changes/").content.decode()
+
+
+def test_aborted_rollout_is_not_compared_with_the_forecast(page: Client, rollout: Change) -> None:
+    """That was for all restarts."""
+    page.post(f"/changes/{rollout.pk}/abort/")
+    Change.objects.filter(pk=rollout.pk).update(outcome={"actual_loads": {"auth-1": 3, "auth-2": 0}})
+    html = page.get(f"/changes/{rollout.pk}/").content.decode()
+    assert "The forecast was for the whole rollout, which was aborted." in html
+    assert "Largest difference" not in html
