@@ -94,6 +94,8 @@ class Fuzzed:
             "number": lambda: (
                 NUMBER
                 if "/incidents/" in path
+                else self._create("maintenance-windows", self._window())["number"]
+                if "/maintenance-windows/" in path
                 else self._create("silences", {"matchers": self._matchers(), "reason": "upgrade"})["number"]
             ),
         }
@@ -102,6 +104,18 @@ class Fuzzed:
     def _matchers(self) -> str:
         """Return matchers that no other silence has: a second one of the same is refused."""
         return f"cause=proxy-{next(self.numbers)}"
+
+    def _window(self) -> dict[str, Any]:
+        """Return the values of a window that no other has."""
+        return {
+            "name": f"window {next(self.numbers)}",
+            "matchers": self._matchers(),
+            "rule": "FREQ=WEEKLY;BYDAY=SU",
+            "first_day": "2026-01-04",
+            "start_time": "02:00",
+            "duration_seconds": 7200,
+            "reason": "upgrade",
+        }
 
     def etag(self, path: str, parameters: dict[str, str]) -> dict[str, str]:
         """Return the If-Match of a write: the ETag of the object in its path."""
@@ -163,6 +177,8 @@ BEYOND_VIEWERS = [
     for endpoint in OPERATIONS
     if not endpoint.startswith("GET ") or endpoint.endswith(("/audit", "/audit/{entry_id}", "/drain"))
 ]
+#: Ends of operations that take a maintenance window.
+_WINDOWS = ("/maintenance-windows", "/maintenance-windows/{number}")
 FOR_VIEWERS = [endpoint for endpoint in OPERATIONS if endpoint not in BEYOND_VIEWERS]
 
 
@@ -216,7 +232,7 @@ def test_any_write_gets_a_documented_response(
     assert not statuses & {401, 403}
     # An invented plan, matcher or selection is valid JSON for the document, and its values are refused by the handler
     # with 400.
-    invented = operation.endswith(("/plan", "/silences", "/retirements", "/agent-sets"))
+    invented = operation.endswith(("/plan", "/silences", "/retirements", "/agent-sets", *_WINDOWS))
     if existing and mode is GenerationMode.POSITIVE:
         assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from django.http import HttpRequest
 from ninja import Router, Status
 from ninja.errors import HttpError
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from dashboards.alerts.api.row_ids import row_id_or_zero
 from dashboards.alerts.silences import window_actions
@@ -47,6 +47,10 @@ _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _SHORTEST_SECONDS = 180.0
 
+#: A time without a zone. The JSON Schema format `time` has one.
+_LocalTime = Annotated[
+    time, WithJsonSchema({"type": "string", "pattern": r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"})
+]
 _Name = Annotated[str, Field(max_length=100)]
 _Matchers = Annotated[str, Field(max_length=MAX_MATCHERS_LENGTH)]
 _Rule = Annotated[str, Field(max_length=200)]
@@ -71,7 +75,7 @@ class WindowItem(Schema):
     """RFC 5545 recurrence rule: `FREQ=WEEKLY;BYDAY=SU`."""
     first_day: date
     """First possible day."""
-    start_time: time
+    start_time: _LocalTime
     """Local time at which the window starts."""
     duration_seconds: float
     """Duration in local time, in seconds."""
@@ -113,9 +117,9 @@ class CreateWindowRequest(RequestBody):
     """Matchers of what to silence: `cause=proxy-1`."""
     rule: _Rule
     """RFC 5545 recurrence rule: `FREQ=WEEKLY;BYDAY=SU`."""
-    start_time: time
+    start_time: _LocalTime
     """Local time at which the window starts: `02:00`."""
-    end_time: time | None = None
+    end_time: _LocalTime | None = None
     """Local time at which the window ends; not after the start: on the next day. Either this or `duration_seconds`."""
     duration_seconds: _Duration | None = None
     """Duration in local time, in seconds."""
@@ -138,9 +142,9 @@ class ChangeWindowRequest(RequestBody):
     """Matchers of what to silence."""
     rule: _Rule | None = None
     """RFC 5545 recurrence rule."""
-    start_time: time | None = None
+    start_time: _LocalTime | None = None
     """Local time at which the window starts. The duration does not change."""
-    end_time: time | None = None
+    end_time: _LocalTime | None = None
     """Local time at which the window ends."""
     duration_seconds: _Duration | None = None
     """Duration in local time, in seconds."""
