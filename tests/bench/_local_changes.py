@@ -139,7 +139,7 @@ class LocalChanges:
 
     def _read_connections(self) -> tuple[float, dict[str, _Connections]]:
         """Return the time of the newest poll, and the connections of each agent then."""
-        page = self._console.get("/agents", {"limit": 10_000})
+        page = self._console.get("/agents", {"limit": 1000})
         return datetime.fromisoformat(page["as_of"]).timestamp(), {
             agent["id"]: _Connections(
                 frozenset(proxy["id"] for proxy in agent["proxies"]), (agent["auth"] or {}).get("id", "")
