@@ -30,7 +30,7 @@ _BACKTEST_DAYS = 7
 _MAX_ROWS = 20
 #: Causes with a line of their own in the picture; the others share one.
 _MAX_LINES = 8
-_WIDTH, _LINE_HEIGHT, _MIN_BAR_WIDTH = 1000.0, 22, 3.0
+_WIDTH, _MIN_BAR_WIDTH = 1000.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,6 @@ class BacktestLine:
     """The times of one cause, from top to bottom."""
 
     cause: str
-    y: int
     bars: tuple[BacktestBar, ...]
 
 
@@ -72,7 +71,6 @@ class BacktestPicture:
     """The last days, with a line for each cause."""
 
     lines: tuple[BacktestLine, ...]
-    height: int
     #: Place of each midnight (UTC), and its date.
     day_marks: tuple[tuple[float, str], ...]
 
@@ -142,16 +140,15 @@ def draw_backtest(
     lines = tuple(
         BacktestLine(
             label,
-            position * _LINE_HEIGHT,
             tuple(
                 _make_bar(period, names, since, scale)
                 for period in firing_periods
                 if period.cause in line_causes
             ),
         )
-        for position, (label, line_causes) in enumerate(groups)
+        for label, line_causes in groups
     )
-    return BacktestPicture(lines, len(lines) * _LINE_HEIGHT, _find_day_marks(since, until, scale))
+    return BacktestPicture(lines, _find_day_marks(since, until, scale))
 
 
 def _make_bar(period: FiringPeriod, names: Mapping[str, str], since: float, scale: float) -> BacktestBar:

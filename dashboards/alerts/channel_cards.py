@@ -27,7 +27,7 @@ class ChannelOutcome:
     #: `untested`, `sending`, `sent` or `failed`.
     state: str
     is_test: bool = False
-    #: What went wrong, or what the receiver said.
+    #: The error, or the response of the receiver.
     detail: str = ""
     at: datetime | None = None
     age_ms: int | None = None
@@ -103,7 +103,7 @@ def _read_outcome(deliveries: QuerySet[Delivery], now: float, *, is_hidden: bool
 
 
 def _describe_receipt(receipt: Receipt) -> str:
-    """Return what the receiver said about an accepted notification; empty if it said nothing."""
+    """Return the response to an accepted notification; empty without a text."""
     if "target" in receipt:
         return f"posted in {receipt['target']}"
     return str(receipt.get("response", ""))

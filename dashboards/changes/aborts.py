@@ -18,6 +18,7 @@ from fleet.models.changes import Change
 from fleet.protocol.policies.env_policies import BY_NAME, EnvPolicy
 from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeKind
 from fleet.vocabulary.counts import format_agent_count
+from fleet.vocabulary.name_lists import join_names
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse
 from fleet.vocabulary.rollouts import RolloutStepState
 
@@ -68,7 +69,7 @@ def _describe_rollout(change: Change, responses: Mapping[str, NodeReportResponse
         names.setdefault(state, []).append(step.name)
     sentences = []
     if succeeded_names := names.get(RolloutStepState.SUCCEEDED):
-        sentences.append(f"{_join(succeeded_names)} {_verb(succeeded_names, 'run')} with {new_text}.")
+        sentences.append(f"{join_names(succeeded_names)} {_verb(succeeded_names, 'run')} with {new_text}.")
     if restarted_names := [
         *names.get(RolloutStepState.RESTARTING, []),
         *names.get(RolloutStepState.VERIFYING, []),
@@ -76,23 +77,23 @@ def _describe_rollout(change: Change, responses: Mapping[str, NodeReportResponse
         predicate = f"{_verb(restarted_names, 'keep')} restarting" if is_running else (
             "is still restarting" if len(restarted_names) == 1 else "are still restarting"
         )  # fmt: skip
-        sentences.append(f"{_join(restarted_names)} {predicate} with {new_text}.")
+        sentences.append(f"{join_names(restarted_names)} {predicate} with {new_text}.")
     if draining_names := names.get(RolloutStepState.DRAINING):
         sentences.append(
-            f"{_join(draining_names)} {_verb(draining_names, 'stop')} draining, and "
+            f"{join_names(draining_names)} {_verb(draining_names, 'stop')} draining, and "
             f"{_verb(draining_names, 'get')} {new_text} with the next restart."
         )
     if accepted_names:
         sentences.append(
-            f"{_join(accepted_names)} {_verb(accepted_names, 'get')} {new_text} with the next restart."
+            f"{join_names(accepted_names)} {_verb(accepted_names, 'get')} {new_text} with the next restart."
         )
     if kept_steps:
         kept_names = [step.name for step in kept_steps]
         old_text = _common_value_of(policy, kept_steps, responses)
         pronoun = "it" if len(kept_names) == 1 else "them"
         sentences.append(
-            f"{_join(kept_names)} {_verb(kept_names, 'keep')} {old_text}, also after a restart: only a rollout gives "
-            f"{pronoun} {new_text}."
+            f"{join_names(kept_names)} {_verb(kept_names, 'keep')} {old_text}, also after a restart: "
+            f"only a rollout gives {pronoun} {new_text}."
         )
     sentences.append(
         f"The desired value stays {new_text}: undo the change to go back."
@@ -153,10 +154,6 @@ def _describe_campaign(change: Change) -> list[str]:
             else f"{document['name']} is not drained: it still accepts new connections."
         )
     return sentences
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _verb(subject: Sequence[str] | int, verb: str) -> str:

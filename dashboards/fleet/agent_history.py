@@ -14,6 +14,7 @@ from dashboards.shared.presenters import age_ms_of
 from fleet.models.history import BACKEND_CAUSE_KEY, LAST_PROXY_BIT, AgentChange
 from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment
+from fleet.vocabulary.name_lists import join_names
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import Reason, Recovery, State
 
@@ -126,14 +127,14 @@ def _describe_moves(change: AgentChange, earlier: AgentChange, name_of: Callable
         new_proxies = [name_of(key) for key in proxies if key not in earlier_proxies]
         ended_proxies = [name_of(key) for key in earlier_proxies if key not in proxies]
         if new_proxies and ended_proxies:
-            moves.append(f"moved from {_join_names(ended_proxies)} to {_join_names(new_proxies)}")
+            moves.append(f"moved from {_join_sorted(ended_proxies)} to {_join_sorted(new_proxies)}")
         elif new_proxies:
             moves.append(
-                f"opened {'tunnels' if len(new_proxies) > 1 else 'a tunnel'} to {_join_names(new_proxies)}"
+                f"opened {'tunnels' if len(new_proxies) > 1 else 'a tunnel'} to {_join_sorted(new_proxies)}"
             )
         elif ended_proxies:
             moves.append(
-                f"{'tunnels' if len(ended_proxies) > 1 else 'tunnel'} to {_join_names(ended_proxies)} ended"
+                f"{'tunnels' if len(ended_proxies) > 1 else 'tunnel'} to {_join_sorted(ended_proxies)} ended"
             )
     if change.auth and earlier.auth is not None and change.auth != earlier.auth:
         new_name = name_of(change.auth)
@@ -145,6 +146,5 @@ def _describe_moves(change: AgentChange, earlier: AgentChange, name_of: Callable
     return moves
 
 
-def _join_names(names: Sequence[str]) -> str:
-    *head, last = sorted(names, key=natural_sort_key)
-    return f"{', '.join(head)} and {last}" if head else last
+def _join_sorted(names: Sequence[str]) -> str:
+    return join_names(sorted(names, key=natural_sort_key))

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.fakes.strict_elements import ElementKeys, find_element_problem
+
 _MAX_BLOCKS = 50
 _MAX_BLOCKS_LENGTH = 13_000
 #: Required and optional keys of each block and element.
-_KEYS: Mapping[str, tuple[set[str], set[str]]] = {
+_KEYS: ElementKeys = {
     "header": ({"type", "text"}, {"block_id", "level"}),
     "section": ({"type"}, {"text", "fields", "accessory", "block_id", "expand"}),
     "context": ({"type", "elements"}, {"block_id"}),
@@ -116,11 +118,8 @@ def _check_text(text_object: Any, max_length: int, kinds: set[str] | None = None
 
 
 def _check_keys(element: Any, kinds: set[str]) -> None:
-    _require(isinstance(element, dict) and element.get("type") in kinds, f"type is one of {sorted(kinds)}")
-    required, optional = _KEYS[element["type"]]
-    _require(required <= set(element), f"{element['type']} has {sorted(required)}")
-    unknown = set(element) - required - optional
-    _require(not unknown, f"{element['type']} has no {sorted(unknown)}")
+    problem = find_element_problem(element, kinds, _KEYS)
+    _require(not problem, problem)
 
 
 def _require(is_valid: bool, rule: str) -> None:

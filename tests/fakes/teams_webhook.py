@@ -15,11 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.fakes.post_server import PostAnswer, PostedRequest, serve_posts
+from tests.fakes.strict_elements import ElementKeys, find_element_problem
 
 WORKFLOW_PATH = "/workflows/1/triggers/manual/paths/invoke?sig=secret"
 _MAX_MESSAGE_BYTES = 28 * 1024
 #: Required and optional keys of each element.
-_KEYS: Mapping[str, tuple[set[str], set[str]]] = {
+_KEYS: ElementKeys = {
     "AdaptiveCard": ({"type", "version", "body"}, {"$schema", "actions", "msteams", "fallbackText"}),
     "TextBlock": ({"type", "text"}, {"wrap", "size", "weight", "color", "isSubtle", "spacing"}),
     "FactSet": ({"type", "facts"}, {"spacing"}),
@@ -155,11 +156,8 @@ def _view_of(card: Mapping[str, Any]) -> CardView:
 
 
 def _check_keys(element: Any, kinds: set[str]) -> None:
-    _require(isinstance(element, dict) and element.get("type") in kinds, f"type is one of {sorted(kinds)}")
-    required, optional = _KEYS[element["type"]]
-    _require(required <= set(element), f"{element['type']} has {sorted(required)}")
-    unknown = set(element) - required - optional
-    _require(not unknown, f"{element['type']} has no {sorted(unknown)}")
+    problem = find_element_problem(element, kinds, _KEYS)
+    _require(not problem, problem)
 
 
 def _require(is_valid: bool, rule: str) -> None:

@@ -13,7 +13,7 @@ from ninja import Query, Router
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.alerts.api.row_ids import row_id_or_zero
+from dashboards.alerts.api.writable_rows import row_id_or_zero
 from dashboards.alerts.incident_figures import list_pairs
 from dashboards.alerts.presenters import (
     IncidentView,

@@ -10,7 +10,7 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
-from dashboards.alerts.api.row_ids import row_id_or_zero
+from dashboards.alerts.api.writable_rows import require_proof_to_silence_everything, require_writable_row
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -18,12 +18,10 @@ from dashboards.shared.api.change_responses import (
     caller_of,
     request_actor_of,
     require_cluster,
-    require_reauthentication,
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
-from dashboards.shared.permissions import find_write_refusal
 from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts import incident_actions
 from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
@@ -31,8 +29,6 @@ from fleet.alerts.matchers import (
     CONFIRMATION_WORD,
     MAX_MATCHERS_LENGTH,
     MatcherError,
-    matches_everything,
-    parse_matchers,
 )
 from fleet.models.access import Permission
 from fleet.models.alerting import Silence, filter_applicable_to
@@ -115,7 +111,7 @@ def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceReques
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "Matchers and reason must not contain a NUL character.")
     if body.confirmation.strip().lower() == CONFIRMATION_WORD:
-        _require_proof_to_silence_everything(request, body.matchers)
+        require_proof_to_silence_everything(request, body.matchers)
     try:
         starts_at = incident_actions.starts_at_of(body.starts_at, now)
     except ActionError as error:
@@ -145,7 +141,7 @@ def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
 
     The silence ends now.
     """
-    row = _require_writable_silence(request, cluster, number)
+    row = require_writable_row(Silence.objects.all(), request, cluster, number, "silence")
     incident_actions.end_silence(row, record_reader.current_time(), request_actor_of(request))
     row.refresh_from_db()
     return _silence_item_of(row)
@@ -159,8 +155,11 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
 
     The hours are added to the end of the silence.
     """
-    row, now = _require_writable_silence(request, cluster, number), record_reader.current_time()
-    _require_proof_to_silence_everything(request, row.matchers)
+    row, now = (
+        require_writable_row(Silence.objects.all(), request, cluster, number, "silence"),
+        record_reader.current_time(),
+    )
+    require_proof_to_silence_everything(request, row.matchers)
     if row.ends_at <= now:
         raise HttpError(409, f"Silence {number} has ended. Create a new silence.")
     try:
@@ -169,28 +168,6 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
         raise HttpError(409, sentence_of(error)) from error
     row.refresh_from_db()
     return _silence_item_of(row)
-
-
-def _require_writable_silence(request: HttpRequest, cluster: str, number: int) -> Silence:
-    """Return a silence that the caller may change. Raises HttpError 404 or 403."""
-    row = filter_applicable_to(
-        Silence.objects.filter(pk=row_id_or_zero(number)), require_cluster(cluster)
-    ).first()
-    if row is None:
-        raise HttpError(404, f"Silence {number} was not found in cluster {cluster}.")
-    if sentence := find_write_refusal(caller_of(request), Permission.ACT_ON_FLEET, row.cluster):
-        raise HttpError(403, sentence)
-    return row
-
-
-def _require_proof_to_silence_everything(request: HttpRequest, matchers: str) -> None:
-    """Require a recent reauthentication of a session to silence everything. Raises ReauthenticationRequired."""
-    try:
-        parsed_matchers = parse_matchers(matchers)
-    except MatcherError as error:
-        raise HttpError(400, sentence_of(error)) from error
-    if matches_everything(parsed_matchers):
-        require_reauthentication(request)
 
 
 def _silence_item_of(row: Silence) -> SilenceItem:

@@ -10,7 +10,7 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 from pydantic import Field, WithJsonSchema
 
-from dashboards.alerts.api.row_ids import row_id_or_zero
+from dashboards.alerts.api.writable_rows import require_proof_to_silence_everything, require_writable_row
 from dashboards.alerts.silences import window_actions
 from dashboards.alerts.silences.window_actions import WindowChangedError
 from dashboards.shared import record_reader
@@ -20,21 +20,16 @@ from dashboards.shared.api.change_responses import (
     caller_of,
     request_actor_of,
     require_cluster,
-    require_reauthentication,
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
-from dashboards.shared.permissions import find_write_refusal
 from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts import store
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.matchers import (
     CONFIRMATION_WORD,
     MAX_MATCHERS_LENGTH,
-    MatcherError,
-    matches_everything,
-    parse_matchers,
 )
 from fleet.alerts.recurrence.schedules import describe_schedule, length_between
 from fleet.alerts.silences import MAX_WINDOW_LENGTH
@@ -182,7 +177,7 @@ def create_maintenance_window(request: HttpRequest, cluster: str, body: CreateWi
     _apply(row, body)
     if body.end_time is None and body.duration_seconds is None:
         raise HttpError(400, "Send end_time or duration_seconds.")
-    _require_proof_to_silence_everything(request, row.matchers, body.confirmation)
+    _require_proof_if_confirmed(request, row.matchers, body.confirmation)
     try:
         window_actions.create_window(
             row,
@@ -208,7 +203,7 @@ def change_maintenance_window(
     """
     row, now = _require_writable_window(request, cluster, number), record_reader.current_time()
     _apply(row, body)
-    _require_proof_to_silence_everything(request, row.matchers, body.confirmation)
+    _require_proof_if_confirmed(request, row.matchers, body.confirmation)
     try:
         window_actions.change_window(
             row, now, request_actor_of(request), seen_version=body.version, typed_word=body.confirmation
@@ -229,8 +224,8 @@ def enable_maintenance_window(request: HttpRequest, cluster: str, number: int) -
     If one of its occurrences lasts now, it silences at once.
     """
     row = _require_writable_window(request, cluster, number)
-    if matches_everything(parse_matchers(row.matchers)) and not row.enabled:
-        require_reauthentication(request)
+    if not row.enabled:
+        require_proof_to_silence_everything(request, row.matchers)
     return _set_enabled(request, row, is_enabled=True)
 
 
@@ -285,24 +280,14 @@ def _apply(row: MaintenanceWindow, body: CreateWindowRequest | ChangeWindowReque
 
 
 def _require_writable_window(request: HttpRequest, cluster: str, number: int) -> MaintenanceWindow:
-    """Return a window that the caller may change. Raises HttpError 404 or 403."""
-    rows = MaintenanceWindow.objects.filter(pk=row_id_or_zero(number))
-    row = filter_applicable_to(rows, require_cluster(cluster)).first()
-    if row is None:
-        raise HttpError(404, f"Maintenance window {number} was not found in cluster {cluster}.")
-    if sentence := find_write_refusal(caller_of(request), Permission.ACT_ON_FLEET, row.cluster):
-        raise HttpError(403, sentence)
-    return row
+    rows = MaintenanceWindow.objects.all()
+    return require_writable_row(rows, request, cluster, number, "maintenance window")
 
 
-def _require_proof_to_silence_everything(request: HttpRequest, matchers: str, typed_word: str) -> None:
-    """Require a recent reauthentication of a session to silence everything. Raises ReauthenticationRequired."""
-    try:
-        is_everything = matches_everything(parse_matchers(matchers))
-    except MatcherError as error:
-        raise HttpError(400, sentence_of(error)) from error
-    if is_everything and typed_word.strip().lower() == CONFIRMATION_WORD:
-        require_reauthentication(request)
+def _require_proof_if_confirmed(request: HttpRequest, matchers: str, typed_word: str) -> None:
+    """Require a recent reauthentication where the typed word confirms that everything is silenced."""
+    if typed_word.strip().lower() == CONFIRMATION_WORD:
+        require_proof_to_silence_everything(request, matchers)
 
 
 def _window_item_of(row: MaintenanceWindow, now: float) -> WindowItem:

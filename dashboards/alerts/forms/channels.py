@@ -56,8 +56,8 @@ class ChannelForm(OwnedForm):
             form_field = _create_input(field)
             form_field.initial = None if field.is_secret else row.config.get(field.key)
             if field.is_secret and field.key in self._stored_secrets:
-                value_text = "" if field.input.is_hidden else "the full value "
-                form_field.widget.attrs["placeholder"] = f"stored; type {value_text}to replace"
+                value_text = "new value" if field.input.is_hidden else "whole address"
+                form_field.widget.attrs["placeholder"] = f"Stored. Enter the {value_text} to replace it."
             self.fields[field.input.name] = form_field
         self.fields["allow_private"].disabled = not can_allow_private
         if not kind.is_read_by_people:

@@ -46,7 +46,7 @@ class RoutePrediction:
 
 
 class RouteTrialForm(forms.Form):
-    """An incident for the trial: severity, cause and agent set."""
+    """An incident for the trial: severity, cause, alert rule and agent set."""
 
     prefix = "try"
 
@@ -56,6 +56,7 @@ class RouteTrialForm(forms.Form):
         initial=int(Severity.CRITICAL),
     )
     cause = forms.ChoiceField()
+    rule = forms.ChoiceField(required=False, label="Alert rule")
     agent_set = forms.ChoiceField(required=False, label="Affects agents of the set")
 
     def __init__(self, data: Mapping[str, Any], *, cluster: str, now: float) -> None:
@@ -65,6 +66,7 @@ class RouteTrialForm(forms.Form):
         self._causes = _list_causes(cluster, now)
         for name, choices in (
             ("cause", [(value, label) for value, (label, _) in self._causes.items()]),
+            ("rule", [("", "any"), *((rule.name, rule.name) for rule in store.read_rules(cluster))]),
             ("agent_set", [("", "none"), *((name, name) for name in sorted(set(set_names)))]),
         ):
             field = self.fields[name]
@@ -80,7 +82,9 @@ class RouteTrialForm(forms.Form):
         label, cause = self._causes[self.cleaned_data["cause"]]
         severity = Severity(self.cleaned_data["severity"])
         agent_set = self.cleaned_data.get("agent_set", "")
-        incident = make_trial_incident(self._cluster, cause, severity, agent_set, "", self._now)
+        incident = make_trial_incident(
+            self._cluster, cause, severity, agent_set, self.cleaned_data["rule"], self._now
+        )
         trial = try_routes(store.read_routes(self._cluster), incident, self._now)
         channel_names = dict(Channel.objects.values_list("pk", "name"))
         set_clause = f" that affects agents of the set {agent_set}" if agent_set else ""

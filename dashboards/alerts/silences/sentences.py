@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dashboards.shared.time_zones import format_moment
@@ -12,6 +12,7 @@ from fleet.alerts.silences import WARN_BEFORE_SECONDS
 from fleet.models.alerting import Delivery
 from fleet.models.incidents import Incident
 from fleet.vocabulary.incidents import IncidentState
+from fleet.vocabulary.name_lists import join_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +128,6 @@ def describe_resolution(receivers: Receivers, incident_count: int = 1) -> str:
         f"The notification that {subject} resolved is still sent to {names}, because {names} "
         f"{'was' if is_single else 'were'} notified and may keep an alert open until then."
     )
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Return names as a list in words: `ops`, `ops and pager`."""
-    *first_names, last_name = names
-    return f"{', '.join(first_names)} and {last_name}" if first_names else last_name
 
 
 def _describe_exceptions(receivers: Receivers) -> Iterable[str]:

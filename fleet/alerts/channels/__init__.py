@@ -14,7 +14,7 @@ Receipt = Mapping[str, Any]
 
 
 def response_receipt_of(response_text: str) -> Receipt | None:
-    """Return a receipt with what the receiver said, for the card of the channel; None if it said nothing."""
+    """Return a receipt with the text of a response, for the card of the channel; None without a text."""
     return {"response": response_text} if response_text else None
 
 

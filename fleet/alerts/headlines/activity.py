@@ -14,6 +14,7 @@ from fleet.alerts.wording.words import format_agents, format_since
 from fleet.protocol.durations import format_clock_time
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.changes import ChangeKind, ChangeState
+from fleet.vocabulary.name_lists import join_names
 from fleet.vocabulary.rollouts import RolloutStepState
 
 #: Seconds for which the headline names what has ended: a change, or an incident if nothing is wrong.
@@ -210,7 +211,7 @@ def _describe_change(change: ChangeProgress, now: float, empty_proxy_names: Sequ
 
 def _describe_empty_proxies(names: Sequence[str]) -> str:
     """Return why proxies that have restarted have no agents: nothing moves agents back."""
-    subject = _join_names(names) if len(names) <= _MAX_NAMES else f"{len(names):,} proxies"
+    subject = join_names(names) if len(names) <= _MAX_NAMES else f"{len(names):,} proxies"
     verb = "has" if len(names) == 1 else "have"
     return f"{subject} {verb} no agents yet: agents stay at the other proxies until they connect again."
 
@@ -281,12 +282,8 @@ def _agents_of(change: ChangeProgress) -> str:
 def _destination_of(change: ChangeProgress) -> str:
     names = change.instances_to_leave
     if names and len(names) <= _MAX_NAMES:
-        return f"off {_join_names(names)}"
+        return f"off {join_names(names)}"
     return "to other auths" if change.connection is ConnectionKind.AUTH else "to other proxies"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _instances_of(change: ChangeProgress) -> dict[str, str]:

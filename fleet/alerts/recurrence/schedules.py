@@ -11,6 +11,7 @@ from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 
 from fleet.alerts.recurrence.rule import MAX_INTERVAL, WEEKDAY_CODES, Frequency, Recurrence, RecurrenceError
+from fleet.vocabulary.name_lists import join_names
 
 #: Names of the weekdays, Monday first, as pages and commands write them.
 WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -89,7 +90,7 @@ class Schedule:
                 return "on the last day of every month"
             case Repetition.MONTHLY:
                 return f"on day {self.month_day} of every month"
-        days = _join([WEEKDAY_NAMES[weekday] for weekday in self.weekdays])
+        days = join_names([WEEKDAY_NAMES[weekday] for weekday in self.weekdays])
         if self.repetition is Repetition.WEEKLY:
             return "every day" if len(self.weekdays) == 7 else f"every {days}"
         return f"every {self.interval} weeks on {days}"
@@ -144,9 +145,3 @@ def describe_schedule(rule: str, start_time: time, length: timedelta, zone_name:
     day_count = (end.date() - _SOME_DAY).days
     later = {0: "", 1: " the next day"}.get(day_count, f" {day_count} days later")
     return f"{days} from {start_time:%H:%M} to {end:%H:%M}{later} {zone_name}"
-
-
-def _join(names: list[str]) -> str:
-    """Return names as a list in words: `Monday, Tuesday and Sunday`."""
-    *first_names, last_name = names
-    return f"{', '.join(first_names)} and {last_name}" if first_names else last_name

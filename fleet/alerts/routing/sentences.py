@@ -12,6 +12,7 @@ from fleet.alerts.matchers import Matcher
 from fleet.alerts.routing.tree import Route
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import CauseKind, Severity
+from fleet.vocabulary.name_lists import join_names
 
 _SEVERITY_SUBJECTS: Mapping[Severity, str] = {
     Severity.INFO: "All incidents",
@@ -67,16 +68,21 @@ def describe_route(
 
 
 def describe_matcher(matcher: Matcher) -> str:
-    """Return what incidents a matcher selects: `caused by proxy-1`."""
-    negation, value = "not " if matcher.is_negated else "", matcher.value
+    """Return what incidents a matcher selects: `caused by proxy-1 or proxy-2`."""
+    values = " or ".join(matcher.patterns)
+    negation = "not " if matcher.is_negated else ""
     if matcher.field == "cause":
-        return f"{negation}caused by {value}"
+        return f"{negation}caused by {values}"
     if matcher.field == "kind":
-        clause = CAUSE_KIND_CLAUSES.get(CauseKind(value)) if value in set(CauseKind) else None
-        return f"{negation}{clause or f'caused by something of kind {value}'}"
+        return f"{negation}{' or '.join(map(_describe_cause_kind, matcher.patterns))}"
     if matcher.field == "agent_set":
-        return f"that affect {'no ' if matcher.is_negated else ''}agents of the set {value}"
-    return f"{negation}of {matcher.field} {value}"
+        return f"that affect {'no ' if matcher.is_negated else ''}agents of the set {values}"
+    return f"{negation}of {matcher.field} {values}"
+
+
+def _describe_cause_kind(pattern: str) -> str:
+    is_kind = pattern in set(CauseKind)
+    return CAUSE_KIND_CLAUSES[CauseKind(pattern)] if is_kind else f"caused by something of kind {pattern}"
 
 
 def _describe_subject(route: Route) -> str:
@@ -90,8 +96,8 @@ def _describe_subject(route: Route) -> str:
 def _describe_receivers(
     route: Route, channel_names: Mapping[int, str], parent_channel_ids: Sequence[int]
 ) -> str:
-    own_names = _join_names(route.channel_ids, channel_names)
-    parent_names = _join_names(
+    own_names = _join_channel_names(route.channel_ids, channel_names)
+    parent_names = _join_channel_names(
         [channel for channel in parent_channel_ids if channel not in route.channel_ids], channel_names
     )
     if own_names and route.includes_parent_channels and parent_names:
@@ -103,13 +109,12 @@ def _describe_receivers(
     else:
         clause = "notify nobody: no channel is chosen"
     if route.escalate_after and route.escalate_to:
-        escalation_names = _join_names(route.escalate_to, channel_names)
+        escalation_names = _join_channel_names(route.escalate_to, channel_names)
         delay_text = format_readable(round(route.escalate_after))
         condition = "" if route.min_severity is Severity.CRITICAL else "if they are critical, "
         clause += f", and {condition}{escalation_names} after {delay_text} without acknowledgement"
     return clause
 
 
-def _join_names(channel_ids: Iterable[int], channel_names: Mapping[int, str]) -> str:
-    names = [channel_names[channel] for channel in channel_ids if channel in channel_names]
-    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
+def _join_channel_names(channel_ids: Iterable[int], channel_names: Mapping[int, str]) -> str:
+    return join_names([channel_names[channel] for channel in channel_ids if channel in channel_names])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.situation import ResourceState, Situation
 from fleet.monitoring.evidence import ReconnectMode
+from fleet.vocabulary.name_lists import join_names
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 
 
@@ -138,7 +139,4 @@ def _desired_count(s: Situation) -> int:
 
 
 def _join_names(indices: tuple[int, ...], frame: FleetFrame) -> str:
-    names = [frame.name_of(index) for index in indices]
-    return (
-        names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "no proxy"
-    )
+    return join_names([frame.name_of(index) for index in indices]) or "no proxy"

@@ -1,42 +1,25 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from fleet.alerts.evidence.copies import save_evidence
 from fleet.alerts.evidence.evidence import copy_evidence
-from fleet.models.access import Permission
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, IncidentEvidence
-from fleet.models.tokens import create_token
 from fleet.vocabulary.verdicts import State
-from tests.dashboards.conftest import MakeUser
+from tests.dashboards.alerts.api.conftest import post
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def operator(person: MakeUser, fake_reader: FakeReader) -> dict[str, str]:
-    """Headers of an operator's token."""
-    scopes = [Permission.VIEW_FLEET, Permission.ACT_ON_FLEET]
-    _, secret = create_token(person("operator"), "t", scopes, lifetime=timedelta(days=1), now=timezone.now())
-    return {"Authorization": f"Bearer {secret}"}
-
-
-def _post(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:
-    return client.post(f"/api/v1/{path}", body, content_type="application/json", headers=headers)
-
-
 def test_body_that_is_not_json_is_refused(client: Client, operator: dict[str, str]) -> None:
     """The answer says so."""
-    answer = _post(client, "silences", "{x", operator)
+    answer = post(client, "silences", "{x", operator)
     assert (answer.status_code, answer.json()["detail"]) == (400, "The request body is not valid JSON.")
 
 
@@ -51,7 +34,7 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
     assert [entry["summary"] for entry in listing["incidents"]] == ["207 agents stranded (proxy-1)"]
     assert listing["incidents"][0]["next_notification"]["reason"].startswith("grouping wait of 30 s")
     assert client.get("/api/v1/incidents?state=resolved", headers=operator).json()["incidents"] == []
-    acked = _post(client, f"incidents/{row.pk}/acknowledge", {}, operator).json()
+    acked = post(client, f"incidents/{row.pk}/acknowledge", {}, operator).json()
     assert acked["acknowledged_by"] == "operator"
     Incident.objects.update(
         notification_count=1, notified_at=time.time(), notified_severity=2, notified_affected_count=207
@@ -65,7 +48,7 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
         "channels": [],
         "resolved_channels": [],
     }
-    assert _post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
+    assert post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
 
 
 def test_incident_has_the_evidence_of_its_peak(client: Client, operator: dict[str, str]) -> None:

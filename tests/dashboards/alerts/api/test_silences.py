@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -14,34 +13,23 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
 from fleet.models.tokens import create_token
+from tests.dashboards.alerts.api.conftest import post
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def operator(person: MakeUser, fake_reader: FakeReader) -> dict[str, str]:
-    """Headers of an operator's token."""
-    scopes = [Permission.VIEW_FLEET, Permission.ACT_ON_FLEET]
-    _, secret = create_token(person("operator"), "t", scopes, lifetime=timedelta(days=1), now=timezone.now())
-    return {"Authorization": f"Bearer {secret}"}
-
-
-def _post(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:
-    return client.post(f"/api/v1/{path}", body, content_type="application/json", headers=headers)
-
-
 def test_silences_are_created_listed_and_ended(client: Client, operator: dict[str, str]) -> None:
     """Silencing everything requires confirmation; the creator is the token's user; each step is logged."""
     body = {"matchers": "cause=proxy-1", "reason": "upgrade", "hours": 2}
-    assert _post(client, "silences", body | {"creator": "mallory"}, operator).status_code == 400
-    response = _post(client, "silences", body, operator)
+    assert post(client, "silences", body | {"creator": "mallory"}, operator).status_code == 400
+    response = post(client, "silences", body, operator)
     assert (response.status_code, response.json()["creator"]) == (201, "operator")
     assert len(client.get("/api/v1/silences", headers=operator).json()["silences"]) == 1
     for wrong in ({"matchers": ""}, {"reason": ""}, {"matchers": "x"}, {"matchers": "cause=\0"}):
-        assert _post(client, "silences", body | wrong, operator).status_code == 400
-    assert _post(client, f"silences/{response.json()['number']}/end", {}, operator).status_code == 200
+        assert post(client, "silences", body | wrong, operator).status_code == 400
+    assert post(client, f"silences/{response.json()['number']}/end", {}, operator).status_code == 200
     assert client.get("/api/v1/clusters/default/silences", headers=operator).json()["silences"] == []
     assert Silence.objects.count() == 1
     assert AuditEntry.objects.filter(outcome="refused").count() == 5
@@ -56,22 +44,22 @@ def test_silence_begins_later_and_is_extended(client: Client, operator: dict[str
     """From its end on; not in the past, not without a zone, and not once it has ended."""
     at = timezone.now() + timedelta(days=2)
     body = {"matchers": "cause=proxy-1", "reason": "upgrade", "hours": 2}
-    silence = _post(client, "silences", body | {"starts_at": at.isoformat()}, operator).json()
+    silence = post(client, "silences", body | {"starts_at": at.isoformat()}, operator).json()
     ends = timedelta(hours=2) + at
     assert abs((datetime.fromisoformat(silence["ends_at"]) - ends).total_seconds()) < 1
-    longer = _post(
+    longer = post(
         client, f"clusters/default/silences/{silence['number']}/extend", {"hours": 3}, operator
     ).json()
     assert abs((datetime.fromisoformat(longer["ends_at"]) - ends).total_seconds() - 3 * 3600) < 1
     past, naive = (timezone.now() - timedelta(hours=1)).isoformat(), "2030-01-01T00:00:00"
-    assert _post(client, "silences", body | {"starts_at": naive}, operator).status_code == 400
+    assert post(client, "silences", body | {"starts_at": naive}, operator).status_code == 400
     # Dates all the same: only the moment at which they are sent makes them too late or too soon.
     for wrong in (past, "2099-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"):
-        assert _post(client, "silences", body | {"starts_at": wrong}, operator).status_code == 409
-    assert _post(client, f"silences/{silence['number']}/extend", {"hours": 720}, operator).status_code == 409
-    assert _post(client, f"silences/{silence['number']}/end", {}, operator).status_code == 200
-    assert _post(client, f"silences/{silence['number']}/extend", {}, operator).status_code == 409
-    assert _post(client, "silences/999/extend", {}, operator).status_code == 404
+        assert post(client, "silences", body | {"starts_at": wrong}, operator).status_code == 409
+    assert post(client, f"silences/{silence['number']}/extend", {"hours": 720}, operator).status_code == 409
+    assert post(client, f"silences/{silence['number']}/end", {}, operator).status_code == 200
+    assert post(client, f"silences/{silence['number']}/extend", {}, operator).status_code == 409
+    assert post(client, "silences/999/extend", {}, operator).status_code == 404
 
 
 @pytest.fixture
@@ -85,8 +73,8 @@ def limited_operator(make_limited_user: MakeUser, fake_reader: FakeReader) -> di
 def test_second_silence_of_the_same_is_a_conflict(client: Client, operator: dict[str, str]) -> None:
     """409, with what to do."""
     body = {"matchers": "cause=proxy-1", "reason": "upgrade", "hours": 2}
-    assert _post(client, "silences", body, operator).json()["cluster"] == "default"
-    answer = _post(client, "silences", body, operator)
+    assert post(client, "silences", body, operator).json()["cluster"] == "default"
+    answer = post(client, "silences", body, operator)
     assert answer.status_code == 409
     assert "Extend that silence instead" in answer.json()["detail"]
 
@@ -97,7 +85,7 @@ def test_silence_counts_for_an_incident_at_once(client: Client, operator: dict[s
         cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1",
         generation=1, state="firing", severity=2, opened_at=time.time() - 60, affected_count=3, peak_count=3,
     )  # fmt: skip
-    _post(client, "silences", {"matchers": "cause=proxy-1", "reason": "upgrade"}, operator)
+    post(client, "silences", {"matchers": "cause=proxy-1", "reason": "upgrade"}, operator)
     (incident,) = client.get("/api/v1/incidents", headers=operator).json()["incidents"]
     assert incident["silenced_by"] == "upgrade (operator)"
     assert incident["next_notification"] == {
@@ -127,7 +115,7 @@ def test_limited_token_reads_and_writes_one_cluster(client: Client, limited_oper
     assert sorted(entry["cluster"] for entry in items) == ["", "other"]
     for owner, status in (("", 403), ("default", 404), ("other", 200)):
         for act, body in (("extend", {"hours": 1}), ("end", {})):
-            answer = _post(client, f"{path}/{rows[owner].pk}/{act}", body, limited_operator)
+            answer = post(client, f"{path}/{rows[owner].pk}/{act}", body, limited_operator)
             assert answer.status_code == status, (owner, act)
     assert client.get("/api/v1/silences", headers=limited_operator).status_code == 403
     assert client.get("/api/v1/clusters", headers=limited_operator).json() == {"clusters": ["other"]}

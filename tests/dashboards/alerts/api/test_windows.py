@@ -12,7 +12,6 @@ from fleet.models.alerting import MaintenanceWindow
 from fleet.models.changes import AuditEntry
 from fleet.models.tokens import create_token
 from tests.dashboards.conftest import MakeUser
-from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
 
@@ -20,14 +19,6 @@ _BODY: dict[str, Any] = {
     "name": "night", "matchers": "cause=proxy-1", "rule": "FREQ=WEEKLY;BYDAY=SU", "start_time": "22:00",
     "end_time": "06:00", "time_zone": "Europe/Berlin", "reason": "backups",
 }  # fmt: skip
-
-
-@pytest.fixture
-def operator(person: MakeUser, fake_reader: FakeReader) -> dict[str, str]:
-    """Headers of an operator's token."""
-    scopes = [Permission.VIEW_FLEET, Permission.ACT_ON_FLEET]
-    _, secret = create_token(person("operator"), "t", scopes, lifetime=timedelta(days=1), now=timezone.now())
-    return {"Authorization": f"Bearer {secret}"}
 
 
 def _post(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:

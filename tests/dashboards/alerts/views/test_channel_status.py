@@ -8,18 +8,8 @@ from django.test import Client
 
 from dashboards.alerts.channel_cards import ChannelOutcome
 from fleet.models.alerting import Channel, Delivery
-from tests.dashboards.conftest import MakeUser, reauthenticate
-from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
-    """A browser in which a config admin is signed in."""
-    client.force_login(person("config admin"))
-    reauthenticate(client)
-    return client
 
 
 def _channel() -> Channel:

@@ -25,14 +25,6 @@ _HOOK = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
-    """A browser in which a config admin is signed in."""
-    client.force_login(person("config admin"))
-    reauthenticate(client)
-    return client
-
-
 def test_new_channel_seals_its_secret_and_never_shows_it(config_admin: Client) -> None:
     """The secret is not in the database as plain text, on a page or in the log; the first gets a default route."""
     config_admin.post("/alerts/channels/new/webhook/", _HOOK)
@@ -261,14 +253,6 @@ def test_operator_may_read_and_not_change(client: Client, person: MakeUser, fake
     assert client.get("/alerts/channels/").status_code == 200
     assert client.get("/alerts/channels/new/webhook/").status_code == 403
     assert client.post("/alerts/channels/", {"do": "again", "id": "1"}).status_code == 403
-
-
-@pytest.fixture
-def limited_admin(client: Client, make_limited_user: MakeUser, fake_reader: FakeReader) -> Client:
-    """A browser in which a config admin is signed in who is limited to the cluster `other`."""
-    client.force_login(make_limited_user("config admin"))
-    reauthenticate(client)
-    return client
 
 
 def _channel(owner: str, name: str = "ops") -> Channel:

@@ -6,23 +6,8 @@ import pytest
 from django.test import Client
 
 from fleet.models.alerting import Channel, Route
-from tests.dashboards.conftest import MakeUser, reauthenticate
-from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
-
-_HOOK = {
-    "name": "ops", "kind": "webhook", "enabled": "on", "send_resolved": "on", "per_minute": "10",
-    "url": "https://hooks.example.com/T0/s3cret", "secret": "s3cret-key", "do": "save",
-}  # fmt: skip
-
-
-@pytest.fixture
-def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
-    """A browser in which a config admin is signed in."""
-    client.force_login(person("config admin"))
-    reauthenticate(client)
-    return client
 
 
 def test_routes_are_a_tree_without_cycles(config_admin: Client) -> None:
@@ -118,18 +103,15 @@ def test_trial_names_the_channels_of_an_incident_and_when(config_admin: Client) 
     assert page.count("route-matched") == 1
     page = config_admin.get("/alerts/channels/", query | {"try-severity": "1"}).content.decode()
     assert "chief</b> after" not in page
+    route.matchers = "rule='Agents stranded'"
+    route.save()
+    for rule, count in (("", 0), ("Agents at risk", 0), ("Agents stranded", 1)):
+        page = config_admin.get("/alerts/channels/", query | {"try-rule": rule}).content.decode()
+        assert page.count("<b>chief</b> after 15 min") == count
     root.channels.clear()
     page = config_admin.get("/alerts/channels/", query | {"try-cause": "fleet"}).content.decode()
     assert "notifies nobody." in page
     assert "trial-result" not in config_admin.get("/alerts/channels/", {"try-severity": "9"}).content.decode()
-
-
-@pytest.fixture
-def limited_admin(client: Client, make_limited_user: MakeUser, fake_reader: FakeReader) -> Client:
-    """A browser in which a config admin is signed in who is limited to the cluster `other`."""
-    client.force_login(make_limited_user("config admin"))
-    reauthenticate(client)
-    return client
 
 
 def _channel(owner: str, name: str = "ops") -> Channel:

@@ -12,20 +12,11 @@ from fleet.models.incidents import Incident
 from fleet.models.inventory import Agent, Instance
 from fleet.protocol.durations import format_exact
 from fleet.vocabulary.verdicts import Reason, State
-from tests.dashboards.conftest import MakeUser, reauthenticate
+from tests.dashboards.conftest import MakeUser
 from tests.fakes.history_rows import create_agent_change, create_instance_change
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def config_admin(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
-    """A browser in which a config admin is signed in."""
-    ensure_default_cluster()
-    client.force_login(person("config admin"))
-    reauthenticate(client)
-    return client
 
 
 _DAY_SECONDS = 86400.0
@@ -229,14 +220,6 @@ def test_import_that_is_meant_to_do_harm_takes_nothing(config_admin: Client, doc
     assert page.status_code == 200
     assert "No rules were imported: " in page.content.decode()
     assert list(AlertRule.objects.values()) == before
-
-
-@pytest.fixture
-def limited_admin(client: Client, make_limited_user: MakeUser, fake_reader: FakeReader) -> Client:
-    """A browser in which a config admin is signed in who is limited to the cluster `other`."""
-    client.force_login(make_limited_user("config admin"))
-    reauthenticate(client)
-    return client
 
 
 def test_limited_user_overrides_a_rule_in_one_cluster(limited_admin: Client) -> None:

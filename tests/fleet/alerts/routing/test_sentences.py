@@ -64,6 +64,8 @@ def test_a_route_is_a_sentence(route: Route, parent_channel_ids: tuple[int, ...]
     [
         ("kind=auth", "caused by an auth"),
         ("kind!=fleet", "not about the whole fleet"),
+        ("kind=auth|proxy", "caused by an auth or caused by a proxy"),
+        ("cause='proxy-1|proxy-2'", "caused by proxy-1 or proxy-2"),
         ("kind=pro*", "caused by something of kind pro*"),
         ("agent_set=critical", "that affect agents of the set critical"),
         ("agent_set!=lab", "that affect no agents of the set lab"),
