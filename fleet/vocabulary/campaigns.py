@@ -7,7 +7,7 @@ docs/reference/campaigns.md. Times are seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from enum import StrEnum
 
 from fleet.protocol.durations import format_clock_time
@@ -126,14 +126,7 @@ class CampaignCounts:
     @property
     def total_count(self) -> int:
         """The number of all agents."""
-        return (
-            self.pending_count
-            + self.scheduled_count
-            + self.in_progress_count
-            + self.succeeded_count
-            + self.failed_count
-            + self.skipped_count
-        )
+        return sum(astuple(self))
 
     @property
     def finished_count(self) -> int:

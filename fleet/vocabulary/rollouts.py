@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 
 from fleet.protocol.durations import format_clock_time
@@ -69,13 +69,7 @@ class RolloutCounts:
     @property
     def total_count(self) -> int:
         """The number of all instances."""
-        return (
-            self.pending_count
-            + self.in_progress_count
-            + self.succeeded_count
-            + self.failed_count
-            + self.skipped_count
-        )
+        return sum(astuple(self))
 
     @property
     def percent(self) -> int:
