@@ -185,7 +185,7 @@ async def test_bar_stays_above_the_banner(visiting: Visiting) -> None:
 
 
 async def test_box_that_is_checked_before_the_script_runs_counts(visiting: Visiting) -> None:
-    """The page can be used before all of it has arrived; a reload restores no boxes but the selected ones."""
+    """Before all of the page has arrived: a range begins there; a reload restores only what is selected."""
     visit = await visiting()
     await visit.fleet.begin()
     page = await visit.new_page()
@@ -201,10 +201,12 @@ async def test_box_that_is_checked_before_the_script_runs_counts(visiting: Visit
     release.set()
     await expect(page.locator(COUNT)).to_have_text("2 selected")
     await page.unroute("**/agent-selection.js")
+    await page.get_by_role("checkbox", name="Select agent-4", exact=True).click(modifiers=["Shift"])
+    await expect(page.locator(COUNT)).to_have_text("4 selected")
     await page.get_by_role("checkbox", name="Select agent-1", exact=True).uncheck()
     await page.reload()
-    await expect(page.locator(COUNT)).to_have_text("1 selected")
-    assert await _selected_numbers(page) == ["2"]
+    await expect(page.locator(COUNT)).to_have_text("3 selected")
+    assert await _selected_numbers(page) == ["2", "3", "4"]
 
 
 async def test_state_filter_applies_at_once(visiting: Visiting) -> None:

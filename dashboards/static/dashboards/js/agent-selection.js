@@ -216,6 +216,7 @@ window.addEventListener("pageshow", () => {
   paint();
 });
 load();
-// Boxes that were checked before this script ran. (The form has autocomplete="off": browsers restore no boxes.)
-for (const box of boxes()) if (box.checked) setBox(box, true);
+// Boxes that were checked before this script ran; a range may begin at the last one. (The form has autocomplete="off":
+// browsers restore no boxes.)
+for (const box of boxes()) if (box.checked) select(box, false);
 change();
